@@ -1,0 +1,1 @@
+"""A notebook laboratory for the memory and steering of LLM agents."""

@@ -1,0 +1,45 @@
+"""The only source of time. Everything that needs "now" is given a `Clock`; nothing else calls `time`."""
+
+from __future__ import annotations
+
+import time
+from typing import Final, Protocol
+
+__all__ = ["SYSTEM_CLOCK", "Clock", "SystemClock"]
+
+
+class Clock(Protocol):
+    """Two readings, both in milliseconds."""
+
+    def now_ms(self) -> float:
+        """Milliseconds since the Unix epoch; may jump when the machine's time is set."""
+        ...
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds since an arbitrary start; never goes back. For durations."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock.
+
+    Examples
+    --------
+    >>> clock = SystemClock()
+    >>> first = clock.monotonic_ms()
+    >>> clock.monotonic_ms() >= first
+    True
+    """
+
+    __slots__ = ()
+
+    def now_ms(self) -> float:
+        """Milliseconds since the Unix epoch."""
+        return time.time_ns() / 1e6
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds since an arbitrary start."""
+        return time.perf_counter_ns() / 1e6
+
+
+SYSTEM_CLOCK: Final = SystemClock()

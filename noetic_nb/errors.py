@@ -1,0 +1,227 @@
+"""What can go wrong, in two families that never mix.
+
+::
+
+    Exception
+    ├── NoeticError          a run went wrong; `kind` and the facts are attributes
+    ├── NoeticConfigError    the set-up cannot work; `code` says which rule it breaks
+    └── ItemValidationError  a value is not an item at all (a `ValueError`, as schemas raise)
+
+The first two are siblings and neither is a `ValueError`, so that pydantic never swallows one. Every message says what
+happened, what was given and what to do.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from typing import Any, Final, Literal, Self, TypeAlias
+
+__all__ = ["ErrorKind", "ItemValidationError", "NoeticConfigError", "NoeticError", "innermost"]
+
+ErrorKind: TypeAlias = Literal[
+    "step_failed",
+    "llm_refused",
+    "llm_parse_error",
+    "llm_rate_limit",
+    "llm_failed",
+    "fork_partial",
+    "spawn_summary_failed",
+    "channel_timeout",
+    "channel_closed",
+    "cancelled",
+    "item_schema_mismatch",
+    "budget_exceeded",
+    "steering_denied",
+    "hook_timeout",
+    "tool_failed",
+    "invalid_run_file",
+    "storage_failed",
+    "state_conflict",
+    "tape_missing",
+    "handle_evicted",
+]
+"""Every kind of `NoeticError`. `llm_failed` and what follows `tool_failed` are this library's own."""
+
+_MISSING: Final = object()
+
+# Long values make unreadable messages; the full value stays on `given`.
+_SHORT: Final = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 160
+_SHORT.maxdict = _SHORT.maxlist = _SHORT.maxtuple = 6
+_SHORT.maxlevel = 3
+
+
+def _sentence(text: str) -> str:
+    return text if not text or text[-1] in ".!?" else text + "."
+
+
+class NoeticError(Exception):
+    """A run went wrong.
+
+    Parameters
+    ----------
+    kind : str
+        Stable name of what happened, one of `ErrorKind`.
+    what : str
+        What happened, in one sentence.
+    given : object, optional
+        The value that caused it; shown shortened in the message, kept whole on the error.
+    hint : str, optional
+        What to do about it.
+    **facts
+        The fields of this kind, such as ``step_id`` or ``guidance``; each becomes an attribute.
+
+    Examples
+    --------
+    >>> error = NoeticError("steering_denied", "The call of 'pay' was denied.", guidance="Ask first.", rule_ids=("ask",))
+    >>> error.kind, error.guidance
+    ('steering_denied', 'Ask first.')
+    >>> print(error)
+    The call of 'pay' was denied. Ask first.
+    """
+
+    def __init__(
+        self, kind: ErrorKind, what: str, *, given: object = _MISSING, hint: str = "", **facts: Any
+    ) -> None:
+        self.kind: ErrorKind = kind
+        self.what = what
+        self.hint = hint
+        self.given = None if given is _MISSING else given
+        self.facts: dict[str, Any] = facts
+        parts = [_sentence(what)]
+        if given is not _MISSING:
+            parts.append(f"Given: {_SHORT.repr(given)}.")
+        if hint:
+            parts.append(_sentence(hint))
+        elif isinstance(facts.get("guidance"), str) and facts["guidance"]:
+            parts.append(_sentence(facts["guidance"]))
+        super().__init__(" ".join(parts))
+
+    def __getattr__(self, name: str) -> Any:
+        # Only called for names that are not set: facts are attributes without shadowing the ones above.
+        facts = self.__dict__.get("facts", {})
+        if name in facts:
+            return facts[name]
+        raise AttributeError(f"{type(self).__name__}(kind={self.__dict__.get('kind')!r}) has no field {name!r}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), dict(self.__dict__), self.args)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error as plain data: the kind, its message and its facts that are plain themselves."""
+        plain = {k: v for k, v in self.facts.items() if isinstance(v, str | int | float | bool | None)}
+        return {"kind": self.kind, "message": str(self), **plain}
+
+
+class NoeticConfigError(Exception):
+    """The set-up cannot work.
+
+    Parameters
+    ----------
+    code : str
+        Which rule is broken, in ``SCREAMING_SNAKE``; stable.
+    what : str
+        What is wrong, in one sentence.
+    given : object, optional
+        The offending value.
+    hint : str
+        What to do about it.
+    **facts
+        Further fields, each an attribute.
+
+    Examples
+    --------
+    >>> error = NoeticConfigError("DUPLICATE_LAYER_ID", "Two layers share an id.", given="notes", hint="Rename one.")
+    >>> error.code, error.given
+    ('DUPLICATE_LAYER_ID', 'notes')
+    """
+
+    def __init__(self, code: str, what: str, *, given: object = _MISSING, hint: str = "", **facts: Any) -> None:
+        self.code = code
+        self.what = what
+        self.hint = hint
+        self.given = None if given is _MISSING else given
+        self.facts: dict[str, Any] = facts
+        parts = [f"[{code}] {_sentence(what)}"]
+        if given is not _MISSING:
+            parts.append(f"Given: {_SHORT.repr(given)}.")
+        if hint:
+            parts.append(_sentence(hint))
+        super().__init__(" ".join(parts))
+
+    def __getattr__(self, name: str) -> Any:
+        facts = self.__dict__.get("facts", {})
+        if name in facts:
+            return facts[name]
+        raise AttributeError(f"{type(self).__name__}(code={self.__dict__.get('code')!r}) has no field {name!r}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), dict(self.__dict__), self.args)
+
+
+class ItemValidationError(ValueError):
+    """A value is not an item: not a mapping, without a ``type``, or not representable in JSON.
+
+    Examples
+    --------
+    >>> raise ItemValidationError("An item needs a non-empty string `type`.", given={"role": "user"})
+    Traceback (most recent call last):
+    ...
+    noetic_nb.errors.ItemValidationError: An item needs a non-empty string `type`. Given: {'role': 'user'}.
+    """
+
+    def __init__(self, what: str, *, given: object = _MISSING, hint: str = "") -> None:
+        self.what = what
+        self.hint = hint
+        self.given = None if given is _MISSING else given
+        parts = [_sentence(what)]
+        if given is not _MISSING:
+            parts.append(f"Given: {_SHORT.repr(given)}.")
+        if hint:
+            parts.append(_sentence(hint))
+        super().__init__(" ".join(parts))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), dict(self.__dict__), self.args)
+
+    def with_hint(self, hint: str) -> Self:
+        """Return the same error with another hint."""
+        return type(self)(self.what, given=self.given, hint=hint)
+
+
+def _rebuild(cls: type[Exception], state: dict[str, Any], args: tuple[Any, ...]) -> Exception:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+def innermost(error: BaseException) -> BaseException:
+    """Return the first cause of an error: what really went wrong below all wrapping.
+
+    Parameters
+    ----------
+    error : BaseException
+        Any exception; ``step_failed`` errors carry their ``cause``, others may be chained with ``from``.
+
+    Returns
+    -------
+    BaseException
+        The last exception of the chain; `error` itself when it wraps nothing.
+
+    Examples
+    --------
+    >>> root = KeyError("order")
+    >>> innermost(NoeticError("step_failed", "Step 'a' failed.", cause=root)) is root
+    True
+    """
+    seen: set[int] = set()
+    while id(error) not in seen:
+        seen.add(id(error))
+        cause: object = error.facts.get("cause") if isinstance(error, NoeticError) else None
+        if not isinstance(cause, BaseException):
+            cause = error.__cause__
+        if not isinstance(cause, BaseException):
+            return error
+        error = cause
+    return error
