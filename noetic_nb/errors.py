@@ -73,16 +73,14 @@ class NoeticError(Exception):
 
     Examples
     --------
-    >>> error = NoeticError("steering_denied", "The call of 'pay' was denied.", guidance="Ask first.", rule_ids=("ask",))
+    >>> error = NoeticError("steering_denied", "The call of 'pay' was denied.", guidance="Ask first.")
     >>> error.kind, error.guidance
     ('steering_denied', 'Ask first.')
     >>> print(error)
     The call of 'pay' was denied. Ask first.
     """
 
-    def __init__(
-        self, kind: ErrorKind, what: str, *, given: object = _MISSING, hint: str = "", **facts: Any
-    ) -> None:
+    def __init__(self, kind: ErrorKind, what: str, *, given: object = _MISSING, hint: str = "", **facts: Any) -> None:
         self.kind: ErrorKind = kind
         self.what = what
         self.hint = hint

@@ -1,0 +1,347 @@
+"""Everything observable, as frozen records. A run is the list of them; tables, plots and widgets read nothing else.
+
+Events name items by their position in the thread's log and never copy lists of history: what a turn emits does not grow
+with the conversation. Every event says where it happened (`Where`) and when (milliseconds of the run's clock).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+
+from noetic_nb.items import Item
+
+__all__ = [
+    "BudgetsAllocated",
+    "ErrorRaised",
+    "EventSink",
+    "ItemFate",
+    "ItemsAppended",
+    "LayerStateChanged",
+    "LayerTokens",
+    "MemoryTraceSpan",
+    "ModelCalled",
+    "QualityGiven",
+    "RegulatorDecided",
+    "RegulatorSaw",
+    "RuleChanged",
+    "RunEvent",
+    "SteeringDecided",
+    "ToolCalled",
+    "TurnCompleted",
+    "TurnStarted",
+    "ViewAssembled",
+    "Where",
+]
+
+HookName: TypeAlias = Literal[
+    "init",
+    "recall",
+    "store",
+    "on_spawn",
+    "on_return",
+    "on_complete",
+    "dispose",
+    "before_tool_call",
+    "after_model_call",
+    "on_item_append",
+    "project_history",
+    "on_tool_outcome",
+    "persist",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The place of an event: which thread, which execution, which turn (1 is the first of a thread, 0 is outside)."""
+
+    thread_id: str
+    execution_id: str
+    turn: int
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTokens:
+    """What one layer was given, what it used and what it yielded to history, in tokens."""
+
+    layer_id: str
+    allocated: float
+    used: int
+    yielded: float
+    items: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ItemFate:
+    """An item that was not sent, and why.
+
+    `origin` is ``"history"`` (then `position` is the place in the log) or ``"layer:<id>"`` (the place in its recall).
+    """
+
+    origin: str
+    position: int
+    tokens: int
+    reason: Literal[
+        "over_budget", "outside_window", "unresolved_call", "over_allocation", "trimmed", "forced", "hidden"
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted:
+    """A turn begins; the user's items are at ``start <= position < stop`` of the log."""
+
+    kind: ClassVar[str] = "turn_started"
+    where: Where
+    t_ms: float
+    turn_id: str
+    start: int
+    stop: int
+    query: str
+    resource_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemsAppended:
+    """Items joined the log at `start`; each item is recorded here once and referred to by position elsewhere."""
+
+    kind: ClassVar[str] = "items_appended"
+    where: Where
+    t_ms: float
+    start: int
+    items: tuple[Item, ...]
+    origin: Literal["user", "model", "tool", "guidance", "layer", "seed"]
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetsAllocated:
+    """The token budget was split. All amounts in tokens."""
+
+    kind: ClassVar[str] = "budgets_allocated"
+    where: Where
+    t_ms: float
+    total: float
+    system: int
+    reserve: float
+    allocations: tuple[tuple[str, float], ...]
+    history_budget: float
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTraceSpan:
+    """One call of one hook of one layer."""
+
+    kind: ClassVar[str] = "hook_called"
+    where: Where
+    t_ms: float
+    layer_id: str
+    hook: HookName
+    duration_ms: float
+    status: Literal["ok", "error", "timeout", "skipped"]
+    budget: LayerTokens | None = None
+    item_count: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ViewAssembled:
+    """What was sent to the model: a window of the log without its exclusions, after the layers' items.
+
+    Tokens by origin add up to what was sent: ``system + tools + framing + sum(layer.used) + history``.
+    """
+
+    kind: ClassVar[str] = "view_assembled"
+    where: Where
+    t_ms: float
+    step: int
+    window: tuple[int, int]
+    fates: tuple[ItemFate, ...]
+    layers: tuple[LayerTokens, ...]
+    layer_items: tuple[tuple[str, Item], ...]
+    total: float
+    reserve: float
+    system: int
+    tools: int
+    framing: int
+    history: int
+    history_budget: float
+    history_items: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCalled:
+    """One call of a model ended, well or not. `items` is its answer: the tape of a replay."""
+
+    kind: ClassVar[str] = "model_called"
+    where: Where
+    t_ms: float
+    step: int
+    model: str
+    purpose: Literal["agent", "judge", "layer", "summary"]
+    duration_ms: float
+    status: Literal["ok", "error", "cancelled"]
+    items: tuple[Item, ...] = ()
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost: float = 0.0
+    logprobs: tuple[tuple[str, float], ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCalled:
+    """A tool call was settled: run, failed, or kept from running."""
+
+    kind: ClassVar[str] = "tool_called"
+    where: Where
+    t_ms: float
+    name: str
+    call_id: str
+    args: Mapping[str, Any] | None
+    output: str
+    duration_ms: float
+    status: Literal["ok", "error", "denied", "guided", "invalid_args", "invalid_result", "unknown"]
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SteeringDecided:
+    """An entry of the ledger: what a layer decided at an enforcement point, and which rules made it so."""
+
+    kind: ClassVar[str] = "steering_decided"
+    where: Where
+    t_ms: float
+    layer_id: str
+    hook: str
+    tool_name: str | None
+    args: Mapping[str, Any] | None
+    action: Literal["allow", "guide", "deny", "ask"]
+    guidance: str | None
+    rule_ids: tuple[str, ...]
+    duration_ms: float
+    outcome: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RegulatorSaw:
+    """The regulator was told something; `event` is its plain form, with its own ``kind``."""
+
+    kind: ClassVar[str] = "regulator_saw"
+    where: Where
+    t_ms: float
+    layer_id: str
+    event: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RegulatorDecided:
+    """The regulator was asked; `decision` is its plain form, with its own ``kind``."""
+
+    kind: ClassVar[str] = "regulator_decided"
+    where: Where
+    t_ms: float
+    layer_id: str
+    at: str
+    decision: Mapping[str, Any]
+    suggestion: str | None = None
+    confidence: float | None = None
+    tokens_out: int = 0
+    cost_cap: float | None = None
+    stops: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LayerStateChanged:
+    """A layer's state was written; `state` is a copy of it as JSON data, None when it was cleared."""
+
+    kind: ClassVar[str] = "layer_state_changed"
+    where: Where
+    t_ms: float
+    layer_id: str
+    hook: str
+    state: Any
+
+
+@dataclass(frozen=True, slots=True)
+class RuleChanged:
+    """A rule book moved to a new version; `old` and `new` are the texts of the rule, None where it did not exist."""
+
+    kind: ClassVar[str] = "rule_changed"
+    where: Where
+    t_ms: float
+    rule_id: str
+    change: Literal["add", "replace", "remove", "enable", "disable", "move", "undo"]
+    version: int
+    old: str | None
+    new: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class QualityGiven:
+    """Someone judged the thread's last reply, from 0 (useless) to 1 (perfect)."""
+
+    kind: ClassVar[str] = "quality_given"
+    where: Where
+    t_ms: float
+    quality: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRaised:
+    """Something went wrong; redacted like everything else."""
+
+    kind: ClassVar[str] = "error_raised"
+    where: Where
+    t_ms: float
+    error_kind: str
+    message: str
+    step_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCompleted:
+    """A turn ended. Tokens and cost are those of the turn, judges and layers included."""
+
+    kind: ClassVar[str] = "turn_completed"
+    where: Where
+    t_ms: float
+    turn_id: str
+    outcome: Literal["success", "failure", "aborted"]
+    duration_ms: float
+    text: str
+    input_tokens: int
+    output_tokens: int
+    cost: float
+    model_calls: int
+    tool_calls: int
+    stopped: Mapping[str, Any] | None = field(default=None)
+
+
+RunEvent: TypeAlias = (
+    TurnStarted
+    | ItemsAppended
+    | BudgetsAllocated
+    | MemoryTraceSpan
+    | ViewAssembled
+    | ModelCalled
+    | ToolCalled
+    | SteeringDecided
+    | RegulatorSaw
+    | RegulatorDecided
+    | LayerStateChanged
+    | RuleChanged
+    | QualityGiven
+    | ErrorRaised
+    | TurnCompleted
+)
+
+
+class EventSink(Protocol):
+    """Somewhere events go. Must return at once and never raise."""
+
+    def emit(self, event: RunEvent) -> None:
+        """Take one event."""
+        ...

@@ -1,0 +1,217 @@
+"""Make items, and read the text out of them. All pure; ids come from the caller's `Ids`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from noetic_nb.ids import SYSTEM_IDS, Ids
+from noetic_nb.items.frozen import FrozenDict
+from noetic_nb.items.item import Item
+from noetic_nb.items.wire import compact_json
+from noetic_nb.tokens import Tokenizer, estimate_tokens
+
+__all__ = [
+    "assistant_message",
+    "assistant_text",
+    "content_tokens",
+    "function_call",
+    "function_call_output",
+    "input_message",
+    "input_texts",
+    "item_text",
+    "output_texts",
+    "strip_unresolved",
+    "unresolved_positions",
+]
+
+_CALL: Final = "function_call"
+_OUTPUT: Final = "function_call_output"
+
+
+def input_message(
+    text: str,
+    role: Literal["user", "developer", "system"] = "user",
+    *,
+    ids: Ids = SYSTEM_IDS,
+    item_id: str | None = None,
+) -> Item:
+    """Make a message that goes to the model.
+
+    Parameters
+    ----------
+    text : str
+        Its one text part.
+    role : {"user", "developer", "system"}
+        Who speaks.
+    ids : Ids, optional
+        Source of the id.
+    item_id : str, optional
+        The id itself, instead.
+
+    Examples
+    --------
+    >>> input_message("hi", item_id="m1")["content"]
+    ({'type': 'input_text', 'text': 'hi'},)
+    """
+    return Item(
+        id=ids.new("item") if item_id is None else item_id,
+        status="completed",
+        type="message",
+        role=role,
+        content=(FrozenDict(type="input_text", text=text),),
+    )
+
+
+def assistant_message(text: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None = None) -> Item:
+    """Make a message that came from the model.
+
+    Examples
+    --------
+    >>> assistant_text([assistant_message("hello", item_id="m2")])
+    'hello'
+    """
+    return Item(
+        id=ids.new("item") if item_id is None else item_id,
+        status="completed",
+        type="message",
+        role="assistant",
+        content=(FrozenDict(type="output_text", text=text, annotations=()),),
+    )
+
+
+def function_call(
+    name: str, arguments: str, call_id: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None = None
+) -> Item:
+    """Make a call of a tool; `arguments` is JSON text, as the model wrote it."""
+    return Item(
+        id=ids.new("item") if item_id is None else item_id,
+        status="completed",
+        type=_CALL,
+        callId=call_id,
+        name=name,
+        arguments=arguments,
+    )
+
+
+def function_call_output(call_id: str, output: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None = None) -> Item:
+    """Make the answer to a call; `output` is text."""
+    return Item(
+        id=ids.new("item") if item_id is None else item_id,
+        status="completed",
+        type=_OUTPUT,
+        callId=call_id,
+        output=output,
+    )
+
+
+def _parts(item: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    content = item.get("content")
+    return [part for part in content if isinstance(part, Mapping)] if isinstance(content, list | tuple) else ()
+
+
+def _output_text(item: Mapping[str, Any]) -> str:
+    return "".join(
+        part["text"] for part in _parts(item) if part.get("type") == "output_text" and isinstance(part.get("text"), str)
+    )
+
+
+def item_text(item: Mapping[str, Any]) -> str:
+    """Return what an item says: every text part of a message or reasoning, the output of a call, a call's arguments.
+
+    Examples
+    --------
+    >>> item_text({"type": "function_call_output", "callId": "c", "output": "42"})
+    '42'
+    """
+    kind = item.get("type")
+    if kind == _OUTPUT:
+        output = item.get("output")
+        return output if isinstance(output, str) else ""
+    if kind == _CALL:
+        return f"{item.get('name') or ''}{item.get('arguments') or ''}"
+    parts = [*_parts(item)]
+    summary = item.get("summary")
+    if isinstance(summary, list | tuple):
+        parts += [part for part in summary if isinstance(part, Mapping)]
+    return "".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+
+
+def content_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens) -> int:
+    """Count the tokens of what an item says, without the JSON around it; the whole JSON where it says nothing.
+
+    Memory layers are held to their allocation in this measure, because it is the one a layer can control.
+
+    Examples
+    --------
+    >>> content_tokens(input_message("abcdefgh"))
+    2
+    """
+    text = item_text(item)
+    if text or item.get("type") in ("message", _CALL, _OUTPUT, "reasoning"):
+        return tokenizer(text)
+    return tokenizer(compact_json(item))
+
+
+def assistant_text(items: Iterable[Mapping[str, Any]]) -> str:
+    """Return the text of the last assistant message, its parts joined; empty when there is none.
+
+    Examples
+    --------
+    >>> assistant_text([])
+    ''
+    """
+    last: Mapping[str, Any] | None = None
+    for item in items:
+        if item.get("type") == "message" and item.get("role") == "assistant":
+            last = item
+    return "" if last is None else _output_text(last)
+
+
+def output_texts(items: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return one text per assistant message, without the empty ones."""
+    texts = (_output_text(i) for i in items if i.get("type") == "message" and i.get("role") == "assistant")
+    return [text for text in texts if text]
+
+
+def input_texts(items: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return one text per message of any role and per call output, without the empty ones."""
+    found = []
+    for item in items:
+        kind = item.get("type")
+        if kind == "message":
+            text = "".join(part["text"] for part in _parts(item) if isinstance(part.get("text"), str))
+        elif kind == _OUTPUT:
+            text = item_text(item)
+        else:
+            continue
+        if text:
+            found.append(text)
+    return found
+
+
+def unresolved_positions(items: Sequence[Mapping[str, Any]]) -> set[int]:
+    """Return the positions of calls without an output and of outputs without a call, judged within `items`."""
+    calls = {item.get("callId") for item in items if item.get("type") == _CALL}
+    outputs = {item.get("callId") for item in items if item.get("type") == _OUTPUT}
+    if not calls and not outputs:
+        return set()
+    return {
+        position
+        for position, item in enumerate(items)
+        if (item.get("type") == _CALL and item.get("callId") not in outputs)
+        or (item.get("type") == _OUTPUT and item.get("callId") not in calls)
+    }
+
+
+def strip_unresolved(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Remove every call without an output and every output without a call; the order stays.
+
+    Examples
+    --------
+    >>> call = function_call("lookup", "{}", "c1", item_id="a")
+    >>> strip_unresolved([call])
+    []
+    """
+    gone = unresolved_positions(items)
+    return [item for position, item in enumerate(items) if position not in gone]

@@ -1,0 +1,153 @@
+"""Data that cannot change: mappings and sequences frozen all the way down.
+
+A frozen mapping is still a ``dict`` (so ``json`` writes it at full speed), but every way of changing it raises.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn, Self
+
+from noetic_nb.errors import ItemValidationError
+
+__all__ = ["MAX_DEPTH", "FrozenDict", "freeze", "thaw"]
+
+# Deeper data is cyclic or hostile: the longest nesting seen in recorded tool results is below 12.
+MAX_DEPTH: Final = 200
+
+KNOWN_FIELDS: Final = frozenset(
+    {
+        "id", "type", "status", "role", "content", "callId", "name", "arguments", "output", "summary",
+        "text", "annotations", "logprobs", "refusal", "imageUrl", "detail", "fileData", "fileId", "fileUrl", "filename",
+    }
+)  # fmt: skip
+"""Fields of items and content parts (runtime specification, section 1.1): absent ones read None."""
+
+_CAMEL: Final[dict[str, str]] = {}
+
+
+def camel(name: str) -> str:
+    """Return the wire name of a snake_case attribute.
+
+    Examples
+    --------
+    >>> camel("call_id"), camel("role")
+    ('callId', 'role')
+    """
+    found = _CAMEL.get(name)
+    if found is None:
+        head, *rest = name.split("_")
+        found = head + "".join(part[:1].upper() + part[1:] for part in rest)
+        if len(_CAMEL) < 4096:  # attribute names come from code, but a hostile caller may use getattr with data
+            _CAMEL[name] = found
+    return found
+
+
+class FrozenDict(dict[str, Any]):
+    """A mapping that refuses to change; its keys can be read as snake_case attributes.
+
+    Examples
+    --------
+    >>> part = freeze({"type": "input_image", "imageUrl": "a.png"})
+    >>> part.image_url, part.detail
+    ('a.png', None)
+    >>> part["type"] = "input_text"
+    Traceback (most recent call last):
+    ...
+    TypeError: Items never change. Build a new one, for example with {**item, 'key': value}.
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self:
+            return self[name]
+        wire = camel(name)
+        if wire in self:
+            return self[wire]
+        if wire in KNOWN_FIELDS:
+            return None
+        raise AttributeError(f"{type(self).__name__} has no field {name!r}; it has {', '.join(map(repr, self))}.")
+
+    def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
+        raise TypeError("Items never change. Build a new one, for example with {**item, 'key': value}.")
+
+    __setitem__ = __delitem__ = __setattr__ = __delattr__ = _refuse
+    clear = pop = popitem = setdefault = update = __ior__ = _refuse
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(self.items()))
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self),)
+
+
+def freeze(value: Any, *, _depth: int = 0) -> Any:
+    """Return JSON data with mappings as `FrozenDict` and sequences as tuples, all the way down.
+
+    Parameters
+    ----------
+    value : object
+        JSON data: mappings with text keys, lists or tuples, text, finite numbers, booleans, None.
+
+    Returns
+    -------
+    object
+        The frozen form; a value that is frozen already is returned as it is.
+
+    Raises
+    ------
+    ItemValidationError
+        If something is not JSON data, is not finite, or is nested more than 200 deep (as cyclic data is).
+    """
+    kind = type(value)
+    if kind is str or value is None or kind is int or kind is bool:
+        return value
+    if isinstance(value, FrozenDict):
+        return value
+    if kind is float:
+        if math.isfinite(value):
+            return value
+        raise ItemValidationError("A number in an item is not finite.", given=value, hint="JSON has no NaN.")
+    if _depth >= MAX_DEPTH:
+        raise ItemValidationError(f"An item is nested more than {MAX_DEPTH} deep.", hint="Is it cyclic?")
+    if isinstance(value, Mapping):
+        frozen = {}
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise ItemValidationError("Keys of items are text.", given=key)
+            frozen[key] = freeze(inner, _depth=_depth + 1)
+        return FrozenDict(frozen)
+    if isinstance(value, list | tuple):
+        return tuple([freeze(inner, _depth=_depth + 1) for inner in value])
+    if isinstance(value, str):  # a subclass, such as a string enumeration
+        return str(value.value) if hasattr(value, "value") else str(value)
+    if isinstance(value, int | float):
+        return freeze(value.__float__() if isinstance(value, float) else value.__int__(), _depth=_depth)
+    raise ItemValidationError(
+        f"An item holds a {type(value).__name__}, which is not JSON data.",
+        given=value,
+        hint="Use text, numbers, booleans, None, lists and dicts.",
+    )
+
+
+def thaw(value: Any) -> Any:
+    """Return frozen data as plain dicts and lists that may be changed.
+
+    Examples
+    --------
+    >>> thaw(freeze({"content": [{"text": "a"}]}))
+    {'content': [{'text': 'a'}]}
+    """
+    if isinstance(value, Mapping):
+        return {key: thaw(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [thaw(inner) for inner in value]
+    return value

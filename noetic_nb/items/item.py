@@ -1,0 +1,162 @@
+"""One item of a conversation: a message, a call, its output, reasoning, or an extension.
+
+An item keeps every key it was given, in order; absent and null differ. It is read like a mapping with the wire's
+camelCase keys or through snake_case attributes, where a known field that is absent reads None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from noetic_nb.errors import ItemValidationError
+from noetic_nb.items.frozen import FrozenDict, freeze, thaw
+from noetic_nb.items.wire import compact_json
+from noetic_nb.tokens import Tokenizer, estimate_tokens
+
+__all__ = ["BASE_TYPES", "Item", "dump_item", "is_base_type", "item_tokens", "parse_shape"]
+
+BASE_TYPES: Final = frozenset(
+    {
+        "message",
+        "function_call",
+        "function_call_output",
+        "reasoning",
+        "web_search_call",
+        "file_search_call",
+        "image_generation_call",
+    }
+)
+"""Item types known without registration; types that begin with ``openrouter:`` are known too."""
+
+# Only what this library names itself is renamed; provider-shaped items pass through untouched.
+_FIELDS: Final[dict[str, dict[str, str]]] = {
+    "message": {},
+    "function_call": {"call_id": "callId"},
+    "function_call_output": {"call_id": "callId"},
+}
+_PART_FIELDS: Final = {"image_url": "imageUrl", "file_data": "fileData", "file_id": "fileId", "file_url": "fileUrl"}
+
+
+class Item(FrozenDict):
+    """A frozen item. Make one with `parse_item` or the builders in `noetic_nb.items`.
+
+    Examples
+    --------
+    >>> from noetic_nb.items import parse_item
+    >>> call = parse_item({"type": "function_call", "call_id": "c1", "name": "lookup", "arguments": "{}"})
+    >>> call.call_id, call["callId"], call.status
+    ('c1', 'c1', None)
+    """
+
+    __slots__ = ("_tokens",)
+
+    def __repr__(self) -> str:
+        return f"Item({dict.__repr__(self)})"
+
+
+_remember_tokens: Final = Item._tokens.__set__  # type: ignore[attr-defined]
+
+
+def is_base_type(kind: str) -> bool:
+    """Tell whether an item type is known without registration.
+
+    Examples
+    --------
+    >>> is_base_type("message"), is_base_type("openrouter:datetime"), is_base_type("my:thing")
+    (True, True, False)
+    """
+    return kind in BASE_TYPES or kind.startswith("openrouter:")
+
+
+def _renamed(value: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
+    if not any(snake in value for snake in names):
+        return value
+    for snake, wire in names.items():
+        if snake in value and wire in value:
+            raise ItemValidationError(f"An item has both {snake!r} and {wire!r}.", given=dict(value), hint="Keep one.")
+    return {names.get(key, key): inner for key, inner in value.items()}
+
+
+def parse_shape(value: object) -> Item:
+    """Check that a value is an item at all, and freeze it; its type may be unknown.
+
+    Parameters
+    ----------
+    value : mapping
+        With a non-empty text under ``type``; keys of known items may be snake_case or camelCase.
+
+    Returns
+    -------
+    Item
+        The frozen item; the same object when it is one already.
+
+    Raises
+    ------
+    ItemValidationError
+        If `value` is not such a mapping or is not JSON data.
+    """
+    if type(value) is Item:
+        return value
+    if not isinstance(value, Mapping):
+        raise ItemValidationError("An item is a mapping.", given=value)
+    kind = value.get("type")
+    if not isinstance(kind, str) or not kind:
+        raise ItemValidationError("An item needs a non-empty string `type`.", given=dict(value))
+    names = _FIELDS.get(kind)
+    if names is not None:
+        value = _renamed(value, names)
+        content = value.get("content")
+        if kind == "message" and isinstance(content, list | tuple):
+            parts = [_renamed(part, _PART_FIELDS) if isinstance(part, Mapping) else part for part in content]
+            value = {**value, "content": parts}
+    frozen = freeze(value if not isinstance(value, FrozenDict) else dict(value))
+    return Item(frozen)
+
+
+def dump_item(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an item as plain, changeable data with the wire's keys in their own order.
+
+    Examples
+    --------
+    >>> from noetic_nb.items import parse_item
+    >>> dump_item(parse_item({"type": "function_call_output", "call_id": "c1", "output": "ok"}))
+    {'type': 'function_call_output', 'callId': 'c1', 'output': 'ok'}
+    """
+    plain: dict[str, Any] = thaw(item)
+    return plain
+
+
+def item_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens) -> int:
+    """Count the tokens of a whole item: of its compact JSON, all keys included.
+
+    Parameters
+    ----------
+    item : mapping
+        An item, frozen or plain. The default count of a frozen item is taken once and remembered.
+    tokenizer : callable, optional
+        From text to tokens.
+
+    Returns
+    -------
+    int
+        Tokens.
+
+    References
+    ----------
+    .. [1] Runtime specification, section 1.4 (per-item estimate).
+
+    Examples
+    --------
+    >>> item_tokens({"id": "id-1", "status": "completed", "type": "message", "role": "user",
+    ...              "content": [{"type": "input_text", "text": "hello"}]})
+    29
+    """
+    if tokenizer is estimate_tokens and type(item) is Item:
+        try:
+            known: int = item._tokens
+        except AttributeError:
+            known = estimate_tokens(compact_json(item))
+            _remember_tokens(item, known)
+        return known
+    return tokenizer(compact_json(item))

@@ -1,0 +1,267 @@
+"""The log of a conversation: items are added at the end and never change, move or go.
+
+Appending is O(1) and so is taking a snapshot or a fork: logs share one growing store, and a log copies it only when two
+forks of the same log both grow. Tokens are counted once, on append, and kept as running sums.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, overload
+
+from noetic_nb.items.build import unresolved_positions
+from noetic_nb.items.item import Item, item_tokens
+from noetic_nb.items.registry import DEFAULT_REGISTRY, ItemRegistry
+from noetic_nb.tokens import Tokenizer, estimate_tokens
+
+__all__ = ["ItemLog", "ItemView"]
+
+
+class _Store:
+    """What logs share: the items, the running token sums, and where calls and outputs are."""
+
+    __slots__ = ("first_seen", "items", "sums", "tokenizer", "unpaired", "widest_pair")
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.items: list[Item] = []
+        self.sums: list[int] = [0]
+        self.tokenizer = tokenizer
+        # By call id: the type last seen and its position; entries leave when the other side arrives.
+        self.unpaired: dict[object, list[int]] = {}
+        self.first_seen: dict[object, int] = {}
+        self.widest_pair = 0
+
+    def append(self, item: Item) -> None:
+        position = len(self.items)
+        self.items.append(item)
+        self.sums.append(self.sums[-1] + item_tokens(item, self.tokenizer))
+        kind = item["type"]
+        if kind != "function_call" and kind != "function_call_output":
+            return
+        call_id = item.get("callId")
+        first = self.first_seen.setdefault(call_id, position)
+        self.widest_pair = max(self.widest_pair, position - first)
+        waiting = self.unpaired.get(call_id)
+        if waiting is None:
+            if first == position:
+                self.unpaired[call_id] = [position]
+        elif self.items[waiting[0]]["type"] == kind:
+            waiting.append(position)
+        else:
+            del self.unpaired[call_id]
+
+    def copy(self, length: int) -> _Store:
+        new = _Store(self.tokenizer)
+        for item in self.items[:length]:
+            new.append(item)
+        return new
+
+
+class ItemView(Sequence[Item]):
+    """A read-only stretch of a log. Slices are views too and cost O(1)."""
+
+    __slots__ = ("_start", "_stop", "_store")
+
+    def __init__(self, store: _Store, start: int, stop: int) -> None:
+        self._store, self._start, self._stop = store, start, stop
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._store.items[self._start : self._stop])
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Item]: ...
+    def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step == 1:
+                return ItemView(self._store, self._start + start, self._start + max(start, stop))
+            return tuple(self._store.items[self._start : self._stop][index])
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(f"Item {index} of a view with {len(self)} items.")
+        return self._store.items[self._start + index]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or isinstance(other, str | bytes):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"ItemView({list(self)!r})"
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all items in view, from the running sums: O(1)."""
+        return self._store.sums[self._stop] - self._store.sums[self._start]
+
+    def token_count(self, position: int) -> int:
+        """Tokens of the item at a position of this view."""
+        absolute = self._start + position
+        return self._store.sums[absolute + 1] - self._store.sums[absolute]
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """What the items were counted with."""
+        return self._store.tokenizer
+
+    def tail_start(self, budget: float) -> int:
+        """Return where the longest tail that fits a budget begins, in O(log n).
+
+        Parameters
+        ----------
+        budget : float
+            Tokens.
+
+        Returns
+        -------
+        int
+            Position in this view; ``len(view)`` when not even the last item fits.
+        """
+        sums = self._store.sums
+        start = bisect_left(sums, sums[self._stop] - budget, self._start, self._stop + 1)
+        return start - self._start
+
+    def unresolved(self) -> set[int]:
+        """Return positions of calls without output and outputs without call, judged within this view.
+
+        O(open calls + longest distance between a call and its output) for a tail of the log, O(n) otherwise.
+        """
+        store = self._store
+        if self._stop != len(store.items):
+            return unresolved_positions(list(self))
+        found = {p - self._start for waiting in store.unpaired.values() for p in waiting if p >= self._start}
+        # Only pairs that straddle the start can have lost their other half, and no pair is wider than the widest.
+        near = store.items[self._start : min(self._stop, self._start + store.widest_pair)]
+        for offset, item in enumerate(near):
+            kind = item["type"]
+            if kind not in ("function_call", "function_call_output"):
+                continue
+            if store.first_seen[item.get("callId")] < self._start and not self._has_partner(item, kind):
+                found.add(offset)
+        return found
+
+    def _has_partner(self, item: Item, kind: str) -> bool:
+        call_id = item.get("callId")
+        reach = self._store.items[self._start : min(self._stop, self._start + 2 * self._store.widest_pair + 1)]
+        other = "function_call_output" if kind == "function_call" else "function_call"
+        return any(near["type"] == other and near.get("callId") == call_id for near in reach)
+
+
+class ItemLog:
+    """An append-only log.
+
+    Parameters
+    ----------
+    items : iterable of mapping, optional
+        The first items.
+    registry : ItemRegistry, optional
+        Which item types are allowed.
+    tokenizer : callable, optional
+        Counts each item once, when it is appended.
+
+    Examples
+    --------
+    >>> from noetic_nb.items import input_message
+    >>> log = ItemLog([input_message("hello", item_id="id-1")])
+    >>> before = log.items
+    >>> _ = log.append({"type": "function_call_output", "callId": "c", "output": "ok"})
+    >>> len(before), len(log), before.tokens
+    (1, 2, 29)
+    """
+
+    __slots__ = ("_length", "_registry", "_store", "_view")
+
+    def __init__(
+        self,
+        items: Iterable[Mapping[str, Any]] = (),
+        *,
+        registry: ItemRegistry = DEFAULT_REGISTRY,
+        tokenizer: Tokenizer = estimate_tokens,
+    ) -> None:
+        self._store = _Store(tokenizer)
+        self._length = 0
+        self._registry = registry
+        self._view: ItemView | None = None
+        for item in items:
+            self.append(item)
+
+    def append(self, item: Mapping[str, Any]) -> Item:
+        """Add one item at the end; it is checked and frozen first.
+
+        Raises
+        ------
+        ItemValidationError, NoeticError
+            As `parse_item`; the log is unchanged then.
+        """
+        parsed = self._registry.parse(item)
+        if self._length != len(self._store.items):  # another fork of this log has grown: part company
+            self._store = self._store.copy(self._length)
+        self._store.append(parsed)
+        self._length += 1
+        self._view = None
+        return parsed
+
+    def extend(self, items: Iterable[Mapping[str, Any]]) -> tuple[Item, ...]:
+        """Add several items; all are checked before the first is added."""
+        parsed = [self._registry.parse(item) for item in items]
+        return tuple([self.append(item) for item in parsed])
+
+    @property
+    def items(self) -> ItemView:
+        """What the log holds now. The same object until the next append; never changes."""
+        if self._view is None:
+            self._view = ItemView(self._store, 0, self._length)
+        return self._view
+
+    @property
+    def registry(self) -> ItemRegistry:
+        """Which item types are allowed."""
+        return self._registry
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """What items are counted with."""
+        return self._store.tokenizer
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the whole log."""
+        return self._store.sums[self._length]
+
+    def fork(self) -> ItemLog:
+        """Return a log with the same items that grows on its own. O(1)."""
+        twin = ItemLog(registry=self._registry, tokenizer=self._store.tokenizer)
+        twin._store, twin._length = self._store, self._length
+        return twin
+
+    def until(self, length: int) -> ItemLog:
+        """Return a log of the first `length` items that grows on its own. O(1)."""
+        twin = self.fork()
+        twin._length = min(max(length, 0), self._length)
+        return twin
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self.items)
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Item]: ...
+    def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
+        return self.items[index]
+
+    def __repr__(self) -> str:
+        return f"ItemLog({self._length} items, {self.tokens} tokens)"

@@ -1,0 +1,159 @@
+"""What the runtime asks of a language model: one request, one response, nothing about providers.
+
+A response may hold a message, calls of tools, or both. Names of tools are canonical here (``plan/update``); a client that
+needs other names on the wire translates them both ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from noetic_nb.items import Item
+
+__all__ = [
+    "NO_USAGE",
+    "ModelClient",
+    "ModelDelta",
+    "ModelParams",
+    "ModelRequest",
+    "ModelResponse",
+    "StreamPart",
+    "StreamingModelClient",
+    "TokenLogprob",
+    "ToolSpec",
+    "Usage",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one or more model calls; `cached_tokens` are part of `input_tokens`.
+
+    Examples
+    --------
+    >>> (Usage(10, 2) + Usage(5, 1)).total_tokens
+    18
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+        )
+
+
+NO_USAGE: Final = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """One generated token and its log-probability in nats; 0.0 means the provider gave none."""
+
+    token: str
+    logprob: float
+
+
+class ModelParams(BaseModel):
+    """Sampling parameters; what is None is left to the provider."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    temperature: float | None = Field(default=None, ge=0)
+    """Randomness; 0 is the most deterministic."""
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    """Nucleus sampling: the share of probability mass considered."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Upper limit of generated tokens."""
+    stop_sequences: tuple[str, ...] | None = None
+    """Texts at which generation ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model is told about it.
+
+    `parameters` is a JSON Schema of an object; `strict` asks a provider to enforce it.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One question to a model: the exact view that was planned."""
+
+    model: str
+    items: Sequence[Item]
+    instructions: str | None = None
+    tools: tuple[ToolSpec, ...] = ()
+    params: ModelParams | None = None
+    output_schema: Mapping[str, Any] | None = None
+    purpose: Literal["agent", "judge", "layer", "summary"] = "agent"
+    thread_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelResponse:
+    """A model's answer. `cost` is in US dollars, None when unknown."""
+
+    items: tuple[Item, ...]
+    usage: Usage = NO_USAGE
+    cost: float | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
+    model: str | None = None
+    finish_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDelta:
+    """A piece of an answer while it is being written."""
+
+    kind: Literal["text", "reasoning", "tool_call"]
+    text: str
+    index: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+StreamPart: TypeAlias = ModelDelta | ModelResponse
+"""What a stream yields: any number of deltas, then exactly one response."""
+
+
+@runtime_checkable
+class ModelClient(Protocol):
+    """Anything that answers requests. Cancelling the awaiting task must stop the work behind it."""
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Answer one request.
+
+        Raises
+        ------
+        NoeticError
+            ``llm_rate_limit``, ``llm_refused`` or ``llm_failed``.
+        """
+        ...
+
+
+@runtime_checkable
+class StreamingModelClient(ModelClient, Protocol):
+    """A client that can also show its answer while it is being written."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
+        """Yield deltas, then the whole response as the last part."""
+        ...

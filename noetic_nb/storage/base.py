@@ -1,0 +1,139 @@
+"""What a place to keep state must offer: four methods over text keys and JSON values.
+
+Keys of layer state are ``layers/<layer id>/<scope key>/<user key>``. Layer id and scope key are escaped as in JSON
+Pointer (RFC 6901), so that no id can reach into another's namespace; the user key is kept verbatim.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+__all__ = ["JsonValue", "ScopedStorage", "StorageAdapter", "escape_segment", "get_many", "layer_prefix"]
+
+JsonValue: TypeAlias = Any
+"""Text, finite numbers, booleans, None, lists and dicts with text keys, nested."""
+
+
+@runtime_checkable
+class StorageAdapter(Protocol):
+    """A key-value store. Values are copied on the way in and out; a missing key reads None."""
+
+    async def get(self, key: str) -> JsonValue | None:
+        """Return the value under a key, or None."""
+        ...
+
+    async def set(self, key: str, value: JsonValue) -> None:
+        """Keep a value under a key, replacing what was there."""
+        ...
+
+    async def delete(self, key: str) -> None:
+        """Forget a key; a missing one is no error."""
+        ...
+
+    async def list(self, prefix: str) -> list[str]:
+        """Return the keys that begin with a prefix, sorted."""
+        ...
+
+
+async def get_many(storage: StorageAdapter, keys: Iterable[str]) -> dict[str, JsonValue]:
+    """Return the values that exist under several keys.
+
+    Uses the store's own ``get_many`` where it has one, parallel reads otherwise; no keys touch nothing.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from noetic_nb.storage import InMemoryStorage
+    >>> asyncio.run(get_many(InMemoryStorage({"a": 1}), ["a", "b"]))
+    {'a': 1}
+    """
+    wanted = list(dict.fromkeys(keys))
+    if not wanted:
+        return {}
+    many = getattr(storage, "get_many", None)
+    if many is not None:
+        found: Mapping[str, JsonValue] = await many(wanted)
+        return dict(found)
+    values = await asyncio.gather(*(storage.get(key) for key in wanted))
+    return {key: value for key, value in zip(wanted, values, strict=True) if value is not None}
+
+
+def escape_segment(segment: str) -> str:
+    """Escape one segment of a key as JSON Pointer does: ``~`` as ``~0``, ``/`` as ``~1``.
+
+    References
+    ----------
+    .. [1] RFC 6901, section 3.
+
+    Examples
+    --------
+    >>> escape_segment("plan/x~y")
+    'plan~1x~0y'
+    """
+    return segment.replace("~", "~0").replace("/", "~1")
+
+
+def layer_prefix(layer_id: str, scope_key: str) -> str:
+    """Return the namespace of one layer in one scope.
+
+    Examples
+    --------
+    >>> layer_prefix("notes", "t1")
+    'layers/notes/t1/'
+    """
+    return f"layers/{escape_segment(layer_id)}/{escape_segment(scope_key)}/"
+
+
+class ScopedStorage:
+    """A store that sees one layer's namespace only.
+
+    Parameters
+    ----------
+    storage : StorageAdapter
+        Where things are kept.
+    layer_id, scope_key : str
+        Whose namespace; see `layer_prefix`.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from noetic_nb.storage import InMemoryStorage
+    >>> store = InMemoryStorage()
+    >>> asyncio.run(ScopedStorage(store, "notes", "t1").set("state", {"n": 1}))
+    >>> asyncio.run(store.list(""))
+    ['layers/notes/t1/state']
+    """
+
+    __slots__ = ("layer_id", "prefix", "scope_key", "storage")
+
+    def __init__(self, storage: StorageAdapter, layer_id: str, scope_key: str) -> None:
+        self.storage = storage
+        self.layer_id = layer_id
+        self.scope_key = scope_key
+        self.prefix = layer_prefix(layer_id, scope_key)
+
+    async def get(self, key: str) -> JsonValue | None:
+        """Return the value under a key of this namespace, or None."""
+        return await self.storage.get(self.prefix + key)
+
+    async def get_many(self, keys: Iterable[str]) -> dict[str, JsonValue]:
+        """Return the values that exist under several keys of this namespace."""
+        found = await get_many(self.storage, [self.prefix + key for key in keys])
+        return {key.removeprefix(self.prefix): value for key, value in found.items()}
+
+    async def set(self, key: str, value: JsonValue) -> None:
+        """Keep a value in this namespace."""
+        await self.storage.set(self.prefix + key, value)
+
+    async def delete(self, key: str) -> None:
+        """Forget a key of this namespace."""
+        await self.storage.delete(self.prefix + key)
+
+    async def list(self, prefix: str = "") -> list[str]:
+        """Return the keys of this namespace that begin with a prefix, without the namespace."""
+        return [key.removeprefix(self.prefix) for key in await self.storage.list(self.prefix + prefix)]
+
+    def __repr__(self) -> str:
+        return f"ScopedStorage({self.prefix!r})"
