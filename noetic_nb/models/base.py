@@ -1,7 +1,7 @@
 """What the runtime asks of a language model: one request, one response, nothing about providers.
 
-A response may hold a message, calls of tools, or both. Names of tools are canonical here (``plan/update``); a client that
-needs other names on the wire translates them both ways.
+A response may hold a message, calls of tools, or both. Names of tools are canonical here (``plan/update``); a client
+that needs other names on the wire translates them both ways.
 """
 
 from __future__ import annotations
