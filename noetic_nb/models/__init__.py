@@ -13,14 +13,25 @@ from noetic_nb.models.base import (
     ToolSpec,
     Usage,
 )
+from noetic_nb.models.failures import FailureReason
+from noetic_nb.models.script import CallTool, Fault, FaultKind, Reply
+from noetic_nb.models.scripted import Line, Script, ScriptedModel
 
 __all__ = [
     "NO_USAGE",
+    "CallTool",
+    "FailureReason",
+    "Fault",
+    "FaultKind",
+    "Line",
     "ModelClient",
     "ModelDelta",
     "ModelParams",
     "ModelRequest",
     "ModelResponse",
+    "Reply",
+    "Script",
+    "ScriptedModel",
     "StreamPart",
     "StreamingModelClient",
     "TokenLogprob",
