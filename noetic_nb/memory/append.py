@@ -1,0 +1,128 @@
+"""Let the layers change what is about to be logged, and recall again where one asks for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from noetic_nb.items import Item, parse_item
+from noetic_nb.memory.context import ExecutionContext
+from noetic_nb.memory.params import OnItemAppendParams
+from noetic_nb.memory.recall import RecallEntry, Recaller
+from noetic_nb.memory.results import UNSET, field_of
+from noetic_nb.memory.running import HookRunner
+
+__all__ = ["MAX_RERENDER_DEPTH", "AppendResult", "RerenderRequest", "append_pipeline", "rerender"]
+
+# A re-render that causes a re-render ... ends here (runtime specification, section 5.8).
+MAX_RERENDER_DEPTH: Final = 3
+
+_log: Final = logging.getLogger("noetic_nb")
+_TIMINGS: Final = ("immediate", "batched")
+_SCOPES: Final = ("self", "slot-after", "all")
+
+
+class RerenderRequest(NamedTuple):
+    """A layer asks for recall to run again: for itself, for its slot and after, or for all."""
+
+    layer_id: str
+    slot: float
+    timing: Literal["immediate", "batched"]
+    scope: Literal["self", "slot-after", "all"]
+
+
+class AppendResult(NamedTuple):
+    """What is to be logged, and the re-renders asked for."""
+
+    items: tuple[Item, ...]
+    rerender_requests: tuple[RerenderRequest, ...]
+
+
+def _one_of(value: Any, known: tuple[str, ...], default: str, name: str) -> Any:
+    if value is UNSET or value is None:
+        return default
+    if value not in known:
+        raise ValueError(f"`{name}` is one of {', '.join(map(repr, known))}, not {value!r}.")
+    return value
+
+
+async def append_pipeline(
+    runner: HookRunner, ctx: ExecutionContext, items: Iterable[Mapping[str, Any]], log: Sequence[Item]
+) -> AppendResult:
+    """Pass items through every ``on_item_append`` in slot order; a failing layer leaves them as they were."""
+    current = tuple([parse_item(item) for item in items])
+    requests: list[RerenderRequest] = []
+    for layer in runner.having("on_item_append"):
+        if not current:
+            break
+        if not runner.runs(layer, ctx.execution_id):
+            runner.skipped(layer, "on_item_append", ctx)
+            continue
+        params = OnItemAppendParams(current, log, ctx, runner.state.get(ctx.execution_id, layer.id))
+
+        def read(value: Any, before: tuple[Item, ...] = current, layer: Any = layer) -> Any:
+            given = field_of(value, "items", hook="on_item_append")
+            after = before if given is UNSET or given is None else tuple([parse_item(item) for item in given])
+            request = None
+            if field_of(value, "rerender", hook="on_item_append"):
+                request = RerenderRequest(
+                    layer.id,
+                    layer.slot,
+                    _one_of(field_of(value, "timing", hook=""), _TIMINGS, layer.rerender_timing, "timing"),
+                    _one_of(field_of(value, "scope", hook=""), _SCOPES, "slot-after", "scope"),
+                )
+            return after, field_of(value, "state", hook="on_item_append"), request
+
+        outcome = await runner.run(layer, "on_item_append", params, ctx, read=read, count=lambda value: len(value[0]))
+        if outcome.error is not None:
+            continue
+        current, state, request = outcome.value
+        if state is not UNSET and state is not None:
+            runner.state.set(ctx.execution_id, layer.id, state, hook="on_item_append")
+        if request is not None:
+            requests.append(request)
+    return AppendResult(current, tuple(requests))
+
+
+async def rerender(
+    runner: HookRunner,
+    recaller: Recaller,
+    ctx: ExecutionContext,
+    requests: Iterable[RerenderRequest | Mapping[str, Any]],
+    *,
+    current: Iterable[Any],
+    query: str,
+    log: Sequence[Item],
+    budgets: Mapping[str, float],
+    depth: int,
+) -> tuple[RecallEntry, ...]:
+    """Recall again what the requests name, past any cache; a layer that now offers nothing keeps what it offered."""
+    entries = [entry if isinstance(entry, RecallEntry) else RecallEntry(*entry) for entry in current]
+    asked = [_as_request(request) for request in requests]
+    if not asked:
+        return tuple(entries)
+    if depth >= MAX_RERENDER_DEPTH:
+        _log.warning("Re-rendering stopped at depth %d: layers keep asking for it in turn (%s).", depth, asked[0].layer_id)
+        return tuple(entries)
+    wanted = {
+        layer.id
+        for layer in runner.by_slot
+        for request in asked
+        if request.scope == "all"
+        or (request.scope == "self" and layer.id == request.layer_id)
+        or (request.scope == "slot-after" and layer.slot >= request.slot)
+    }
+    fresh = await recaller.recall(ctx, query=query, log=log, budgets=budgets, mode="all", only=wanted)
+    merged = {entry.layer_id: entry for entry in entries} | {entry.layer_id: entry for entry in fresh}
+    slots = {layer.id: layer.slot for layer in runner.by_slot}
+    return tuple(sorted(merged.values(), key=lambda entry: slots.get(entry.layer_id, 0.0)))
+
+
+def _as_request(value: RerenderRequest | Mapping[str, Any]) -> RerenderRequest:
+    if isinstance(value, RerenderRequest):
+        return value
+    layer_id = value.get("layer_id", value.get("layerId"))
+    return RerenderRequest(
+        str(layer_id), value["slot"], value.get("timing", "batched"), value.get("scope", "slot-after")
+    )

@@ -1,0 +1,154 @@
+"""What an enforcement point may answer: allow, guide, deny, or stop the turn. The most restrictive answer counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticError
+
+__all__ = ["ALLOW", "SteeringAction", "SteeringDecision", "Stop", "as_decision", "most_restrictive"]
+
+
+class SteeringAction(StrEnum):
+    """What happens to a call or a response."""
+
+    ALLOW = "allow"
+    GUIDE = "guide"
+    DENY = "deny"
+    ASK = "ask"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Ends the turn: the reply is the suggestion, and `decision` says why as plain data with a ``kind``."""
+
+    decision: Mapping[str, Any]
+    suggestion: str
+
+
+@dataclass(frozen=True, slots=True)
+class SteeringDecision:
+    """The answer of a rule, a layer, or all of them together.
+
+    Parameters
+    ----------
+    action : SteeringAction or str
+        ``"allow"``, ``"guide"`` (do not do it, here is what to do instead), ``"deny"`` or ``"ask"`` a person.
+    guidance : str, optional
+        Text for the model.
+    rule_ids : tuple of str
+        The rules that made the decision what it is.
+    stop : Stop, optional
+        Ends the turn as well.
+
+    Examples
+    --------
+    >>> SteeringDecision("deny", "Ask first.").action is SteeringAction.DENY
+    True
+    >>> SteeringDecision("perhaps")
+    Traceback (most recent call last):
+    ...
+    ValueError: 'perhaps' is not a valid SteeringAction
+    """
+
+    action: SteeringAction
+    guidance: str | None = None
+    rule_ids: tuple[str, ...] = ()
+    stop: Stop | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        if type(self.action) is not SteeringAction:
+            object.__setattr__(self, "action", SteeringAction(self.action))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the wire form: the action, and the guidance if there is any."""
+        return {"action": str(self.action)} | ({} if self.guidance is None else {"guidance": self.guidance})
+
+
+ALLOW: Final = SteeringDecision(SteeringAction.ALLOW)
+
+
+def as_decision(value: object) -> SteeringDecision:
+    """Read a decision given as a record or as a mapping.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is neither, or names an action that does not exist: a decision is never guessed.
+
+    Examples
+    --------
+    >>> as_decision({"action": "guide", "guidance": "Use search."}).guidance
+    'Use search.'
+    """
+    if isinstance(value, SteeringDecision):
+        return value
+    if isinstance(value, Mapping) and "action" in value:
+        guidance = value.get("guidance")
+        if guidance is not None and not isinstance(guidance, str):
+            raise TypeError(f"Guidance is text, not {type(guidance).__name__}: {guidance!r}.")
+        rule_ids = value.get("rule_ids", value.get("ruleIds", ()))
+        return SteeringDecision(SteeringAction(value["action"]), guidance, tuple(rule_ids), value.get("stop"))
+    raise TypeError(
+        f"A steering decision is deny(...), guide(...), allow() or a mapping with 'action', not {type(value).__name__}: "
+        f"{value!r}."
+    )
+
+
+def most_restrictive(decisions: Iterable[SteeringDecision | Mapping[str, Any]]) -> SteeringDecision:
+    r"""Fold several decisions into one: the first deny, else a question to a person, else guidance, else allow.
+
+    Parameters
+    ----------
+    decisions : iterable of SteeringDecision or mapping
+        In the order in which they were made.
+
+    Returns
+    -------
+    SteeringDecision
+        A deny keeps its own guidance only; the guidance of several guides is joined by newlines, empty ones left out.
+
+    References
+    ----------
+    .. [1] Runtime specification, section 8.1 (aggregate).
+
+    Examples
+    --------
+    >>> most_restrictive([SteeringDecision("guide", "one"), SteeringDecision("guide"), SteeringDecision("guide", "two")])
+    SteeringDecision(action=<SteeringAction.GUIDE: 'guide'>, guidance='one\ntwo', rule_ids=(), stop=None)
+    """
+    guides: list[SteeringDecision] = []
+    asking: SteeringDecision | None = None
+    stop: Stop | None = None
+    for value in decisions:
+        decision = as_decision(value)
+        if decision.action is SteeringAction.DENY:
+            return decision
+        if decision.action is SteeringAction.ASK:
+            asking = asking or decision
+        elif decision.action is SteeringAction.GUIDE:
+            guides.append(decision)
+        stop = stop or decision.stop
+    if asking is not None:
+        return asking
+    if guides:
+        texts = [guide.guidance for guide in guides if guide.guidance]
+        rule_ids = tuple(rule_id for guide in guides for rule_id in guide.rule_ids)
+        return SteeringDecision(SteeringAction.GUIDE, "\n".join(texts) or None, rule_ids, stop)
+    return ALLOW if stop is None else SteeringDecision(SteeringAction.ALLOW, stop=stop)
+
+
+def denied(decision: SteeringDecision, what: str, **facts: Any) -> NoeticError:
+    """Make the error that a denied call or response raises in code."""
+    return NoeticError(
+        "steering_denied",
+        what,
+        guidance=decision.guidance,
+        rule_ids=decision.rule_ids,
+        rule_id=decision.rule_ids[0] if decision.rule_ids else None,
+        action=str(decision.action),
+        **facts,
+    )

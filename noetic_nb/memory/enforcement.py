@@ -1,0 +1,157 @@
+"""The two enforcement points: may this tool be called, may this response stand?
+
+Fail-closed. A hook that raises, hangs, answers nonsense or was never initialised counts as a deny with a fixed guidance,
+unless its layer says otherwise; the layer is told (`on_hook_failure`), so that its ledger is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.memory.context import ExecutionContext
+from noetic_nb.memory.decision import ALLOW, SteeringAction, SteeringDecision, Stop, as_decision, most_restrictive
+from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, HookFailure, PastCall
+from noetic_nb.memory.results import UNSET, field_of
+from noetic_nb.memory.running import HookRunner
+from noetic_nb.models.base import ModelResponse
+
+__all__ = ["FAILED_GUIDANCE", "OnSteeringError", "decide"]
+
+OnSteeringError: TypeAlias = Literal["deny", "allow", "raise"]
+
+FAILED_GUIDANCE: Final = (
+    "A steering rule could not be evaluated, so this is not allowed. Tell the user and go on without it."
+)
+"""What the model reads when a rule failed; fixed, so that no error text of a rule reaches the model."""
+
+_Point: TypeAlias = Literal["before_tool_call", "after_model_call"]
+
+
+def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any]:
+    """Return the decision and the new state (or `UNSET`) of what an enforcement hook returned."""
+    if value is None:
+        return ALLOW, UNSET
+    if isinstance(value, SteeringDecision):
+        return value, UNSET
+    given = field_of(value, "decision", hook=hook)
+    stop = field_of(value, "stop", hook=hook)
+    state = field_of(value, "state", hook=hook)
+    if given is UNSET:
+        decision = ALLOW if stop is not UNSET or state is not UNSET else as_decision(value)
+    else:
+        decision = ALLOW if given is None else as_decision(given)
+    if isinstance(stop, Stop):
+        decision = SteeringDecision(decision.action, decision.guidance, decision.rule_ids, stop)
+    elif stop is not UNSET and stop is not None:
+        raise TypeError(f"`stop` is a Stop(decision, suggestion), not {type(stop).__name__}: {stop!r:.80}.")
+    return decision, state
+
+
+async def decide(
+    runner: HookRunner,
+    point: _Point,
+    ctx: ExecutionContext,
+    *,
+    default_on_error: OnSteeringError,
+    tool_name: str = "",
+    tool_args: Any = None,
+    call_id: str = "",
+    history: Sequence[PastCall] = (),
+    response: ModelResponse | None = None,
+) -> SteeringDecision:
+    """Ask every layer that enforces at this point; the first deny, or the first stop, ends the round.
+
+    Returns
+    -------
+    SteeringDecision
+        The most restrictive answer.
+
+    Raises
+    ------
+    NoeticConfigError
+        When a layer's set-up is wrong, such as ``MISSING_CALL_MODEL``: whatever the policy, such a hole is not hidden.
+    NoeticError
+        What a hook raised, where the policy is ``"raise"``.
+    """
+    decisions: list[SteeringDecision] = []
+    for layer in runner.having(point):
+        state = runner.state.get(ctx.execution_id, layer.id)
+        params: BeforeToolCallParams | AfterModelCallParams
+        if point == "before_tool_call":
+            params = BeforeToolCallParams(tool_name, tool_args, ctx, state, call_id, history, ctx.depth)
+        else:
+            assert response is not None
+            params = AfterModelCallParams(response, ctx, state, history)
+        decision = await _ask(runner, layer, point, params, ctx, default_on_error)
+        if decision is None:
+            continue
+        decisions.append(decision)
+        if decision.action is SteeringAction.DENY or decision.stop is not None:
+            break
+    return most_restrictive(decisions)
+
+
+async def _ask(
+    runner: HookRunner,
+    layer: MemoryLayer,
+    point: _Point,
+    params: BeforeToolCallParams | AfterModelCallParams,
+    ctx: ExecutionContext,
+    default_on_error: OnSteeringError,
+) -> SteeringDecision | None:
+    idle = runner.idle_reason(layer, ctx.execution_id)
+    if idle is not None:
+        if not layer.enforces:
+            runner.skipped(layer, point, ctx)
+            return None
+        error: Exception = NoeticError(
+            "step_failed",
+            f"The layer {layer.id!r} enforces rules but is {idle}",
+            hint="Initialise it: run the agent through its harness, and look at why `init` failed.",
+            step_id=layer.id,
+        )
+        runner.state.diagnostic(layer.id, point, error)
+        return await _failed(runner, layer, point, params, ctx, error, idle, default_on_error, 0.0)
+    outcome = await runner.run(layer, point, params, ctx, read=lambda value: _read(value, point))
+    if outcome.error is None:
+        decision: SteeringDecision
+        decision, state = outcome.value
+        if state is not UNSET and state is not None:
+            runner.state.set(ctx.execution_id, layer.id, state, hook=point)
+        return decision
+    if isinstance(outcome.error, NoeticConfigError):
+        raise outcome.error
+    reason: Literal["error", "timeout"] = "timeout" if outcome.status == "timeout" else "error"
+    return await _failed(
+        runner, layer, point, params, ctx, outcome.error, reason, default_on_error, outcome.duration_ms
+    )
+
+
+async def _failed(
+    runner: HookRunner,
+    layer: MemoryLayer,
+    point: _Point,
+    params: BeforeToolCallParams | AfterModelCallParams,
+    ctx: ExecutionContext,
+    error: BaseException,
+    reason: Literal["error", "timeout", "uninitialised", "disabled"],
+    default_on_error: OnSteeringError,
+    duration_ms: float,
+) -> SteeringDecision:
+    policy = layer.on_steering_error or default_on_error
+    decision = ALLOW if policy == "allow" else SteeringDecision(SteeringAction.DENY, FAILED_GUIDANCE)
+    if layer.hooks.on_hook_failure is not None:
+        failure = HookFailure(
+            point, error, decision, params, runner.state.get(ctx.execution_id, layer.id), reason, duration_ms
+        )
+        outcome = await runner.run(layer, "on_hook_failure", failure, ctx)
+        if outcome.error is None:
+            state = field_of(outcome.value, "state", hook="on_hook_failure")
+            if state is not UNSET:
+                runner.state.set(ctx.execution_id, layer.id, state, hook=point)
+    if policy == "raise":
+        raise error
+    return decision

@@ -1,0 +1,314 @@
+"""A memory layer: a plain record whose hooks are callables, so that a cell can redefine one function and swap it in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import IntEnum
+from typing import Any, Final, Literal, TypeAlias
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.memory.provides import LayerProvides, checked_provides
+from noetic_nb.memory.scope import SCOPES, MemoryScope, unknown_scope
+
+__all__ = [
+    "DEFAULT_TIMEOUTS_MS",
+    "BudgetConfig",
+    "MemoryConfig",
+    "MemoryHooks",
+    "MemoryLayer",
+    "Slot",
+    "budget_range",
+    "check_layers",
+    "memory",
+]
+
+Hook: TypeAlias = Callable[[Any], Awaitable[Any] | Any]
+"""A callable of one parameter record, sync or async; a sync hook cannot be timed out."""
+
+BudgetConfig: TypeAlias = float | Mapping[str, float] | Literal["auto"] | None
+"""Tokens: a number, ``{"min": a, "max": b}``, or ``"auto"`` (also None): as much as is left."""
+
+
+class Slot(IntEnum):
+    """Where a layer stands in the prompt; lower comes first. Any other number is as good.
+
+    References
+    ----------
+    .. [1] Memory API reference of the runtime (slot constants).
+    """
+
+    REMINDER = 80
+    STEERING = 90
+    WORKING_MEMORY = 100
+    ENTITY = 150
+    OBSERVATIONS = 200
+    PROCEDURAL = 250
+    EPISODIC = 300
+    RAG = 350
+    SEMANTIC_RECALL = 400
+
+
+# Milliseconds; runtime specification, section 5.2.
+DEFAULT_TIMEOUTS_MS: Final[Mapping[str, float]] = {
+    "init": 10_000,
+    "recall": 5_000,
+    "store": 30_000,
+    "on_spawn": 10_000,
+    "on_return": 10_000,
+    "on_complete": 30_000,
+    "dispose": 5_000,
+    "before_tool_call": 5_000,
+    "after_model_call": 10_000,
+    "on_item_append": 5_000,
+    "project_history": 5_000,
+    "on_tool_outcome": 5_000,
+    "on_hook_failure": 5_000,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryHooks:
+    """The moments at which a layer is called; what it does not name passes it by.
+
+    Each hook takes one frozen record of `noetic_nb.memory.params` and returns None, a mapping, or a record with the
+    fields of that hook (``state``, ``items``, ``decision``, ...). `recall` may also return text.
+    """
+
+    init: Hook | None = None
+    recall: Hook | None = None
+    store: Hook | None = None
+    on_spawn: Hook | None = None
+    on_return: Hook | None = None
+    on_complete: Hook | None = None
+    dispose: Hook | None = None
+    before_tool_call: Hook | None = None
+    after_model_call: Hook | None = None
+    on_item_append: Hook | None = None
+    project_history: Hook | None = None
+    on_tool_outcome: Hook | None = None
+    on_hook_failure: Hook | None = None
+    delivered: Callable[[Any, frozenset[str]], None] | None = None
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            hook = getattr(self, item.name)
+            if hook is not None and not callable(hook):
+                raise NoeticConfigError(
+                    "INVALID_HOOK",
+                    f"The hook {item.name!r} cannot be called.",
+                    given=hook,
+                    hint="Pass a function of one parameter record, or leave the hook out.",
+                )
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the hooks that are there."""
+        return tuple(item.name for item in fields(self) if getattr(self, item.name) is not None)
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name)
+
+
+def budget_range(budget: BudgetConfig, *, layer_id: str) -> tuple[float, float]:
+    """Return the smallest and largest number of tokens a layer asks for.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_BUDGET`` for a budget that is negative, inverted, not a number, or of another shape.
+
+    Examples
+    --------
+    >>> budget_range({"min": 200, "max": 1500}, layer_id="notes"), budget_range("auto", layer_id="x")
+    ((200, 1500), (0.0, inf))
+    """
+    if budget is None or budget == "auto":
+        return 0.0, math.inf
+    low: object
+    high: object
+    if isinstance(budget, Mapping) and set(budget) == {"min", "max"}:
+        low, high = budget["min"], budget["max"]
+    else:
+        low, high = 0.0, budget
+    numbers = [x for x in (low, high) if isinstance(x, int | float) and not isinstance(x, bool)]
+    if len(numbers) != 2 or not 0 <= numbers[0] <= numbers[1]:
+        raise NoeticConfigError(
+            "INVALID_BUDGET",
+            f"The budget of layer {layer_id!r} is not a range of tokens.",
+            given=budget,
+            hint="Use a number >= 0, {'min': a, 'max': b} with 0 <= a <= b, or 'auto'.",
+            layer_id=layer_id,
+        )
+    return numbers[0], numbers[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLayer:
+    """One thing an agent remembers, and when.
+
+    Parameters
+    ----------
+    id : str
+        Unique among the layers of an agent.
+    slot : float
+        Order in the prompt and of most hooks, lower first; see `Slot`.
+    scope : {"execution", "thread", "resource", "global"}
+        How long the state lives.
+    budget : float, mapping or "auto", optional
+        Tokens for recall.
+    hooks : MemoryHooks
+        What it does; a layer without hooks is legal.
+    timeouts : mapping of str to float, optional
+        Milliseconds per hook, instead of `DEFAULT_TIMEOUTS_MS`; 0 or less means no limit.
+    on_init_error : {"throw", "disable"}
+        Whether a failing `init` fails the execution or only disables the layer.
+    recall_mode : {"atomic", "eventual"}
+        Whether recall waits for the hook, or serves the last value and refreshes it after `store`.
+    provides : mapping, optional
+        Data and functions for code and model, see `layer_data` and `layer_fn`.
+    item_schemas : mapping, optional
+        Extension schemas of the items this layer recalls.
+    rerender_timing : {"immediate", "batched"}
+        When a re-render that `on_item_append` asks for takes place.
+    enforces : bool
+        Runs before all other layers at the two enforcement points.
+    on_steering_error : {"deny", "allow", "raise"}, optional
+        What a failing enforcement hook means; the stack's own default is deny.
+    name : str, optional
+        For people.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_LAYER_ID``, ``INVALID_SLOT``, ``UNKNOWN_SCOPE``, ``INVALID_BUDGET``, ``INVALID_TIMEOUT``,
+        ``INVALID_LAYER_OPTION``, ``INVALID_HOOK``.
+
+    Examples
+    --------
+    >>> def recall(p):
+    ...     return p.state or None
+    >>> MemoryLayer(id="notes", slot=Slot.WORKING_MEMORY, scope="thread", hooks=MemoryHooks(recall=recall)).id
+    'notes'
+    """
+
+    id: str
+    slot: float
+    scope: MemoryScope
+    budget: BudgetConfig = None
+    hooks: MemoryHooks = field(default_factory=MemoryHooks)
+    timeouts: Mapping[str, float] = field(default_factory=dict)
+    on_init_error: Literal["throw", "disable"] = "throw"
+    recall_mode: Literal["atomic", "eventual"] = "atomic"
+    provides: LayerProvides | None = None
+    item_schemas: Mapping[str, Any] | None = None
+    rerender_timing: Literal["immediate", "batched"] = "batched"
+    enforces: bool = False
+    on_steering_error: Literal["deny", "allow", "raise"] | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.id, str) or not self.id.strip():
+            raise NoeticConfigError("INVALID_LAYER_ID", "A layer needs a non-blank id.", given=self.id)
+        if isinstance(self.slot, bool) or not isinstance(self.slot, int | float) or not math.isfinite(self.slot):
+            raise self._refused("INVALID_SLOT", "slot", self.slot, "Use a finite number, such as Slot.WORKING_MEMORY.")
+        if self.scope not in SCOPES:
+            raise unknown_scope(self.scope)
+        hooks: object = self.hooks  # what was really passed may be anything
+        if not isinstance(hooks, MemoryHooks):
+            raise self._refused("INVALID_HOOK", "hooks", self.hooks, "Use MemoryHooks(recall=..., ...).")
+        budget_range(self.budget, layer_id=self.id)
+        timeouts = {_snake(name): value for name, value in self.timeouts.items()}
+        for name, value in timeouts.items():
+            if name not in DEFAULT_TIMEOUTS_MS:
+                raise self._refused("INVALID_TIMEOUT", "timeouts", name, f"Hooks are {', '.join(DEFAULT_TIMEOUTS_MS)}.")
+            if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+                raise self._refused(
+                    "INVALID_TIMEOUT", f"timeouts[{name!r}]", value, "Use milliseconds; 0 means no limit."
+                )
+        object.__setattr__(self, "timeouts", timeouts)
+        object.__setattr__(self, "provides", checked_provides(self.provides, layer_id=self.id))
+        for option, given, known in (
+            ("on_init_error", self.on_init_error, ("throw", "disable")),
+            ("recall_mode", self.recall_mode, ("atomic", "eventual")),
+            ("rerender_timing", self.rerender_timing, ("immediate", "batched")),
+            ("on_steering_error", self.on_steering_error, (None, "deny", "allow", "raise")),
+        ):
+            if given not in known:
+                raise self._refused("INVALID_LAYER_OPTION", option, given, f"Use one of {', '.join(map(repr, known))}.")
+
+    def _refused(self, code: str, what: str, given: object, hint: str) -> NoeticConfigError:
+        return NoeticConfigError(
+            code, f"Layer {self.id!r} has an invalid {what}.", given=given, hint=hint, layer_id=self.id
+        )
+
+    def timeout_ms(self, hook: str) -> float:
+        """Return the limit of a hook in milliseconds; 0 or less means none."""
+        return self.timeouts.get(hook, DEFAULT_TIMEOUTS_MS[hook])
+
+    def with_hooks(self, **hooks: Hook | None) -> MemoryLayer:
+        """Return the same layer with some hooks replaced.
+
+        Examples
+        --------
+        >>> layer = MemoryLayer(id="notes", slot=100, scope="thread")
+        >>> layer.with_hooks(recall=lambda p: "hello").hooks.names()
+        ('recall',)
+        """
+        return replace(self, hooks=replace(self.hooks, **hooks))  # type: ignore[arg-type]
+
+
+def check_layers(layers: Iterable[MemoryLayer]) -> tuple[MemoryLayer, ...]:
+    """Return the layers as a tuple.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``DUPLICATE_LAYER_ID`` if two share an id, ``INVALID_LAYER`` for what is no layer.
+    """
+    found: dict[str, MemoryLayer] = {}
+    for layer in layers:
+        if not isinstance(layer, MemoryLayer):
+            raise NoeticConfigError(
+                "INVALID_LAYER",
+                "Memory is a list of layers.",
+                given=layer,
+                hint="Use MemoryLayer(...), or a layer that is built in, such as working_memory().",
+            )
+        if layer.id in found:
+            raise NoeticConfigError(
+                "DUPLICATE_LAYER_ID", "Two layers share an id.", given=layer.id, hint="Give one of them another id."
+            )
+        found[layer.id] = layer
+    return tuple(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryConfig:
+    """An ordered set of layers with distinct ids."""
+
+    layers: tuple[MemoryLayer, ...]
+
+    def __iter__(self) -> Iterator[MemoryLayer]:
+        return iter(self.layers)
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+
+def memory(layers: Iterable[MemoryLayer]) -> MemoryConfig:
+    """Collect layers for an agent or a spawn.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``DUPLICATE_LAYER_ID``.
+
+    Examples
+    --------
+    >>> from noetic_nb.memory import MemoryLayer
+    >>> len(memory([MemoryLayer(id="a", slot=1, scope="thread"), MemoryLayer(id="b", slot=2, scope="thread")]))
+    2
+    """
+    return MemoryConfig(check_layers(layers))

@@ -1,0 +1,183 @@
+"""What each hook is given: one frozen record per hook.
+
+State is passed by reference, except to `store`, which gets a copy of its own; results are how state changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from noetic_nb.items import Item
+from noetic_nb.memory.context import ExecutionContext
+from noetic_nb.models.base import ModelResponse
+from noetic_nb.storage import ScopedStorage
+
+__all__ = [
+    "AfterModelCallParams",
+    "BeforeToolCallParams",
+    "CompleteParams",
+    "DisposeParams",
+    "ExecutionOutcome",
+    "HookFailure",
+    "InitParams",
+    "OnItemAppendParams",
+    "PastCall",
+    "ProjectHistoryParams",
+    "RecallParams",
+    "ReturnParams",
+    "SpawnParams",
+    "StoreParams",
+    "ToolOutcome",
+]
+
+ExecutionOutcome: TypeAlias = Literal["success", "failure", "aborted"]
+
+
+@dataclass(frozen=True, slots=True)
+class InitParams:
+    """An execution begins: load the state."""
+
+    storage: ScopedStorage
+    scope_key: str
+    ctx: ExecutionContext
+
+
+@dataclass(frozen=True, slots=True)
+class RecallParams:
+    """The model is about to be asked: offer something for the prompt, in at most `budget` tokens."""
+
+    log: Sequence[Item]
+    query: str
+    ctx: ExecutionContext
+    state: Any
+    budget: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoreParams:
+    """The model has answered: keep what matters. `state` is a copy."""
+
+    new_items: tuple[Item, ...]
+    log: Sequence[Item]
+    response: ModelResponse
+    ctx: ExecutionContext
+    state: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnParams:
+    """A child execution is created: decide what state it starts with."""
+
+    parent_state: Any
+    child_ctx: ExecutionContext
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnParams:
+    """A child execution has ended: merge what it learned, and pass its result on."""
+
+    child_state: Any
+    child_log: Sequence[Item]
+    parent_state: Any
+    result: Any
+    child_ctx: ExecutionContext
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteParams:
+    """The execution ends."""
+
+    log: Sequence[Item]
+    ctx: ExecutionContext
+    state: Any
+    outcome: ExecutionOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class DisposeParams:
+    """Release what the layer holds."""
+
+    state: Any
+    ctx: ExecutionContext
+
+
+@dataclass(frozen=True, slots=True)
+class PastCall:
+    """A tool call of this execution and how it ended; `status` None while it is running."""
+
+    name: str
+    args: Mapping[str, Any]
+    call_id: str
+    status: str | None = None
+    output: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BeforeToolCallParams:
+    """A tool is about to be called: `tool_name` is canonical, `history` holds the calls so far."""
+
+    tool_name: str
+    tool_args: Mapping[str, Any]
+    ctx: ExecutionContext
+    state: Any
+    call_id: str = ""
+    history: Sequence[PastCall] = ()
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AfterModelCallParams:
+    """The model has answered: accept, guide or deny the response before it counts."""
+
+    response: ModelResponse
+    ctx: ExecutionContext
+    state: Any
+    history: Sequence[PastCall] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """A tool call has ended."""
+
+    name: str
+    call_id: str
+    success: bool
+    duration_ms: float
+    error: str | None
+    ctx: ExecutionContext
+    state: Any
+
+
+@dataclass(frozen=True, slots=True)
+class OnItemAppendParams:
+    """User messages or tool outputs are about to be logged: change, drop or add some."""
+
+    items: tuple[Item, ...]
+    log: Sequence[Item]
+    ctx: ExecutionContext
+    state: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectHistoryParams:
+    """The history is about to be sent: choose what of it. The log itself never changes."""
+
+    items: Sequence[Item]
+    ctx: ExecutionContext
+    state: Any
+
+
+@dataclass(frozen=True, slots=True)
+class HookFailure:
+    """An enforcement hook of this layer failed, timed out or was never initialised, and `decision` was made for it."""
+
+    hook: Literal["before_tool_call", "after_model_call"]
+    error: BaseException | None
+    decision: Any
+    params: BeforeToolCallParams | AfterModelCallParams
+    state: Any
+    reason: Literal["error", "timeout", "uninitialised", "disabled"]
+    duration_ms: float = 0.0
+    facts: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,259 @@
+"""Ask the layers what they have to offer for the next prompt, and hold each to its allocation.
+
+A layer's own count of its tokens is checked, never trusted. Eventual layers serve their last value and are refreshed in
+the background whenever their state is written; they make a model call wait at most once, when there is no value yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from noetic_nb.events import LayerTokens
+from noetic_nb.ids import SYSTEM_IDS, Ids
+from noetic_nb.items import DEFAULT_REGISTRY, Item, content_tokens, input_message
+from noetic_nb.memory.context import ExecutionContext
+from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.memory.params import RecallParams
+from noetic_nb.memory.results import field_of
+from noetic_nb.memory.running import HookRunner
+from noetic_nb.memory.scope import resolve_scope_key
+
+__all__ = ["RecallEntry", "RecallMode", "Recaller"]
+
+RecallMode: TypeAlias = Literal["all", "atomic", "eventual"]
+
+# A layer that misjudges its own tokens by more than this is reported (runtime specification, section 5.5).
+COUNT_TOLERANCE: Final = 0.10
+# Values kept for eventual layers; beyond it the one that was served longest ago goes and is recalled anew when asked for.
+CACHE_ENTRIES: Final = 1024
+
+
+class RecallEntry(NamedTuple):
+    """What one layer offers: its items and how many tokens they say."""
+
+    layer_id: str
+    items: tuple[Item, ...]
+    token_count: int
+    dropped: tuple[Item, ...] = ()
+
+
+class BudgetOverrun(Warning):
+    """A layer offered more than its allocation; the rest was left out."""
+
+
+class MiscountedTokens(Warning):
+    """A layer reported another number of tokens than its items have; the real one is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Recalled:
+    entry: RecallEntry | None
+    state: Any
+    notes: tuple[Warning, ...]
+
+
+class Recaller:
+    """Runs the recall hooks of one agent's layers."""
+
+    def __init__(self, runner: HookRunner, *, ids: Ids = SYSTEM_IDS, force_atomic: bool = False) -> None:
+        self._runner = runner
+        self._ids = ids
+        self._force_atomic = force_atomic
+        self._cache: OrderedDict[tuple[str, str], RecallEntry] = OrderedDict()
+        self._asked: dict[tuple[str, str], tuple[MemoryLayer, RecallParams]] = {}
+        self._refreshing: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._stale: set[tuple[str, str]] = set()
+        self._eventual = {layer.id: layer for layer in runner.layers if self._is_eventual(layer)}
+        if self._eventual:
+            runner.state.listen(self._written)
+
+    def _is_eventual(self, layer: MemoryLayer) -> bool:
+        return layer.recall_mode == "eventual" and not self._force_atomic
+
+    async def recall(
+        self,
+        ctx: ExecutionContext,
+        *,
+        query: str,
+        log: Sequence[Item],
+        budgets: Mapping[str, float],
+        mode: RecallMode,
+        only: Iterable[str] | None = None,
+    ) -> tuple[RecallEntry, ...]:
+        """Return what the layers offer, in slot order; see `LayerStack.recall`."""
+        entries: list[RecallEntry] = []
+        wanted = None if only is None else set(only)
+        for layer in self._runner.having("recall"):
+            if wanted is not None and layer.id not in wanted:
+                continue
+            eventual = wanted is None and mode != "all" and self._is_eventual(layer)
+            if (mode == "atomic" and eventual) or (mode == "eventual" and not eventual):
+                continue
+            if not self._runner.runs(layer, ctx.execution_id):
+                self._runner.skipped(layer, "recall", ctx)
+                continue
+            state = self._runner.state.get(ctx.execution_id, layer.id)
+            params = RecallParams(log, query, ctx, state, budgets.get(layer.id, math.inf))
+            entry = await (self._cached(layer, params) if eventual else self._ask(layer, params))
+            if entry is not None:
+                entries.append(entry)
+        return tuple(entries)
+
+    async def _ask(self, layer: MemoryLayer, params: RecallParams) -> RecallEntry | None:
+        ctx = params.ctx
+        outcome = await self._runner.run(
+            layer,
+            "recall",
+            params,
+            ctx,
+            read=lambda value: self._read(layer, params, value),
+            budget=lambda recalled: _tokens(layer.id, params.budget, recalled.entry),
+            count=lambda recalled: 0 if recalled.entry is None else len(recalled.entry.items),
+        )
+        if outcome.error is not None:
+            return None
+        recalled: _Recalled = outcome.value
+        for note in recalled.notes:
+            self._runner.state.diagnostic(layer.id, "recall", note)
+        if recalled.state is not None:
+            self._runner.state.set(ctx.execution_id, layer.id, recalled.state, hook="recall")
+        return recalled.entry
+
+    def _read(self, layer: MemoryLayer, params: RecallParams, value: Any) -> _Recalled:
+        tokenize = params.ctx.tokenize
+        if value is None or value == "":
+            return _Recalled(None, None, ())
+        notes: list[Warning] = []
+        if isinstance(value, str):
+            text, cut = _held(value, params.budget, tokenize)
+            if cut:
+                notes.append(_overrun(layer.id, tokenize(value), params.budget))
+            if not text:
+                return _Recalled(None, None, tuple(notes))
+            item = input_message(text, "developer", ids=self._ids)
+            return _Recalled(RecallEntry(layer.id, (item,), tokenize(text)), None, tuple(notes))
+        state = field_of(value, "state", hook="recall") or None
+        registry = DEFAULT_REGISTRY if layer.item_schemas is None else DEFAULT_REGISTRY.extend(layer.item_schemas)
+        given = field_of(value, "items", hook="recall")
+        if not isinstance(given, Sequence) or isinstance(given, str):
+            raise TypeError(f"Recalled items are a list, not {type(given).__name__}: {given!r:.80}.")
+        items = [registry.parse(item) for item in given]
+        counts = [content_tokens(item, tokenize) for item in items]
+        reported = field_of(value, "token_count", hook="recall")
+        if isinstance(reported, int | float) and abs(reported - sum(counts)) > COUNT_TOLERANCE * sum(counts):
+            notes.append(MiscountedTokens(f"Layer {layer.id!r} reported {reported} tokens; they are {sum(counts)}."))
+        kept: list[Item] = []
+        dropped: list[Item] = []
+        used = 0
+        for item, count in zip(items, counts, strict=True):
+            if used + count <= params.budget:
+                kept.append(item)
+                used += count
+            else:
+                dropped.append(item)
+        if dropped:
+            notes.append(_overrun(layer.id, sum(counts), params.budget))
+        return _Recalled(RecallEntry(layer.id, tuple(kept), used, tuple(dropped)), state, tuple(notes))
+
+    async def _cached(self, layer: MemoryLayer, params: RecallParams) -> RecallEntry | None:
+        key = (resolve_scope_key(layer.scope, params.ctx), layer.id)
+        self._asked[key] = (layer, params)
+        refresh = self._refreshing.get(key)
+        if key in self._cache:
+            self._cache.move_to_end(key)
+            return self._cache[key]
+        if refresh is not None:  # cold and already being filled: wait for that one
+            await asyncio.shield(refresh)
+            return self._cache.get(key)
+        entry = await self._ask(layer, params)
+        self._keep(key, entry)
+        return entry
+
+    def _keep(self, key: tuple[str, str], entry: RecallEntry | None) -> None:
+        if entry is None:
+            self._cache.pop(key, None)
+            return
+        self._cache[key] = entry
+        self._cache.move_to_end(key)
+        while len(self._cache) > CACHE_ENTRIES:
+            gone, _ = self._cache.popitem(last=False)
+            self._asked.pop(gone, None)
+
+    def _written(self, execution_id: str, layer_id: str, state: Any, hook: str) -> None:
+        if layer_id not in self._eventual or hook == "recall":
+            return
+        for key, (layer, params) in list(self._asked.items()):
+            if layer.id == layer_id and params.ctx.execution_id == execution_id:
+                self._refresh(key)
+
+    def _refresh(self, key: tuple[str, str]) -> None:
+        if key in self._refreshing:
+            self._stale.add(key)
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._cache.pop(key, None)  # no loop to refresh on: the next recall fills it
+            return
+        task = loop.create_task(self._refill(key))
+        self._refreshing[key] = task
+        task.add_done_callback(lambda _: self._refreshing.pop(key, None))
+
+    async def _refill(self, key: tuple[str, str]) -> None:
+        again = True
+        while again:
+            self._stale.discard(key)
+            asked = self._asked.get(key)
+            if asked is None:
+                return
+            layer, params = asked
+            execution_id = params.ctx.execution_id
+            if not self._runner.runs(layer, execution_id):
+                return
+            state = self._runner.state.get(execution_id, layer.id)
+            fresh = RecallParams(params.log, params.query, params.ctx, state, params.budget)
+            self._keep(key, await self._ask(layer, fresh))
+            again = key in self._stale
+
+    async def settle(self) -> None:
+        """Wait for refreshes under way."""
+        while self._refreshing:
+            await asyncio.gather(*self._refreshing.values(), return_exceptions=True)
+
+    def forget(self, execution_id: str) -> None:
+        """Drop what is only of use to an execution that has ended."""
+        for key, (layer, params) in list(self._asked.items()):
+            if layer.scope == "execution" and params.ctx.execution_id == execution_id:
+                self._asked.pop(key, None)
+                self._cache.pop(key, None)
+
+
+def _overrun(layer_id: str, tokens: int, budget: float) -> BudgetOverrun:
+    return BudgetOverrun(
+        f"Layer {layer_id!r} offered {tokens} tokens for a budget of {budget:g}; the rest was left out."
+    )
+
+
+def _tokens(layer_id: str, budget: float, entry: RecallEntry | None) -> LayerTokens:
+    used = 0 if entry is None else entry.token_count
+    return LayerTokens(layer_id, budget, used, max(0.0, budget - used), 0 if entry is None else len(entry.items))
+
+
+def _held(text: str, budget: float, tokenize: Any) -> tuple[str, bool]:
+    """Return the longest head of a text that fits, and whether something was cut."""
+    if tokenize(text) <= budget:
+        return text, False
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if tokenize(text[:middle]) <= budget:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low], True
+

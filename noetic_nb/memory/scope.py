@@ -1,0 +1,84 @@
+"""How long a layer's state lives: for one execution, one thread, one resource (a person, a project), or for all."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, Protocol, TypeAlias, get_args
+
+from noetic_nb.errors import NoeticConfigError
+
+__all__ = ["GLOBAL_KEY", "SCOPES", "MemoryScope", "resolve_scope_key"]
+
+MemoryScope: TypeAlias = Literal["execution", "thread", "resource", "global"]
+
+SCOPES: Final[tuple[str, ...]] = get_args(MemoryScope)
+
+GLOBAL_KEY: Final = "__global__"
+"""The scope key all threads share (runtime specification, section 6.1)."""
+
+
+class HasIds(Protocol):
+    """What a scope is resolved against."""
+
+    @property
+    def execution_id(self) -> str:
+        """Id of the execution."""
+        ...
+
+    @property
+    def thread_id(self) -> str:
+        """Id of the thread."""
+        ...
+
+    @property
+    def resource_id(self) -> str | None:
+        """Id of the person, tenant or project, if known."""
+        ...
+
+
+def resolve_scope_key(scope: MemoryScope, ctx: HasIds) -> str:
+    """Return the key that separates one scope from the next.
+
+    Parameters
+    ----------
+    scope : {"execution", "thread", "resource", "global"}
+        How far state reaches.
+    ctx : object with ``execution_id``, ``thread_id`` and ``resource_id``
+        Where it is asked.
+
+    Returns
+    -------
+    str
+        A raw id. A resource that is not known falls back to the thread; an empty resource id is known.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_SCOPE``.
+
+    References
+    ----------
+    .. [1] Runtime specification, section 6.1 (scope keys).
+
+    Examples
+    --------
+    >>> from noetic_nb.memory import ExecutionContext
+    >>> ctx = ExecutionContext(execution_id="e1", thread_id="t1")
+    >>> resolve_scope_key("resource", ctx), resolve_scope_key("global", ctx)
+    ('t1', '__global__')
+    """
+    if scope == "thread":
+        return ctx.thread_id
+    if scope == "execution":
+        return ctx.execution_id
+    if scope == "resource":
+        return ctx.thread_id if ctx.resource_id is None else ctx.resource_id
+    if scope == "global":
+        return GLOBAL_KEY
+    raise unknown_scope(scope)
+
+
+def unknown_scope(scope: object) -> NoeticConfigError:
+    """Make the error for a scope that does not exist."""
+    return NoeticConfigError(
+        "UNKNOWN_SCOPE", "There is no such memory scope.", given=scope, hint=f"Use one of {', '.join(SCOPES)}."
+    )

@@ -1,0 +1,432 @@
+"""The layers of one agent and their lifecycle: every hook, in the right order, under its limit, with its error policy.
+
+A stack holds no conversation. The harness calls it at the moments of an execution; so can a test, a notebook or another
+runtime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from noetic_nb.clock import SYSTEM_CLOCK, Clock
+from noetic_nb.events import EventSink
+from noetic_nb.ids import SYSTEM_IDS, Ids
+from noetic_nb.items import Item, ItemLog, parse_item
+from noetic_nb.memory.append import AppendResult, RerenderRequest, append_pipeline, rerender
+from noetic_nb.memory.context import ExecutionContext, as_response
+from noetic_nb.memory.decision import SteeringDecision
+from noetic_nb.memory.enforcement import OnSteeringError, decide
+from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.memory.params import (
+    CompleteParams,
+    DisposeParams,
+    ExecutionOutcome,
+    InitParams,
+    PastCall,
+    ProjectHistoryParams,
+    ReturnParams,
+    SpawnParams,
+    StoreParams,
+    ToolOutcome,
+)
+from noetic_nb.memory.recall import RecallEntry, Recaller, RecallMode
+from noetic_nb.memory.results import UNSET, field_of
+from noetic_nb.memory.running import HookRunner, Outcome
+from noetic_nb.memory.scope import resolve_scope_key
+from noetic_nb.memory.state import LayerStateStore
+from noetic_nb.storage import InMemoryStorage, ScopedStorage, StorageAdapter
+
+__all__ = ["LayerStack"]
+
+
+def _view(log: ItemLog | Iterable[Mapping[str, Any]]) -> Sequence[Item]:
+    if isinstance(log, ItemLog):
+        return log.items
+    if isinstance(log, Sequence):
+        return log
+    return tuple([parse_item(item) for item in log])
+
+
+class LayerStack:
+    """Layers with somewhere to keep their state.
+
+    Parameters
+    ----------
+    layers : iterable of MemoryLayer
+        With distinct ids.
+    storage : StorageAdapter, optional
+        Where state outlives the execution; in memory by default.
+    state : LayerStateStore, optional
+        Where state lives meanwhile; its `diagnostic` is told of errors that do not fail the run.
+    force_atomic_recall : bool, default False
+        Treat eventual layers as atomic.
+    on_steering_error : {"deny", "allow", "raise"}
+        What a failing enforcement hook means where its layer does not say.
+    sink : EventSink, optional
+        Is sent a `MemoryTraceSpan` for every hook.
+    clock, ids : optional
+        Sources of time and identity.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from noetic_nb.memory import ExecutionContext, MemoryHooks, MemoryLayer
+    >>> hello = MemoryLayer(id="hello", slot=100, scope="thread", hooks=MemoryHooks(recall=lambda p: "be kind"))
+    >>> stack, ctx = LayerStack([hello]), ExecutionContext(execution_id="e1", thread_id="t1")
+    >>> asyncio.run(stack.init(ctx))
+    >>> [(entry.layer_id, entry.token_count) for entry in asyncio.run(stack.recall(ctx, budgets={"hello": 100}))]
+    [('hello', 2)]
+    """
+
+    def __init__(
+        self,
+        layers: Iterable[MemoryLayer],
+        *,
+        storage: StorageAdapter | None = None,
+        state: LayerStateStore | None = None,
+        force_atomic_recall: bool = False,
+        on_steering_error: OnSteeringError = "deny",
+        sink: EventSink | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        ids: Ids = SYSTEM_IDS,
+    ) -> None:
+        self.storage: StorageAdapter = InMemoryStorage() if storage is None else storage
+        self.state = LayerStateStore() if state is None else state
+        self._runner = HookRunner(layers, state=self.state, sink=sink, clock=clock)
+        self._recaller = Recaller(self._runner, ids=ids, force_atomic=force_atomic_recall)
+        self._on_steering_error: OnSteeringError = on_steering_error
+
+    @property
+    def layers(self) -> tuple[MemoryLayer, ...]:
+        """The layers, in the order in which they were given."""
+        return self._runner.layers
+
+    @property
+    def sink(self) -> EventSink | None:
+        """Where hook traces go."""
+        return self._runner.sink
+
+    @sink.setter
+    def sink(self, sink: EventSink | None) -> None:
+        self._runner.sink = sink
+
+    def having(self, hook: str) -> tuple[MemoryLayer, ...]:
+        """Return the layers that have a hook, in the order in which it runs."""
+        return self._runner.having(hook)
+
+    async def init(self, ctx: ExecutionContext) -> None:
+        """Begin an execution: load every layer's state, then mirror what is written from now on.
+
+        Raises
+        ------
+        Exception
+            What an ``init`` raised, unless its layer is to be disabled then; `HookTimeout` where it ran out of time.
+        """
+        for layer in self.having("init"):
+            scope_key = resolve_scope_key(layer.scope, ctx)
+            params = InitParams(ScopedStorage(self.storage, layer.id, scope_key), scope_key, ctx)
+            outcome = await self._runner.run(
+                layer, "init", params, ctx, read=lambda value: field_of(value, "state", hook="init")
+            )
+            if outcome.error is None:
+                if outcome.value is not UNSET:
+                    self.state.set(ctx.execution_id, layer.id, outcome.value, hook="init")
+            elif layer.on_init_error == "disable":
+                self.state.disable(ctx.execution_id, layer.id)
+            else:
+                raise outcome.error
+        self.register_durable(ctx)
+
+    def register_durable(self, ctx: ExecutionContext) -> None:
+        """Mirror later writes of every layer that outlives the execution."""
+        for layer in self.layers:
+            if layer.scope != "execution":
+                scope_key = resolve_scope_key(layer.scope, ctx)
+                target = ScopedStorage(self.storage, layer.id, scope_key)
+                self.state.register_durable(ctx.execution_id, layer.id, target)
+
+    async def recall(
+        self,
+        ctx: ExecutionContext,
+        *,
+        query: str = "",
+        log: ItemLog | Sequence[Item] = (),
+        budgets: Mapping[str, float],
+        mode: RecallMode = "all",
+    ) -> tuple[RecallEntry, ...]:
+        """Ask the layers what they offer for the next prompt.
+
+        Parameters
+        ----------
+        query : str
+            Text of the latest user message.
+        log : ItemLog or sequence of Item
+            The conversation so far.
+        budgets : mapping of str to float
+            Tokens by layer id; a layer that is not named is not limited.
+        mode : {"all", "atomic", "eventual"}
+            ``"all"`` runs every hook now; the other two are the halves of the cached path: atomic layers run, eventual
+            ones serve their last value.
+
+        Returns
+        -------
+        tuple of RecallEntry
+            ``(layer_id, items, token_count)`` in slot order; each within its budget by our own count.
+        """
+        return await self._recaller.recall(ctx, query=query, log=_view(log), budgets=budgets, mode=mode)
+
+    async def store(self, ctx: ExecutionContext, *, response: Any, log: ItemLog | Sequence[Item]) -> None:
+        """Let every layer keep what matters of a response; all at once, each with a copy of its state."""
+        layers = [layer for layer in self.having("store") if self._runner.runs(layer, ctx.execution_id)]
+        if not layers:
+            return
+        answer, view = as_response(response), _view(log)
+
+        async def one(layer: MemoryLayer) -> Outcome:
+            state = copy.deepcopy(self.state.get(ctx.execution_id, layer.id))
+            return await self._runner.run(
+                layer,
+                "store",
+                StoreParams(answer.items, view, answer, ctx, state),
+                ctx,
+                read=lambda value: field_of(value, "state", hook="store"),
+            )
+
+        if len(layers) == 1:
+            outcomes = [await one(layers[0])]
+        else:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one(layer)) for layer in layers]
+            outcomes = [task.result() for task in tasks]
+        # Written when all have ended, in the order of the layers: who was quicker must not show in what is stored.
+        for layer, outcome in zip(layers, outcomes, strict=True):
+            self._write(ctx, layer, "store", outcome)
+        await self.state.flush(ctx.execution_id)
+
+    def _write(self, ctx: ExecutionContext, layer: MemoryLayer, hook: str, outcome: Outcome) -> None:
+        """Write a state wherever the result names one, be it None: for `store` and `on_complete`, that clears it."""
+        if outcome.error is None and outcome.value is not UNSET:
+            self.state.set(ctx.execution_id, layer.id, outcome.value, hook=hook)
+
+    async def before_tool_call(
+        self,
+        ctx: ExecutionContext,
+        *,
+        tool_name: str,
+        tool_args: Mapping[str, Any],
+        call_id: str = "",
+        history: Sequence[PastCall] = (),
+    ) -> SteeringDecision:
+        """Ask whether a tool may be called; see `noetic_nb.memory.enforcement`."""
+        return await decide(
+            self._runner,
+            "before_tool_call",
+            ctx,
+            default_on_error=self._on_steering_error,
+            tool_name=tool_name,
+            tool_args=tool_args,
+            call_id=call_id,
+            history=history,
+        )
+
+    async def after_model_call(
+        self, ctx: ExecutionContext, *, response: Any, history: Sequence[PastCall] = ()
+    ) -> SteeringDecision:
+        """Ask whether a response may stand; see `noetic_nb.memory.enforcement`."""
+        return await decide(
+            self._runner,
+            "after_model_call",
+            ctx,
+            default_on_error=self._on_steering_error,
+            response=as_response(response),
+            history=history,
+        )
+
+    async def tool_outcome(
+        self, ctx: ExecutionContext, *, name: str, call_id: str, success: bool, duration_ms: float, error: str | None
+    ) -> None:
+        """Tell the layers how a tool call ended."""
+        for layer in self.having("on_tool_outcome"):
+            if not self._runner.runs(layer, ctx.execution_id):
+                continue
+            state = self.state.get(ctx.execution_id, layer.id)
+            params = ToolOutcome(name, call_id, success, duration_ms, error, ctx, state)
+            outcome = await self._runner.run(
+                layer,
+                "on_tool_outcome",
+                params,
+                ctx,
+                read=lambda value: field_of(value, "state", hook="on_tool_outcome"),
+            )
+            if outcome.value is not None:
+                self._write(ctx, layer, "on_tool_outcome", outcome)
+
+    async def spawn(
+        self, parent_ctx: ExecutionContext, child_ctx: ExecutionContext
+    ) -> tuple[tuple[str, Any, tuple[Item, ...]], ...]:
+        """Give a child execution its state, layer by layer in slot order.
+
+        Returns
+        -------
+        tuple of (layer_id, child_state, items)
+            Of the layers that passed something on.
+        """
+        passed: list[tuple[str, Any, tuple[Item, ...]]] = []
+        for layer in self.having("on_spawn"):
+            if not self._runner.runs(layer, parent_ctx.execution_id):
+                self._runner.skipped(layer, "on_spawn", parent_ctx)
+                continue
+            parent_state = self.state.get(parent_ctx.execution_id, layer.id)
+
+            def read(value: Any) -> tuple[Any, tuple[Item, ...]]:
+                items = field_of(value, "items", hook="on_spawn") or ()
+                return field_of(value, "child_state", hook="on_spawn"), tuple([parse_item(item) for item in items])
+
+            outcome = await self._runner.run(
+                layer, "on_spawn", SpawnParams(parent_state, child_ctx), parent_ctx, read=read
+            )
+            if outcome.error is not None:
+                continue
+            child_state, items = outcome.value
+            if child_state is UNSET or child_state is None:
+                continue
+            self.state.set(child_ctx.execution_id, layer.id, child_state, hook="on_spawn")
+            passed.append((layer.id, child_state, items))
+        return tuple(passed)
+
+    async def return_(
+        self,
+        parent_ctx: ExecutionContext,
+        child_ctx: ExecutionContext,
+        *,
+        child_log: ItemLog | Sequence[Item],
+        result: Any,
+    ) -> Any:
+        """Merge what a child learned into its parent, and pass its result through the layers in slot order."""
+        view = _view(child_log)
+        for layer in self.having("on_return"):
+            child_state = self.state.get(child_ctx.execution_id, layer.id)
+            if child_state is None:
+                continue
+            parent_state = self.state.get(parent_ctx.execution_id, layer.id)
+            params = ReturnParams(child_state, view, parent_state, result, child_ctx)
+            outcome = await self._runner.run(
+                layer,
+                "on_return",
+                params,
+                parent_ctx,
+                read=lambda value: (
+                    field_of(value, "parent_state", hook="on_return"),
+                    field_of(value, "result", hook="on_return"),
+                ),
+            )
+            if outcome.error is not None:
+                continue
+            new_state, new_result = outcome.value
+            if new_state is not UNSET and new_state is not None:
+                self.state.set(parent_ctx.execution_id, layer.id, new_state, hook="on_return")
+            if new_result is not UNSET and new_result is not None:
+                result = new_result
+        await self.state.flush(parent_ctx.execution_id)
+        await self.state.flush(child_ctx.execution_id)
+        return result
+
+    async def project_history(self, ctx: ExecutionContext, items: Sequence[Item]) -> Sequence[Item]:
+        """Let the layers choose what of the history may be sent, in slot order; the log itself never changes."""
+        for layer in self.having("project_history"):
+            if not self._runner.runs(layer, ctx.execution_id):
+                self._runner.skipped(layer, "project_history", ctx)
+                continue
+            params = ProjectHistoryParams(items, ctx, self.state.get(ctx.execution_id, layer.id))
+
+            def read(value: Any, before: Sequence[Item] = items) -> Sequence[Item]:
+                given = field_of(value, "items", hook="project_history")
+                if given is UNSET or given is None:
+                    return before
+                return tuple([parse_item(item) for item in given])
+
+            outcome = await self._runner.run(layer, "project_history", params, ctx, read=read, count=len)
+            if outcome.error is None:
+                items = outcome.value
+        return items
+
+    async def append(
+        self, ctx: ExecutionContext, items: Iterable[Mapping[str, Any]], *, log: ItemLog | Sequence[Item]
+    ) -> AppendResult:
+        """Pass what is about to be logged through the layers, in slot order."""
+        return await append_pipeline(self._runner, ctx, items, _view(log))
+
+    async def rerender(
+        self,
+        ctx: ExecutionContext,
+        requests: Iterable[RerenderRequest | Mapping[str, Any]],
+        *,
+        current: Iterable[Any],
+        query: str,
+        log: ItemLog | Sequence[Item],
+        budgets: Mapping[str, float],
+        depth: int = 0,
+    ) -> tuple[RecallEntry, ...]:
+        """Recall again what the requests name; results replace those of the same layer."""
+        return await rerender(
+            self._runner,
+            self._recaller,
+            ctx,
+            requests,
+            current=current,
+            query=query,
+            log=_view(log),
+            budgets=budgets,
+            depth=depth,
+        )
+
+    async def complete(
+        self, ctx: ExecutionContext, *, log: ItemLog | Sequence[Item], outcome: ExecutionOutcome
+    ) -> None:
+        """End an execution: every layer may keep a last thing. Errors are diagnostics."""
+        view = _view(log)
+        for layer in self.having("on_complete"):
+            if not self._runner.runs(layer, ctx.execution_id):
+                self._runner.skipped(layer, "on_complete", ctx)
+                continue
+            state = self.state.get(ctx.execution_id, layer.id)
+            done = await self._runner.run(
+                layer,
+                "on_complete",
+                CompleteParams(view, ctx, state, outcome),
+                ctx,
+                read=lambda value: field_of(value, "state", hook="on_complete"),
+            )
+            self._write(ctx, layer, "on_complete", done)
+        await self.state.flush(ctx.execution_id)
+
+    async def dispose(self, ctx: ExecutionContext) -> None:
+        """Let every layer release what it holds, last one first; then write out and forget the execution's state."""
+        for layer in self.having("dispose"):
+            if not self._runner.runs(layer, ctx.execution_id):
+                self._runner.skipped(layer, "dispose", ctx)
+                continue
+            params = DisposeParams(self.state.get(ctx.execution_id, layer.id), ctx)
+            await self._runner.run(layer, "dispose", params, ctx)
+        await self._recaller.settle()
+        # dispose may still write state, so the mirror is flushed after it and the state forgotten last.
+        await self.state.flush(ctx.execution_id)
+        self.state.cleanup(ctx.execution_id)
+        self._recaller.forget(ctx.execution_id)
+
+    def delivered(self, ctx: ExecutionContext, sent_item_ids: Iterable[str]) -> None:
+        """Tell the layers which items were sent to the model."""
+        layers = self.having("delivered")
+        if not layers:
+            return
+        sent = frozenset(sent_item_ids)
+        for layer in layers:
+            if layer.hooks.delivered is not None and self._runner.runs(layer, ctx.execution_id):
+                layer.hooks.delivered(ctx, sent)
+
+    async def settle(self) -> None:
+        """Wait for background refreshes of eventual layers."""
+        await self._recaller.settle()
