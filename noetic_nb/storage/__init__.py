@@ -1,14 +1,33 @@
-"""Where state is kept: the four-method protocol and the stores that implement it."""
+"""Where state is kept: the four-method protocol and the stores that implement it.
+
+`SQLiteStorage` and `Versioned` load SQLite when they are first asked for, so that importing the package stays cheap.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from noetic_nb.storage.base import JsonValue, ScopedStorage, StorageAdapter, escape_segment, get_many, layer_prefix
 from noetic_nb.storage.memory import InMemoryStorage
 
+if TYPE_CHECKING:
+    from noetic_nb.storage.sqlite import SQLiteStorage, Versioned
+
 __all__ = [
     "InMemoryStorage",
     "JsonValue",
+    "SQLiteStorage",
     "ScopedStorage",
     "StorageAdapter",
+    "Versioned",
     "escape_segment",
     "get_many",
     "layer_prefix",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in {"SQLiteStorage", "Versioned"}:
+        from noetic_nb.storage import sqlite
+
+        globals()[name] = value = getattr(sqlite, name)
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
