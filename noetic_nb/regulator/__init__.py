@@ -1,1 +1,57 @@
-"""The pure decision core."""
+"""A pure, synchronous library that turns events of an LLM agent into decisions: go on, warn, or stop."""
+
+from noetic_nb.regulator import decisions, events, predicates
+from noetic_nb.regulator.drift import (
+    NEWER_KEYWORDS,
+    RELEASE_KEYWORDS,
+    DriftInput,
+    DriftScore,
+    DriftScorer,
+    KeywordScorer,
+)
+from noetic_nb.regulator.explain import Explanation
+from noetic_nb.regulator.findings import Change, Condition, Finding
+from noetic_nb.regulator.loops import RepeatedFailure, ToolLoop
+from noetic_nb.regulator.person import Person
+from noetic_nb.regulator.predicates import CostCap, Predicate, ProceduralWarning, QualityDecline, ScopeDrift
+from noetic_nb.regulator.regulator import Regulator
+from noetic_nb.regulator.settings import RELEASE_PREDICATES, Settings
+from noetic_nb.regulator.spans import LowConfidence
+from noetic_nb.regulator.state import RegulatorState
+from noetic_nb.regulator.topics import RANKED_TOPICS, RELEASE_TOPICS, Topics, cluster_of
+from noetic_nb.regulator.words import RELEASE_WORDS, WordLists
+
+__all__ = [
+    "NEWER_KEYWORDS",
+    "RANKED_TOPICS",
+    "RELEASE_KEYWORDS",
+    "RELEASE_PREDICATES",
+    "RELEASE_TOPICS",
+    "RELEASE_WORDS",
+    "Change",
+    "Condition",
+    "CostCap",
+    "DriftInput",
+    "DriftScore",
+    "DriftScorer",
+    "Explanation",
+    "Finding",
+    "KeywordScorer",
+    "LowConfidence",
+    "Person",
+    "Predicate",
+    "ProceduralWarning",
+    "QualityDecline",
+    "Regulator",
+    "RegulatorState",
+    "RepeatedFailure",
+    "ScopeDrift",
+    "Settings",
+    "ToolLoop",
+    "Topics",
+    "WordLists",
+    "cluster_of",
+    "decisions",
+    "events",
+    "predicates",
+]

@@ -1,0 +1,146 @@
+"""How sure the model was, from log-probabilities, or from the shape of the reply when there are none.
+
+Only finite values below zero count as reported; a provider that sends 0.0 for "unknown" must not look certain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from noetic_nb.regulator.events import Token
+
+__all__ = ["TokenStats", "confidence_of_nll", "mean_nll", "structural_confidence", "usable_logprob"]
+
+DEFAULT_WINDOW_SIZE: Final = 128
+LOGPROB_UNAVAILABLE: Final = 0.0
+MEAN_NLL_CONFIDENCE_MIDPOINT: Final = 4.0
+MEAN_NLL_CONFIDENCE_HALF_RANGE: Final = 3.0
+STRUCT_MIN_LENGTH_CHARS: Final = 40
+STRUCT_HIGH_QUESTION_RATIO: Final = 0.02
+STRUCT_FALLBACK_DEFAULT: Final = 0.7
+STRUCT_FALLBACK_WEAK: Final = 0.4
+STRUCT_FALLBACK_STRONG: Final = 0.2
+NEUTRAL_CONFIDENCE: Final = 0.5
+"""Constants of the original (specification, section 2.3); midpoint and half range in nats."""
+
+MOST_KEPT: Final = 16_384
+"""Tokens of one turn kept for low-confidence spans; beyond that the oldest half is only counted. Ours: about 2 MB."""
+
+
+def usable_logprob(logprob: float) -> bool:
+    """Say whether a log-probability was reported at all.
+
+    Examples
+    --------
+    >>> usable_logprob(-0.1), usable_logprob(0.0), usable_logprob(float("-inf"))
+    (True, False, False)
+    """
+    return logprob < LOGPROB_UNAVAILABLE and math.isfinite(logprob)
+
+
+def mean_nll(logprobs: Sequence[float]) -> float:
+    """Average surprise of usable log-probabilities, in nats; summed oldest first.
+
+    Examples
+    --------
+    >>> mean_nll([-1.0, -3.0])
+    2.0
+    """
+    total = 0.0
+    for logprob in logprobs:
+        total += -logprob
+    return total / len(logprobs)
+
+
+def confidence_of_nll(nll: float) -> float:
+    """Map a mean surprise to [0, 1]: 1 nat or less is certain, 7 or more is a guess.
+
+    References
+    ----------
+    .. [1] Regulator specification, section 7.
+
+    Examples
+    --------
+    >>> confidence_of_nll(2.0), confidence_of_nll(9.0)
+    (0.8333333333333333, 0.0)
+    """
+    value = 0.5 + 0.5 * ((MEAN_NLL_CONFIDENCE_MIDPOINT - nll) / MEAN_NLL_CONFIDENCE_HALF_RANGE)
+    return min(max(value, 0.0), 1.0)
+
+
+def structural_confidence(text: str) -> float:
+    """Guess confidence from length and question marks alone.
+
+    References
+    ----------
+    .. [1] Regulator specification, section 7.
+
+    Examples
+    --------
+    >>> structural_confidence("x" * 40), structural_confidence("x" * 39), structural_confidence("?")
+    (0.7, 0.4, 0.2)
+    """
+    length = len(text)
+    if length == 0:
+        return NEUTRAL_CONFIDENCE
+    short = length < STRUCT_MIN_LENGTH_CHARS
+    questioning = text.count("?") / length >= STRUCT_HIGH_QUESTION_RATIO
+    if short and questioning:
+        return STRUCT_FALLBACK_STRONG
+    return STRUCT_FALLBACK_WEAK if short or questioning else STRUCT_FALLBACK_DEFAULT
+
+
+class TokenStats:
+    """The tokens of one turn: appended as they come, counted when someone asks."""
+
+    __slots__ = ("_read", "_total", "_unavailable", "_window", "first_char", "tokens")
+
+    def __init__(self) -> None:
+        self.tokens: list[Token] = []
+        self.first_char = 0
+        """Offset in the reply of the first token kept, in characters."""
+        self._read = 0
+        self._total = 0
+        self._unavailable = 0
+        self._window: deque[float] = deque(maxlen=DEFAULT_WINDOW_SIZE)
+
+    def _catch_up(self) -> None:
+        tokens = self.tokens
+        for place in range(self._read, len(tokens)):
+            logprob = tokens[place].logprob
+            if usable_logprob(logprob):
+                self._window.append(logprob)
+            else:
+                self._unavailable += 1
+        self._total += len(tokens) - self._read
+        self._read = len(tokens)
+
+    def trim(self) -> None:
+        """Forget the text of the oldest half once there are very many tokens."""
+        if len(self.tokens) > MOST_KEPT:
+            self._catch_up()
+            half = len(self.tokens) // 2
+            self.first_char += sum(len(token.token) for token in self.tokens[:half])
+            del self.tokens[:half]
+            self._read = len(self.tokens)
+
+    def clear(self) -> None:
+        """Start a new turn; the old list is left to whoever still reads it."""
+        self.tokens = []
+        self.first_char = self._read = self._total = self._unavailable = 0
+        self._window.clear()
+
+    @property
+    def window(self) -> tuple[float, ...]:
+        """The newest 128 usable log-probabilities, oldest first."""
+        self._catch_up()
+        return tuple(self._window)
+
+    @property
+    def coverage(self) -> float:
+        """Share of the turn's tokens with a usable log-probability; 0 when there are no tokens."""
+        self._catch_up()
+        return (self._total - self._unavailable) / self._total if self._total else 0.0

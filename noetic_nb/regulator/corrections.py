@@ -1,0 +1,129 @@
+"""What one user has corrected, by topic cluster.
+
+The store keeps up to twenty texts per cluster; a *pattern* is what may be shown and exported: at least three texts, of
+which the newest three are examples, newest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from noetic_nb.regulator.decisions import CorrectionPattern
+
+__all__ = ["HEADER", "REQUEST_LABEL", "CorrectionStore", "inject", "prelude"]
+
+MIN_CORRECTIONS_FOR_PATTERN: Final = 3
+MAX_EXAMPLE_CORRECTIONS: Final = 3
+MAX_CORRECTIONS_PER_CLUSTER: Final = 20
+"""Constants of the original (specification, section 2.3)."""
+
+HEADER: Final = "User has previously corrected responses on this topic with:"
+REQUEST_LABEL: Final = "Current request: "
+"""The original's wording, for byte parity of the prompt (seed guide, section 3.4)."""
+
+
+class CorrectionStore:
+    """Correction texts of one user, oldest first within a cluster.
+
+    Parameters
+    ----------
+    max_clusters : int, optional
+        Forget the cluster that was corrected longest ago when there are more; unbounded by default, like the original.
+
+    Examples
+    --------
+    >>> store = CorrectionStore()
+    >>> for text in ("one", "two", "three", "four"):
+    ...     store.add("async+auth", text)
+    >>> store.pattern("ann", "async+auth").example_corrections
+    ('four', 'three', 'two')
+    """
+
+    __slots__ = ("_texts", "max_clusters", "version")
+
+    def __init__(self, max_clusters: int | None = None) -> None:
+        self._texts: dict[str, list[str]] = {}
+        self.max_clusters = max_clusters
+        self.version = 0
+        """Grows with every change, so that a cached decision knows when it is stale."""
+
+    def add(self, cluster: str, text: str) -> None:
+        """Record one correction; without a cluster there is nothing to file it under."""
+        if not cluster:
+            return
+        texts = self._texts.pop(cluster, [])
+        texts.append(text)
+        del texts[:-MAX_CORRECTIONS_PER_CLUSTER]
+        self._texts[cluster] = texts  # re-inserted last: the dict's order is the order of use
+        self.version += 1
+        self.bound(self.max_clusters)
+
+    def bound(self, max_clusters: int | None) -> None:
+        """Keep at most so many clusters, the most recently corrected ones."""
+        self.max_clusters = max_clusters
+        while max_clusters is not None and len(self._texts) > max_clusters:
+            del self._texts[next(iter(self._texts))]
+            self.version += 1
+
+    def texts(self, cluster: str) -> tuple[str, ...]:
+        """Return the corrections of a cluster, oldest first."""
+        return tuple(self._texts.get(cluster, ()))
+
+    def count(self, cluster: str) -> int:
+        """Return how many corrections a cluster holds."""
+        texts = self._texts.get(cluster)
+        return 0 if texts is None else len(texts)
+
+    def clusters(self) -> Iterator[str]:
+        """Yield the clusters, the one corrected longest ago first."""
+        yield from self._texts
+
+    def pattern(
+        self, user_id: str, cluster: str, *, least: int = MIN_CORRECTIONS_FOR_PATTERN
+    ) -> CorrectionPattern | None:
+        """Return what was learned on a cluster, or None below `least` corrections."""
+        texts = self._texts.get(cluster, ())
+        if not texts or len(texts) < least:
+            return None
+        return CorrectionPattern(
+            user_id=user_id,
+            topic_cluster=cluster,
+            pattern_name=f"corrections_on_{cluster}",
+            learned_from_turns=len(texts),
+            confidence=min(len(texts) / MAX_CORRECTIONS_PER_CLUSTER, 1.0),
+            example_corrections=tuple(reversed(texts[-MAX_EXAMPLE_CORRECTIONS:])),
+        )
+
+    def patterns(self, user_id: str) -> dict[str, CorrectionPattern]:
+        """Return every pattern in ascending order of its cluster."""
+        found = {cluster: self.pattern(user_id, cluster) for cluster in sorted(self._texts)}
+        return {cluster: pattern for cluster, pattern in found.items() if pattern is not None}
+
+    def copy(self) -> CorrectionStore:
+        """Return an independent store with the same texts."""
+        twin = CorrectionStore(self.max_clusters)
+        twin._texts = {cluster: list(texts) for cluster, texts in self._texts.items()}
+        return twin
+
+
+def prelude(patterns: Iterable[CorrectionPattern], *, header: str = HEADER) -> str:
+    r"""Return the header and one line per example, in example order; texts stay verbatim.
+
+    Examples
+    --------
+    >>> prelude([CorrectionPattern("ann", "a+b", "corrections_on_a+b", 3, 0.15, ("new", "old"))], header="Before:")
+    'Before:\n- new\n- old'
+    """
+    return "\n".join([header, *(f"- {text}" for pattern in patterns for text in pattern.example_corrections)])
+
+
+def inject(block: str | None, prompt: str, *, label: str = REQUEST_LABEL) -> str:
+    r"""Return the prompt below a prelude, or unchanged without one.
+
+    Examples
+    --------
+    >>> inject("Before:\n- new", "go"), inject(None, "go")
+    ('Before:\n- new\n\nCurrent request: go', 'go')
+    """
+    return prompt if block is None else f"{block}\n\n{label}{prompt}"

@@ -1,0 +1,74 @@
+"""What a task has spent, and the one number that wears a session down.
+
+Counters saturate where the original's do, so that a snapshot of either side reads alike.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from noetic_nb.regulator.events import U32_MAX, U64_MAX, Cost
+
+__all__ = ["CostTotals", "normalize_cost"]
+
+TYPICAL_TURN_TOKENS_OUT: Final = 1000
+TYPICAL_TURN_WALLCLOCK_MS: Final = 10_000
+TOKEN_COST_WEIGHT: Final = 0.7
+"""A costly turn of the original, and how much its tokens weigh (specification, section 2.3)."""
+
+
+def normalize_cost(tokens_out: int, wallclock_ms: int) -> float:
+    """Return the cost of one turn as a share of a typical costly one.
+
+    Parameters
+    ----------
+    tokens_out : int, tokens
+        Output tokens.
+    wallclock_ms : int, milliseconds
+        Time taken.
+
+    Returns
+    -------
+    float
+        In [0, 1]; 0.7 of it for tokens, the rest for time.
+
+    References
+    ----------
+    .. [1] Regulator specification, section 5.3, which also fixes the order of evaluation.
+
+    Examples
+    --------
+    >>> normalize_cost(500, 5000), normalize_cost(0, 10_000)
+    (0.5, 0.30000000000000004)
+    """
+    tokens = min(tokens_out / TYPICAL_TURN_TOKENS_OUT, 1.0)
+    time = min(wallclock_ms / TYPICAL_TURN_WALLCLOCK_MS, 1.0)
+    return TOKEN_COST_WEIGHT * tokens + (1.0 - TOKEN_COST_WEIGHT) * time
+
+
+class CostTotals:
+    """Counters of one task, each in its own currency."""
+
+    __slots__ = ("events", "tokens_in", "tokens_out", "unpriced", "usd", "wallclock_ms")
+
+    def __init__(self) -> None:
+        self.tokens_in = self.tokens_out = self.wallclock_ms = self.events = self.unpriced = 0
+        self.usd = 0.0
+
+    def add(self, cost: Cost) -> None:
+        """Count one event; an event without a price is counted as `unpriced`."""
+        # Comparisons instead of min(): this runs for every provider call.
+        self.tokens_in += cost.tokens_in
+        if self.tokens_in > U32_MAX:
+            self.tokens_in = U32_MAX
+        self.tokens_out += cost.tokens_out
+        if self.tokens_out > U32_MAX:
+            self.tokens_out = U32_MAX
+        self.wallclock_ms += cost.wallclock_ms
+        if self.wallclock_ms > U64_MAX:
+            self.wallclock_ms = U64_MAX
+        self.events += 1
+        if cost.usd is None:
+            self.unpriced += 1
+        else:
+            self.usd += cost.usd

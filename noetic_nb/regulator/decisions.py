@@ -1,0 +1,283 @@
+"""What a regulator answers: one of five frozen decisions.
+
+`QualityDeclineNoRecovery.mean_delta` is, despite its name, the oldest minus the newest quality of the window; `delta` is
+the same number under an honest name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+
+__all__ = [
+    "CircuitBreak",
+    "Continue",
+    "CorrectionPattern",
+    "CostCapReached",
+    "Decision",
+    "LowConfidenceSpans",
+    "ProceduralWarning",
+    "QualityDeclineNoRecovery",
+    "Reason",
+    "RepeatedFailurePattern",
+    "RepeatedToolCallLoop",
+    "ScopeDriftWarn",
+    "Span",
+    "from_dict",
+    "to_camel",
+    "to_dict",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CostCapReached:
+    """A budget is spent and recent answers are poor; the first two numbers are in `currency`."""
+
+    kind: ClassVar[str] = "cost_cap_reached"
+    tokens_spent: float
+    tokens_cap: float
+    mean_quality_last_n: float
+    currency: str = "tokens_out"
+    """Ours, and left out of JSON for output tokens, the only currency of the original."""
+
+
+@dataclass(frozen=True, slots=True)
+class QualityDeclineNoRecovery:
+    """Answers got worse over the last `turns` and are poor on average."""
+
+    kind: ClassVar[str] = "quality_decline_no_recovery"
+    turns: int
+    mean_delta: float
+
+    @property
+    def delta(self) -> float:
+        """Oldest minus newest quality of the window."""
+        return self.mean_delta
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedToolCallLoop:
+    """One tool, or one cycle of tools, was called again and again."""
+
+    kind: ClassVar[str] = "repeated_tool_call_loop"
+    tool_name: str
+    consecutive_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedFailurePattern:
+    """Tools kept failing on one topic."""
+
+    kind: ClassVar[str] = "repeated_failure_pattern"
+    cluster: str
+    failure_count: int
+
+
+Reason: TypeAlias = CostCapReached | QualityDeclineNoRecovery | RepeatedToolCallLoop | RepeatedFailurePattern
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionPattern:
+    """What a user has corrected on one topic; examples newest first, at most three."""
+
+    user_id: str
+    topic_cluster: str
+    pattern_name: str
+    learned_from_turns: int
+    confidence: float
+    example_corrections: tuple[str, ...] = ()
+
+
+class Span(NamedTuple):
+    """A stretch of the reply, in characters, that the model was unsure of."""
+
+    start_char: int
+    end_char: int
+    confidence: float
+    mean_token_logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Nothing holds."""
+
+    kind: ClassVar[str] = "continue"
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeDriftWarn:
+    """The reply talks about what the task does not mention."""
+
+    kind: ClassVar[str] = "scope_drift_warn"
+    drift_tokens: tuple[str, ...]
+    drift_score: float
+    task_tokens: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitBreak:
+    """Stop retrying; `suggestion` may be shown to a person as it is."""
+
+    kind: ClassVar[str] = "circuit_break"
+    reason: Reason
+    suggestion: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProceduralWarning:
+    """The user has corrected answers on this topic before."""
+
+    kind: ClassVar[str] = "procedural_warning"
+    patterns: tuple[CorrectionPattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LowConfidenceSpans:
+    """Parts of the reply were generated with low probability."""
+
+    kind: ClassVar[str] = "low_confidence_spans"
+    spans: tuple[Span, ...]
+
+
+Decision: TypeAlias = Continue | ScopeDriftWarn | CircuitBreak | ProceduralWarning | LowConfidenceSpans
+
+CONTINUE: Final = Continue()
+
+_REASONS: Final[dict[str, type[Reason]]] = {
+    cls.kind: cls for cls in (CostCapReached, QualityDeclineNoRecovery, RepeatedToolCallLoop, RepeatedFailurePattern)
+}
+_DECISIONS: Final[dict[str, type[Decision]]] = {
+    cls.kind: cls for cls in (Continue, ScopeDriftWarn, CircuitBreak, ProceduralWarning, LowConfidenceSpans)
+}
+_KIND_BY_TAG: Final[dict[str, str]] = {cls.__name__: kind for kind, cls in (_REASONS | _DECISIONS).items()}
+
+
+def pattern_to_dict(pattern: CorrectionPattern) -> dict[str, Any]:
+    """Return a pattern as plain data, keys in the snapshot's order."""
+    return {
+        "user_id": pattern.user_id,
+        "topic_cluster": pattern.topic_cluster,
+        "pattern_name": pattern.pattern_name,
+        "learned_from_turns": pattern.learned_from_turns,
+        "confidence": pattern.confidence,
+        "example_corrections": list(pattern.example_corrections),
+    }
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, CorrectionPattern):
+        return pattern_to_dict(value)
+    if isinstance(value, Span):
+        return list(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _body(record: Decision | Reason) -> dict[str, Any]:
+    body = {field.name: _plain(getattr(record, field.name)) for field in fields(record)}
+    if body.get("currency") == "tokens_out":
+        del body["currency"]
+    return body
+
+
+def to_dict(decision: Decision) -> dict[str, Any]:
+    """Return a decision as plain snake_case JSON with its `kind`.
+
+    Examples
+    --------
+    >>> to_dict(CircuitBreak(RepeatedToolCallLoop("search", 5), "Try another way."))["reason"]
+    {'kind': 'repeated_tool_call_loop', 'tool_name': 'search', 'consecutive_count': 5}
+    """
+    body = _body(decision)
+    if isinstance(decision, CircuitBreak):
+        body["reason"] = {"kind": decision.reason.kind, **_body(decision.reason)}
+    return {"kind": decision.kind, **body}
+
+
+def to_camel(decision: Decision) -> str | dict[str, Any]:
+    """Return a decision in the original's externally tagged form.
+
+    Examples
+    --------
+    >>> to_camel(Continue())
+    'Continue'
+    >>> to_camel(ScopeDriftWarn(("cake",), 1.0, ("tea",)))
+    {'ScopeDriftWarn': {'drift_tokens': ['cake'], 'drift_score': 1.0, 'task_tokens': ['tea']}}
+    """
+    if isinstance(decision, Continue):
+        return "Continue"
+    body = _body(decision)
+    if isinstance(decision, CircuitBreak):
+        body["reason"] = {_REASONS[decision.reason.kind].__name__: _body(decision.reason)}
+    return {_DECISIONS[decision.kind].__name__: body}
+
+
+def from_dict(data: Mapping[str, Any] | str) -> Decision:
+    """Read a decision in either form.
+
+    Parameters
+    ----------
+    data : mapping or str
+        The result of `to_dict` or `to_camel`.
+
+    Returns
+    -------
+    Decision
+        The decision, equal to the one that was written.
+
+    Raises
+    ------
+    ValueError
+        If the kind is unknown or a key is missing.
+
+    Examples
+    --------
+    >>> from_dict("Continue"), from_dict({"kind": "low_confidence_spans", "spans": [[0, 4, 0.1, -6.0]]})
+    (Continue(), LowConfidenceSpans(spans=(Span(start_char=0, end_char=4, confidence=0.1, mean_token_logprob=-6.0),)))
+    """
+    kind, body = _untag(data)
+    cls = _DECISIONS.get(kind)
+    if cls is None:
+        raise ValueError(f"A decision's kind is one of {sorted(_DECISIONS)}. Given: {kind!r}.")
+    values = _values(cls, body)
+    if cls is CircuitBreak:
+        reason_kind, reason = _untag(values["reason"])
+        if reason_kind not in _REASONS:
+            raise ValueError(f"A circuit break's reason is one of {sorted(_REASONS)}. Given: {reason_kind!r}.")
+        values["reason"] = _REASONS[reason_kind](**_values(_REASONS[reason_kind], reason))
+    elif cls is ProceduralWarning:
+        values["patterns"] = tuple(
+            CorrectionPattern(
+                **{
+                    **_values(CorrectionPattern, item),
+                    "example_corrections": tuple(item.get("example_corrections", ())),
+                }
+            )
+            for item in values["patterns"]
+        )
+    elif cls is LowConfidenceSpans:
+        values["spans"] = tuple(Span(*item) for item in values["spans"])
+    elif cls is ScopeDriftWarn:
+        values = {key: tuple(item) if isinstance(item, list) else item for key, item in values.items()}
+    return cls(**values)
+
+
+def _untag(data: object) -> tuple[str, Mapping[str, Any]]:
+    if isinstance(data, str):
+        return _KIND_BY_TAG.get(data, data), {}
+    if isinstance(data, Mapping) and isinstance(data.get("kind"), str):
+        return data["kind"], data
+    if isinstance(data, Mapping) and len(data) == 1:
+        tag, body = next(iter(data.items()))
+        if isinstance(body, Mapping):
+            return _KIND_BY_TAG.get(tag, str(tag)), body
+    raise ValueError(f"A decision needs a `kind`, or one CamelCase tag with its fields. Given: {data!r:.120}.")
+
+
+def _values(cls: type[Any], body: Mapping[str, Any]) -> dict[str, Any]:
+    missing = [field.name for field in fields(cls) if field.name not in body and field.default is MISSING]
+    if missing:
+        raise ValueError(f"{cls.__name__} lacks the key `{missing[0]}`. Given: {body!r:.120}.")
+    return {field.name: body[field.name] for field in fields(cls) if field.name in body}

@@ -1,0 +1,366 @@
+"""What a regulator is told: eight frozen events.
+
+Building an event checks nothing, so that a hundred tokens a turn stay cheap; `check` does, and `Regulator.on_event` and
+`from_dict` call it. Two additions to the original are optional and left out of JSON while unset: `Cost.usd` and
+`ToolResult.output`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Final, TypeAlias
+
+__all__ = [
+    "Cost",
+    "Event",
+    "QualityFeedback",
+    "Token",
+    "ToolCall",
+    "ToolResult",
+    "TurnComplete",
+    "TurnStart",
+    "UserCorrection",
+    "check",
+    "from_dict",
+    "to_camel_dict",
+    "to_dict",
+]
+
+U32_MAX: Final = 2**32 - 1
+U64_MAX: Final = 2**64 - 1
+"""Ranges of counters in the original's snapshots and events (specification, section 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStart:
+    """A user message opens a turn; per-turn state is cleared."""
+
+    kind: ClassVar[str] = "turn_start"
+    user_message: str
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Token:
+    """One streamed token; a logprob that is not finite and negative means "not reported"."""
+
+    kind: ClassVar[str] = "token"
+    token: str
+    logprob: float
+    index: int
+
+    # The generated initialiser of a frozen class looks `object.__setattr__` up three times; this one costs half.
+    def __init__(self, token: str, logprob: float, index: int) -> None:
+        set_token(self, token)
+        set_logprob(self, logprob)
+        set_index(self, index)
+
+
+set_token: Final[Callable[[Any, str], None]] = Token.__dict__["token"].__set__
+set_logprob: Final[Callable[[Any, float], None]] = Token.__dict__["logprob"].__set__
+set_index: Final[Callable[[Any, int], None]] = Token.__dict__["index"].__set__
+
+
+@dataclass(frozen=True, slots=True)
+class TurnComplete:
+    """The whole reply, streamed or not."""
+
+    kind: ClassVar[str] = "turn_complete"
+    full_response: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one provider call used; `usd` only when the caller knows the price."""
+
+    kind: ClassVar[str] = "cost"
+    tokens_in: int
+    tokens_out: int
+    wallclock_ms: int
+    provider: str | None = None
+    usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QualityFeedback:
+    """How good the last reply was, 0 to 1; values that are not finite are dropped."""
+
+    kind: ClassVar[str] = "quality_feedback"
+    quality: float
+    fragment_spans: tuple[tuple[int, int], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UserCorrection:
+    """The user pushes back; dropped unless it `corrects_last`."""
+
+    kind: ClassVar[str] = "user_correction"
+    correction_message: str
+    corrects_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """The agent calls a tool."""
+
+    kind: ClassVar[str] = "tool_call"
+    tool_name: str
+    args_json: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """A tool returned; `output` is context for drift scorers and is kept for a few calls only."""
+
+    kind: ClassVar[str] = "tool_result"
+    tool_name: str
+    success: bool
+    duration_ms: int
+    error_summary: str | None = None
+    output: str | None = None
+
+
+Event: TypeAlias = TurnStart | Token | TurnComplete | Cost | QualityFeedback | UserCorrection | ToolCall | ToolResult
+
+EVENT_TYPES: Final[tuple[type[Event], ...]] = (
+    TurnStart,
+    Token,
+    TurnComplete,
+    Cost,
+    QualityFeedback,
+    UserCorrection,
+    ToolCall,
+    ToolResult,
+)
+_BY_KIND: Final[dict[str, type[Event]]] = {cls.kind: cls for cls in EVENT_TYPES}
+_BY_TAG: Final[dict[str, type[Event]]] = {cls.__name__: cls for cls in EVENT_TYPES}
+_OURS: Final = {("cost", "usd"), ("tool_result", "output")}
+
+
+def require_text(key: str, value: object) -> None:
+    """Refuse what is not a string, or holds a lone surrogate."""
+    if not isinstance(value, str):
+        raise TypeError(f"{key} must be a string. Given: {value!r}.")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as exc:
+            raise ValueError(
+                f"{key} holds a lone surrogate at character {exc.start}. Given: {value!r:.80}. "
+                "Decode the text with errors='replace' first."
+            ) from exc
+
+
+def _optional_text(key: str, value: object) -> None:
+    if value is not None:
+        require_text(key, value)
+
+
+def _real(key: str, value: object) -> None:
+    if not isinstance(value, float | int):
+        raise TypeError(f"{key} must be a number. Given: {value!r}.")
+    try:
+        float(value)
+    except OverflowError as exc:
+        raise ValueError(f"{key} is too large for a double. Given: an integer of many digits.") from exc
+
+
+def _flag(key: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{key} must be True or False. Given: {value!r}.")
+
+
+def _whole(key: str, value: object, most: int | None = None) -> None:
+    if not isinstance(value, int):
+        raise TypeError(f"{key} must be an integer. Given: {value!r}.")
+    if value < 0 or (most is not None and value > most):
+        limit = "" if most is None else f" and at most {most}"
+        raise ValueError(f"{key} must be at least 0{limit}. Given: an integer of {value.bit_length()} bits.")
+
+
+def _count(key: str, value: object) -> None:
+    _whole(key, value, U32_MAX)
+
+
+def _duration(key: str, value: object) -> None:
+    _whole(key, value, U64_MAX)
+
+
+def _money(key: str, value: object) -> None:
+    if value is not None:
+        _real(key, value)
+        if not 0 <= float(value) < float("inf"):  # type: ignore[arg-type]  # _real has refused everything else
+            raise ValueError(f"{key} must be finite and at least 0. Given: {value!r}.")
+
+
+def _spans(key: str, value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, tuple | list):
+        raise TypeError(f"{key} must be a sequence of (start, end) pairs. Given: {value!r}.")
+    for span in value:
+        if not isinstance(span, tuple | list) or len(span) != 2:
+            raise TypeError(f"{key} must hold (start, end) pairs. Given: {span!r}.")
+        _whole(f"{key} start", span[0])
+        _whole(f"{key} end", span[1])
+
+
+_CHECKS: Final[dict[str, Callable[[str, object], None]]] = {
+    "user_message": require_text,
+    "token": require_text,
+    "logprob": _real,
+    "index": _whole,
+    "full_response": require_text,
+    "tokens_in": _count,
+    "tokens_out": _count,
+    "wallclock_ms": _count,
+    "provider": _optional_text,
+    "usd": _money,
+    "quality": _real,
+    "fragment_spans": _spans,
+    "correction_message": require_text,
+    "corrects_last": _flag,
+    "tool_name": require_text,
+    "args_json": _optional_text,
+    "success": _flag,
+    "duration_ms": _duration,
+    "error_summary": _optional_text,
+    "output": _optional_text,
+}
+_NAMES: Final[dict[str, tuple[str, ...]]] = {cls.kind: tuple(f.name for f in fields(cls)) for cls in EVENT_TYPES}
+
+
+def check(event: Event) -> None:
+    """Refuse an event with a field of the wrong type or range.
+
+    Parameters
+    ----------
+    event : Event
+        Any event.
+
+    Raises
+    ------
+    TypeError
+        If a field has the wrong type, or the value is no event at all.
+    ValueError
+        If a number is out of range, or a text holds a lone surrogate.
+
+    Examples
+    --------
+    >>> check(Cost(1, -2, 3))
+    Traceback (most recent call last):
+    ...
+    ValueError: tokens_out must be at least 0 and at most 4294967295. Given: an integer of 2 bits.
+    """
+    if not isinstance(event, EVENT_TYPES):
+        raise TypeError(f"A regulator is fed events such as TurnStart(...). Given: {event!r:.120}.")
+    for name in _NAMES[event.kind]:
+        _CHECKS[name](name, getattr(event, name))
+
+
+def is_plain(event: Event) -> bool:
+    """Say quickly whether an event is of the ordinary kind that `check` would pass; False means "ask `check`"."""
+    if isinstance(event, Cost):
+        a, b, c, provider = event.tokens_in, event.tokens_out, event.wallclock_ms, event.provider
+        return (
+            a.__class__ is b.__class__ is c.__class__ is int
+            and 0 <= a <= U32_MAX
+            and 0 <= b <= U32_MAX
+            and 0 <= c <= U32_MAX
+            and event.usd is None
+            and (provider is None or (provider.__class__ is str and provider.isascii()))
+        )
+    if isinstance(event, ToolCall):
+        name, args = event.tool_name, event.args_json
+        return (name.__class__ is str and name.isascii()) and (
+            args is None or (args.__class__ is str and args.isascii())
+        )
+    return False
+
+
+def to_dict(event: Event) -> dict[str, Any]:
+    """Return an event as plain snake_case JSON.
+
+    Examples
+    --------
+    >>> to_dict(UserCorrection("shorter", True))
+    {'kind': 'user_correction', 'correction_message': 'shorter', 'corrects_last': True}
+    """
+    return {"kind": event.kind, **_body(event)}
+
+
+def to_camel_dict(event: Event) -> dict[str, Any]:
+    """Return an event in the original's externally tagged form.
+
+    Examples
+    --------
+    >>> to_camel_dict(TurnStart("hi"))
+    {'TurnStart': {'user_message': 'hi'}}
+    """
+    return {_BY_KIND[event.kind].__name__: _body(event)}
+
+
+def _body(event: Event) -> dict[str, Any]:
+    body: dict[str, Any] = {}
+    for name in _NAMES[event.kind]:
+        value = getattr(event, name)
+        if value is None and (event.kind, name) in _OURS:
+            continue
+        body[name] = [list(span) for span in value] if name == "fragment_spans" and value is not None else value
+    return body
+
+
+def from_dict(data: Mapping[str, Any]) -> Event:
+    """Read an event in either form and check it.
+
+    Parameters
+    ----------
+    data : mapping
+        ``{"kind": "turn_start", "user_message": "hi"}`` or ``{"TurnStart": {"user_message": "hi"}}``. Optional fields may be
+        missing; unknown keys are ignored.
+
+    Returns
+    -------
+    Event
+        The event, every field of the right type and range.
+
+    Raises
+    ------
+    ValueError
+        If the kind is unknown or missing, a required key is missing, or a value is out of range.
+    TypeError
+        If `data` is not a mapping or a value has the wrong type.
+
+    Examples
+    --------
+    >>> from_dict({"Cost": {"tokens_in": 1, "tokens_out": 2, "wallclock_ms": 3, "provider": None}})
+    Cost(tokens_in=1, tokens_out=2, wallclock_ms=3, provider=None, usd=None)
+    """
+    if not isinstance(data, Mapping):
+        raise TypeError(f"An event is read from a mapping. Given: {data!r:.120}.")
+    if "kind" in data:
+        cls, body = _BY_KIND.get(data["kind"]) if isinstance(data["kind"], str) else None, data
+    else:
+        tag, body = next(iter(data.items()), ("", {}))
+        cls = _BY_TAG.get(tag) if isinstance(tag, str) and len(data) == 1 else None
+    if cls is None:
+        raise ValueError(
+            f"An event needs a `kind` out of {sorted(_BY_KIND)}, or one CamelCase tag. Given: {data!r:.120}."
+        )
+    if not isinstance(body, Mapping):
+        raise TypeError(f"{cls.__name__} needs a mapping of its fields. Given: {body!r:.120}.")
+    values: dict[str, Any] = {}
+    for field in fields(cls):
+        if field.name in body:
+            values[field.name] = body[field.name]
+        elif field.name not in _OPTIONAL:
+            raise ValueError(f"{cls.kind} lacks the key `{field.name}`. Given: {body!r:.120}.")
+    if isinstance(values.get("fragment_spans"), list):
+        _spans("fragment_spans", values["fragment_spans"])
+        values["fragment_spans"] = tuple((start, end) for start, end in values["fragment_spans"])
+    event = cls(**values)
+    check(event)
+    return event
+
+
+_OPTIONAL: Final = frozenset({"provider", "usd", "fragment_spans", "args_json", "error_summary", "output"})

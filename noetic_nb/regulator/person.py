@@ -1,0 +1,43 @@
+"""What is remembered about one person across tasks: corrections, and what a session learned.
+
+Several live regulators may share one person by reference; a correction made in one of them counts in all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from noetic_nb.regulator.corrections import CorrectionStore
+from noetic_nb.regulator.session import Session
+
+__all__ = ["Person"]
+
+
+@dataclass(slots=True, eq=False)
+class Person:
+    """Person memory.
+
+    Parameters
+    ----------
+    user_id : str
+        Whose memory this is; never mix two people.
+    corrections : CorrectionStore
+        Texts by topic cluster.
+    session : Session
+        Learned success of strategies.
+
+    Examples
+    --------
+    >>> person = Person("ann")
+    >>> person.corrections.add("async+auth", "no docstrings")
+    >>> person.copy(user_id="ben").corrections.count("async+auth")
+    1
+    """
+
+    user_id: str
+    corrections: CorrectionStore = field(default_factory=CorrectionStore)
+    session: Session = field(default_factory=Session)
+
+    def copy(self, *, user_id: str | None = None) -> Person:
+        """Return an independent person with the same memory."""
+        return Person(self.user_id if user_id is None else user_id, self.corrections.copy(), self.session.copy())

@@ -1,0 +1,245 @@
+"""Everything about a regulator that is configuration: data that a slider can change and a snapshot can keep.
+
+Scorers written by users are code; they are kept by name and handed back by the reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Literal, TypeAlias
+
+from noetic_nb.regulator.drift import DriftScorer, KeywordScorer
+from noetic_nb.regulator.findings import require_number, require_whole
+from noetic_nb.regulator.loops import RepeatedFailure, ToolLoop
+from noetic_nb.regulator.predicates import CostCap, Predicate, ProceduralWarning, QualityDecline, ScopeDrift
+from noetic_nb.regulator.spans import LowConfidence
+from noetic_nb.regulator.topics import RELEASE_TOPICS, Topics
+from noetic_nb.regulator.words import RELEASE_WORDS, WordLists
+
+__all__ = ["RELEASE_PREDICATES", "RELEASE_SETTINGS", "Settings", "SnapshotForm", "TurnRules"]
+
+TurnRules: TypeAlias = Literal["release", "strict"]
+"""How turns are told apart. Strict turns forget an ungraded reply when the next turn starts, keep a graded one's text for
+`confidence` until then, clamp grades before learning, ignore grades that are not finite, count at most one implicit
+correction per completed reply, and count a text once per turn."""
+
+SnapshotForm: TypeAlias = Literal["release", "everything"]
+"""What a snapshot keeps: what the original keeps, or also settings and every correction."""
+
+RELEASE_PREDICATES: Final[tuple[Predicate, ...]] = (
+    CostCap(),
+    QualityDecline(),
+    ToolLoop(),
+    ScopeDrift(),
+    ProceduralWarning(),
+)
+"""The locked priority of release 0.4.1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Configuration of a regulator.
+
+    Parameters
+    ----------
+    predicates : tuple of Predicate
+        In order of priority; the first that holds decides.
+    topics : Topics
+        How clusters are taken from messages, for corrections and for learning alike.
+    cluster_from : Topics
+        What the correction cluster is computed from; equal to `topics` unless the newest original's rule is wanted.
+    turns : {"release", "strict"}
+        How turns are told apart.
+    snapshots : {"release", "everything"}
+        What `export` keeps unless told otherwise.
+    implicit_window_s : float, optional, seconds
+        A message on the same topic this soon after a reply counts as a correction; None switches that off.
+    max_clusters : int, optional
+        Most topic clusters with corrections that are remembered.
+    """
+
+    predicates: tuple[Predicate, ...] = RELEASE_PREDICATES
+    topics: Topics = RELEASE_TOPICS
+    turns: TurnRules = "release"
+    snapshots: SnapshotForm = "release"
+    implicit_window_s: float | None = None
+    max_clusters: int | None = None
+    cluster_from: Topics | None = None
+
+    def __post_init__(self) -> None:
+        if self.turns not in ("release", "strict"):
+            raise ValueError(f"turns must be 'release' or 'strict'. Given: {self.turns!r}.")
+        if self.snapshots not in ("release", "everything"):
+            raise ValueError(f"snapshots must be 'release' or 'everything'. Given: {self.snapshots!r}.")
+        if self.implicit_window_s is not None:
+            require_number("implicit_window_s", self.implicit_window_s, 5e-324, 1.7976931348623157e308)
+        if self.max_clusters is not None:
+            require_whole("max_clusters", self.max_clusters, 1)
+        for predicate in self.predicates:
+            if not (hasattr(predicate, "check") and hasattr(predicate, "explain") and hasattr(predicate, "kind")):
+                raise TypeError(f"A predicate has `kind`, `check` and `explain`. Given: {predicate!r}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data; a predicate or scorer of one's own needs a `name` and is kept by it."""
+        return {
+            "predicates": [_predicate_to_dict(predicate) for predicate in self.predicates],
+            "topics": _topics_to_dict(self.topics),
+            "turns": self.turns,
+            "snapshots": self.snapshots,
+            "implicit_window_s": self.implicit_window_s,
+            "max_clusters": self.max_clusters,
+            "cluster_from": None if self.cluster_from is None else _topics_to_dict(self.cluster_from),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, named: Mapping[str, Any] | None = None) -> Settings:
+        """Read settings back.
+
+        Parameters
+        ----------
+        data : mapping
+            The result of `to_dict`; unknown keys are ignored, missing ones take their defaults.
+        named : mapping of str to object, optional
+            Scorers and predicates of one's own by name.
+
+        Returns
+        -------
+        Settings
+            Equal settings.
+
+        Raises
+        ------
+        ValueError
+            If a key has the wrong shape or a name is not in `named`; the message names the key.
+        """
+        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        try:
+            if "predicates" in known:
+                known["predicates"] = tuple(_predicate_from_dict(item, named or {}) for item in known["predicates"])
+            for key in ("topics", "cluster_from"):
+                if known.get(key) is not None:
+                    known[key] = _topics_from_dict(known[key])
+            return cls(**known)
+        except (TypeError, KeyError, AttributeError) as exc:
+            raise ValueError(f"The settings of a snapshot cannot be read: {exc}. Given: {data!r:.160}.") from exc
+
+
+RELEASE_SETTINGS: Final = Settings()
+
+_PREDICATES: Final[dict[str, type[Any]]] = {
+    cls.kind: cls
+    for cls in (CostCap, QualityDecline, ToolLoop, ScopeDrift, ProceduralWarning, LowConfidence, RepeatedFailure)
+}
+
+
+def _predicate_to_dict(predicate: Predicate) -> dict[str, Any]:
+    cls = _PREDICATES.get(predicate.kind)
+    if cls is None or not isinstance(predicate, cls):
+        return {"$ref": _name_of(predicate)}
+    body: dict[str, Any] = {f.name: getattr(predicate, f.name) for f in fields(cls)}
+    if isinstance(predicate, ScopeDrift):
+        body["scorer"] = _scorer_to_dict(predicate.scorer)
+    return {"kind": predicate.kind, **body}
+
+
+def _predicate_from_dict(data: Mapping[str, Any], named: Mapping[str, Any]) -> Predicate:
+    if "$ref" in data:
+        predicate: Predicate = _lookup(data["$ref"], named)
+        return predicate
+    cls = _PREDICATES.get(data.get("kind", ""))
+    if cls is None:
+        raise ValueError(f"Settings key `predicates` holds an unknown kind. Given: {data!r:.120}.")
+    body = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+    if "scorer" in body:
+        body["scorer"] = _scorer_from_dict(body["scorer"], named)
+    built: Predicate = cls(**body)
+    return built
+
+
+def _scorer_to_dict(scorer: DriftScorer) -> dict[str, Any]:
+    if isinstance(scorer, KeywordScorer):
+        return {"kind": "keywords", "topics": _topics_to_dict(scorer.topics), "anchoring": scorer.anchoring}
+    return {"$ref": _name_of(scorer)}
+
+
+def _scorer_from_dict(data: Mapping[str, Any], named: Mapping[str, Any]) -> DriftScorer:
+    if "$ref" in data:
+        scorer: DriftScorer = _lookup(data["$ref"], named)
+        return scorer
+    return KeywordScorer(topics=_topics_from_dict(data["topics"]), anchoring=data["anchoring"])
+
+
+def _topics_to_dict(topics: Topics) -> dict[str, Any]:
+    words = topics.words
+    return {
+        "order": topics.order,
+        "limit": topics.limit,
+        "words": "release"
+        if words == RELEASE_WORDS
+        else {
+            "stop_words": sorted(words.stop_words),
+            "short_terms": sorted(words.short_terms),
+            "drop_numbers": words.drop_numbers,
+        },
+    }
+
+
+def _topics_from_dict(data: Mapping[str, Any]) -> Topics:
+    words = data["words"]
+    if words != "release":
+        words = WordLists(frozenset(words["stop_words"]), frozenset(words["short_terms"]), bool(words["drop_numbers"]))
+    return Topics(order=data["order"], limit=data["limit"], words=RELEASE_WORDS if words == "release" else words)
+
+
+def _name_of(thing: object) -> str:
+    name = getattr(thing, "name", None) or getattr(thing, "__name__", None)
+    if not isinstance(name, str):
+        raise ValueError(f"Only data can be saved: {thing!r:.80} needs a `name`, under which the reader hands it back.")
+    return name
+
+
+def _lookup(name: str, named: Mapping[str, Any]) -> Any:
+    if name not in named:
+        raise ValueError(f"Settings refer to {name!r}, which is code. Pass it as named={{{name!r}: ...}}.")
+    return named[name]
+
+
+def with_cost_cap(settings: Settings, tokens: int) -> Settings:
+    """Return settings whose first cost cap has this many output tokens; one is put first if there is none."""
+    predicates = list(settings.predicates)
+    for place, predicate in enumerate(predicates):
+        if isinstance(predicate, CostCap):
+            predicates[place] = replace(predicate, tokens_out=tokens)
+            break
+    else:
+        predicates.insert(0, CostCap(tokens_out=tokens))
+    return replace(settings, predicates=tuple(predicates))
+
+
+def with_drift(settings: Settings, **changes: Any) -> Settings:
+    """Return settings with every scope-drift predicate changed; one is put last if there is none."""
+    changed = tuple(
+        replace(predicate, **changes) if isinstance(predicate, ScopeDrift) else predicate
+        for predicate in settings.predicates
+    )
+    if not any(isinstance(predicate, ScopeDrift) for predicate in changed):
+        changed = (*changed, ScopeDrift(**changes))
+    return replace(settings, predicates=changed)
+
+
+def with_words(settings: Settings, words: WordLists) -> Settings:
+    """Return settings with other word lists, for clusters and for every keyword scorer."""
+    changed = tuple(
+        replace(predicate, scorer=replace(predicate.scorer, topics=replace(predicate.scorer.topics, words=words)))
+        if isinstance(predicate, ScopeDrift) and isinstance(predicate.scorer, KeywordScorer)
+        else predicate
+        for predicate in settings.predicates
+    )
+    source = settings.cluster_from
+    return replace(
+        settings,
+        predicates=changed,
+        topics=replace(settings.topics, words=words),
+        cluster_from=None if source is None else replace(source, words=words),
+    )

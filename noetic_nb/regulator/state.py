@@ -1,0 +1,250 @@
+"""Snapshots: what of a regulator survives a process, as JSON that the compiled original reads and writes too.
+
+A snapshot holds text a user wrote: treat it as personal data. What the original would lose (settings, corrections below the
+threshold) travels in one extra key, which the original ignores.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
+
+from noetic_nb.regulator.decisions import CorrectionPattern, pattern_to_dict
+from noetic_nb.regulator.events import U32_MAX, U64_MAX
+from noetic_nb.regulator.session import Learned, Rate
+
+__all__ = ["EXTRA_KEY", "RegulatorState"]
+
+EXTRA_KEY: Final = "noetic_nb"
+"""Where settings and unripe corrections are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegulatorState:
+    """One snapshot.
+
+    Parameters
+    ----------
+    user_id : str
+        Whose it is.
+    learned : Learned
+        Success of strategies by topic cluster.
+    correction_patterns : mapping of str to CorrectionPattern
+        By topic cluster; at least three corrections each, newest three as examples.
+    extra : mapping, optional
+        Settings and complete corrections, when the snapshot was asked to keep everything.
+
+    Examples
+    --------
+    >>> print(RegulatorState("ann").to_json())
+    {"user_id":"ann","learned":{"gain_mode":"neutral","tick":0,"response_success":{},"response_strategies":{}},"correction_patterns":{}}
+    >>> RegulatorState.from_json(RegulatorState("ann").to_json()) == RegulatorState("ann")
+    True
+    """
+
+    user_id: str
+    learned: Learned = field(default_factory=Learned)
+    correction_patterns: Mapping[str, CorrectionPattern] = field(default_factory=dict)
+    extra: Mapping[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data; fields in the format's order, map entries sorted."""
+        learned = self.learned
+        data: dict[str, Any] = {
+            "user_id": self.user_id,
+            "learned": {
+                "gain_mode": learned.gain_mode,
+                "tick": learned.tick,
+                "response_success": {
+                    key: _rate(learned.response_success[key]) for key in sorted(learned.response_success)
+                },
+                "response_strategies": {
+                    key: {name: _rate(rates[name]) for name in sorted(rates)}
+                    for key, rates in sorted(learned.response_strategies.items())
+                },
+            },
+            "correction_patterns": {
+                key: pattern_to_dict(self.correction_patterns[key]) for key in sorted(self.correction_patterns)
+            },
+        }
+        if self.extra is not None:
+            data[EXTRA_KEY] = dict(self.extra)
+        return data
+
+    def to_json(self) -> str:
+        """Return the snapshot as compact JSON text."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> RegulatorState:
+        """Read a snapshot, written by this library or by the original.
+
+        Parameters
+        ----------
+        text : str
+            JSON text. Unknown keys are ignored at every level.
+
+        Returns
+        -------
+        RegulatorState
+            The snapshot.
+
+        Raises
+        ------
+        TypeError
+            If `text` is not a string.
+        ValueError
+            If it is not JSON, or a key is missing, repeated, or of the wrong type or range; the message names the key.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"A snapshot is read from a string. Given: {type(text).__name__}.")
+        try:
+            data = json.loads(text, object_pairs_hook=_Fields, parse_constant=_no_constant, parse_int=_integer)
+        except RecursionError as exc:
+            raise ValueError(
+                "The snapshot nests too deeply to be read. Give the text that export_json returned."
+            ) from exc
+        except json.JSONDecodeError as exc:
+            raise ValueError(
+                f"The snapshot is not valid JSON: {exc}. Given: {text!r:.80}. Give the text that export_json returned."
+            ) from exc
+        return cls.from_dict(data)
+
+    @classmethod
+    def from_dict(cls, data: object) -> RegulatorState:
+        """Read a snapshot from parsed JSON; raises like `from_json`."""
+        root = _object(data, "the snapshot")
+        learned = _object(_need(root, "learned", ""), "learned")
+        extra = root.get(EXTRA_KEY)
+        return cls(
+            user_id=_text(_need(root, "user_id", ""), "user_id"),
+            learned=Learned(
+                gain_mode=_gain(_need(learned, "gain_mode", "learned.")),
+                tick=_whole(_need(learned, "tick", "learned."), "learned.tick", U32_MAX),
+                response_success=_map(
+                    _need(learned, "response_success", "learned."), "learned.response_success", _read_rate
+                ),
+                response_strategies=_map(
+                    _need(learned, "response_strategies", "learned."),
+                    "learned.response_strategies",
+                    lambda rates, path: _map(rates, path, _read_rate),
+                ),
+            ),
+            correction_patterns=_map(
+                _need(root, "correction_patterns", "", default={}), "correction_patterns", _read_pattern
+            ),
+            extra=None if extra is None else _object(extra, EXTRA_KEY),
+        )
+
+
+class _Fields(dict[str, Any]):
+    """A JSON object that remembers which keys came twice: an error in a record, harmless in a map."""
+
+    __slots__ = ("repeated",)
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.repeated: frozenset[str] = frozenset()
+        if len(self) != len(pairs):
+            counts = Counter(key for key, _ in pairs)
+            self.repeated = frozenset(key for key, count in counts.items() if count > 1)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"The snapshot holds {name}, which is not JSON. Give the text that export_json returned.")
+
+
+def _integer(digits: str) -> int | float:
+    # "-0" is a float in the format; more than 400 digits are no number of ours and would only cost time.
+    return float(digits) if digits == "-0" or len(digits) > 400 else int(digits)
+
+
+def _rate(rate: Rate) -> dict[str, Any]:
+    return {"success_rate": rate.success_rate, "count": rate.count}
+
+
+def _wrong(path: str, wanted: str, value: object) -> ValueError:
+    return ValueError(f"Snapshot key `{path}` must be {wanted}. Given: {value!r:.80}.")
+
+
+def _object(value: object, path: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _wrong(path, "an object", value)
+    return value
+
+
+def _need(record: Mapping[str, Any], key: str, path: str, *, default: object = None) -> Any:
+    if isinstance(record, _Fields) and key in record.repeated:
+        raise ValueError(f"Snapshot key `{path}{key}` appears more than once. Remove one of them.")
+    if key not in record:
+        if default is not None:
+            return default
+        raise ValueError(f"Snapshot key `{path}{key}` is missing. Keys given: {sorted(map(str, record))!r:.120}.")
+    return record[key]
+
+
+def _text(value: object, path: str) -> str:
+    if not isinstance(value, str):
+        raise _wrong(path, "a string", value)
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as exc:
+            raise _wrong(path, "text without lone surrogates", value) from exc
+    return value
+
+
+def _whole(value: object, path: str, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise _wrong(path, f"an integer from 0 to {most}", value)
+    return value
+
+
+def _real(value: object, path: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _wrong(path, "a number", value)
+    try:
+        number = float(value)
+    except OverflowError as exc:
+        raise _wrong(path, "a number that fits a double", "an integer with too many digits") from exc
+    if not math.isfinite(number):
+        raise _wrong(path, "a finite number", value)
+    return number
+
+
+def _gain(value: object) -> Any:
+    if not isinstance(value, str) or value not in ("phasic", "tonic", "neutral"):
+        raise _wrong("learned.gain_mode", "'phasic', 'tonic' or 'neutral'", value)
+    return value
+
+
+def _map(value: object, path: str, read: Callable[[object, str], Any]) -> dict[str, Any]:
+    return {_text(key, path): read(item, f"{path}.{key}") for key, item in _object(value, path).items()}
+
+
+def _read_rate(value: object, path: str) -> Rate:
+    record = _object(value, path)
+    return Rate(
+        _real(_need(record, "success_rate", f"{path}."), f"{path}.success_rate"),
+        _whole(_need(record, "count", f"{path}."), f"{path}.count", U32_MAX),
+    )
+
+
+def _read_pattern(value: object, path: str) -> CorrectionPattern:
+    record = _object(value, path)
+    inside = f"{path}."
+    examples = _need(record, "example_corrections", inside, default=[])
+    if not isinstance(examples, list | tuple):
+        raise _wrong(f"{inside}example_corrections", "a list of strings", examples)
+    return CorrectionPattern(
+        user_id=_text(_need(record, "user_id", inside), f"{inside}user_id"),
+        topic_cluster=_text(_need(record, "topic_cluster", inside), f"{inside}topic_cluster"),
+        pattern_name=_text(_need(record, "pattern_name", inside), f"{inside}pattern_name"),
+        learned_from_turns=_whole(_need(record, "learned_from_turns", inside), f"{inside}learned_from_turns", U64_MAX),
+        confidence=_real(_need(record, "confidence", inside), f"{inside}confidence"),
+        example_corrections=tuple(_text(item, f"{inside}example_corrections") for item in examples),
+    )

@@ -1,0 +1,101 @@
+"""What the tools did: calls of this turn and, bounded, of the whole task.
+
+A result is matched to the oldest unanswered call of that name, which is how parallel calls usually come back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Sequence
+from typing import Final, NamedTuple
+
+from noetic_nb.regulator.events import ToolCall, ToolResult
+
+__all__ = ["Outcome", "ToolHistory", "trailing_cycles"]
+
+_MOST_REMEMBERED: Final = 512
+"""Calls and outcomes kept across turns (ours); those of the current turn are all kept, like in the original."""
+
+
+class Outcome(NamedTuple):
+    """How one tool call ended, and on which topic."""
+
+    tool_name: str
+    args_json: str | None
+    success: bool
+    error_summary: str | None
+    cluster: str
+
+
+class ToolHistory:
+    """Tool calls and results of one task."""
+
+    __slots__ = ("_open", "calls", "duration_ms", "failures", "outcomes", "task_calls", "task_outcomes")
+
+    def __init__(self) -> None:
+        self.task_calls: deque[ToolCall] = deque(maxlen=_MOST_REMEMBERED)
+        self.task_outcomes: deque[Outcome] = deque(maxlen=_MOST_REMEMBERED)
+        self.start_turn()
+
+    def start_turn(self) -> None:
+        """Forget this turn's records; old lists are left to whoever still reads them."""
+        self.calls: list[ToolCall] = []
+        self.outcomes: list[Outcome] = []
+        self.duration_ms = 0
+        self.failures = 0
+        self._open: dict[str, deque[str | None]] = {}
+
+    def call(self, call: ToolCall) -> None:
+        """Record a call."""
+        self.calls.append(call)
+        self.task_calls.append(call)
+        waiting = self._open.get(call.tool_name)
+        if waiting is None:
+            waiting = self._open[call.tool_name] = deque()
+        waiting.append(call.args_json)
+
+    def result(self, result: ToolResult, cluster: str) -> None:
+        """Record how a call ended."""
+        waiting = self._open.get(result.tool_name)
+        args = waiting.popleft() if waiting else None
+        outcome = Outcome(result.tool_name, args, result.success, result.error_summary, cluster)
+        self.outcomes.append(outcome)
+        self.task_outcomes.append(outcome)
+        self.duration_ms += result.duration_ms
+        self.failures += not result.success
+
+    def counts_by_name(self) -> dict[str, int]:
+        """Return how often each tool was called in this turn."""
+        counts: dict[str, int] = {}
+        for call in self.calls:
+            counts[call.tool_name] = counts.get(call.tool_name, 0) + 1
+        return counts
+
+
+def trailing_cycles(keys: Sequence[Hashable], period: int) -> int:
+    """Return how often a cycle of exactly this period repeats at the end of a sequence.
+
+    Parameters
+    ----------
+    keys : sequence of hashable
+        One key per call, oldest first.
+    period : int
+        Length of the cycle. A constant run has period 1 only, so that one loop is not reported under several periods.
+
+    Returns
+    -------
+    int
+        Whole repetitions, at least 1 unless there are fewer than `period` keys.
+
+    Examples
+    --------
+    >>> trailing_cycles("xaaa", 1), trailing_cycles("xababab", 2), trailing_cycles("aaaa", 2)
+    (3, 3, 0)
+    """
+    size = len(keys)
+    if size < period or (period > 1 and len({keys[-1 - place] for place in range(period)}) == 1):
+        return 0
+    same = period
+    while same < size and keys[-1 - same] == keys[-1 - same + period]:
+        same += 1
+    return same // period
