@@ -14,6 +14,8 @@ from noetic_nb.models.base import (
     Usage,
 )
 from noetic_nb.models.failures import FailureReason
+from noetic_nb.models.openai_model import OpenAIModel
+from noetic_nb.models.pricing import Price
 from noetic_nb.models.script import CallTool, Fault, FaultKind, Reply
 from noetic_nb.models.scripted import Line, Script, ScriptedModel
 
@@ -29,6 +31,8 @@ __all__ = [
     "ModelParams",
     "ModelRequest",
     "ModelResponse",
+    "OpenAIModel",
+    "Price",
     "Reply",
     "Script",
     "ScriptedModel",

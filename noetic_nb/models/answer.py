@@ -5,13 +5,16 @@ The order is fixed: reasoning, then the message, then the calls. What says nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from noetic_nb.ids import Ids
 from noetic_nb.items import FrozenDict, Item
+from noetic_nb.models.base import NO_USAGE, ModelResponse, TokenLogprob, Usage
+from noetic_nb.models.failures import failed, refused
 
-__all__ = ["answer_items", "text_item"]
+__all__ = ["Answer", "answer_items", "settle", "text_item", "token_count", "token_logprobs"]
 
 _CUT_OFF: Final = frozenset({"length", "content_filter"})
 
@@ -90,3 +93,105 @@ def answer_items(
             )
         )
     return tuple(items)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a provider answered, before it is known whether that is usable."""
+
+    items: tuple[Item, ...]
+    usage: Usage = NO_USAGE
+    cost: float | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
+    model: str | None = None
+    finish_reason: str | None = None
+    refusal: str = ""
+
+
+def settle(answer: Answer, cost: float | None) -> ModelResponse:
+    """Return an answer as a response.
+
+    Raises
+    ------
+    NoeticError
+        ``llm_refused`` if all it holds is a refusal, ``llm_failed`` if it holds nothing but thoughts. Both carry what
+        was spent.
+
+    Examples
+    --------
+    >>> settle(Answer(items=(), finish_reason="stop"), None)
+    Traceback (most recent call last):
+    ...
+    noetic_nb.errors.NoeticError: The provider answered with neither a text nor a call of a tool...
+    """
+    says_something = any(item["type"] != "reasoning" and not _only_refuses(item) for item in answer.items)
+    if not says_something:
+        if answer.refusal:
+            raise refused(answer.refusal, usage=answer.usage, cost=cost)
+        if answer.finish_reason == "content_filter":
+            raise refused("The provider's content filter withheld the answer.", usage=answer.usage, cost=cost)
+        if answer.finish_reason == "length":
+            raise failed(
+                "The answer was cut off before it said anything: the limit of generated tokens was reached",
+                reason="truncated",
+                hint="Raise `max_tokens`; models that reason spend tokens before the first word.",
+                usage=answer.usage,
+                cost=cost,
+            )
+        raise failed(
+            "The provider answered with neither a text nor a call of a tool",
+            reason="empty",
+            hint="Ask again; if it persists, look at the model's chat template and its limits.",
+            usage=answer.usage,
+            cost=cost,
+        )
+    return ModelResponse(
+        items=answer.items,
+        usage=answer.usage,
+        cost=cost,
+        logprobs=answer.logprobs,
+        model=answer.model,
+        finish_reason=answer.finish_reason,
+    )
+
+
+def _only_refuses(item: Item) -> bool:
+    content = item.get("content") or ()
+    return bool(content) and all(part.get("type") == "refusal" for part in content)
+
+
+def token_count(usage: object, *names: str) -> int:
+    """Return the first count under these names in what a provider calls usage; 0 where there is none.
+
+    Examples
+    --------
+    >>> token_count({"prompt_tokens": 12}, "input_tokens", "prompt_tokens"), token_count(None, "input_tokens")
+    (12, 0)
+    """
+    if isinstance(usage, Mapping):
+        for name in names:
+            count = usage.get(name)
+            if isinstance(count, int | float) and not isinstance(count, bool) and count >= 0:
+                return int(count)
+    return 0
+
+
+def token_logprobs(entries: object) -> tuple[TokenLogprob, ...]:
+    """Read a provider's list of ``{"token", "logprob", "top_logprobs"}``; entries of another shape are left out.
+
+    Examples
+    --------
+    >>> token_logprobs([{"token": "a", "logprob": -0.5, "top_logprobs": [{"token": "b", "logprob": -1}]}])
+    (TokenLogprob(token='a', logprob=-0.5, alternatives=(('b', -1.0),)),)
+    """
+    found = []
+    for entry in entries if isinstance(entries, list | tuple) else ():
+        if not (isinstance(entry, Mapping) and isinstance(entry.get("logprob"), int | float)):
+            continue
+        others = tuple(
+            (str(other["token"]), float(other["logprob"]))
+            for other in entry.get("top_logprobs") or ()
+            if isinstance(other, Mapping) and isinstance(other.get("logprob"), int | float) and "token" in other
+        )
+        found.append(TokenLogprob(str(entry.get("token", "")), float(entry["logprob"]), others))
+    return tuple(found)

@@ -61,10 +61,14 @@ NO_USAGE: Final = Usage()
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """One generated token and its log-probability in nats; 0.0 means the provider gave none."""
+    """One generated token and its log-probability in nats; 0.0 means the provider gave none.
+
+    `alternatives` are the likeliest tokens at this place with their own log-probabilities, where they were asked for.
+    """
 
     token: str
     logprob: float
+    alternatives: tuple[tuple[str, float], ...] = ()
 
 
 class ModelParams(BaseModel):

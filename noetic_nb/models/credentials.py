@@ -1,0 +1,60 @@
+"""Keep what authorises a call out of every repr, file and traceback."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from noetic_nb.redact import redact_text
+
+__all__ = ["Headers", "Secret", "shown_address"]
+
+
+class Secret:
+    """A key that shows itself to nobody, and is not pickled.
+
+    Examples
+    --------
+    >>> Secret("k-123")
+    <hidden>
+    """
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str | None) -> None:
+        self._value = value
+
+    def reveal(self) -> str | None:
+        """Return the key itself, None where there is none."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "<hidden>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("A key is not written anywhere. Make the OpenAIModel where it is used.")
+
+
+class Headers(dict[str, str]):
+    """Headers whose values stay out of every repr: one of them may be a credential.
+
+    Examples
+    --------
+    >>> Headers({"X-Title": "lab", "Authorization": "k"})
+    <headers Authorization, X-Title>
+    """
+
+    def __repr__(self) -> str:
+        return f"<headers {', '.join(sorted(self))}>"
+
+
+def shown_address(url: str) -> str:
+    """Return an address without the name and password it may contain, and without its query.
+
+    Examples
+    --------
+    >>> shown_address("https://me:secret@example.org/v1?key=abc")
+    'https://example.org/v1'
+    """
+    parts = urlsplit(url)
+    return redact_text(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")))

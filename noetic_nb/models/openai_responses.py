@@ -1,0 +1,300 @@
+"""The responses API: a request as input items, and an answer, whole or as events, as items.
+
+Items nearly have the API's own shape. The exception is identity: the API accepts only ids it gave out itself, and a
+reasoning item only together with what followed it, so ids travel in such groups or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from noetic_nb.errors import ItemValidationError
+from noetic_nb.ids import Ids
+from noetic_nb.items import FrozenDict, Item, ItemRegistry, item_text, thaw
+from noetic_nb.models.answer import Answer, text_item, token_count, token_logprobs
+from noetic_nb.models.base import ModelDelta, ModelRequest, TokenLogprob, Usage
+from noetic_nb.models.failures import failed, rate_limited
+from noetic_nb.models.openai_wire import WireOptions, enforceable, garbage, schema_name, system_text, unsendable
+from noetic_nb.models.wire_names import WireNames
+
+__all__ = ["ResponsesStream", "read_response", "responses_body"]
+
+_API: Final = "responses"
+_LOOSE: Final = ItemRegistry(strict=False)
+# The provider's own prefixes (API reference, "The response object"); ids made here begin with the kind's name.
+_PROVIDER_IDS: Final = ("rs_", "msg_", "fc_")
+_SERVER_TOOLS: Final = frozenset({"web_search_call", "file_search_call", "image_generation_call"})
+
+
+def responses_body(request: ModelRequest, names: WireNames, options: WireOptions) -> dict[str, Any]:
+    """Return the keyword arguments of ``responses.create``.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNSUPPORTED_BY_API`` for stop sequences, which this API does not have, and for items it has no form for.
+    """
+    system, items = system_text(request)
+    body: dict[str, Any] = {"model": options.model, "input": _input(items, names)}
+    if system:
+        body["instructions"] = system
+    if request.tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "name": names.to_wire(tool.name),
+                "description": tool.description,
+                "parameters": thaw(tool.parameters),
+                "strict": tool.strict,
+            }
+            for tool in request.tools
+        ]
+    if request.output_schema is not None:
+        body["text"] = {
+            "format": {
+                "type": "json_schema",
+                "name": schema_name(request.output_schema),
+                "schema": thaw(request.output_schema),
+                "strict": enforceable(request.output_schema),
+            }
+        }
+    if request.params is not None:
+        if request.params.stop_sequences:
+            raise unsendable(
+                "stop sequences", request.params.stop_sequences, _API, "Leave them out, or use api='chat'."
+            )
+        wanted = {
+            "temperature": request.params.temperature,
+            "top_p": request.params.top_p,
+            "max_output_tokens": request.params.max_tokens,
+        }
+        body |= {name: value for name, value in wanted.items() if value is not None}
+    if options.logprobs is not None:
+        body["include"] = ["message.output_text.logprobs"]
+        body["top_logprobs"] = options.logprobs
+    return body
+
+
+def _is_output(item: Item) -> bool:
+    return item["type"] == "function_call" or (item["type"] == "message" and item.get("role") == "assistant")
+
+
+def _has_provider_id(item: Item) -> bool:
+    return isinstance(item.get("id"), str) and item["id"].startswith(_PROVIDER_IDS)
+
+
+def _input(items: list[Item], names: WireNames) -> list[dict[str, Any]]:
+    sent: list[dict[str, Any]] = []
+    linked = False
+    for position, item in enumerate(items):
+        kind = item["type"]
+        if kind == "reasoning":
+            follower = items[position + 1] if position + 1 < len(items) else None
+            linked = _has_provider_id(item) and follower is not None and _is_output(follower)
+            linked = linked and follower is not None and _has_provider_id(follower)
+            if linked:
+                sent.append(thaw(item))
+            continue
+        linked = linked and _is_output(item) and _has_provider_id(item)
+        if kind == "function_call":
+            call = {
+                "type": kind,
+                "call_id": item.get("callId"),
+                "name": names.to_wire(item["name"]),
+                "arguments": item.get("arguments") or "{}",
+            }
+            sent.append({**call, "id": item["id"]} if linked else call)
+        elif kind == "function_call_output":
+            sent.append({"type": kind, "call_id": item.get("callId"), "output": item.get("output") or ""})
+        elif kind == "message":
+            sent.append(thaw(item) if linked else _message(item))
+        elif kind not in _SERVER_TOOLS and not kind.startswith("openrouter:"):
+            raise unsendable(f"an item of type {kind!r}", item, _API, "Turn it into a message in `project_history`.")
+    return sent
+
+
+def _message(item: Item) -> dict[str, Any]:
+    role, content = item.get("role"), item.get("content") or ()
+    if role == "assistant":
+        refusals = [part["refusal"] for part in content if part.get("type") == "refusal"]
+        return {"role": role, "content": item_text(item) or "".join(refusals)}
+    return {"role": role, "content": content if isinstance(content, str) else [_part(part) for part in content]}
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any]:
+    match part["type"]:
+        case "input_text" | "output_text":
+            return {"type": "input_text", "text": part["text"]}
+        case "input_image":
+            return {"type": "input_image", "image_url": part.get("imageUrl"), "detail": part.get("detail") or "auto"}
+        case "input_file":
+            renamed = {"fileData": "file_data", "fileId": "file_id", "fileUrl": "file_url", "filename": "filename"}
+            given = {wire: part.get(name) for name, wire in renamed.items()}
+            return {"type": "input_file", **{wire: value for wire, value in given.items() if value is not None}}
+    raise unsendable(f"a part of type {part['type']!r}", part, _API, "Use text, images or files.")
+
+
+def read_response(body: Any, names: WireNames, ids: Ids, logprobs: tuple[TokenLogprob, ...] = ()) -> Answer:
+    """Read a whole answer.
+
+    Parameters
+    ----------
+    body : object
+        The response as plain data.
+    names, ids
+        Translate names of tools; name what the provider did not.
+    logprobs : tuple of TokenLogprob, optional
+        What a stream reported on the way, used where the response itself holds none.
+
+    Raises
+    ------
+    NoeticError
+        ``llm_failed`` with reason ``"garbage"`` if `body` is no response, or as the provider's own failure says.
+    """
+    if not isinstance(body, Mapping):
+        raise garbage("it is no JSON object", body)
+    usage = _usage(body.get("usage"))
+    if body.get("status") == "failed" or (body.get("error") and not body.get("output")):
+        raise _failure(body.get("error"), usage)
+    output = body.get("output")
+    if not isinstance(output, list):
+        raise garbage("it has no `output`", body)
+    items: list[Item] = []
+    refusals: list[str] = []
+    found: list[TokenLogprob] = []
+    for said in output:
+        try:
+            items.append(_read_item(said, names, ids, refusals, found))
+        except (ItemValidationError, AttributeError, TypeError, KeyError) as exc:
+            raise garbage(f"an item of its output cannot be read ({exc})", said) from None
+    text = body.get("output_text")
+    if isinstance(text, str) and text and not any(item["type"] == "message" for item in items):
+        items.insert(0, text_item(text, ids.new("item")))
+    charged = body.get("usage")
+    cost = charged.get("cost") if isinstance(charged, Mapping) else None
+    return Answer(
+        items=tuple(items),
+        usage=usage,
+        cost=float(cost) if isinstance(cost, int | float) and cost >= 0 else None,
+        logprobs=tuple(found) or logprobs,
+        model=body.get("model") if isinstance(body.get("model"), str) else None,
+        finish_reason=_finish_reason(body, items),
+        refusal="".join(refusals),
+    )
+
+
+def _read_item(said: Any, names: WireNames, ids: Ids, refusals: list[str], found: list[TokenLogprob]) -> Item:
+    if not isinstance(said, Mapping):
+        raise TypeError("it is no object")
+    kind = said.get("type")
+    fields = dict(said)
+    if not isinstance(fields.get("id"), str) or not fields["id"]:
+        fields = {"id": ids.new("item"), **{key: value for key, value in fields.items() if key != "id"}}
+    if kind == "function_call":
+        fields["name"] = names.from_wire(fields["name"])
+        fields["arguments"] = fields.get("arguments") or "{}"
+        if not fields.get("call_id"):
+            fields["call_id"] = ids.new("call")
+    elif kind == "message":
+        parts = []
+        for part in fields.get("content") or ():
+            found += token_logprobs(part.get("logprobs"))
+            if part.get("type") == "refusal":
+                refusals.append(str(part.get("refusal") or ""))
+            # Log-probabilities travel beside the items: kept inside, they would fill the context of the next request.
+            parts.append(FrozenDict({key: thaw(value) for key, value in part.items() if key != "logprobs"}))
+        fields["content"] = parts
+    return _LOOSE.parse(fields)
+
+
+def _usage(usage: Any) -> Usage:
+    details = usage.get("input_tokens_details") if isinstance(usage, Mapping) else None
+    return Usage(
+        token_count(usage, "input_tokens"), token_count(usage, "output_tokens"), token_count(details, "cached_tokens")
+    )
+
+
+def _finish_reason(body: Mapping[str, Any], items: list[Item]) -> str | None:
+    if body.get("status") == "incomplete":
+        details = body.get("incomplete_details")
+        reason = details.get("reason") if isinstance(details, Mapping) else None
+        return "length" if reason in (None, "max_output_tokens") else str(reason)
+    return "tool_calls" if any(item["type"] == "function_call" for item in items) else "stop"
+
+
+def _failure(error: Any, usage: Usage) -> Exception:
+    told = error if isinstance(error, Mapping) else {}
+    code, message = told.get("code"), str(told.get("message") or "it gave no reason")
+    if code == "rate_limit_exceeded":
+        return rate_limited(None, message=message, usage=usage)
+    return failed(
+        f"The provider failed while answering: {message}", reason="status", hint="Ask again.", usage=usage, code=code
+    )
+
+
+_DELTAS: Final[dict[str, Literal["text", "reasoning", "tool_call"]]] = {
+    "response.output_text.delta": "text",
+    "response.reasoning_text.delta": "reasoning",
+    "response.reasoning_summary_text.delta": "reasoning",
+    "response.function_call_arguments.delta": "tool_call",
+}
+_ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+
+
+class ResponsesStream:
+    """Put a streamed answer together: `feed` every event, then `finish`."""
+
+    __slots__ = ("_calls", "_ids", "_logprobs", "_names", "_response", "_silent")
+
+    def __init__(self, names: WireNames, ids: Ids) -> None:
+        self._names, self._ids = names, ids
+        self._calls: dict[Any, dict[str, Any]] = {}
+        self._logprobs: list[TokenLogprob] = []
+        self._response: Any = None
+        self._silent = True
+
+    def feed(self, event: Any) -> list[ModelDelta]:
+        """Take one event and return what it adds.
+
+        Raises
+        ------
+        NoeticError
+            ``llm_failed`` if it is no event, or says that the provider failed.
+        """
+        if not isinstance(event, Mapping) or not isinstance(event.get("type"), str):
+            raise garbage("a piece of the stream is no event", event)
+        self._silent = False
+        kind, place = event["type"], event.get("output_index", 0)
+        if kind in _ENDS:
+            self._response = event.get("response")
+        elif kind == "error":
+            raise _failure(event.get("error") or event, Usage())
+        elif kind == "response.output_item.added":
+            item = event.get("item")
+            if isinstance(item, Mapping) and item.get("type") == "function_call":
+                name = self._names.from_wire(str(item.get("name") or ""))
+                self._calls[place] = {"call_id": item.get("call_id"), "name": name}
+        elif kind in _DELTAS and isinstance(event.get("delta"), str):
+            self._logprobs += token_logprobs(event.get("logprobs"))
+            index = place if isinstance(place, int) else 0
+            return [ModelDelta(_DELTAS[kind], event["delta"], index, self._calls.get(place, {}))]
+        return []
+
+    def finish(self) -> Answer:
+        """Return the whole answer.
+
+        Raises
+        ------
+        NoeticError
+            ``llm_failed``, with reason ``"disconnect"`` if the stream ended before the answer did.
+        """
+        if self._silent:
+            raise garbage("the stream held no event", "")
+        if self._response is None:
+            raise failed(
+                "The stream ended before the answer did",
+                reason="disconnect",
+                hint="Ask again; a proxy between here and the model may cut long answers.",
+            )
+        return read_response(self._response, self._names, self._ids, tuple(self._logprobs))

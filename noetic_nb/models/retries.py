@@ -1,0 +1,204 @@
+"""When to ask a provider again, and how long to wait first.
+
+What the SDK raises is translated here and then dropped, not chained: it holds the request with its headers, and its
+message may repeat the key.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from noetic_nb.clock import Clock
+from noetic_nb.errors import NoeticError
+from noetic_nb.models.failures import failed, rate_limited
+from noetic_nb.redact import REDACTED, redact_text
+
+__all__ = ["Failure", "backoff_ms", "classify", "retry_after_ms"]
+
+# First wait and longest wait, as in the openai package; the jitter keeps clients that failed together apart.
+FIRST_WAIT_MS: Final = 500.0
+LONGEST_WAIT_MS: Final = 8_000.0
+# A provider that asks for more than a minute will not be back within a turn: the caller is told instead.
+LONGEST_ASKED_WAIT_MS: Final = 60_000.0
+
+SLOW: Final = "Raise `timeout_ms`, or ask for less."
+_RETRYABLE: Final = frozenset({408, 409, 429})
+_HINTS: Final = {
+    400: "The request itself was refused: look at the message above.",
+    401: "Check the API key.",
+    403: "This key may not use this model.",
+    404: "Check the model's name and `base_url`.",
+    413: "Send less: lower the token budget.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failed attempt: the error to raise, whether to try again instead, and the wait the provider asked for."""
+
+    error: NoeticError
+    retryable: bool
+    wait_ms: float | None = None
+
+
+def backoff_ms(attempt: int, asked_ms: float | None, rng: random.Random) -> float | None:
+    """Return how long to wait before the next attempt.
+
+    Parameters
+    ----------
+    attempt : int
+        0 after the first attempt.
+    asked_ms : float or None
+        What the provider asked for, ms.
+    rng : random.Random
+        Source of the jitter.
+
+    Returns
+    -------
+    float or None
+        Milliseconds: what was asked, or 500 ms doubled each time up to 8 s, shortened by up to a half at random. None:
+        do not wait, for the provider asked for more than a minute.
+
+    Examples
+    --------
+    >>> backoff_ms(0, 1_500.0, random.Random(0)), backoff_ms(0, 90_000.0, random.Random(0))
+    (1500.0, None)
+    >>> 4_000 <= backoff_ms(30, None, random.Random(0)) <= 8_000
+    True
+    """
+    if asked_ms is not None and asked_ms > 0:
+        return asked_ms if asked_ms <= LONGEST_ASKED_WAIT_MS else None
+    full = min(FIRST_WAIT_MS * 2.0 ** min(attempt, 10), LONGEST_WAIT_MS)
+    return full * (1.0 - 0.5 * rng.random())
+
+
+def retry_after_ms(headers: Mapping[str, str], clock: Clock) -> float | None:
+    """Read how long a provider asks to wait: ``retry-after-ms``, or ``Retry-After`` in seconds or as a date.
+
+    References
+    ----------
+    .. [1] RFC 9110, section 10.2.3 (Retry-After).
+
+    Examples
+    --------
+    >>> from noetic_nb.clock import SYSTEM_CLOCK
+    >>> retry_after_ms({"retry-after": "2"}, SYSTEM_CLOCK), retry_after_ms({}, SYSTEM_CLOCK)
+    (2000.0, None)
+    """
+    for name, unit in (("retry-after-ms", 1.0), ("retry-after", 1_000.0)):
+        text = (headers.get(name) or "").strip()
+        if re.fullmatch(r"\d{1,9}(\.\d+)?", text):
+            return float(text) * unit
+        if text and name == "retry-after":
+            from email.utils import parsedate_to_datetime  # rarely needed, and it loads sockets
+
+            try:
+                return max(parsedate_to_datetime(text).timestamp() * 1_000 - clock.now_ms(), 0.0)
+            except (ValueError, OverflowError):
+                return None
+    return None
+
+
+def _hidden(text: str, secret: str | None) -> str:
+    # A key of a few letters, as people give to their own servers, would blot out ordinary words.
+    return redact_text(text.replace(secret, REDACTED) if secret and len(secret) >= 6 else text)
+
+
+def _message(exc: Any) -> tuple[str, str | None]:
+    """Return what the provider said and its error code."""
+    body = getattr(exc, "body", None)
+    told = body.get("error", body) if isinstance(body, Mapping) else None
+    if isinstance(told, Mapping) and isinstance(told.get("message"), str):
+        code = told.get("code") or told.get("type")
+        return told["message"], None if code is None else str(code)
+    text = told if isinstance(told, str) else str(exc)
+    return (text if len(text) <= 300 else text[:300] + "…"), None
+
+
+def classify(exc: Exception, *, secret: str | None, clock: Clock) -> Failure:
+    """Translate what the SDK or its transport raised.
+
+    Parameters
+    ----------
+    exc : Exception
+        An error of the ``openai`` package, or of the transport below it while a body is read.
+    secret : str or None
+        The key in use, which a server may repeat in its message.
+    clock : Clock
+        Needed where the provider names a date.
+
+    Returns
+    -------
+    Failure
+        ``llm_rate_limit`` for status 429, ``llm_failed`` for the rest.
+    """
+    import openai
+
+    message, code = _message(exc)
+    message = _hidden(message, secret)
+    if isinstance(exc, openai.APIStatusError):
+        return _status_failure(exc, message, code, clock)
+    if isinstance(exc, openai.APITimeoutError):
+        return Failure(failed("The provider did not answer in time", reason="timeout", hint=SLOW), True)
+    if isinstance(exc, openai.APIConnectionError):
+        # The SDK says only "Connection error."; the cause below it knows whether the host is unknown or deaf.
+        cause = _hidden(str(exc.__cause__ or ""), secret) or message
+        error = failed(
+            f"The provider could not be reached: {cause}", reason="connection", hint="Check `base_url` and the network."
+        )
+        return Failure(error, True)
+    if isinstance(exc, openai.APIResponseValidationError | ValueError):
+        error = failed(
+            f"The endpoint answered something that is not JSON: {message}",
+            reason="garbage",
+            hint="Check `base_url` and `api`: a proxy, a login page or another API may be answering.",
+        )
+        return Failure(error, False)
+    if isinstance(exc, openai.APIError):  # an error sent as data, in the middle of a stream
+        status = int(code) if code is not None and re.fullmatch(r"[45]\d\d", code) else None
+        if status == 429 or code in ("rate_limit_exceeded", "rate_limit_error"):
+            return Failure(rate_limited(None, message=message, code=code), True)
+        error = failed(
+            f"The provider failed while answering: {message}",
+            reason="status",
+            status=status,
+            hint="Ask again.",
+            code=code,
+        )
+        return Failure(error, status is None or status >= 500)
+    if isinstance(exc, OSError | EOFError) or type(exc).__module__.startswith("httpx"):
+        error = failed(
+            f"The connection broke off ({type(exc).__name__}: {message})",
+            reason="disconnect",
+            hint="Ask again; a proxy between here and the model may cut long answers.",
+        )
+        return Failure(error, True)
+    return Failure(failed(f"The openai package failed ({type(exc).__name__}: {message})", reason="connection"), False)
+
+
+def _status_failure(exc: Any, message: str, code: str | None, clock: Clock) -> Failure:
+    status: int = exc.status_code
+    headers = exc.response.headers
+    wait_ms = retry_after_ms(headers, clock)
+    told = headers.get("x-should-retry")
+    retryable = status in _RETRYABLE or status >= 500
+    if told in ("true", "false"):
+        retryable = told == "true"
+    if status == 429:
+        # An empty account answers 429 too, and no waiting fills it.
+        retryable = retryable and code != "insufficient_quota"
+        error = rate_limited(wait_ms, message=message, code=code)
+    else:
+        error = failed(
+            f"The provider answered with status {status}: {message}",
+            reason="status",
+            status=status,
+            hint=_HINTS.get(status, "Ask again later." if status >= 500 else ""),
+            code=code,
+            retry_after_ms=wait_ms,
+        )
+    return Failure(error, retryable, wait_ms)
