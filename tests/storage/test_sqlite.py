@@ -1,0 +1,351 @@
+"""What a durable store promises to one program."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.storage import InMemoryStorage, ScopedStorage, SQLiteStorage, StorageAdapter, Versioned
+from noetic_nb.storage.sqlite_file import prefix_range
+
+
+def test_importing_the_package_does_not_load_sqlite() -> None:
+    code = "import sys, noetic_nb.storage as s; s.InMemoryStorage; print('sqlite3' in sys.modules); s.SQLiteStorage"
+    root = Path(__file__).resolve().parents[2]
+
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "False"
+
+
+def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:
+    import noetic_nb.storage
+
+    with pytest.raises(AttributeError, match="no attribute 'Sqlite'"):
+        noetic_nb.storage.Sqlite
+
+
+async def test_it_is_a_storage_adapter_and_serves_a_scope(store: SQLiteStorage) -> None:
+    scoped = ScopedStorage(store, "notes", "t/1")
+
+    await scoped.set("state", {"n": 1})
+
+    assert isinstance(store, StorageAdapter)
+    assert await store.list("") == ["layers/notes/t~11/state"]
+    assert await scoped.get_many(["state", "none"]) == {"state": {"n": 1}}
+
+
+async def test_what_was_written_is_there_after_reopening(path: Path) -> None:
+    async with SQLiteStorage(path) as store:
+        await store.set("a", {"deep": [1, 2.5, None, True, "é"]})
+        await store.set("b", 1)
+        await store.delete("b")
+
+    async with SQLiteStorage(path) as store:
+        assert await store.list("") == ["a"]
+        assert await store.get("a") == {"deep": [1, 2.5, None, True, "é"]}
+
+
+async def test_closing_leaves_one_file(path: Path) -> None:
+    async with SQLiteStorage(path) as store:
+        await store.set("a", 1)
+
+    assert [file.name for file in path.parent.iterdir()] == ["desk.db"]
+
+
+async def test_values_are_copies(store: SQLiteStorage) -> None:
+    value = {"list": [1]}
+    await store.set("a", value)
+    value["list"].append(2)
+    for _ in range(2):  # the second comes from the cache
+        copy: Any = await store.get("a")
+        copy["list"].append(3)
+
+    assert await store.get("a") == {"list": [1]}
+
+
+async def test_a_value_that_is_not_json_is_refused_and_nothing_is_written(store: SQLiteStorage) -> None:
+    await store.set("a", 1)
+
+    with pytest.raises(NoeticError, match="not JSON data") as caught:
+        await store.set_many({"b": 2, "a": {"x": float("nan")}})
+
+    assert caught.value.kind == "storage_failed"
+    assert await store.get_many(["a", "b"]) == {"a": 1}
+
+
+async def test_half_a_character_is_kept_in_a_value_and_refused_in_a_key(store: SQLiteStorage) -> None:
+    await store.set("a", ["\ud800", "\U0001f600"])
+
+    assert await store.get("a") == ["\ud800", "\U0001f600"]
+    for action in (store.set("\ud800", 1), store.get("x\udfff"), store.list("\ud800"), store.delete("\ud800")):
+        with pytest.raises(NoeticError, match="lone surrogate") as caught:
+            await action
+        assert caught.value.kind == "storage_failed"
+    with pytest.raises(NoeticError, match="A key must be text"):
+        await store.get(7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "found"),
+    [
+        ("", ["%", "a", "a%", "aA", "a_b", "a\U0010ffff", "a\U0010ffffz", "b", "\ud7ff", "\ue000", "\U0010ffff"]),
+        ("a", ["a", "a%", "aA", "a_b", "a\U0010ffff", "a\U0010ffffz"]),
+        ("a\U0010ffff", ["a\U0010ffff", "a\U0010ffffz"]),
+        ("\U0010ffff", ["\U0010ffff"]),
+        ("\ud7ff", ["\ud7ff"]),
+        ("%", ["%"]),
+        ("a_", ["a_b"]),
+        ("A", []),
+    ],
+)
+async def test_a_prefix_finds_exactly_the_keys_that_begin_with_it(
+    store: SQLiteStorage, prefix: str, found: list[str]
+) -> None:
+    keys = ["b", "a", "a%", "a_b", "aA", "a\U0010ffff", "a\U0010ffffz", "\U0010ffff", "\ud7ff", "\ue000", "%"]
+    await store.set_many(dict.fromkeys(keys, 0))
+
+    assert await store.list(prefix) == found
+
+
+async def test_long_reads_are_whole(store: SQLiteStorage) -> None:
+    values = {f"k{n:05}": n for n in range(2_500)}
+    await store.set_many(values)
+
+    assert await store.list("k") == list(values)
+    assert await store.get_many(values) == values
+
+
+async def test_list_is_answered_from_the_key_index_alone(store: SQLiteStorage, path: Path) -> None:
+    first, end = prefix_range("layers/")
+    connection = sqlite3.connect(path)
+
+    plan = connection.execute(
+        "EXPLAIN QUERY PLAN SELECT key FROM entries WHERE key >= ? AND key < ? ORDER BY key LIMIT -1", (first, end)
+    ).fetchall()
+    connection.close()
+
+    assert [row[3] for row in plan] == ["SEARCH entries USING COVERING INDEX entries_key (key>? AND key<?)"]
+
+
+async def test_a_batch_happens_whole_and_deletes_first(store: SQLiteStorage) -> None:
+    await store.set_many({"a": 1, "b": 2, "c": 3})
+
+    await store.set_many({"a": 10}, delete=["a", "b", "none"])
+    await store.delete_many(["c"])
+    await store.set_many({})
+
+    assert await store.get_many(["a", "b", "c"]) == {"a": 10}
+
+
+@pytest.mark.parametrize("level", ["OFF", "NORMAL", "FULL"])
+async def test_the_level_of_durability_is_the_one_asked_for(path: Path, level: Any) -> None:
+    async with SQLiteStorage(path, synchronous=level) as store:
+        found = store._writer._connection.execute("PRAGMA synchronous").fetchone()[0]
+        mode = store._writer._connection.execute("PRAGMA journal_mode").fetchone()[0]
+
+    assert (found, mode) == ({"OFF": 0, "NORMAL": 1, "FULL": 2}[level], "wal")
+
+
+async def test_compare_and_set_reports_what_another_writer_did(store: SQLiteStorage) -> None:
+    assert await store.get_versioned("n") == Versioned(None, None)
+    first = await store.compare_and_set("n", None, 1)
+    seen = await store.get_versioned("n")
+    second = await store.compare_and_set("n", seen, 2)
+
+    with pytest.raises(NoeticError) as caught:
+        await store.compare_and_set("n", first, 3)
+
+    assert seen == Versioned(1, first)
+    assert caught.value.kind == "state_conflict"
+    assert (caught.value.key, caught.value.expected_version, caught.value.found_version) == ("n", first, second)
+    assert await store.get("n") == 2
+
+
+async def test_a_key_made_again_never_looks_unchanged(store: SQLiteStorage) -> None:
+    before = await store.compare_and_set("n", None, 1)
+    await store.delete("n")
+    await store.set("n", 1)
+
+    with pytest.raises(NoeticError, match="changed by another writer"):
+        await store.compare_and_set("n", before, 2)
+
+
+async def test_compare_and_set_by_value_compares_json(store: SQLiteStorage) -> None:
+    await store.compare_and_set("n", None, {"a": 1, "b": [True]}, by="value")
+    await store.compare_and_set("n", {"b": [True], "a": 1}, "next", by="value")
+
+    for other in (None, "text", ["next"]):
+        with pytest.raises(NoeticError) as caught:
+            await store.compare_and_set("n", other, "lost", by="value")
+        assert caught.value.kind == "state_conflict"
+    assert await store.get("n") == "next"
+
+
+async def test_compare_and_set_refuses_what_is_no_version(store: SQLiteStorage) -> None:
+    for expected, options in (("text", {}), (True, {}), (None, {"by": "hash"})):
+        with pytest.raises(NoeticConfigError) as caught:
+            await store.compare_and_set("n", expected, 1, **options)  # type: ignore[arg-type]
+        assert caught.value.code == "INVALID_STORAGE_OPTION"
+
+
+async def test_of_writers_at_once_exactly_one_wins_a_version(store: SQLiteStorage) -> None:
+    outcomes = await asyncio.gather(*(store.compare_and_set("n", None, n) for n in range(20)), return_exceptions=True)
+
+    winners = [n for n, outcome in enumerate(outcomes) if isinstance(outcome, int)]
+    assert winners == [await store.get("n")]
+    assert sum(isinstance(outcome, NoeticError) for outcome in outcomes) == 19
+
+
+async def test_a_cached_value_is_dropped_when_another_connection_writes(path: Path) -> None:
+    async with SQLiteStorage(path) as one, SQLiteStorage(path) as other:
+        for n in range(5):
+            await other.set("a", n)
+            assert [await one.get("a"), await one.get("a")] == [n, n]
+        await other.delete("a")
+        assert await one.get("a") is None
+
+
+async def test_a_repeated_read_comes_from_the_cache_and_stays_within_its_size(path: Path) -> None:
+    async with SQLiteStorage(path, cache_size=300) as store:
+        await store.set_many({"a": "x" * 100, "b": "y" * 100, "c": "z" * 100, "huge": "h" * 400})
+        for key in ("a", "b", "c", "huge"):
+            await store.get(key)
+        kept = dict(store._reader._cache)
+        await store.get("c")
+
+    assert list(kept) == ["c"]
+    assert sum(map(len, kept.values())) <= 300
+
+
+async def test_the_loop_goes_on_and_reads_while_another_process_holds_the_lock(
+    store: SQLiteStorage, path: Path
+) -> None:
+    await store.set("a", 1)
+    rival = sqlite3.connect(path, isolation_level=None)
+    rival.execute("BEGIN IMMEDIATE")
+
+    writing = asyncio.create_task(store.set("a", 2))
+    seen = [await store.get("a") for _ in range(50)]
+    was_done = writing.done()
+    rival.execute("COMMIT")
+    rival.close()
+    await writing
+
+    assert seen == [1] * 50
+    assert not was_done
+    assert await store.get("a") == 2
+
+
+async def test_a_lock_that_is_never_released_is_a_clear_error_after_the_timeout(path: Path) -> None:
+    async with SQLiteStorage(path, busy_timeout_ms=20) as store:
+        rival = sqlite3.connect(path, isolation_level=None)
+        rival.execute("BEGIN IMMEDIATE")
+        results = await asyncio.gather(store.set("a", 1), store.set_many({"b": 2}), return_exceptions=True)
+        rival.close()
+        await store.set("c", 3)
+
+        assert await store.list("") == ["c"]
+    for error in results:
+        assert isinstance(error, NoeticError)
+        assert (error.kind, error.path) == ("storage_failed", str(path))
+        assert "kept the database locked" in str(error)
+        assert "busy_timeout_ms" in error.hint
+
+
+async def test_a_cancelled_write_leaves_the_others_alone(store: SQLiteStorage) -> None:
+    first, second = asyncio.create_task(store.set("a", 1)), asyncio.create_task(store.set("b", 2))
+    await asyncio.sleep(0)
+    first.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    await second
+
+    assert await store.get("b") == 2
+
+
+def test_one_store_serves_several_loops_in_several_threads(path: Path) -> None:
+    store = SQLiteStorage(path)
+
+    async def fill(name: str) -> None:
+        await asyncio.gather(*(store.set(f"{name}/{n}", n) for n in range(100)))
+        assert len(await store.list(f"{name}/")) == 100
+
+    threads = [threading.Thread(target=lambda name=name: asyncio.run(fill(name))) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(asyncio.run(store.list(""))) == 400
+    asyncio.run(store.aclose())
+
+
+async def test_a_closed_store_says_so_and_may_be_closed_again(store: SQLiteStorage) -> None:
+    await store.aclose()
+    await store.aclose()
+
+    for action in (store.get("a"), store.list(""), store.set("a", 1), store.flush(), store.get_many(["a"])):
+        with pytest.raises(NoeticError, match="is closed"):
+            await action
+
+
+async def test_a_forgotten_store_writes_what_it_was_given(path: Path) -> None:
+    store = SQLiteStorage(path, write_delay_ms=60_000)
+    store.put("a", 1)
+    thread = store._writer._thread
+    del store
+    gc.collect()
+    thread.join()
+
+    async with SQLiteStorage(path) as again:
+        assert await again.get("a") == 1
+
+
+def test_leaving_the_program_writes_what_was_put(
+    path: Path, start_worker: Callable[..., subprocess.Popen[str]]
+) -> None:
+    _, errors = start_worker("leave_without_closing", path).communicate()
+
+    assert errors == ""
+    assert asyncio.run(_get(path, "last")) == "words"
+
+
+def test_a_forked_child_is_told_to_open_its_own(path: Path, start_worker: Callable[..., subprocess.Popen[str]]) -> None:
+    output, _ = start_worker("fork_and_write", path).communicate()
+
+    said, seen = output.splitlines()
+    assert "before this process was forked" in said
+    assert seen == "1"
+
+
+async def _get(path: Path, key: str) -> Any:
+    async with SQLiteStorage(path) as store:
+        return await store.get(key)
+
+
+async def test_the_repr_names_the_file_and_no_value(store: SQLiteStorage, path: Path) -> None:
+    await store.set("secret", "hidden")
+
+    assert repr(store) == f"SQLiteStorage({str(path)!r}, synchronous='NORMAL', write_behind=False)"
+
+
+async def test_null_reads_none_and_is_listed_as_in_memory(store: SQLiteStorage) -> None:
+    memory = InMemoryStorage()
+    for storage in (store, memory):
+        await storage.set("a", None)
+
+    assert await store.get("a") is None
+    assert await store.list("") == await memory.list("") == ["a"]
+    assert await store.get_many(["a"]) == await memory.get_many(["a"]) == {"a": None}
