@@ -103,7 +103,9 @@ async def rerender(
     if not asked:
         return tuple(entries)
     if depth >= MAX_RERENDER_DEPTH:
-        _log.warning("Re-rendering stopped at depth %d: layers keep asking for it in turn (%s).", depth, asked[0].layer_id)
+        _log.warning(
+            "Re-rendering stopped at depth %d: layers keep asking for it in turn (%s).", depth, asked[0].layer_id
+        )
         return tuple(entries)
     wanted = {
         layer.id

@@ -6,8 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.events import Where
+from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, parse_item
+from noetic_nb.memory.diagnostics import Diagnostic, log_diagnostic
 from noetic_nb.models.base import NO_USAGE, ModelResponse, Usage
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
@@ -66,6 +69,10 @@ class ExecutionContext:
         The current state of another layer by its id.
     turn : int
         Number of the turn in its thread, 1 for the first; 0 outside of turns.
+    clock, ids : Clock, Ids
+        The sources of time and identity.
+    diagnostic : callable
+        Told of errors that do not fail the run, such as those of background work.
 
     Examples
     --------
@@ -84,6 +91,9 @@ class ExecutionContext:
     tokenize: Tokenizer = estimate_tokens
     read_layer_state: Callable[[str], Any] = field(default=_read_layer_state)
     turn: int = 0
+    clock: Clock = SYSTEM_CLOCK
+    ids: Ids = SYSTEM_IDS
+    diagnostic: Diagnostic = log_diagnostic
     fs: Any = None
     shell: Any = None
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import SteeringDecided
 from noetic_nb.memory.context import ExecutionContext
 from noetic_nb.memory.decision import ALLOW, SteeringAction, SteeringDecision, Stop, as_decision, most_restrictive
 from noetic_nb.memory.layer import MemoryLayer
@@ -121,6 +122,7 @@ async def _ask(
         decision, state = outcome.value
         if state is not UNSET and state is not None:
             runner.state.set(ctx.execution_id, layer.id, state, hook=point)
+        _record(runner, layer, point, params, ctx, decision, outcome.duration_ms, None)
         return decision
     if isinstance(outcome.error, NoeticConfigError):
         raise outcome.error
@@ -152,6 +154,38 @@ async def _failed(
             state = field_of(outcome.value, "state", hook="on_hook_failure")
             if state is not UNSET:
                 runner.state.set(ctx.execution_id, layer.id, state, hook=point)
+    _record(runner, layer, point, params, ctx, decision, duration_ms, reason)
     if policy == "raise":
         raise error
     return decision
+
+
+def _record(
+    runner: HookRunner,
+    layer: MemoryLayer,
+    point: _Point,
+    params: BeforeToolCallParams | AfterModelCallParams,
+    ctx: ExecutionContext,
+    decision: SteeringDecision,
+    duration_ms: float,
+    outcome: str | None,
+) -> None:
+    """Put a decision into the run's ledger: all of a layer that enforces, of others what is more than an allow."""
+    if runner.sink is None or not (layer.enforces or decision.action is not SteeringAction.ALLOW):
+        return
+    call = params if isinstance(params, BeforeToolCallParams) else None
+    runner.sink.emit(
+        SteeringDecided(
+            ctx.where,
+            runner.clock.now_ms(),
+            layer.id,
+            point,
+            None if call is None else call.tool_name,
+            None if call is None else call.tool_args,
+            decision.action.value,
+            decision.guidance,
+            decision.rule_ids,
+            duration_ms,
+            outcome,
+        )
+    )

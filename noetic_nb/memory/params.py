@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from noetic_nb.items import Item
+from noetic_nb.items import Item, assistant_text
 from noetic_nb.memory.context import ExecutionContext
 from noetic_nb.models.base import ModelResponse
 from noetic_nb.storage import ScopedStorage
@@ -135,6 +135,16 @@ class AfterModelCallParams:
     ctx: ExecutionContext
     state: Any
     history: Sequence[PastCall] = ()
+
+    @property
+    def text(self) -> str:
+        """What the model said: the text of the last assistant message."""
+        return assistant_text(self.response.items)
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """All items of the response."""
+        return self.response.items
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,4 +256,3 @@ def _held(text: str, budget: float, tokenize: Any) -> tuple[str, bool]:
         else:
             high = middle - 1
     return text[:low], True
-

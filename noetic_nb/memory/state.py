@@ -9,28 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import logging
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from noetic_nb.memory.diagnostics import Diagnostic, log_diagnostic
 from noetic_nb.storage import ScopedStorage
 
-__all__ = ["Diagnostic", "LayerStateStore", "StateListener", "log_diagnostic"]
-
-Diagnostic: TypeAlias = Callable[[str, str, BaseException], None]
-"""Told of errors that do not fail the run: ``diagnostic(layer_id, hook, error)``."""
+__all__ = ["LayerStateStore", "StateListener"]
 
 StateListener: TypeAlias = Callable[[str, str, Any, str], None]
 """Told of every write: ``listener(execution_id, layer_id, state, hook)``."""
 
 _Key: TypeAlias = tuple[str, str]
 _STATE_KEY: Final = "state"
-_log: Final = logging.getLogger("noetic_nb")
-
-
-def log_diagnostic(layer_id: str, hook: str, error: BaseException) -> None:
-    """Write a warning: the default diagnostic."""
-    _log.warning("Layer %r, hook %r: %s", layer_id, hook, error)
 
 
 class LayerStateStore:

@@ -1,0 +1,26 @@
+"""Steering: rules enforced before tool calls and after model responses, edited while an agent runs."""
+
+from noetic_nb.memory.decision import SteeringAction, SteeringDecision, Stop, most_restrictive
+from noetic_nb.steering.answers import allow, deny, guide
+from noetic_nb.steering.layer import steering
+from noetic_nb.steering.rule import DEFAULT_JUDGE_MODEL, LLMEval, SteeringRule
+from noetic_nb.steering.rulebook import RuleBook, RuleChange, RuleSnapshot
+from noetic_nb.steering.verdict import parse_verdict
+
+__all__ = [
+    "DEFAULT_JUDGE_MODEL",
+    "LLMEval",
+    "RuleBook",
+    "RuleChange",
+    "RuleSnapshot",
+    "SteeringAction",
+    "SteeringDecision",
+    "SteeringRule",
+    "Stop",
+    "allow",
+    "deny",
+    "guide",
+    "most_restrictive",
+    "parse_verdict",
+    "steering",
+]
