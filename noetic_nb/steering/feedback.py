@@ -41,6 +41,7 @@ class _Queue:
     pending: list[Entry] = field(default_factory=list)
     in_flight: dict[str, list[Entry]] = field(default_factory=dict)
     forming: set[asyncio.Task[None]] = field(default_factory=set)
+    saved: list[Entry] = field(default_factory=list)
     ended: bool = False
 
 
@@ -126,14 +127,20 @@ class FeedbackQueues:
         queue.forming.add(task)
         task.add_done_callback(queue.forming.discard)
 
+    def saved(self, ctx: ExecutionContext) -> None:
+        """Note that what waits now is kept in durable state, from where the next execution loads it."""
+        queue = self._of(ctx)
+        queue.saved = list(queue.pending)
+
     def close(self, ctx: ExecutionContext) -> None:
         """End an execution's queue: what was not delivered goes to the thread's next root execution."""
         queue = self._queues.pop(ctx.execution_id, None)
         if queue is None:
             return
         queue.ended = True
-        if queue.pending:
-            self._carried.setdefault(queue.thread_id, []).extend(queue.pending)
+        left = [entry for entry in queue.pending if not any(entry is kept for kept in queue.saved)]
+        if left:
+            self._carried.setdefault(queue.thread_id, []).extend(left)
 
     async def settle(self) -> None:
         """Wait for verdicts still being formed."""

@@ -151,10 +151,12 @@ class _Steering:
         return {"state": {"ledger": self._capped(ledger), "pendingAsync": self.queues.open(p.ctx, waiting)}}
 
     def recall(self, p: RecallParams) -> Mapping[str, Any] | None:
-        if p.state is not None:
-            self.queues.pending(p.ctx, p.state["pendingAsync"])
+        waiting = self.queues.pending(p.ctx, None if p.state is None else p.state["pendingAsync"])
         message = self.queues.take(p.ctx, p.budget, p.ctx.tokenize)
-        return None if message is None else {"items": [message]}
+        if message is None:
+            return None
+        # The state is returned so that a durable queue is written without what was taken.
+        return {"items": [message], "state": {"ledger": [], **(p.state or {}), "pendingAsync": waiting}}
 
     def delivered(self, ctx: ExecutionContext, sent: frozenset[str]) -> None:
         self.queues.delivered(ctx, sent)
@@ -257,6 +259,8 @@ class _Steering:
     def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
         entry = {"kind": "custom", "timestamp": p.ctx.clock.now_ms(), "custom": {"outcome": p.outcome}}
         state = p.state or {"ledger": [], "pendingAsync": self.queues.pending(p.ctx)}
+        if self.scope != "execution":
+            self.queues.saved(p.ctx)
         return {"state": {**state, "ledger": self._capped([*state["ledger"], entry])}}
 
     def dispose(self, p: DisposeParams) -> None:
