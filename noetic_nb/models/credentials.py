@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
-from noetic_nb.redact import redact_text
+from noetic_nb.errors import NoeticError
+from noetic_nb.redact import REDACTED, redact_text
 
-__all__ = ["Headers", "Secret", "shown_address"]
+__all__ = ["Headers", "Secret", "mask", "shown_address"]
+
+# A key of a few letters, as people give to their own servers, would blot out ordinary words.
+_SHORTEST_KEY: Final = 6
 
 
 class Secret:
@@ -58,3 +62,24 @@ def shown_address(url: str) -> str:
     """
     parts = urlsplit(url)
     return redact_text(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")))
+
+
+def mask(error: NoeticError, key: str | None) -> None:
+    """Take a key out of an error, wherever a server that repeats it has put it.
+
+    Examples
+    --------
+    >>> error = NoeticError("llm_failed", "The provider said: bad key k-123456.", code="k-123456")
+    >>> mask(error, "k-123456")
+    >>> error.code, str(error)
+    ('[redacted]', 'The provider said: bad key [redacted].')
+    """
+    if key is None or len(key) < _SHORTEST_KEY:
+        return
+
+    def clean(value: Any) -> Any:
+        return value.replace(key, REDACTED) if isinstance(value, str) else value
+
+    error.args = tuple(map(clean, error.args))
+    error.what, error.hint, error.given = clean(error.what), clean(error.hint), clean(error.given)
+    error.facts = {name: clean(fact) for name, fact in error.facts.items()}

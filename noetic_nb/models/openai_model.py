@@ -11,17 +11,17 @@ import inspect
 import logging
 import os
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final, Literal, Self
 from weakref import WeakKeyDictionary
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
-from noetic_nb.errors import NoeticConfigError
+from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.models.answer import Answer, settle
 from noetic_nb.models.base import ModelRequest, ModelResponse, StreamPart
-from noetic_nb.models.credentials import Headers, Secret, shown_address
+from noetic_nb.models.credentials import Headers, Secret, mask, shown_address
 from noetic_nb.models.failures import failed
 from noetic_nb.models.openai_chat import chat_body
 from noetic_nb.models.openai_chat_answer import ChatStream, read_chat
@@ -185,6 +185,13 @@ class OpenAIModel:
         NoeticConfigError
             ``MISSING_API_KEY``, or ``UNSUPPORTED_BY_API`` for what the API cannot take.
         """
+        try:
+            return await self._complete(request)
+        except NoeticError as error:
+            mask(error, self._secret())
+            raise
+
+    async def _complete(self, request: ModelRequest) -> ModelResponse:
         names = names_of(request)
         client, body = self._client(), self._body(request, names)
         create = client.chat.completions.create if self.api == "chat" else client.responses.create
@@ -213,6 +220,15 @@ class OpenAIModel:
         NoeticError
             As `complete`, and ``llm_failed`` with reason ``"idle"`` when the stream falls silent.
         """
+        try:
+            async with aclosing(self._stream(request)) as parts:
+                async for part in parts:
+                    yield part
+        except NoeticError as error:
+            mask(error, self._secret())
+            raise
+
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[StreamPart, None]:
         names = names_of(request)
         client, body = self._client(), self._body(request, names)
         body["stream"] = True
@@ -277,7 +293,7 @@ class OpenAIModel:
             return None
         except TimeoutError as exc:
             if not deadline.expired():
-                return self._classified(exc)
+                return self._classified(exc, answering=True)
             error = failed(
                 f"The stream was silent for {self._idle_s:g} s",
                 reason="idle",
@@ -285,7 +301,7 @@ class OpenAIModel:
             )
             return Failure(error, retryable=True)
         except Exception as exc:
-            return self._classified(exc)
+            return self._classified(exc, answering=True)
 
     def _client(self) -> Any:
         if self._own_client is not None:
@@ -318,6 +334,9 @@ class OpenAIModel:
         )
 
     def _secret(self) -> str | None:
+        if self._own_client is not None:
+            key = self._own_client.api_key
+            return key if isinstance(key, str) else None
         return self._key.reveal() or os.environ.get("OPENAI_API_KEY") or None
 
     def _address(self) -> str | None:
@@ -345,9 +364,8 @@ class OpenAIModel:
         )
         return settle(answer, cost)
 
-    def _classified(self, exc: Exception) -> Failure:
-        secret = self._own_client.api_key if self._own_client is not None else self._secret()
-        return classify(exc, secret=secret if isinstance(secret, str) else None, clock=self._clock)
+    def _classified(self, exc: Exception, *, answering: bool = False) -> Failure:
+        return classify(exc, clock=self._clock, answering=answering)
 
     def _too_slow(self) -> Failure:
         error = failed(

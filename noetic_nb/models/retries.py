@@ -15,7 +15,6 @@ from typing import Any, Final
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticError
 from noetic_nb.models.failures import failed, rate_limited
-from noetic_nb.redact import REDACTED, redact_text
 
 __all__ = ["Failure", "backoff_ms", "classify", "retry_after_ms"]
 
@@ -103,11 +102,6 @@ def retry_after_ms(headers: Mapping[str, str], clock: Clock) -> float | None:
     return None
 
 
-def _hidden(text: str, secret: str | None) -> str:
-    # A key of a few letters, as people give to their own servers, would blot out ordinary words.
-    return redact_text(text.replace(secret, REDACTED) if secret and len(secret) >= 6 else text)
-
-
 def _message(exc: Any) -> tuple[str, str | None]:
     """Return what the provider said and its error code."""
     body = getattr(exc, "body", None)
@@ -119,17 +113,17 @@ def _message(exc: Any) -> tuple[str, str | None]:
     return (text if len(text) <= 300 else text[:300] + "…"), None
 
 
-def classify(exc: Exception, *, secret: str | None, clock: Clock) -> Failure:
+def classify(exc: Exception, *, clock: Clock, answering: bool = False) -> Failure:
     """Translate what the SDK or its transport raised.
 
     Parameters
     ----------
     exc : Exception
         An error of the ``openai`` package, or of the transport below it while a body is read.
-    secret : str or None
-        The key in use, which a server may repeat in its message.
     clock : Clock
         Needed where the provider names a date.
+    answering : bool, default False
+        Whether the provider had begun to answer: a lost connection is a ``"disconnect"`` then.
 
     Returns
     -------
@@ -139,14 +133,13 @@ def classify(exc: Exception, *, secret: str | None, clock: Clock) -> Failure:
     import openai
 
     message, code = _message(exc)
-    message = _hidden(message, secret)
     if isinstance(exc, openai.APIStatusError):
         return _status_failure(exc, message, code, clock)
     if isinstance(exc, openai.APITimeoutError):
         return Failure(failed("The provider did not answer in time", reason="timeout", hint=SLOW), True)
-    if isinstance(exc, openai.APIConnectionError):
+    if isinstance(exc, openai.APIConnectionError) and not answering:
         # The SDK says only "Connection error."; the cause below it knows whether the host is unknown or deaf.
-        cause = _hidden(str(exc.__cause__ or ""), secret) or message
+        cause = str(exc.__cause__ or "") or message
         error = failed(
             f"The provider could not be reached: {cause}", reason="connection", hint="Check `base_url` and the network."
         )
@@ -158,7 +151,9 @@ def classify(exc: Exception, *, secret: str | None, clock: Clock) -> Failure:
             hint="Check `base_url` and `api`: a proxy, a login page or another API may be answering.",
         )
         return Failure(error, False)
-    if isinstance(exc, openai.APIError):  # an error sent as data, in the middle of a stream
+    if isinstance(exc, openai.APIError) and not isinstance(
+        exc, openai.APIConnectionError
+    ):  # an error sent as data, in the middle of a stream
         status = int(code) if code is not None and re.fullmatch(r"[45]\d\d", code) else None
         if status == 429 or code in ("rate_limit_exceeded", "rate_limit_error"):
             return Failure(rate_limited(None, message=message, code=code), True)
@@ -170,7 +165,7 @@ def classify(exc: Exception, *, secret: str | None, clock: Clock) -> Failure:
             code=code,
         )
         return Failure(error, status is None or status >= 500)
-    if isinstance(exc, OSError | EOFError) or type(exc).__module__.startswith("httpx"):
+    if isinstance(exc, openai.APIConnectionError | OSError | EOFError) or type(exc).__module__.startswith("httpx"):
         error = failed(
             f"The connection broke off ({type(exc).__name__}: {message})",
             reason="disconnect",
