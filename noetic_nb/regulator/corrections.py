@@ -6,7 +6,7 @@ which the newest three are examples, newest first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from noetic_nb.regulator.decisions import CorrectionPattern
@@ -50,10 +50,14 @@ class CorrectionStore:
 
     def add(self, cluster: str, text: str) -> None:
         """Record one correction; without a cluster there is nothing to file it under."""
-        if not cluster:
+        self.extend(cluster, (text,))
+
+    def extend(self, cluster: str, new: Sequence[str]) -> None:
+        """Record several corrections, oldest first."""
+        if not cluster or not new:
             return
         texts = self._texts.pop(cluster, [])
-        texts.append(text)
+        texts.extend(new)
         del texts[:-MAX_CORRECTIONS_PER_CLUSTER]
         self._texts[cluster] = texts  # re-inserted last: the dict's order is the order of use
         self.version += 1

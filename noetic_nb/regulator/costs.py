@@ -49,26 +49,28 @@ def normalize_cost(tokens_out: int, wallclock_ms: int) -> float:
 class CostTotals:
     """Counters of one task, each in its own currency."""
 
-    __slots__ = ("events", "tokens_in", "tokens_out", "unpriced", "usd", "wallclock_ms")
+    __slots__ = ("events", "priced", "tokens_in", "tokens_out", "usd", "wallclock_ms")
 
     def __init__(self) -> None:
-        self.tokens_in = self.tokens_out = self.wallclock_ms = self.events = self.unpriced = 0
+        self.tokens_in = self.tokens_out = self.wallclock_ms = self.events = self.priced = 0
         self.usd = 0.0
 
     def add(self, cost: Cost) -> None:
-        """Count one event; an event without a price is counted as `unpriced`."""
+        """Count one event; one without a price adds nothing to `usd`."""
         # Comparisons instead of min(): this runs for every provider call.
-        self.tokens_in += cost.tokens_in
-        if self.tokens_in > U32_MAX:
-            self.tokens_in = U32_MAX
-        self.tokens_out += cost.tokens_out
-        if self.tokens_out > U32_MAX:
-            self.tokens_out = U32_MAX
-        self.wallclock_ms += cost.wallclock_ms
-        if self.wallclock_ms > U64_MAX:
-            self.wallclock_ms = U64_MAX
+        total = self.tokens_in + cost.tokens_in
+        self.tokens_in = total if total < U32_MAX else U32_MAX
+        total = self.tokens_out + cost.tokens_out
+        self.tokens_out = total if total < U32_MAX else U32_MAX
+        total = self.wallclock_ms + cost.wallclock_ms
+        self.wallclock_ms = total if total < U64_MAX else U64_MAX
         self.events += 1
-        if cost.usd is None:
-            self.unpriced += 1
-        else:
-            self.usd += cost.usd
+        usd = cost.usd
+        if usd is not None:
+            self.usd += usd
+            self.priced += 1
+
+    @property
+    def unpriced(self) -> int:
+        """How many events had no price."""
+        return self.events - self.priced

@@ -346,7 +346,7 @@ class Regulator:
 
     def corrections_prelude(self, *, header: str = corrections.HEADER) -> str | None:
         """Return past corrections for a prompt, or None unless the decision is a procedural warning now."""
-        decision = self.decide()
+        decision = Regulator.decide(self)  # a compatibility layer may answer in its own class
         if not isinstance(decision, ProceduralWarning):
             return None
         return corrections.prelude(decision.patterns, header=header)

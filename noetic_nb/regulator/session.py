@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.regulator.arousal import Impression, Valence, impression_of
-from noetic_nb.regulator.costs import normalize_cost
+from noetic_nb.regulator.costs import TOKEN_COST_WEIGHT, TYPICAL_TURN_TOKENS_OUT, TYPICAL_TURN_WALLCLOCK_MS
 from noetic_nb.regulator.events import U32_MAX
 from noetic_nb.regulator.strategy import STRATEGY_LABELS, classify_strategy
 from noetic_nb.regulator.topics import RELEASE_TOPICS, Topics, cluster_of
@@ -28,17 +28,16 @@ _MOST_CHARS: Final = 1_000_000
 """Notes are worked through at the latest when there are so many, so that memory stays bounded (ours)."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Rate:
     """An exponential mean of grades, and how many entered it."""
 
     success_rate: float = 0.5
     count: int = 0
 
-    def learn(self, quality: float, rate: float) -> None:
-        """Move towards one grade."""
-        self.success_rate = (1.0 - rate) * self.success_rate + rate * quality
-        self.count = min(self.count + 1, U32_MAX)
+    def after(self, quality: float, rate: float) -> Rate:
+        """Return the mean moved towards one grade."""
+        return Rate((1.0 - rate) * self.success_rate + rate * quality, min(self.count + 1, U32_MAX))
 
 
 @dataclass(slots=True)
@@ -49,6 +48,15 @@ class Learned:
     tick: int = 0
     response_success: dict[str, Rate] = field(default_factory=dict)
     response_strategies: dict[str, dict[str, Rate]] = field(default_factory=dict)
+
+    def copy(self) -> Learned:
+        """Return an independent copy."""
+        return Learned(
+            self.gain_mode,
+            self.tick,
+            dict(self.response_success),
+            {cluster: dict(rates) for cluster, rates in self.response_strategies.items()},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +137,7 @@ class Session:
         self._learned = Learned() if learned is None else learned
         self._notes: list[tuple[Callable[[Any, Any, Any], None], object, object, object]] = []
         self._chars = 0
+        self._owed = 0.0
         self.arousal = 0.0
         self.valence: Valence = "neutral"
         self.certainty = 0.5
@@ -152,21 +161,31 @@ class Session:
 
     def hear(self, message: str) -> None:
         """Take in a user message."""
+        self._note_owed()
         self._notes.append((self._hear, message, None, None))
         self._chars += len(message)
         self._bound()
 
     def spend(self, tokens_out: int, wallclock_ms: int) -> None:
         """Take in what a turn cost."""
-        self._notes.append((self._spend, tokens_out, wallclock_ms, None))
-        if len(self._notes) > _MOST_NOTED:
-            self.settle()
+        # The budget only falls by costs, so those in a row may be summed before the clamp; the sum stands in for the notes.
+        tokens = tokens_out / TYPICAL_TURN_TOKENS_OUT
+        time = wallclock_ms / TYPICAL_TURN_WALLCLOCK_MS
+        self._owed += TOKEN_COST_WEIGHT * (tokens if tokens < 1.0 else 1.0) + (1.0 - TOKEN_COST_WEIGHT) * (
+            time if time < 1.0 else 1.0
+        )
 
     def grade(self, response: str, quality: float, message: str | None = None) -> None:
         """Learn from a finite grade; about the topic of `message`, by default the one heard last."""
+        self._note_owed()
         self._notes.append((self._grade, response, quality, message))
         self._chars += len(response)
         self._bound()
+
+    def _note_owed(self) -> None:
+        if self._owed:
+            self._notes.append((self._pay, self._owed, None, None))
+            self._owed = 0.0
 
     def _bound(self) -> None:
         if self._chars > _MOST_CHARS or len(self._notes) > _MOST_NOTED:
@@ -176,6 +195,7 @@ class Session:
 
     def settle(self) -> None:
         """Work through everything noted; reading `learned` or `signals` does so."""
+        self._note_owed()
         notes, self._notes, self._chars = self._notes, [], 0
         for work, first, second, third in notes:
             work(first, second, third)
@@ -196,7 +216,7 @@ class Session:
         self.settle()
         twin = copy.copy(self)
         twin._notes = []
-        twin._learned = copy.deepcopy(self._learned)
+        twin._learned = self._learned.copy()
         return twin
 
     @property
@@ -231,8 +251,8 @@ class Session:
         factor = {"negative": 1.15, "positive": 0.9, "neutral": 1.0}[self.valence]
         return _clamp(arousal * factor)
 
-    def _spend(self, tokens_out: int, wallclock_ms: int, _: object) -> None:
-        self.body_budget = _clamp(self.body_budget - 0.02 * _clamp(normalize_cost(tokens_out, wallclock_ms)))
+    def _pay(self, owed: float, *_unused: object) -> None:
+        self.body_budget = _clamp(self.body_budget - 0.02 * owed)
 
     def _hear(self, message: str, *_unused: object) -> None:
         # Everything that depends on the text alone is read once; the settling below is arithmetic.
@@ -326,8 +346,9 @@ class Session:
         topic = self.cluster if is_last else cluster_of(self.topics(message or ""))
         if not topic:
             return
-        self._learned.response_success.setdefault(topic, Rate()).learn(quality, rate)
+        successes = self._learned.response_success
+        successes[topic] = successes.get(topic, Rate()).after(quality, rate)
         strategy = classify_strategy(response)
         if strategy is not None:
             strategies = self._learned.response_strategies.setdefault(topic, {})
-            strategies.setdefault(strategy, Rate()).learn(quality, rate)
+            strategies[strategy] = strategies.get(strategy, Rate()).after(quality, rate)

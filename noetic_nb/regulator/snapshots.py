@@ -6,7 +6,6 @@ the settings. The other form keeps them in an extra key.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,7 +35,7 @@ def snapshot(person: Person, settings: Settings, form: SnapshotForm) -> Regulato
         }
     return RegulatorState(
         user_id=person.user_id,
-        learned=copy.deepcopy(person.session.learned),
+        learned=person.session.learned.copy(),
         correction_patterns=person.corrections.patterns(person.user_id),
         extra=extra,
     )
@@ -66,9 +65,8 @@ def restore(
     if extra is not None and isinstance(extra.get("settings"), Mapping):
         settings = Settings.from_dict(extra["settings"], named=named)
     for cluster, texts in _texts(state, extra):
-        for text in texts:
-            store.add(cluster, text)
-    learned = copy.deepcopy(state.learned)
+        store.extend(cluster, texts)
+    learned = state.learned.copy()
     return Person(state.user_id, store, Session(learned, topics=settings.topics)), settings
 
 

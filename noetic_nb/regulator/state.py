@@ -77,7 +77,7 @@ class RegulatorState:
 
     def to_json(self) -> str:
         """Return the snapshot as compact JSON text."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return _ENCODER.encode(self.to_dict())
 
     @classmethod
     def from_json(cls, text: str) -> RegulatorState:
@@ -103,7 +103,12 @@ class RegulatorState:
         if not isinstance(text, str):
             raise TypeError(f"A snapshot is read from a string. Given: {type(text).__name__}.")
         try:
-            data = json.loads(text, object_pairs_hook=_Fields, parse_constant=_no_constant, parse_int=_integer)
+            try:
+                data = _DECODER.decode(text) if "-0" not in text else _CAREFUL_DECODER.decode(text)
+            except json.JSONDecodeError:
+                raise
+            except ValueError:
+                data = _CAREFUL_DECODER.decode(text)  # an integer of thousands of digits
         except RecursionError as exc:
             raise ValueError(
                 "The snapshot nests too deeply to be read. Give the text that export_json returned."
@@ -131,27 +136,37 @@ class RegulatorState:
                 response_strategies=_map(
                     _need(learned, "response_strategies", "learned."),
                     "learned.response_strategies",
-                    lambda rates, path: _map(rates, path, _read_rate),
+                    _read_rates,
                 ),
             ),
             correction_patterns=_map(
                 _need(root, "correction_patterns", "", default={}), "correction_patterns", _read_pattern
             ),
-            extra=None if extra is None else _object(extra, EXTRA_KEY),
+            extra=None if extra is None else _object(_plain(extra), EXTRA_KEY),
         )
 
 
-class _Fields(dict[str, Any]):
-    """A JSON object that remembers which keys came twice: an error in a record, harmless in a map."""
+class _Repeating(dict[str, Any]):
+    """A JSON object in which some keys came twice: an error in a record, harmless in a map."""
 
     __slots__ = ("repeated",)
 
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+    def __init__(self, pairs: tuple[tuple[str, Any], ...]) -> None:
         super().__init__(pairs)
-        self.repeated: frozenset[str] = frozenset()
-        if len(self) != len(pairs):
-            counts = Counter(key for key, _ in pairs)
-            self.repeated = frozenset(key for key, count in counts.items() if count > 1)
+        counts = Counter(key for key, _ in pairs)
+        self.repeated = frozenset(key for key, count in counts.items() if count > 1)
+
+
+def _fields(pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    fields = dict(pairs)
+    return fields if len(fields) == len(pairs) else _Repeating(pairs)
+
+
+def _plain(value: Any) -> Any:
+    """Turn the decoder's tuples back into dicts, all the way down."""
+    if isinstance(value, tuple):
+        return {key: _plain(item) for key, item in value}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -163,6 +178,13 @@ def _integer(digits: str) -> int | float:
     return float(digits) if digits == "-0" or len(digits) > 400 else int(digits)
 
 
+# Objects become tuples of pairs and lists stay lists: no Python runs per object, and no repeated key is lost.
+# Built once: setting an encoder or a decoder up costs as much as a small snapshot.
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_no_constant)
+_CAREFUL_DECODER: Final = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_no_constant, parse_int=_integer)
+
+
 def _rate(rate: Rate) -> dict[str, Any]:
     return {"success_rate": rate.success_rate, "count": rate.count}
 
@@ -172,13 +194,15 @@ def _wrong(path: str, wanted: str, value: object) -> ValueError:
 
 
 def _object(value: object, path: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise _wrong(path, "an object", value)
-    return value
+    if isinstance(value, tuple):
+        return _fields(value)
+    if isinstance(value, Mapping):
+        return value
+    raise _wrong(path, "an object", value)
 
 
 def _need(record: Mapping[str, Any], key: str, path: str, *, default: object = None) -> Any:
-    if isinstance(record, _Fields) and key in record.repeated:
+    if isinstance(record, _Repeating) and key in record.repeated:
         raise ValueError(f"Snapshot key `{path}{key}` appears more than once. Remove one of them.")
     if key not in record:
         if default is not None:
@@ -222,11 +246,33 @@ def _gain(value: object) -> Any:
     return value
 
 
-def _map(value: object, path: str, read: Callable[[object, str], Any]) -> dict[str, Any]:
-    return {_text(key, path): read(item, f"{path}.{key}") for key, item in _object(value, path).items()}
+def _map(value: object, path: str, read: Callable[[object, str, str], Any]) -> dict[str, Any]:
+    pairs = value if isinstance(value, tuple) else _object(value, path).items()
+    entries: dict[str, Any] = {}
+    for key, item in pairs:
+        if not key.isascii():
+            _text(key, path)
+        entries[key] = read(item, path, key)
+    return entries
 
 
-def _read_rate(value: object, path: str) -> Rate:
+def _read_rates(value: object, above: str, key: str) -> dict[str, Rate]:
+    return _map(value, f"{above}.{key}", _read_rate)
+
+
+def _read_rate(value: object, above: str, key: str) -> Rate:
+    if isinstance(value, tuple) and len(value) == 2:  # the ordinary case, without the paths that only messages need
+        (first, rate), (second, count) = value
+        if (
+            first == "success_rate"
+            and second == "count"
+            and rate.__class__ is float
+            and -1e300 < rate < 1e300
+            and count.__class__ is int
+            and 0 <= count <= U32_MAX
+        ):
+            return Rate(rate, count)
+    path = f"{above}.{key}"
     record = _object(value, path)
     return Rate(
         _real(_need(record, "success_rate", f"{path}."), f"{path}.success_rate"),
@@ -234,7 +280,39 @@ def _read_rate(value: object, path: str) -> Rate:
     )
 
 
-def _read_pattern(value: object, path: str) -> CorrectionPattern:
+_PATTERN_KEYS: Final = (
+    "user_id",
+    "topic_cluster",
+    "pattern_name",
+    "learned_from_turns",
+    "confidence",
+    "example_corrections",
+)
+
+
+def _ordinary_pattern(pairs: tuple[tuple[str, Any], ...]) -> CorrectionPattern | None:
+    (a, user_id), (b, cluster), (c, name), (d, turns), (e, confidence), (f, examples) = pairs
+    if (
+        (a, b, c, d, e, f) == _PATTERN_KEYS
+        and turns.__class__ is int
+        and 0 <= turns <= U64_MAX
+        and confidence.__class__ is float
+        and -1e300 < confidence < 1e300
+        and examples.__class__ is list
+    ):
+        try:
+            if "".join((user_id, cluster, name, *examples)).isascii():
+                return CorrectionPattern(user_id, cluster, name, turns, confidence, tuple(examples))
+        except TypeError:
+            return None  # not all of them are text; the careful reader says which
+    return None
+
+
+def _read_pattern(value: object, above: str, key: str) -> CorrectionPattern:
+    pattern = _ordinary_pattern(value) if isinstance(value, tuple) and len(value) == 6 else None
+    if pattern is not None:
+        return pattern
+    path = f"{above}.{key}"
     record = _object(value, path)
     inside = f"{path}."
     examples = _need(record, "example_corrections", inside, default=[])

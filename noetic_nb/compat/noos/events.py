@@ -1,0 +1,191 @@
+"""Events of the compiled package: opaque, built by factories, typed underneath."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NoReturn, Self
+
+from noetic_nb.compat.noos.arguments import flag, optional_text, real, spans, text, whole
+from noetic_nb.regulator import events
+from noetic_nb.regulator.dispatch import trust
+from noetic_nb.regulator.events import U32_MAX, U64_MAX
+from noetic_nb.regulator.otel import events_from_span
+
+__all__ = ["LLMEvent"]
+
+
+class LLMEvent:
+    """An event; built by the factories, opaque but for `kind`.
+
+    Examples
+    --------
+    >>> LLMEvent.cost(25, 400, 1_800)
+    LLMEvent.cost
+    """
+
+    __slots__ = ()
+    kind: str
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
+        """Refuse: the factories build events."""
+        raise TypeError("No constructor defined for LLMEvent")
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"attribute {name!r} of 'noos.LLMEvent' objects is not writable")
+
+    def __repr__(self) -> str:
+        return f"LLMEvent.{self.kind}"
+
+    @staticmethod
+    def turn_start(user_message: str) -> LLMEvent:
+        """Return the event that opens a turn."""
+        return _build(_TurnStart, user_message=text("user_message", user_message))
+
+    @staticmethod
+    def token(token: str, logprob: float, index: int) -> LLMEvent:
+        """Return the event of one streamed token."""
+        if (
+            token.__class__ is not str
+            or logprob.__class__ is not float
+            or index.__class__ is not int
+            or not (token.isascii() and 0 <= index <= U64_MAX)
+        ):
+            token, logprob, index = text("token", token), real("logprob", logprob), whole("index", index, U64_MAX)
+        event: LLMEvent = _new(_Token)
+        _set_token(event, token)
+        _set_logprob(event, logprob)
+        _set_index(event, index)
+        return event
+
+    @staticmethod
+    def turn_complete(full_response: str) -> LLMEvent:
+        """Return the event of the whole reply."""
+        return _build(_TurnComplete, full_response=text("full_response", full_response))
+
+    @staticmethod
+    def cost(tokens_in: int, tokens_out: int, wallclock_ms: int, provider: str | None = None) -> LLMEvent:
+        """Return the event of what a call used."""
+        # One shift tests three ranges: a negative or a 33rd bit in any of them survives the union.
+        if (
+            not tokens_in.__class__ is tokens_out.__class__ is wallclock_ms.__class__ is int
+            or (tokens_in | tokens_out | wallclock_ms) >> 32
+        ):
+            tokens_in = whole("tokens_in", tokens_in, U32_MAX)
+            tokens_out = whole("tokens_out", tokens_out, U32_MAX)
+            wallclock_ms = whole("wallclock_ms", wallclock_ms, U32_MAX)
+        if provider is not None and (provider.__class__ is not str or not provider.isascii()):
+            provider = text("provider", provider)
+        event: LLMEvent = _new(_Cost)
+        _set_tokens_in(event, tokens_in)
+        _set_tokens_out(event, tokens_out)
+        _set_wallclock_ms(event, wallclock_ms)
+        _set_provider(event, provider)
+        return event
+
+    @staticmethod
+    def quality_feedback(quality: float, fragment_spans: Any = None) -> LLMEvent:
+        """Return the event of a grade."""
+        return _build(_QualityFeedback, quality=real("quality", quality), fragment_spans=spans(fragment_spans))
+
+    @staticmethod
+    def user_correction(correction_message: str, corrects_last: bool) -> LLMEvent:
+        """Return the event of a user pushing back."""
+        return _build(
+            _UserCorrection,
+            correction_message=text("correction_message", correction_message),
+            corrects_last=flag("corrects_last", corrects_last),
+        )
+
+    @staticmethod
+    def tool_call(tool_name: str, args_json: str | None = None) -> LLMEvent:
+        """Return the event of a tool being called."""
+        if tool_name.__class__ is not str or not tool_name.isascii():
+            tool_name = text("tool_name", tool_name)
+        if args_json is not None and (args_json.__class__ is not str or not args_json.isascii()):
+            args_json = text("args_json", args_json)
+        event: LLMEvent = _new(_ToolCall)
+        _set_call_name(event, tool_name)
+        _set_args_json(event, args_json)
+        return event
+
+    @staticmethod
+    def tool_result(tool_name: str, success: bool, duration_ms: int, error_summary: str | None = None) -> LLMEvent:
+        """Return the event of a tool having ended."""
+        return _build(
+            _ToolResult,
+            tool_name=text("tool_name", tool_name),
+            success=flag("success", success),
+            duration_ms=whole("duration_ms", duration_ms, U64_MAX),
+            error_summary=optional_text("error_summary", error_summary),
+            output=None,
+        )
+
+    @staticmethod
+    def from_otel_span_json(span_json: str) -> list[LLMEvent]:
+        """Return the events of one OpenTelemetry GenAI span."""
+        found = events_from_span(text("span_json", span_json), reading="original")
+        return [_build(_FACES[type(event)], **_fields(event)) for event in found]
+
+
+class _TurnStart(LLMEvent, events.TurnStart):
+    __slots__ = ()
+
+
+class _Token(LLMEvent, events.Token):
+    __slots__ = ()
+    token = events.Token.__dict__["token"]  # the field, over the factory of the same name
+
+
+class _TurnComplete(LLMEvent, events.TurnComplete):
+    __slots__ = ()
+
+
+class _Cost(LLMEvent, events.Cost):
+    __slots__ = ()
+    usd = None  # shadows the slot: the compiled package knows no prices, and one slot fewer is written
+
+
+class _QualityFeedback(LLMEvent, events.QualityFeedback):
+    __slots__ = ()
+
+
+class _UserCorrection(LLMEvent, events.UserCorrection):
+    __slots__ = ()
+
+
+class _ToolCall(LLMEvent, events.ToolCall):
+    __slots__ = ()
+
+
+class _ToolResult(LLMEvent, events.ToolResult):
+    __slots__ = ()
+
+
+_FACES: Final[dict[type[Any], type[Any]]] = {
+    face.__bases__[1]: face
+    for face in (_TurnStart, _Token, _TurnComplete, _Cost, _QualityFeedback, _UserCorrection, _ToolCall, _ToolResult)
+}
+for _event, _face in _FACES.items():
+    trust(_face, _event)
+
+# Writing slots directly is how a frozen event is made at half the price of its initialiser.
+_new: Final[Any] = object.__new__
+_set_token: Final = events.Token.__dict__["token"].__set__
+_set_logprob: Final = events.Token.__dict__["logprob"].__set__
+_set_index: Final = events.Token.__dict__["index"].__set__
+_set_tokens_in: Final = events.Cost.__dict__["tokens_in"].__set__
+_set_tokens_out: Final = events.Cost.__dict__["tokens_out"].__set__
+_set_wallclock_ms: Final = events.Cost.__dict__["wallclock_ms"].__set__
+_set_provider: Final = events.Cost.__dict__["provider"].__set__
+_set_call_name: Final = events.ToolCall.__dict__["tool_name"].__set__
+_set_args_json: Final = events.ToolCall.__dict__["args_json"].__set__
+
+
+def _build(face: type[Any], **values: object) -> LLMEvent:
+    event: LLMEvent = _new(face)
+    for name, value in values.items():
+        object.__setattr__(event, name, value)
+    return event
+
+
+def _fields(event: Any) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in type(event).__slots__ if name != "usd"}
