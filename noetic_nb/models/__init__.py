@@ -13,6 +13,7 @@ from noetic_nb.models.base import (
     ToolSpec,
     Usage,
 )
+from noetic_nb.models.cassette import CassetteModel
 from noetic_nb.models.failures import FailureReason
 from noetic_nb.models.openai_model import OpenAIModel
 from noetic_nb.models.pricing import Price
@@ -22,6 +23,7 @@ from noetic_nb.models.scripted import Line, Script, ScriptedModel
 __all__ = [
     "NO_USAGE",
     "CallTool",
+    "CassetteModel",
     "FailureReason",
     "Fault",
     "FaultKind",

@@ -5,17 +5,20 @@ The order is fixed: reasoning, then the message, then the calls. What says nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from noetic_nb.ids import Ids
 from noetic_nb.items import FrozenDict, Item
-from noetic_nb.models.base import NO_USAGE, ModelResponse, TokenLogprob, Usage
+from noetic_nb.models.base import NO_USAGE, ModelDelta, ModelResponse, TokenLogprob, Usage
 from noetic_nb.models.failures import failed, refused
 
-__all__ = ["Answer", "answer_items", "settle", "text_item", "token_count", "token_logprobs"]
+__all__ = ["Answer", "answer_items", "deltas_of", "settle", "text_item", "token_count", "token_logprobs"]
 
+# How an answer that is known already is cut: a word with the space behind it, about what a provider sends at a time.
+PIECE: Final = re.compile(r"\S+\s*|\s+")
 _CUT_OFF: Final = frozenset({"length", "content_filter"})
 
 
@@ -93,6 +96,25 @@ def answer_items(
             )
         )
     return tuple(items)
+
+
+def deltas_of(items: Sequence[Item]) -> Iterator[ModelDelta]:
+    """Cut an answer that is known already into the deltas of a stream.
+
+    Examples
+    --------
+    >>> [delta.text for delta in deltas_of([text_item("one two", "m1")])]
+    ['one ', 'two']
+    """
+    for index, item in enumerate(items):
+        if item["type"] == "function_call":
+            facts = {"call_id": item["callId"], "name": item["name"]}
+            for piece in PIECE.findall(item["arguments"]) or [""]:
+                yield ModelDelta("tool_call", piece, index, facts)
+            continue
+        for part in (*(item.get("summary") or ()), *(item.get("content") or ())):
+            for piece in PIECE.findall(part.get("text") or ""):
+                yield ModelDelta("reasoning" if item["type"] == "reasoning" else "text", piece, index)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.ids import Ids
 from noetic_nb.items import compact_json, item_tokens, thaw
-from noetic_nb.models.answer import answer_items, text_item
+from noetic_nb.models.answer import PIECE, answer_items, deltas_of, text_item
 from noetic_nb.models.base import ModelDelta, ModelRequest, ModelResponse, StreamPart, TokenLogprob, ToolSpec, Usage
 from noetic_nb.models.failures import failed, rate_limited, refused
 from noetic_nb.models.script import CallTool, Fault, Reply
@@ -30,8 +29,6 @@ Line: TypeAlias = str | CallTool | Sequence[CallTool] | Reply | Fault | BaseExce
 Script: TypeAlias = Sequence[Line] | Callable[[ModelRequest], Line | Awaitable[Line]]
 """Lines consumed in order, or a function of the request."""
 
-# How a streamed answer is cut: a word with the space behind it, about what a provider sends at a time.
-_PIECE: Final = re.compile(r"\S+\s*|\s+")
 _BROKEN_OFF: Final = "This answer breaks off before it is "
 _GARBAGE: Final[Mapping[str, Any]] = {"choices": "?", "items": [{"text": "not an item"}]}
 
@@ -199,20 +196,13 @@ class ScriptedModel:
         """Perform the next line piece by piece: a delta per word, then the response."""
         line = await self._settled(self._take(request))
         if isinstance(line, Fault):
-            for piece in itertools.islice(itertools.cycle(_PIECE.findall(_BROKEN_OFF)), line.after):
+            for piece in itertools.islice(itertools.cycle(PIECE.findall(_BROKEN_OFF)), line.after):
                 yield ModelDelta("text", piece)
             yield await self._fail(line, request)
             return
         response = self._respond(line, request)
-        for index, item in enumerate(response.items):
-            if item["type"] == "function_call":
-                facts = {"call_id": item["callId"], "name": item["name"]}
-                for piece in _PIECE.findall(item["arguments"]) or [""]:
-                    yield ModelDelta("tool_call", piece, index, facts)
-            else:
-                for part in item["content"]:
-                    for piece in _PIECE.findall(part.get("text", "")):
-                        yield ModelDelta("reasoning" if item["type"] == "reasoning" else "text", piece, index)
+        for delta in deltas_of(response.items):
+            yield delta
         yield response
 
     def _take(self, request: ModelRequest) -> Any:
