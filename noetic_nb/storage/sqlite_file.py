@@ -253,8 +253,11 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: str, synchronous: Synchronous) -> None:
-    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    # One statement, one moment: between two, another process may be making the very file.
+    application_id, found, tables = connection.execute(
+        "SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version), "
+        "(SELECT count(*) FROM sqlite_master)"
+    ).fetchone()
     if application_id != APPLICATION_ID and tables:
         raise NoeticError(
             "storage_failed",
@@ -262,7 +265,6 @@ def _prepare(connection: sqlite3.Connection, path: str, synchronous: Synchronous
             hint="Use another path.",
             path=path,
         )
-    found = connection.execute("PRAGMA user_version").fetchone()[0]
     if found > SCHEMA_VERSION:
         raise NoeticError(
             "storage_failed",

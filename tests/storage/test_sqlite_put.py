@@ -101,6 +101,37 @@ async def test_a_put_waits_behind_a_queue_that_does_not_fit_one_transaction(path
         assert await store.get("k1601") == 3_301
 
 
+async def test_a_later_put_of_another_key_does_not_let_an_older_one_pass_a_write(path: Path) -> None:
+    async with SQLiteStorage(path, write_delay_ms=NEVER_MS) as store:
+        store.put("a", 1)
+        store.put("z", "old")
+        setting = asyncio.create_task(store.set("z", "new"))
+        await asyncio.sleep(0)
+        store.put("a", 2)
+        await setting
+        await store.flush()
+
+        assert await store.get_many(["a", "z"]) == {"a": 2, "z": "new"}
+
+
+async def test_a_put_stays_in_sight_while_it_is_being_written(path: Path) -> None:
+    async with SQLiteStorage(path, write_delay_ms=0) as store:
+        await store.set("a", "old")
+        rival = sqlite3.connect(path, isolation_level=None)
+        rival.execute("BEGIN IMMEDIATE")
+        loop, is_under_way = asyncio.get_running_loop(), asyncio.Event()
+        store._writer._connection.set_trace_callback(lambda _: loop.call_soon_threadsafe(is_under_way.set))
+        store.put("a", "new")
+        async with asyncio.timeout(10):
+            await is_under_way.wait()
+
+        seen = (await store.get("a"), await store.get_many(["a"]), await store.list(""))
+        rival.execute("COMMIT")
+        rival.close()
+
+        assert seen == ("new", {"a": "new"}, ["a"])
+
+
 async def test_with_write_behind_set_and_delete_return_before_the_file_changes(path: Path) -> None:
     async with SQLiteStorage(path, write_behind=True, write_delay_ms=NEVER_MS) as store:
         await store.set("a", 1)
