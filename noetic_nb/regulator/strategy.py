@@ -28,7 +28,8 @@ STRATEGY_LABELS: Final[dict[str, str]] = {
 
 _NUMBERED: Final = re.compile(r"\s*\d+[.)]\s")
 _HEADING: Final = re.compile(r"#{1,4}\s")
-_FENCE: Final = "```"
+# A block counts with its fences; an opening fence that is never closed is no block.
+_BLOCK: Final = re.compile(r"```.*?```", re.DOTALL)
 
 
 @cache
@@ -73,14 +74,10 @@ def classify_strategy(text: str) -> Strategy | None:
     count = len(lines) - 1 if lines[-1] == "" else len(lines)
     if headings >= 3 or ("|" in text and count > 3):
         return "StructuredAnalysis"
-    fences = text.count(_FENCE)
-    if fences >= 3 or (fences >= 2 and _fenced_bytes(text) >= 0.4 * size):
+    blocks = _BLOCK.findall(text)
+    fenced = sum(len(block.encode("utf-8", "surrogatepass")) for block in blocks)
+    if len(blocks) >= 3 or (blocks and fenced / size >= 0.4):
         return "ExecuteTask"
-    if 0 < size <= 200 and not (questions or numbered or headings or fences):
+    if 0 < size <= 200 and not (questions or numbered or headings or blocks):
         return "DirectAnswer"
     return None
-
-
-def _fenced_bytes(text: str) -> int:
-    parts = text.split(_FENCE)
-    return sum(len(part.encode("utf-8", "surrogatepass")) for part in parts[1:-1:2])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NoReturn, Self
+from typing import Any, ClassVar, Final, NoReturn, Self
 
 from noetic_nb.compat.noos.arguments import flag, optional_text, real, spans, text, whole
 from noetic_nb.regulator import events
@@ -23,7 +23,8 @@ class LLMEvent:
     """
 
     __slots__ = ()
-    kind: str
+
+    kind: ClassVar[str] = "event"
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
         """Refuse: the factories build events."""
@@ -128,36 +129,44 @@ class LLMEvent:
 
 class _TurnStart(LLMEvent, events.TurnStart):
     __slots__ = ()
+    kind = events.TurnStart.kind
 
 
 class _Token(LLMEvent, events.Token):
     __slots__ = ()
+    kind = events.Token.kind
     token = events.Token.__dict__["token"]  # the field, over the factory of the same name
 
 
 class _TurnComplete(LLMEvent, events.TurnComplete):
     __slots__ = ()
+    kind = events.TurnComplete.kind
 
 
 class _Cost(LLMEvent, events.Cost):
     __slots__ = ()
+    kind = events.Cost.kind
     usd = None  # shadows the slot: the compiled package knows no prices, and one slot fewer is written
 
 
 class _QualityFeedback(LLMEvent, events.QualityFeedback):
     __slots__ = ()
+    kind = events.QualityFeedback.kind
 
 
 class _UserCorrection(LLMEvent, events.UserCorrection):
     __slots__ = ()
+    kind = events.UserCorrection.kind
 
 
 class _ToolCall(LLMEvent, events.ToolCall):
     __slots__ = ()
+    kind = events.ToolCall.kind
 
 
 class _ToolResult(LLMEvent, events.ToolResult):
     __slots__ = ()
+    kind = events.ToolResult.kind
 
 
 _FACES: Final[dict[type[Any], type[Any]]] = {

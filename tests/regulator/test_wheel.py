@@ -1,0 +1,255 @@
+"""Our compatibility module beside the compiled wheel: the same sessions, every observable, no difference.
+
+`NOETIC_NB_FUZZ_EVENTS` sets how many events the random test feeds (`make fuzz`: a million).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from noetic_nb.compat import noos as ours
+from tests.regulator.sessions import SCRIPTS, VOCABULARY, Pair, run_session
+
+try:
+    import noos as wheel
+except ImportError:
+    if platform.machine() == "x86_64" and sys.platform == "linux":
+        raise
+    pytest.skip("There is no noos wheel for this platform.", allow_module_level=True)
+
+EVENTS = int(os.environ.get("NOETIC_NB_FUZZ_EVENTS", "20000"))
+
+# Unassigned code points are left out: the two sides know different Unicode versions.
+characters = st.characters(exclude_categories=("Cn", "Cs", "Co"), max_codepoint=0x1FFFF)
+words = st.one_of(st.sampled_from(VOCABULARY), st.sampled_from(SCRIPTS), st.text(characters, max_size=4))
+texts = st.lists(st.tuples(words, st.sampled_from([" ", " ", ", ", "? ", "! ", "\n", "```"])), max_size=8).map(
+    lambda parts: "".join(word + mark for word, mark in parts)
+)
+counts = st.integers(0, 2**32 - 1)
+
+
+class SameSession(RuleBasedStateMachine):
+    """Any events in any order."""
+
+    @initialize(user=texts)
+    def start(self, user: str) -> None:
+        self.pair = Pair(ours, wheel, user)
+
+    @rule(message=texts)
+    def turn_start(self, message: str) -> None:
+        self.pair.feed("turn_start", (message,))
+
+    @rule(text=texts, logprob=st.floats(), index=st.integers(0, 2**64 - 1))
+    def token(self, text: str, logprob: float, index: int) -> None:
+        self.pair.feed("token", (text, logprob, index))
+
+    @rule(response=texts)
+    def turn_complete(self, response: str) -> None:
+        self.pair.feed("turn_complete", (response,))
+
+    @rule(tokens_in=counts, tokens_out=counts, time=counts, provider=st.none() | texts)
+    def cost(self, tokens_in: int, tokens_out: int, time: int, provider: str | None) -> None:
+        self.pair.feed("cost", (tokens_in, tokens_out, time, provider))
+
+    @rule(quality=st.floats(0, 0.6) | st.floats())
+    def quality_feedback(self, quality: float) -> None:
+        self.pair.feed("quality_feedback", (quality,))
+
+    @rule(text=texts, corrects_last=st.booleans())
+    def user_correction(self, text: str, corrects_last: bool) -> None:
+        self.pair.feed("user_correction", (text, corrects_last))
+
+    @rule(name=st.sampled_from(["search", "search", "read", ""]), args=st.none() | texts, times=st.integers(1, 5))
+    def tool_call(self, name: str, args: str | None, times: int) -> None:
+        for _ in range(times):
+            self.pair.feed("tool_call", (name, args))
+
+    @rule(name=texts, success=st.booleans(), duration=st.integers(0, 2**50), error=st.none() | texts)
+    def tool_result(self, name: str, success: bool, duration: int, error: str | None) -> None:
+        self.pair.feed("tool_result", (name, success, duration, error))
+
+    @rule(cap=counts)
+    def cap(self, cap: int) -> None:
+        self.pair.configure("with_cost_cap", cap)
+
+    @rule()
+    def swap_snapshots(self) -> None:
+        self.pair.swap_snapshots()
+
+    @invariant()
+    def everything_visible_is_equal(self) -> None:
+        self.pair.compare()
+        self.pair.compare_snapshots()
+
+
+TestSameSession = SameSession.TestCase
+TestSameSession.settings = settings(
+    max_examples=80, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+def test_random_sessions_look_alike_after_every_event() -> None:
+    fed, seed = 0, 0
+
+    while fed < EVENTS:
+        fed += run_session(ours, wheel, seed, most_events=60)
+        seed += 1
+
+    assert fed >= EVENTS
+
+
+def outcome(call: Any) -> Any:
+    """Return what a call gives or which documented exception it raises."""
+    try:
+        return repr(call())
+    except (TypeError, ValueError, OverflowError) as error:
+        return "ValueError" if isinstance(error, ValueError) else type(error).__name__
+
+
+class Indexed:
+    def __index__(self) -> int:
+        return 3
+
+
+BAD_ARGUMENTS: list[tuple[str, tuple[Any, ...]]] = [
+    ("token", ("a\ud800", 0.1, 0)),
+    ("token", ("a", "x", 0)),
+    ("token", ("a", -1.0, -1)),
+    ("token", ("a", -1.0, 2**64)),
+    ("token", ("a", -1.0, 1.0)),
+    ("token", ("a", 10**400, 1)),
+    ("token", (b"a", 1.0, 1)),
+    ("token", ("a", True, Indexed())),
+    ("turn_start", (5,)),
+    ("turn_start", ("\ud800",)),
+    ("turn_complete", (None,)),
+    ("cost", (True, 1, 2)),
+    ("cost", (1.0, 1, 2)),
+    ("cost", (-1, 1, 2)),
+    ("cost", (1, 2**32, 2)),
+    ("cost", (1, 1, 2**70)),
+    ("cost", (1, 1, 2, 5)),
+    ("cost", ("1", 1, 2)),
+    ("cost", (Indexed(), 1, 2)),
+    ("quality_feedback", ("x",)),
+    ("quality_feedback", (1, [(1, 2)])),
+    ("quality_feedback", (1, [(1, -2)])),
+    ("quality_feedback", (1, [[1, 2]])),
+    ("quality_feedback", (1, ((1, 2),))),
+    ("quality_feedback", (1, [(1, 2, 3)])),
+    ("quality_feedback", (1, "ab")),
+    ("quality_feedback", (1, 5)),
+    ("quality_feedback", (10**400,)),
+    ("user_correction", ("x", 1)),
+    ("user_correction", ("x", None)),
+    ("tool_call", (None,)),
+    ("tool_call", ("x", {})),
+    ("tool_result", ("x", 1, 2)),
+    ("tool_result", ("x", True, -2)),
+    ("tool_result", ("x", True, 2**64)),
+    ("tool_result", ("x", True, 2**64 - 1)),
+    ("tool_result", ("x", True, 2, 5)),
+    ("tool_result", ("x", True, 2.0)),
+    ("from_otel_span_json", ("x",)),
+    ("from_otel_span_json", ("[]",)),
+    ("from_otel_span_json", (5,)),
+]
+
+
+@pytest.mark.parametrize(("factory", "arguments"), BAD_ARGUMENTS, ids=str)
+def test_arguments_are_accepted_and_refused_alike(factory: str, arguments: tuple[Any, ...]) -> None:
+    mine = outcome(lambda: getattr(ours.LLMEvent, factory)(*arguments))
+
+    assert mine == outcome(lambda: getattr(wheel.LLMEvent, factory)(*arguments))
+
+
+@pytest.mark.parametrize(
+    ("method", "value"),
+    [
+        ("with_cost_cap", -1),
+        ("with_cost_cap", 2**32),
+        ("with_cost_cap", 1.5),
+        ("with_cost_cap", True),
+        ("with_cost_cap", "x"),
+        ("with_implicit_correction_window_secs", 0),
+        ("with_implicit_correction_window_secs", -1),
+        ("with_implicit_correction_window_secs", float("nan")),
+        ("with_implicit_correction_window_secs", float("inf")),
+        ("with_implicit_correction_window_secs", "x"),
+        ("with_implicit_correction_window_secs", 5),
+        ("on_event", 5),
+        ("on_event", None),
+        ("inject_corrections", 5),
+        ("inject_corrections", "\ud800"),
+    ],
+    ids=str,
+)
+def test_methods_accept_and_refuse_alike(method: str, value: Any) -> None:
+    mine = outcome(lambda: getattr(ours.Regulator.for_user("u"), method)(value))
+
+    assert mine == outcome(lambda: getattr(wheel.Regulator.for_user("u"), method)(value))
+
+
+@pytest.mark.parametrize("cls", ["LLMEvent", "Regulator", "Decision", "CircuitBreakReason", "CorrectionPattern"])
+def test_classes_are_built_by_factories_only(cls: str) -> None:
+    with pytest.raises(TypeError):
+        getattr(ours, cls)()
+
+
+def test_every_public_name_of_the_wheel_is_here() -> None:
+    for name in wheel.__all__:
+        theirs = getattr(wheel, name)
+        for attribute in dir(theirs) if isinstance(theirs, type) else ():
+            assert hasattr(getattr(ours, name), attribute), f"{name}.{attribute}"
+
+
+SPAN = {
+    "start_time_unix_nano": 1_000_000_000,
+    "end_time_unix_nano": 3_500_000_000,
+    "attributes": {"gen_ai.usage.input_tokens": 7, "gen_ai.usage.output_tokens": 9, "gen_ai.system": "s"},
+    "events": [
+        {
+            "name": "gen_ai.tool.message",
+            "attributes": {"gen_ai.tool.name": "t", "gen_ai.tool.arguments": {"b": "é", "a": 1}},
+        },
+        {
+            "name": "gen_ai.tool.message",
+            "attributes": {"gen_ai.tool.name": "t", "gen_ai.tool.duration_ms": 5, "gen_ai.tool.error": ""},
+        },
+        {
+            "name": "gen_ai.tool.message",
+            "attributes": {"gen_ai.tool.name": "t", "gen_ai.tool.duration_ms": 5, "error.type": 3},
+        },
+        {"name": "gen_ai.assistant.message", "attributes": {"content": "the answer"}},
+        {"name": "gen_ai.user.message", "attributes": {"content": 5}},
+        {"name": "gen_ai.user.message", "attributes": {"content": "async auth"}},
+        "odd",
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "change", [{}, {"events": {}}, {"attributes": []}, {"end_time_unix_nano": 0}, {"attributes": None}], ids=str
+)
+def test_spans_become_the_same_events(change: dict[str, Any]) -> None:
+    text = json.dumps(SPAN | change)
+    pair = Pair(ours, wheel, "u")
+
+    for module, regulator in zip(pair.modules, pair.regulators, strict=True):
+        for event in module.LLMEvent.from_otel_span_json(text):
+            regulator.on_event(event)
+
+    assert [e.kind for e in ours.LLMEvent.from_otel_span_json(text)] == [
+        e.kind for e in wheel.LLMEvent.from_otel_span_json(text)
+    ]
+    pair.compare()
+    pair.compare_snapshots()
