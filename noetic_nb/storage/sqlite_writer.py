@@ -12,9 +12,9 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.storage.sqlite_file import DELETE, UPSERT, is_busy, patiently, primary_code, storage_error
@@ -57,9 +57,8 @@ class Job:
     error: Exception | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
-    """A value to be written soon; ``text`` None deletes."""
+class Put(NamedTuple):
+    """A value to be written soon; ``text`` None deletes. A tuple, because one is made at every put."""
 
     seq: int
     text: str | None
@@ -120,14 +119,13 @@ class Writer:
         self._thread = threading.Thread(target=self._loop, name=f"noetic-sqlite {path}", daemon=True)
         self._thread.start()
 
-    def put(self, entries: Iterable[tuple[str, str | None]]) -> None:
-        """Take values to be written soon; returns at once."""
+    def put(self, key: str, text: str | None) -> None:
+        """Take a value to be written soon; returns at once."""
         with self._lock:
             self._check_open()
-            for key, text in entries:
-                self._seq += 1
-                self._pending.pop(key, None)  # re-inserted at the end: the dictionary stays in order of `seq`
-                self._pending[key] = Put(self._seq, text)
+            self._seq += 1
+            self._pending.pop(key, None)  # re-inserted at the end: the dictionary stays in order of `seq`
+            self._pending[key] = Put(self._seq, text)
             self._is_stuck = False
             if self._state == "idle":
                 self._ring()

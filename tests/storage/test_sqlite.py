@@ -17,6 +17,7 @@ import pytest
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.storage import InMemoryStorage, ScopedStorage, SQLiteStorage, StorageAdapter, Versioned
 from noetic_nb.storage.sqlite_file import prefix_range
+from noetic_nb.storage.sqlite_reader import Reader
 
 
 def test_importing_the_package_does_not_load_sqlite() -> None:
@@ -82,6 +83,17 @@ async def test_a_value_that_is_not_json_is_refused_and_nothing_is_written(store:
 
     assert caught.value.kind == "storage_failed"
     assert await store.get_many(["a", "b"]) == {"a": 1}
+
+
+async def test_a_value_that_contains_itself_is_refused(store: SQLiteStorage) -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+
+    with pytest.raises(NoeticError, match="not JSON data") as caught:
+        await store.set("a", circle)
+
+    assert (caught.value.kind, caught.value.key) == ("storage_failed", "a")
+    assert await store.list("") == []
 
 
 async def test_half_a_character_is_kept_in_a_value_and_refused_in_a_key(store: SQLiteStorage) -> None:
@@ -261,6 +273,53 @@ async def test_a_lock_that_is_never_released_is_a_clear_error_after_the_timeout(
         assert (error.kind, error.path) == ("storage_failed", str(path))
         assert "kept the database locked" in str(error)
         assert "busy_timeout_ms" in error.hint
+
+
+def busy_error(path: Path) -> sqlite3.OperationalError:
+    """Return what SQLite says when it cannot go on without waiting."""
+    holder, rival = (sqlite3.connect(path, isolation_level=None, timeout=0) for _ in range(2))
+    holder.execute("BEGIN IMMEDIATE")
+    try:
+        rival.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        return error
+    finally:
+        holder.close()
+        rival.close()
+    raise AssertionError("SQLite let two writers in.")
+
+
+async def test_a_read_that_would_have_to_wait_leaves_the_loop(
+    store: SQLiteStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.set("a", 1)
+    busy, readers = busy_error(path), []
+
+    def get(reader: Reader, key: str) -> Any:
+        readers.append(threading.current_thread())
+        if len(readers) < 4:
+            raise busy
+        return Reader.get_versioned(reader, key)[0]
+
+    monkeypatch.setattr(Reader, "get", get)
+
+    assert await store.get("a") == 1
+    assert readers[0] is threading.current_thread()
+    assert threading.current_thread() not in readers[1:]
+
+
+async def test_a_read_that_waited_too_long_is_a_clear_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SQLiteStorage(path, busy_timeout_ms=5) as store:
+        busy = busy_error(path)
+
+        def get(reader: Reader, key: str) -> Any:
+            raise busy
+
+        monkeypatch.setattr(Reader, "get", get)
+        with pytest.raises(NoeticError, match=r"Reading .* failed: Another process kept the database locked") as caught:
+            await store.get("a")
+
+    assert caught.value.reason == "SQLITE_BUSY"
 
 
 async def test_a_cancelled_write_leaves_the_others_alone(store: SQLiteStorage) -> None:
