@@ -50,8 +50,9 @@ async def run(model: OpenAIModel, streamed: bool) -> ModelResponse:
 
 
 async def failure_of(model: OpenAIModel, streamed: bool = False) -> NoeticError:
-    with pytest.raises(NoeticError) as caught:
-        await run(model, streamed)
+    async with asyncio.timeout(10):
+        with pytest.raises(NoeticError) as caught:
+            await run(model, streamed)
     return caught.value
 
 
