@@ -1,0 +1,278 @@
+"""Runs in files: one ``.jsonl.gz``, a header and then one event a line.
+
+Secrets are replaced on the way out, so a loaded run equals what was saved, not what was live. Nothing that is read is
+executed, and a file cannot make the reader use more memory than it was allowed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.ids import SYSTEM_IDS
+from noetic_nb.items import thaw
+from noetic_nb.redact import redact
+from noetic_nb.runs.payload import from_wire, to_wire
+from noetic_nb.runs.run import SCHEMA_VERSION, Run
+from noetic_nb.runs.wire import WireError, dump_event, parse_event
+
+__all__ = ["MAX_BYTES", "MAX_LINE_BYTES", "load_run", "read_gzip", "save_run"]
+
+SCHEMA: Final = "noetic_nb/run"
+
+# A thousand turns take about 20 MB; a gigabyte of zeros takes 1 MB on disk.
+MAX_BYTES: Final = 512 * 2**20
+"""Most bytes a file may unpack to, unless `load_run` is told otherwise."""
+MAX_LINE_BYTES: Final = 64 * 2**20
+"""Most bytes of one line; the largest tool outputs seen are below 1 MB."""
+
+
+def _without_secrets(value: Any) -> Any:
+    """Redact JSON data, looking also into texts that are JSON themselves, as arguments and tool outputs are."""
+    return redact(_opened(value))
+
+
+def _opened(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _opened(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_opened(inner) for inner in value]
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            inside = json.loads(value)
+        except (ValueError, RecursionError):  # ordinary text that begins with a bracket
+            return value
+        clean = _without_secrets(inside)
+        return value if clean == inside else json.dumps(clean, ensure_ascii=False)
+    return value
+
+
+def _line(data: Any, *, sort_keys: bool = False) -> bytes:
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys)
+    return text.encode() + b"\n"
+
+
+def _lines(run: Run) -> Iterator[bytes]:
+    events = run.events[:]
+    meta = _without_secrets(to_wire(run.meta))
+    header = {"schema": SCHEMA, "version": SCHEMA_VERSION, "run_id": run.run_id, "events": len(events), "meta": meta}
+    try:
+        yield _line(header, sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise NoeticError(
+            "invalid_run_file", f"The run's meta is not JSON data: {error}", hint="Keep text, numbers, lists and dicts."
+        ) from error
+    for seq, event in enumerate(events):
+        try:
+            yield _line(_without_secrets(dump_event(event)))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise NoeticError(
+                "invalid_run_file",
+                f"Event {seq} ({event.kind}) has a field of the wrong type: {error}",
+                hint="Build events with the types their fields are annotated with.",
+                seq=seq,
+            ) from error
+
+
+def save_run(run: Run, path: str | os.PathLike[str]) -> Path:
+    """Write a run to one file; it is complete or it is not there.
+
+    Parameters
+    ----------
+    run : Run
+        What to write; events that arrive meanwhile are left out.
+    path : path-like
+        Where to; ``.jsonl.gz`` by custom. An existing file is replaced at the end.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    NoeticError
+        ``storage_failed`` if it cannot be written, ``invalid_run_file`` if an event cannot be put in words of JSON.
+
+    Notes
+    -----
+    The same run gives the same bytes with one version of zlib: no time and no name is stored.
+    """
+    target = Path(path)
+    # A link stays a link: its target is replaced. The name differs for each writer, so that two of them cannot mix.
+    real = Path(os.path.realpath(target))
+    draft = real.with_name(f".{real.name}.{SYSTEM_IDS.new('draft')}")
+    try:
+        try:
+            with draft.open("xb") as raw:
+                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed:
+                    for line in _lines(run):
+                        packed.write(line)
+                raw.flush()
+                os.fsync(raw.fileno())
+            draft.replace(real)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise NoeticError(
+            "storage_failed",
+            f"The run could not be saved: {error.strerror or error}.",
+            given=str(path),
+            hint="Check that the folder exists, is writable and has space.",
+            path=str(path),
+        ) from error
+    return target
+
+
+class _File:
+    """A file being read: knows its place for the errors and its allowance for the memory."""
+
+    def __init__(self, path: str | os.PathLike[str], max_bytes: int, max_line_bytes: int) -> None:
+        self.path, self.max_bytes, self.max_line_bytes = str(path), max_bytes, max_line_bytes
+        self.line: int | None = None
+
+    def fail(self, what: str, hint: str, cause: BaseException | None = None) -> NoReturn:
+        place = "" if self.line is None else f" at line {self.line}"
+        raise NoeticError(
+            "invalid_run_file",
+            f"{self.path!r} cannot be read{place}: {what}",
+            hint=hint,
+            path=self.path,
+            line=self.line,
+        ) from cause
+
+    def lines(self, packed: gzip.GzipFile) -> Iterator[bytes]:
+        total = 0
+        while True:
+            line = packed.readline(min(self.max_line_bytes, self.max_bytes - total) + 1)
+            if not line:
+                return
+            self.line = 1 if self.line is None else self.line + 1
+            total += len(line)
+            if total > self.max_bytes:
+                self.fail(
+                    f"it unpacks to more than {self.max_bytes:,} bytes.", "Pass a larger max_bytes if you trust it."
+                )
+            if len(line) > self.max_line_bytes:
+                self.fail(
+                    f"the line is longer than {self.max_line_bytes:,} bytes.",
+                    "Pass a larger max_line_bytes if you trust it.",
+                )
+            yield line
+
+    def unpacked(self) -> Iterator[bytes]:
+        try:
+            with gzip.open(self.path, "rb") as packed:
+                yield from self.lines(packed)
+        except FileNotFoundError as error:
+            self.fail("there is no such file.", "Check the path.", error)
+        except EOFError as error:
+            self.fail("it ends too early.", "It was cut off; copy or download it again.", error)
+        except gzip.BadGzipFile as error:
+            self.fail(f"it is no gzip file, or a damaged one ({error}).", "Pass a file that Run.save wrote.", error)
+        except zlib.error as error:
+            self.fail(f"its compressed data is damaged ({error}).", "Copy or download it again.", error)
+        except OSError as error:
+            self.fail(f"{error.strerror or error}.", "Check the path and its permissions.", error)
+
+    def parsed(self, line: bytes) -> Any:
+        try:
+            return json.loads(line, parse_constant=_refuse_constant)
+        except RecursionError as error:
+            self.fail("its JSON is nested too deep.", "Run.save never writes this; do not trust the file.", error)
+        except ValueError as error:
+            self.fail(f"it is not JSON ({error}).", "The file is damaged or was edited; get it again.", error)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def read_gzip(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the unpacked content of a gzip file of limited size.
+
+    Raises
+    ------
+    NoeticError
+        ``invalid_run_file`` if it is missing, damaged or too large.
+    """
+    file = _File(path, max_bytes, max_bytes)
+    found = io.BytesIO()
+    for line in file.unpacked():
+        found.write(line)
+    return found.getvalue()
+
+
+def _run_of(file: _File, header: Any) -> tuple[Run, int]:
+    if not isinstance(header, dict) or header.get("schema") != SCHEMA:
+        file.fail(f"its first line is not the header of a run ({header!r:.80}).", "Pass a file that Run.save wrote.")
+    version = header.get("version")
+    if type(version) is not int or version < 1:
+        file.fail(f"its version is {version!r:.40}, not a whole number.", "Pass a file that Run.save wrote.")
+    if version > SCHEMA_VERSION:
+        file.fail(
+            f"it has version {version}, and this library reads up to {SCHEMA_VERSION}.", "Upgrade noetic_nb to read it."
+        )
+    run_id, meta, count = header.get("run_id"), header.get("meta"), header.get("events")
+    for name, value, kind in (("run_id", run_id, str), ("meta", meta, dict), ("events", count, int)):
+        if type(value) is not kind:
+            file.fail(f"its header lacks a good `{name}` ({value!r:.80}).", "Pass a file that Run.save wrote.")
+    return Run(run_id, meta=thaw(from_wire(meta))), int(count)  # type: ignore[arg-type]  # int by the check above
+
+
+def load_run(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES, max_line_bytes: int = MAX_LINE_BYTES) -> Run:
+    """Read a run that `Run.save` wrote.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    max_bytes : int, bytes
+        Most it may unpack to; a small file can hold a very large text.
+    max_line_bytes : int, bytes
+        Most one line may hold.
+
+    Returns
+    -------
+    Run
+        Equal to the saved one, with secrets replaced.
+
+    Raises
+    ------
+    NoeticError
+        ``invalid_run_file`` with ``path`` and ``line`` if it is missing, damaged, too large, from a newer version, or holds
+        anything but events with the right fields.
+
+    Examples
+    --------
+    >>> load_run("no-such-run.jsonl.gz")
+    Traceback (most recent call last):
+    ...
+    noetic_nb.errors.NoeticError: 'no-such-run.jsonl.gz' cannot be read: there is no such file. Check the path.
+    """
+    file = _File(path, max_bytes, max_line_bytes)
+    lines = file.unpacked()
+    first = next(lines, None)
+    if first is None:
+        file.fail("it is empty.", "Pass a file that Run.save wrote.")
+    run, count = _run_of(file, file.parsed(first))
+    for line in lines:
+        data = file.parsed(line)
+        try:
+            run.append(parse_event(data))
+        except WireError as error:
+            file.fail(f"{error}.", "The file was edited, or a newer noetic_nb wrote it.", error)
+        except RecursionError as error:
+            file.fail("its JSON is nested too deep.", "Run.save never writes this; do not trust the file.", error)
+    if len(run.events) != count:
+        file.fail(
+            f"it holds {len(run.events)} events, but its header announces {count}.", "Lines are missing or were added."
+        )
+    return run

@@ -1,0 +1,106 @@
+"""Free data inside events (arguments, states, decisions), made safe to keep: frozen, and JSON through and through.
+
+Freezing never fails. An event is evidence of what happened, so a value that JSON cannot hold is kept as a description of
+itself instead of being refused: ``{"$unserializable": "set", "text": "{1}"}``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from noetic_nb.items import FrozenDict
+
+__all__ = ["from_wire", "frozen_data", "to_wire"]
+
+NON_FINITE: Final = "$float"
+_TEXT_OF: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
+_NUMBER_OF: Final = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
+
+# As deep as items may be nested; deeper data is cyclic or hostile.
+MAX_DEPTH: Final = 200
+# A description is for reading, not for rebuilding the value.
+_MOST_TEXT: Final = 500
+
+
+def _described(value: object, why: str) -> FrozenDict:
+    try:
+        text = repr(value)[:_MOST_TEXT]
+    except Exception as error:  # a repr of the user's own may do anything
+        text = f"repr failed: {type(error).__name__}"
+    return FrozenDict({"$unserializable": why, "text": text})
+
+
+def frozen_data(value: Any, *, depth: int = 0) -> Any:
+    """Return data as frozen mappings, tuples and scalars; what is not JSON data becomes a description of itself.
+
+    Parameters
+    ----------
+    value : object
+        Anything. Infinite numbers and NaN are kept; keys that are not text become their text.
+    depth : int
+        How deep it lies inside other data.
+
+    Examples
+    --------
+    >>> frozen_data({"ids": [1, 2], "seen": {3}})
+    {'ids': (1, 2), 'seen': {'$unserializable': 'set', 'text': '{3}'}}
+    """
+    kind = type(value)
+    if value is None or kind in (str, int, bool, float):
+        return value
+    if depth >= MAX_DEPTH:
+        return FrozenDict({"$unserializable": kind.__name__, "text": f"nested more than {MAX_DEPTH} deep"})
+    if isinstance(value, Mapping):
+        settled = {key if type(key) is str else str(key): frozen_data(v, depth=depth + 1) for key, v in value.items()}
+        if isinstance(value, FrozenDict) and all(settled[key] is value[key] for key in settled):
+            return value
+        return FrozenDict(settled)
+    if isinstance(value, list | tuple):
+        items = tuple([frozen_data(inner, depth=depth + 1) for inner in value])
+        same = kind is tuple and all(new is old for new, old in zip(items, value, strict=True))
+        return value if same else items
+    if isinstance(value, str):  # a subclass, such as a string enumeration
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    return _described(value, kind.__name__)
+
+
+def to_wire(value: Any) -> Any:
+    """Return data as plain JSON data; numbers that JSON lacks are written as ``{"$float": "Infinity"}``.
+
+    Examples
+    --------
+    >>> to_wire({"cap": float("inf"), "ids": (1, 2)})
+    {'cap': {'$float': 'Infinity'}, 'ids': [1, 2]}
+    """
+    if type(value) is float and not math.isfinite(value):
+        return {NON_FINITE: _TEXT_OF.get(value, "NaN")}
+    if isinstance(value, Mapping):
+        return {key: to_wire(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_wire(inner) for inner in value]
+    return value
+
+
+def from_wire(value: Any) -> Any:
+    """Return the frozen data that `to_wire` wrote.
+
+    Examples
+    --------
+    >>> from_wire({"cap": {"$float": "Infinity"}, "ids": [1, 2]})
+    {'cap': inf, 'ids': (1, 2)}
+    """
+    if isinstance(value, dict):
+        if len(value) == 1 and NON_FINITE in value:
+            number = value[NON_FINITE]
+            if isinstance(number, str) and number in _NUMBER_OF:
+                return _NUMBER_OF[number]
+        return FrozenDict({key: from_wire(inner) for key, inner in value.items()})
+    if isinstance(value, list):
+        return tuple([from_wire(inner) for inner in value])
+    return value

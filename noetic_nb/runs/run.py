@@ -1,0 +1,364 @@
+"""A run: everything that happened, in order, as data that grows.
+
+Tables, plots and widgets read a `Run` and nothing else, so they cannot tell a live run from a loaded or replayed one. An
+event's number (``seq``) is its position; events are never changed, moved or removed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
+
+from noetic_nb.clock import SYSTEM_CLOCK, Clock
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import ItemsAppended, RunEvent
+from noetic_nb.ids import SYSTEM_IDS, Ids
+from noetic_nb.items import Item, thaw
+from noetic_nb.runs.payload import frozen_data
+from noetic_nb.runs.turns import TurnBook, TurnSummary
+from noetic_nb.runs.wire import EVENT_TYPES, settled
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["SCHEMA_VERSION", "Events", "Run"]
+
+SCHEMA_VERSION: Final = 1
+"""Version of the events and of the file that holds them; it grows when an older reader would be wrong."""
+
+Listener: TypeAlias = Callable[[RunEvent], None]
+
+_LOG: Final = logging.getLogger("noetic_nb.runs")
+
+
+@cache
+def _library_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("noetic_nb")
+    except PackageNotFoundError:  # used from a source tree that was never installed
+        return "source"
+
+
+class Events(Sequence[RunEvent]):
+    """The events of a run, read-only; grows with the run. Equal to any sequence of the same events."""
+
+    __slots__ = ("_items",)
+    __hash__ = None  # type: ignore[assignment]  # it grows
+
+    def __init__(self, items: list[RunEvent]) -> None:
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[RunEvent]:
+        return iter(self._items)
+
+    @overload
+    def __getitem__(self, index: int) -> RunEvent: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[RunEvent, ...]: ...
+    def __getitem__(self, index: int | slice) -> RunEvent | tuple[RunEvent, ...]:
+        return tuple(self._items[index]) if isinstance(index, slice) else self._items[index]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Events):
+            return self._items == other._items
+        if isinstance(other, list | tuple):
+            return self._items == list(other)
+        return NotImplemented
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} events>"
+
+
+class Run:
+    """Everything that happened, as data.
+
+    Parameters
+    ----------
+    run_id : str, optional
+        Its name; a fresh one by default.
+    meta : mapping, optional
+        JSON data about the run, added to what every run says of itself: ``schema_version``, ``library_version``,
+        ``created_ms``, ``source`` (``"recorded"``, ``"file"``, ``"replay"``, a data set's name), ``config`` and ``models``.
+    events : iterable of RunEvent, optional
+        What it begins with.
+    clock : Clock, optional
+        Source of ``created_ms``.
+    ids : Ids, optional
+        Source of the name.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import QualityGiven, Where
+    >>> run = Run("demo")
+    >>> run.append(QualityGiven(Where("t1", "e1", 1), 5.0, 0.25, "grader"))
+    0
+    >>> run, run.turns[0].qualities
+    (<Run 'demo': 1 event, 1 turn, 1 thread>, (0.25,))
+    """
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content, and it grows
+
+    def __init__(
+        self,
+        run_id: str | None = None,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        events: Iterable[RunEvent] = (),
+        clock: Clock = SYSTEM_CLOCK,
+        ids: Ids = SYSTEM_IDS,
+    ) -> None:
+        self.run_id: str = ids.new("run") if run_id is None else run_id
+        # Plain JSON data from the start, so that a loaded run equals the saved one and shares nothing with the caller.
+        given = thaw(frozen_data(meta or {}))
+        own = {"schema_version": SCHEMA_VERSION, "source": "recorded", "config": None, "models": None}
+        if "created_ms" not in given:
+            own["created_ms"] = clock.now_ms()
+        if "library_version" not in given:
+            own["library_version"] = _library_version()
+        self.meta: dict[str, Any] = own | given
+        self._events: list[RunEvent] = []
+        self._listeners: list[Listener] = []
+        self._attached: list[tuple[object, Callable[[], None]]] = []
+        # Reentrant, because a listener may read the run it listens to.
+        self._lock = threading.RLock()
+        self._book = TurnBook()
+        for event in events:
+            self.append(event)
+
+    # Growing
+
+    def append(self, event: RunEvent) -> int:
+        """Add an event and tell the listeners.
+
+        Parameters
+        ----------
+        event : RunEvent
+            Any event; its free data (arguments, states, decisions) is frozen, so that later changes do not reach the run.
+
+        Returns
+        -------
+        int
+            Its ``seq``: the position in the run.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_RUN_EVENT`` if it is not an event.
+        """
+        if not isinstance(event, EVENT_TYPES):
+            raise NoeticConfigError(
+                "INVALID_RUN_EVENT", "A run holds events.", given=event, hint="Use the records in noetic_nb.events."
+            )
+        event = settled(event)
+        with self._lock:
+            seq = len(self._events)
+            self._events.append(event)
+            listeners = tuple(self._listeners)
+        for listener in listeners:
+            try:
+                listener(event)
+            except Exception:
+                # What watches a run must not break it, and a broken watcher must not fail again at every event.
+                _LOG.exception("A listener of %r failed and was removed; the run goes on.", self)
+                self._forget(listener)
+        return seq
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call a function with every event to come, in the thread that appends it.
+
+        Parameters
+        ----------
+        listener : callable
+            Takes the event. If it raises, the error is logged and the listener removed.
+
+        Returns
+        -------
+        callable
+            Ends the subscription; calling it again changes nothing.
+        """
+
+        def relay(event: RunEvent) -> None:  # one per subscription: the same function may subscribe twice
+            listener(event)
+
+        with self._lock:
+            self._listeners.append(relay)
+        return lambda: self._forget(relay)
+
+    def _forget(self, listener: Listener) -> None:
+        with self._lock:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+    def attach(self, source: object, connect: Callable[[], Callable[[], None]]) -> bool:
+        """Connect a source of events once; a source that is connected already is left as it is.
+
+        Parameters
+        ----------
+        source : object
+            What emits, by identity.
+        connect : callable
+            Starts the stream and returns what ends it.
+
+        Returns
+        -------
+        bool
+            Whether it was connected now.
+        """
+        with self._lock:
+            if any(known is source for known, _ in self._attached):
+                return False
+            self._attached.append((source, connect()))
+            return True
+
+    def stop_recording(self) -> None:
+        """Detach every source; what was recorded stays. Doing it again changes nothing."""
+        with self._lock:
+            attached, self._attached = self._attached, []
+        for _, disconnect in attached:
+            disconnect()
+
+    # Reading
+
+    @property
+    def events(self) -> Events:
+        """Every event so far, oldest first; an event's place is its ``seq``."""
+        return Events(self._events)
+
+    def select(self, *event_types: type[Any]) -> tuple[Any, ...]:
+        """Return the events of some types, in order; all of them without an argument.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_EVENT_TYPE`` for a type that is no event.
+        """
+        unknown = [kind for kind in event_types if kind not in EVENT_TYPES]
+        if unknown:
+            raise NoeticConfigError(
+                "UNKNOWN_EVENT_TYPE",
+                "Only event types can be selected.",
+                given=unknown,
+                hint=f"Use {', '.join(kind.__name__ for kind in EVENT_TYPES)} from noetic_nb.events.",
+            )
+        return tuple([event for event in self._events if not event_types or isinstance(event, event_types)])
+
+    @property
+    def turns(self) -> tuple[TurnSummary, ...]:
+        """Every turn in short, in the order they began; the last may still be running."""
+        with self._lock:
+            return self._book.read(self._events)
+
+    @property
+    def threads(self) -> tuple[str, ...]:
+        """Every thread that has an event, in order of first appearance."""
+        return tuple(dict.fromkeys([event.where.thread_id for event in self._events]))
+
+    def log(self, thread_id: str) -> list[Item]:
+        """Return the items of a thread, rebuilt from what was appended; positions are those the events refer to.
+
+        Parameters
+        ----------
+        thread_id : str
+            One of `threads`. Of a thread's executions the outermost recorded ones count.
+
+        Returns
+        -------
+        list of Item
+            A new list.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_THREAD`` if the run has no such thread.
+        NoeticError
+            ``tape_missing`` if recording began after items had been appended.
+        """
+        if thread_id not in self.threads:
+            raise NoeticConfigError(
+                "UNKNOWN_THREAD",
+                "The run has no such thread.",
+                given=thread_id,
+                hint=f"It has {', '.join(map(repr, self.threads)) or 'none yet'}.",
+            )
+        appended = [event for event in self.select(ItemsAppended) if event.where.thread_id == thread_id]
+        depth = min((event.where.depth for event in appended), default=0)
+        items: list[Item] = []
+        for event in appended:
+            if event.where.depth > depth:  # a child's log of its own
+                continue
+            if event.start > len(items):
+                raise NoeticError(
+                    "tape_missing",
+                    f"Items {len(items)} to {event.start - 1} of thread {thread_id!r} were not recorded.",
+                    hint="Attach the run before the thread's first turn.",
+                    thread_id=thread_id,
+                )
+            items[event.start :] = event.items
+        return items
+
+    def to_frame(self, name: str) -> pandas.DataFrame:
+        """Return one of the run's tables.
+
+        Parameters
+        ----------
+        name : str
+            ``turns``, ``allocations``, ``items``, ``spans``, ``tools``, ``ledger``, ``decisions`` or ``regulator``; what their
+            columns mean is said in `noetic_nb.runs.tables`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per thing that happened, a new frame at each call. It begins with ``run_id``, ``thread_id``,
+            ``execution_id``, ``turn``, ``seq`` and ``t_ms``, and has every column, with its type, when it has no row.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_TABLE`` for another name.
+        """
+        from noetic_nb.runs.tables import frame
+
+        return frame(self, name)
+
+    # Keeping
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the run to one ``.jsonl.gz`` file, secrets replaced; see `noetic_nb.runs.files.save_run`."""
+        from noetic_nb.runs.files import save_run
+
+        return save_run(self, path)
+
+    def copy(self) -> Run:
+        """Return an independent run with the same content and no listeners."""
+        return Run(self.run_id, meta=self.meta, events=tuple(self._events))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Run):
+            return NotImplemented
+        return self.run_id == other.run_id and self.meta == other.meta and self._events == other._events
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (self.run_id, self.meta, tuple(self._events))
+
+    def __repr__(self) -> str:
+        counts = [(len(self._events), "event"), (len(self.turns), "turn"), (len(self.threads), "thread")]
+        return f"<Run {self.run_id!r}: {', '.join(f'{n} {word}' if n == 1 else f'{n} {word}s' for n, word in counts)}>"
+
+    def _repr_html_(self) -> str:
+        from noetic_nb.runs.html import turns_table
+
+        return turns_table(self)
+
+
+def _rebuilt(run_id: str, meta: dict[str, Any], events: tuple[RunEvent, ...]) -> Run:
+    return Run(run_id, meta=meta, events=events)

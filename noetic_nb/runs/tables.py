@@ -1,0 +1,229 @@
+"""The tables of a run. Every one begins with where and when: run, thread, execution, turn, ``seq`` and ``t_ms``.
+
+=============  ==========================  ===========================================================================
+table          a row is                    columns of its own
+=============  ==========================  ===========================================================================
+turns          a turn                      turn_id, query, text, outcome (None: running), stopped (kind of the
+                                           decision), quality (newest grade), input_tokens, output_tokens, cost,
+                                           duration_ms, model_calls, tool_calls, resource_id
+allocations    a layer in a sent view      layer_id, allocated, used, yielded, items, step; and of the whole view:
+                                           system, tools, framing, history, history_budget, reserve, total (tokens)
+items          an item of the log          position, origin, item_id, type, role, name, call_id, tokens, text
+spans          a call of a layer's hook    layer_id, hook, duration_ms, status, allocated, used, yielded, item_count,
+                                           error, depth
+tools          a settled tool call         tool_name, call_id, args, output, duration_ms, status, error, depth
+ledger         a steering decision         hook, tool_name, args, action, guidance, rule_ids, duration_ms, outcome,
+                                           layer_id, depth
+decisions      an answer of the regulator  layer_id, at, decision, reason, suggestion, confidence, tokens_out,
+                                           cost_cap, stops, detail (the decision in its plain form)
+regulator      an event it was told        layer_id, event, quality, tokens_in, tokens_out, tool_name, success, detail
+=============  ==========================  ===========================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import (
+    ItemsAppended,
+    MemoryTraceSpan,
+    RegulatorDecided,
+    RegulatorSaw,
+    SteeringDecided,
+    ToolCalled,
+    ViewAssembled,
+    Where,
+)
+from noetic_nb.items import item_text, item_tokens, thaw
+
+if TYPE_CHECKING:
+    import pandas
+
+    from noetic_nb.runs.run import Run
+
+__all__ = ["TABLES", "frame"]
+
+_Row: TypeAlias = tuple[Any, ...]
+
+# Text and data are objects, because None must stay None; numbers that may be absent are floats with NaN.
+_COMMON: Final = "run_id:object thread_id:object execution_id:object turn:int64 seq:int64 t_ms:float64"
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    columns: str
+    rows: Callable[[Run], Iterator[_Row]]
+
+    @property
+    def dtypes(self) -> dict[str, str]:
+        named = f"{_COMMON} {self.columns}".split()
+        return dict(column.split(":") for column in named)
+
+
+def _events_of(run: Run, kind: type[Any]) -> Iterator[tuple[_Row, Any]]:
+    for seq, event in enumerate(run.events):
+        if type(event) is kind:
+            yield _head(run, event.where, seq, event.t_ms), event
+
+
+def _head(run: Run, where: Where, seq: int, t_ms: float) -> _Row:
+    return run.run_id, where.thread_id, where.execution_id, where.turn, seq, t_ms
+
+
+def _turns(run: Run) -> Iterator[_Row]:
+    for turn in run.turns:
+        yield (
+            *_head(run, turn.where, turn.seq, turn.t_ms),
+            *(turn.turn_id, turn.query, turn.text, turn.outcome, _kind(turn.stopped)),
+            turn.qualities[-1] if turn.qualities else None,
+            *(turn.input_tokens, turn.output_tokens, turn.cost, turn.duration_ms),
+            *(len(turn.model_calls), len(turn.tool_calls), turn.resource_id),
+        )
+
+
+def _allocations(run: Run) -> Iterator[_Row]:
+    for head, view in _events_of(run, ViewAssembled):
+        for layer in view.layers:
+            yield (
+                *head,
+                *(layer.layer_id, layer.allocated, layer.used, layer.yielded, layer.items, view.step),
+                *(view.system, view.tools, view.framing, view.history, view.history_budget, view.reserve, view.total),
+            )
+
+
+def _items(run: Run) -> Iterator[_Row]:
+    for head, event in _events_of(run, ItemsAppended):
+        for place, item in enumerate(event.items):
+            known = [item.get(key) for key in ("id", "type", "role", "name", "callId")]
+            yield (*head, event.start + place, event.origin, *known, item_tokens(item), item_text(item))
+
+
+def _spans(run: Run) -> Iterator[_Row]:
+    for head, span in _events_of(run, MemoryTraceSpan):
+        budget = span.budget
+        tokens = (None, None, None) if budget is None else (budget.allocated, budget.used, budget.yielded)
+        facts = (span.layer_id, span.hook, span.duration_ms, span.status)
+        yield (*head, *facts, *tokens, span.item_count, span.error, span.where.depth)
+
+
+def _tools(run: Run) -> Iterator[_Row]:
+    for head, call in _events_of(run, ToolCalled):
+        result = (call.output, call.duration_ms, call.status, call.error)
+        yield (*head, call.name, call.call_id, thaw(call.args), *result, call.where.depth)
+
+
+def _ledger(run: Run) -> Iterator[_Row]:
+    for head, entry in _events_of(run, SteeringDecided):
+        call = (entry.hook, entry.tool_name, thaw(entry.args))
+        verdict = (entry.action, entry.guidance, entry.rule_ids, entry.duration_ms, entry.outcome)
+        yield (*head, *call, *verdict, entry.layer_id, entry.where.depth)
+
+
+def _decisions(run: Run) -> Iterator[_Row]:
+    for head, answer in _events_of(run, RegulatorDecided):
+        decision = answer.decision
+        reason = decision.get("reason")
+        named = (answer.layer_id, answer.at, _kind(decision), _kind(reason), answer.suggestion)
+        readings = (answer.confidence, answer.tokens_out, answer.cost_cap, answer.stops)
+        yield (*head, *named, *readings, thaw(decision))
+
+
+def _regulator(run: Run) -> Iterator[_Row]:
+    for head, saw in _events_of(run, RegulatorSaw):
+        event = saw.event
+        facts = [event.get(key) for key in ("quality", "tokens_in", "tokens_out", "tool_name", "success")]
+        yield (*head, saw.layer_id, _kind(event), *facts, thaw(event))
+
+
+def _kind(data: Any) -> str | None:
+    kind = data.get("kind") if isinstance(data, dict) else None
+    return kind if isinstance(kind, str) else None
+
+
+TABLES: Final[dict[str, _Table]] = {
+    "turns": _Table(
+        "turn_id:object query:object text:object outcome:object stopped:object quality:float64 input_tokens:int64 "
+        "output_tokens:int64 cost:float64 duration_ms:float64 model_calls:int64 tool_calls:int64 resource_id:object",
+        _turns,
+    ),
+    "allocations": _Table(
+        "layer_id:object allocated:float64 used:int64 yielded:float64 items:int64 step:int64 system:int64 tools:int64 "
+        "framing:int64 history:int64 history_budget:float64 reserve:float64 total:float64",
+        _allocations,
+    ),
+    "items": _Table(
+        "position:int64 origin:object item_id:object type:object role:object name:object call_id:object tokens:int64 "
+        "text:object",
+        _items,
+    ),
+    "spans": _Table(
+        "layer_id:object hook:object duration_ms:float64 status:object allocated:float64 used:float64 yielded:float64 "
+        "item_count:float64 error:object depth:int64",
+        _spans,
+    ),
+    "tools": _Table(
+        "tool_name:object call_id:object args:object output:object duration_ms:float64 status:object error:object "
+        "depth:int64",
+        _tools,
+    ),
+    "ledger": _Table(
+        "hook:object tool_name:object args:object action:object guidance:object rule_ids:object duration_ms:float64 "
+        "outcome:object layer_id:object depth:int64",
+        _ledger,
+    ),
+    "decisions": _Table(
+        "layer_id:object at:object decision:object reason:object suggestion:object confidence:float64 tokens_out:int64 "
+        "cost_cap:float64 stops:bool detail:object",
+        _decisions,
+    ),
+    "regulator": _Table(
+        "layer_id:object event:object quality:float64 tokens_in:float64 tokens_out:float64 tool_name:object "
+        "success:object detail:object",
+        _regulator,
+    ),
+}
+
+
+def frame(run: Run, name: str) -> pandas.DataFrame:
+    """Return one table of a run.
+
+    Parameters
+    ----------
+    run : Run
+        Any run.
+    name : str
+        A key of `TABLES`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per thing that happened, numbered from 0.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_TABLE`` for another name.
+
+    Examples
+    --------
+    >>> from noetic_nb.runs import Run
+    >>> frame(Run("empty"), "tools").columns[:7].to_list()
+    ['run_id', 'thread_id', 'execution_id', 'turn', 'seq', 't_ms', 'tool_name']
+    """
+    table = TABLES.get(name) if isinstance(name, str) else None
+    if table is None:
+        raise NoeticConfigError(
+            "UNKNOWN_TABLE", "A run has no such table.", given=name, hint=f"Ask for one of {', '.join(TABLES)}."
+        )
+    import pandas
+
+    rows = list(table.rows(run))
+    return pandas.DataFrame(
+        {
+            column: pandas.Series([row[place] for row in rows], dtype=dtype)
+            for place, (column, dtype) in enumerate(table.dtypes.items())
+        }
+    )

@@ -1,0 +1,193 @@
+"""What happened in each turn, gathered from the events as they arrive.
+
+A turn is known by its thread and number; events of child executions belong to the turn they happened in. A grade given
+outside any turn belongs to the thread's last one, because that is the reply it judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from noetic_nb.events import (
+    ErrorRaised,
+    ModelCalled,
+    QualityGiven,
+    RegulatorDecided,
+    RunEvent,
+    SteeringDecided,
+    ToolCalled,
+    TurnCompleted,
+    TurnStarted,
+    ViewAssembled,
+    Where,
+)
+
+__all__ = ["TurnBook", "TurnSummary"]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSummary:
+    """One turn in short.
+
+    Parameters
+    ----------
+    where : Where
+        Thread, execution and number.
+    turn_id : str
+        Its id; empty for a turn whose start was not recorded and whose end has not come.
+    query : str
+        What the user said.
+    seq : int
+        Position of its first event in the run.
+    t_ms : float
+        When it began, milliseconds of the run's clock.
+    text : str
+        The final reply; empty while the turn runs.
+    outcome : {"success", "failure", "aborted"} or None
+        How it ended; None while it runs.
+    stopped : mapping or None
+        The decision that stopped it, in its plain form.
+    input_tokens, output_tokens : int, tokens
+        Those of the turn, judges and layers included.
+    cost : float
+        In the currency of the price table.
+    duration_ms : float
+        0 while the turn runs.
+    resource_id : str or None
+        On whose behalf it ran.
+    views : tuple of ViewAssembled
+        What was sent, one per model call.
+    model_calls, tool_calls, decisions, steering, errors : tuple of events
+        What happened, in order.
+    qualities : tuple of float
+        The grades it was given, 0 to 1.
+    """
+
+    where: Where
+    turn_id: str
+    query: str
+    seq: int
+    t_ms: float
+    text: str = ""
+    outcome: Literal["success", "failure", "aborted"] | None = None
+    stopped: Mapping[str, Any] | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    duration_ms: float = 0.0
+    resource_id: str | None = None
+    views: tuple[ViewAssembled, ...] = ()
+    model_calls: tuple[ModelCalled, ...] = ()
+    tool_calls: tuple[ToolCalled, ...] = ()
+    decisions: tuple[RegulatorDecided, ...] = ()
+    steering: tuple[SteeringDecided, ...] = ()
+    errors: tuple[ErrorRaised, ...] = ()
+    qualities: tuple[float, ...] = ()
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A turn being gathered; lists, because tuples would make a long turn quadratic."""
+
+    head: TurnSummary
+    views: list[ViewAssembled] = field(default_factory=list)
+    model_calls: list[ModelCalled] = field(default_factory=list)
+    tool_calls: list[ToolCalled] = field(default_factory=list)
+    decisions: list[RegulatorDecided] = field(default_factory=list)
+    steering: list[SteeringDecided] = field(default_factory=list)
+    errors: list[ErrorRaised] = field(default_factory=list)
+    qualities: list[float] = field(default_factory=list)
+    summary: TurnSummary | None = None
+
+    def add(self, event: RunEvent) -> None:
+        self.summary = None
+        match event:
+            case ModelCalled():
+                self.model_calls.append(event)
+                if self.head.outcome is None:
+                    self.head = replace(
+                        self.head,
+                        input_tokens=self.head.input_tokens + event.input_tokens,
+                        output_tokens=self.head.output_tokens + event.output_tokens,
+                        cost=self.head.cost + event.cost,
+                    )
+            case ViewAssembled():
+                self.views.append(event)
+            case ToolCalled():
+                self.tool_calls.append(event)
+            case RegulatorDecided():
+                self.decisions.append(event)
+            case SteeringDecided():
+                self.steering.append(event)
+            case ErrorRaised():
+                self.errors.append(event)
+            case QualityGiven():
+                self.qualities.append(event.quality)
+            case TurnCompleted():
+                self.head = replace(
+                    self.head,
+                    turn_id=event.turn_id,
+                    text=event.text,
+                    outcome=event.outcome,
+                    stopped=event.stopped,
+                    input_tokens=event.input_tokens,
+                    output_tokens=event.output_tokens,
+                    cost=event.cost,
+                    duration_ms=event.duration_ms,
+                )
+            case _:
+                pass
+
+    def finished(self) -> TurnSummary:
+        if self.summary is None:
+            self.summary = replace(
+                self.head,
+                views=tuple(self.views),
+                model_calls=tuple(self.model_calls),
+                tool_calls=tuple(self.tool_calls),
+                decisions=tuple(self.decisions),
+                steering=tuple(self.steering),
+                errors=tuple(self.errors),
+                qualities=tuple(self.qualities),
+            )
+        return self.summary
+
+
+class TurnBook:
+    """Keeps the turns of a growing run; reading again costs only what is new."""
+
+    __slots__ = ("_by_place", "_drafts", "_last", "_read")
+
+    def __init__(self) -> None:
+        self._drafts: list[_Draft] = []
+        self._by_place: dict[tuple[str, int], _Draft] = {}
+        self._last: dict[str, _Draft] = {}
+        self._read = 0
+
+    def read(self, events: Sequence[RunEvent]) -> tuple[TurnSummary, ...]:
+        """Take in the events not seen yet and return every turn, in the order they began."""
+        for seq in range(self._read, len(events)):
+            self._take(seq, events[seq])
+            self._read = seq + 1
+        return tuple([draft.finished() for draft in self._drafts])
+
+    def _open(self, head: TurnSummary) -> _Draft:
+        draft = _Draft(head)
+        self._drafts.append(draft)
+        self._by_place[head.where.thread_id, head.where.turn] = self._last[head.where.thread_id] = draft
+        return draft
+
+    def _take(self, seq: int, event: RunEvent) -> None:
+        where = event.where
+        if isinstance(event, TurnStarted):
+            self._open(TurnSummary(where, event.turn_id, event.query, seq, event.t_ms, resource_id=event.resource_id))
+            return
+        draft = self._by_place.get((where.thread_id, where.turn))
+        if draft is None and where.turn < 1:
+            draft = self._last.get(where.thread_id) if isinstance(event, QualityGiven) else None
+        elif draft is None:  # recording began in the middle of this turn
+            draft = self._open(TurnSummary(where, "", "", seq, event.t_ms))
+        if draft is not None:
+            draft.add(event)

@@ -1,0 +1,284 @@
+"""A run grows, is read in several ways, and never changes what it holds."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import ItemsAppended, QualityGiven, RunEvent, ToolCalled, TurnCompleted, TurnStarted
+from noetic_nb.items import input_message
+from noetic_nb.runs import Run
+from noetic_nb.testing import FakeClock, SeededIds
+from tests.runs.made import EVENTS, conversation, where
+
+
+def made(turns: int = 2) -> Run:
+    return Run("r1", meta={"created_ms": 0.0}, events=conversation(turns))
+
+
+def test_append_returns_the_position_of_the_event() -> None:
+    run = made(1)
+
+    seq = run.append(QualityGiven(where(), 1.0, 0.5, "person"))
+
+    assert seq == 15
+    assert run.events[seq].quality == 0.5  # type: ignore[union-attr]
+
+
+def test_events_grow_with_the_run_and_slice_to_tuples() -> None:
+    run = Run("r1")
+    events = run.events
+
+    run.append(QualityGiven(where(), 1.0, 0.5, "person"))
+
+    assert len(events) == 1
+    assert events[:1] == (run.events[0],)
+    assert events == [run.events[0]]
+    assert events != []
+
+
+def test_append_refuses_what_is_no_event() -> None:
+    with pytest.raises(NoeticConfigError, match="INVALID_RUN_EVENT"):
+        Run("r1").append({"kind": "turn_started"})  # type: ignore[arg-type]
+
+
+def test_meta_says_when_by_what_and_in_which_version() -> None:
+    run = Run(clock=FakeClock(5_000), ids=SeededIds(3), meta={"source": "test", "config": {"names": ("a",)}})
+
+    assert run.run_id == "run_3_1"
+    assert run.meta["created_ms"] == 5_000
+    assert run.meta["schema_version"] == 1
+    assert run.meta["library_version"]
+    assert run.meta["source"] == "test"
+    assert run.meta["config"] == {"names": ["a"]}
+    assert run.meta["models"] is None
+
+
+def test_later_changes_of_arguments_do_not_reach_the_run() -> None:
+    args: dict[str, Any] = {"ids": [1]}
+    run = Run("r1", events=[ToolCalled(where(), 0.0, "lookup", "c1", args, "", 1.0, "ok")])
+
+    args["ids"].append(2)
+
+    assert run.select(ToolCalled)[0].args == {"ids": (1,)}
+
+
+def test_an_argument_that_is_not_json_is_kept_as_a_description() -> None:
+    run = Run("r1", events=[ToolCalled(where(), 0.0, "lookup", "c1", {"ids": {1}}, "", 1.0, "ok")])
+
+    assert run.select(ToolCalled)[0].args["ids"] == {"$unserializable": "set", "text": "{1}"}
+
+
+def test_a_listener_hears_every_event_until_it_unsubscribes() -> None:
+    run, heard = Run("r1"), list[RunEvent]()
+    unsubscribe = run.subscribe(heard.append)
+    run.append(QualityGiven(where(), 1.0, 0.1, "person"))
+
+    unsubscribe()
+    unsubscribe()
+    run.append(QualityGiven(where(), 2.0, 0.2, "person"))
+
+    assert heard == [run.events[0]]
+
+
+def test_a_listener_may_read_the_run_it_listens_to() -> None:
+    run, seen = Run("r1"), list[int]()
+    run.subscribe(lambda event: seen.append(len(run.turns)))
+
+    for event in conversation(2):
+        run.append(event)
+
+    assert seen == [1] * 15 + [2] * 15
+
+
+def test_a_failing_listener_is_reported_and_removed_and_the_run_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    run, heard = Run("r1"), list[RunEvent]()
+
+    def broken(event: RunEvent) -> None:
+        raise RuntimeError("the widget is gone")
+
+    run.subscribe(broken)
+    run.subscribe(heard.append)
+    with caplog.at_level(logging.ERROR):
+        run.append(QualityGiven(where(), 1.0, 0.1, "person"))
+        run.append(QualityGiven(where(), 2.0, 0.2, "person"))
+
+    assert len(heard) == 2
+    assert [record.exc_text is not None for record in caplog.records] == [True]
+
+
+def test_select_keeps_order_and_takes_several_types() -> None:
+    run = made(2)
+
+    found = run.select(TurnStarted, TurnCompleted)
+
+    assert [event.kind for event in found] == ["turn_started", "turn_completed"] * 2
+    assert run.select() == tuple(run.events)
+
+
+def test_select_refuses_what_is_no_event_type() -> None:
+    with pytest.raises(NoeticConfigError, match="TurnStarted"):
+        made().select(str)
+
+
+def test_a_turn_summary_gathers_what_happened_in_its_turn() -> None:
+    first, second = made(2).turns
+
+    assert (first.where, first.turn_id, first.query, first.text) == (where(1), "turn1", "question 1", "answer 1")
+    assert (first.outcome, first.stopped, first.resource_id, first.seq) == ("success", None, "ann", 0)
+    assert (first.input_tokens, first.output_tokens, first.cost) == (220, 25, 0.25)
+    assert (len(first.views), len(first.model_calls), len(first.tool_calls)) == (1, 2, 1)
+    assert (len(first.decisions), len(first.steering), first.qualities) == (1, 1, (0.5,))
+    assert second.query == "question 2"
+
+
+def test_a_running_turn_counts_the_tokens_spent_so_far_and_has_no_outcome() -> None:
+    run = Run("r1", events=conversation(1)[:6])
+
+    (turn,) = run.turns
+
+    assert (turn.outcome, turn.text, turn.input_tokens, turn.output_tokens, turn.cost) == (None, "", 100, 10, 0.25)
+
+
+def test_a_grade_given_outside_any_turn_belongs_to_the_last_turn_of_its_thread() -> None:
+    run = made(2)
+
+    run.append(QualityGiven(where(0), 9_000.0, 0.9, "person"))
+
+    assert [turn.qualities for turn in run.turns] == [(0.5,), (0.5, 0.9)]
+
+
+def test_a_turn_whose_start_was_not_recorded_still_appears() -> None:
+    run = Run("r1", events=conversation(1)[4:])
+
+    (turn,) = run.turns
+
+    assert (turn.turn_id, turn.query, turn.text) == ("turn1", "", "answer 1")
+
+
+def test_the_same_turn_number_in_two_threads_is_two_turns() -> None:
+    run = Run("r1", events=[*conversation(1), *conversation(1, thread="t2")])
+
+    assert run.threads == ("t1", "t2")
+    assert [turn.where.thread_id for turn in run.turns] == ["t1", "t2"]
+    assert len(run.turns[0].tool_calls) == 1
+
+
+@given(st.lists(EVENTS, max_size=12), st.integers(0, 12))
+def test_turns_read_on_the_way_equal_turns_read_at_the_end(events: list[RunEvent], pause: int) -> None:
+    whole = Run("r1", events=events)
+    grown = Run("r1", events=events[:pause])
+    grown.turns  # remembered, and must not go stale
+
+    for event in events[pause:]:
+        grown.append(event)
+
+    assert grown.turns == whole.turns
+
+
+def test_a_log_is_rebuilt_in_place() -> None:
+    items = made(2).log("t1")
+
+    assert [item["type"] for item in items] == ["message", "function_call", "function_call_output", "message"] * 2
+    assert [item.id for item in items[:4]] == ["user1", "call1", "output1", "a1"]
+
+
+def test_a_childs_items_do_not_join_the_log_of_its_thread() -> None:
+    run = made(1)
+
+    run.append(ItemsAppended(where(1, depth=1), 1.0, 0, (input_message("child", item_id="x"),), "seed"))
+
+    assert [item.id for item in run.log("t1")] == ["user1", "call1", "output1", "a1"]
+
+
+def test_a_log_with_a_gap_says_what_was_not_recorded() -> None:
+    run = Run("r1", events=conversation(2)[15:])
+
+    with pytest.raises(NoeticError, match="Items 0 to 3") as raised:
+        run.log("t1")
+
+    assert raised.value.kind == "tape_missing"
+
+
+def test_an_unknown_thread_is_an_error_that_names_the_known_ones() -> None:
+    with pytest.raises(NoeticConfigError, match="'t1'"):
+        made().log("t9")
+
+
+def test_runs_are_equal_by_content() -> None:
+    run = made()
+    changed = run.copy()
+    changed.append(QualityGiven(where(), 1.0, 0.5, "person"))
+
+    assert run == made()
+    assert run.copy() == run
+    assert changed != run
+    assert run != Run("r2", meta=run.meta, events=run.events)
+    assert run != "r1"
+
+
+def test_a_copy_shares_nothing_that_changes() -> None:
+    run = made()
+    twin = run.copy()
+
+    twin.meta["note"] = "mine"
+    twin.append(QualityGiven(where(), 1.0, 0.5, "person"))
+
+    assert "note" not in run.meta
+    assert len(run.events) == 30
+
+
+def test_a_run_can_be_sent_to_another_process() -> None:
+    run = made()
+    run.subscribe(lambda event: None)
+
+    assert pickle.loads(pickle.dumps(run)) == run
+
+
+def test_repr_is_short() -> None:
+    assert repr(made()) == "<Run 'r1': 30 events, 2 turns, 1 thread>"
+
+
+def test_html_escapes_what_people_and_models_said_and_holds_no_script() -> None:
+    events = conversation(1)
+    events[0] = replace(events[0], query="<script>alert(1)</script>")  # type: ignore[type-var]
+    page = Run("<b>", events=events)._repr_html_()
+
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert "<b>" not in page
+
+
+def test_html_names_the_reason_of_a_stop_and_hides_secrets() -> None:
+    events = conversation(1)
+    stopped = {"kind": "circuit_break", "reason": {"kind": "cost_cap_reached"}, "suggestion": "narrow it"}
+    events[0] = replace(events[0], query="my key is sk-abcdefghijklmnopqrstuvwx")  # type: ignore[type-var]
+    events[-2] = replace(events[-2], outcome="aborted", stopped=stopped)  # type: ignore[type-var]
+    page = Run("r1", events=events)._repr_html_()
+
+    assert "stopped: cost_cap_reached" in page
+    assert "sk-abc" not in page
+
+
+def test_html_of_a_long_run_shows_the_first_hundred_turns_and_says_so() -> None:
+    page = made(101)._repr_html_()
+
+    assert page.count("<tr>") == 101
+    assert "the first 100 of 101" in page
+
+
+def test_importing_runs_loads_nothing_heavy() -> None:
+    code = "import sys, noetic_nb.runs; print(sorted({'pandas', 'numpy', 'matplotlib', 'IPython'} & set(sys.modules)))"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
