@@ -11,10 +11,14 @@ from noetic_nb.regulator.drift import (
 )
 from noetic_nb.regulator.explain import Explanation
 from noetic_nb.regulator.findings import Change, Condition, Finding
+from noetic_nb.regulator.locked import Locked
 from noetic_nb.regulator.loops import RepeatedFailure, ToolLoop
+from noetic_nb.regulator.otel import events_from_span
 from noetic_nb.regulator.person import Person
 from noetic_nb.regulator.predicates import CostCap, Predicate, ProceduralWarning, QualityDecline, ScopeDrift
 from noetic_nb.regulator.regulator import Regulator
+from noetic_nb.regulator.replay import Reading, Recording, record_events
+from noetic_nb.regulator.scorers import CONTEXT_SCORER, ContextScorer
 from noetic_nb.regulator.settings import RELEASE_PREDICATES, Settings
 from noetic_nb.regulator.spans import LowConfidence
 from noetic_nb.regulator.state import RegulatorState
@@ -22,6 +26,7 @@ from noetic_nb.regulator.topics import RANKED_TOPICS, RELEASE_TOPICS, Topics, cl
 from noetic_nb.regulator.words import RELEASE_WORDS, WordLists
 
 __all__ = [
+    "CONTEXT_SCORER",
     "NEWER_KEYWORDS",
     "RANKED_TOPICS",
     "RELEASE_KEYWORDS",
@@ -30,6 +35,7 @@ __all__ = [
     "RELEASE_WORDS",
     "Change",
     "Condition",
+    "ContextScorer",
     "CostCap",
     "DriftInput",
     "DriftScore",
@@ -37,11 +43,14 @@ __all__ = [
     "Explanation",
     "Finding",
     "KeywordScorer",
+    "Locked",
     "LowConfidence",
     "Person",
     "Predicate",
     "ProceduralWarning",
     "QualityDecline",
+    "Reading",
+    "Recording",
     "Regulator",
     "RegulatorState",
     "RepeatedFailure",
@@ -53,5 +62,7 @@ __all__ = [
     "cluster_of",
     "decisions",
     "events",
+    "events_from_span",
     "predicates",
+    "record_events",
 ]

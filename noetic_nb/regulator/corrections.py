@@ -11,7 +11,7 @@ from typing import Final
 
 from noetic_nb.regulator.decisions import CorrectionPattern
 
-__all__ = ["HEADER", "REQUEST_LABEL", "CorrectionStore", "inject", "prelude"]
+__all__ = ["HEADER", "REQUEST_LABEL", "CorrectionStore", "inject", "pattern_of", "prelude"]
 
 MIN_CORRECTIONS_FOR_PATTERN: Final = 3
 MAX_EXAMPLE_CORRECTIONS: Final = 3
@@ -87,17 +87,7 @@ class CorrectionStore:
         self, user_id: str, cluster: str, *, least: int = MIN_CORRECTIONS_FOR_PATTERN
     ) -> CorrectionPattern | None:
         """Return what was learned on a cluster, or None below `least` corrections."""
-        texts = self._texts.get(cluster, ())
-        if not texts or len(texts) < least:
-            return None
-        return CorrectionPattern(
-            user_id=user_id,
-            topic_cluster=cluster,
-            pattern_name=f"corrections_on_{cluster}",
-            learned_from_turns=len(texts),
-            confidence=min(len(texts) / MAX_CORRECTIONS_PER_CLUSTER, 1.0),
-            example_corrections=tuple(reversed(texts[-MAX_EXAMPLE_CORRECTIONS:])),
-        )
+        return pattern_of(user_id, cluster, self._texts.get(cluster, ()), least)
 
     def patterns(self, user_id: str) -> dict[str, CorrectionPattern]:
         """Return every pattern in ascending order of its cluster."""
@@ -109,6 +99,26 @@ class CorrectionStore:
         twin = CorrectionStore(self.max_clusters)
         twin._texts = {cluster: list(texts) for cluster, texts in self._texts.items()}
         return twin
+
+
+def pattern_of(user_id: str, cluster: str, texts: Sequence[str], least: int) -> CorrectionPattern | None:
+    """Return what texts on one cluster amount to, or None if there are fewer than `least`.
+
+    Examples
+    --------
+    >>> pattern_of("ann", "a+b", ["one", "two"], 3) is None
+    True
+    """
+    if not texts or len(texts) < least:
+        return None
+    return CorrectionPattern(
+        user_id=user_id,
+        topic_cluster=cluster,
+        pattern_name=f"corrections_on_{cluster}",
+        learned_from_turns=len(texts),
+        confidence=min(len(texts) / MAX_CORRECTIONS_PER_CLUSTER, 1.0),
+        example_corrections=tuple(reversed(texts[-MAX_EXAMPLE_CORRECTIONS:])),
+    )
 
 
 def prelude(patterns: Iterable[CorrectionPattern], *, header: str = HEADER) -> str:

@@ -40,6 +40,11 @@ class Evidence(Protocol):
         ...
 
     @property
+    def unpriced(self) -> int:
+        """How many costs came without a price."""
+        ...
+
+    @property
     def qualities(self) -> Sequence[float]:
         """The newest grades, at most 20, oldest first, each in [0, 1]."""
         ...

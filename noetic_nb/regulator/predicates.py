@@ -146,7 +146,10 @@ class CostCap:
             changes.append(Change(cap.name, cap.threshold, room, is_threshold=True))
         # With no cap at all the empty group would hold vacuously; an impossible condition says what is the case.
         never = [Condition("caps_set", 0, ">=", 1)] if not caps else []
-        return finding(self.kind, self.check(evidence), [*quality, *never], changes, any_of=caps)
+        notes = []
+        if self.usd is not None and evidence.unpriced:
+            notes.append(f"{evidence.unpriced} costs had no price and count as nothing.")
+        return finding(self.kind, self.check(evidence), [*quality, *never], changes, any_of=caps, notes=notes)
 
 
 @dataclass(frozen=True, slots=True)

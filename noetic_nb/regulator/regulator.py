@@ -21,6 +21,7 @@ from noetic_nb.regulator.events import Event, Token, check, is_plain, require_te
 from noetic_nb.regulator.explain import Explanation, explain
 from noetic_nb.regulator.person import Person
 from noetic_nb.regulator.predicates import CostCap, Predicate, ScopeDrift
+from noetic_nb.regulator.presets import NEWER_SETTINGS, RECOMMENDED_SETTINGS
 from noetic_nb.regulator.session import Signals
 from noetic_nb.regulator.settings import RELEASE_SETTINGS, Settings, SnapshotForm, TurnRules
 from noetic_nb.regulator.snapshots import restore, snapshot
@@ -87,6 +88,18 @@ class Regulator:
         """
         require_text("user_id", user_id)
         return cls(Person(user_id), clock=clock)
+
+    @classmethod
+    def newer(cls, user_id: str, *, clock: Callable[[], float] = time.monotonic) -> Self:
+        """Return a fresh regulator that behaves like the newest original: ranked topics, prefix anchoring."""
+        require_text("user_id", user_id)
+        return cls(Person(user_id), NEWER_SETTINGS, clock=clock)
+
+    @classmethod
+    def recommended(cls, user_id: str, *, clock: Callable[[], float] = time.monotonic) -> Self:
+        """Return a fresh regulator with what one would run in practice; `presets` says why."""
+        require_text("user_id", user_id)
+        return cls(Person(user_id), RECOMMENDED_SETTINGS, clock=clock)
 
     def fork(self, *, user_id: str | None = None, person: Person | None = None) -> Regulator:
         """Return a regulator with the same settings and a fresh task.

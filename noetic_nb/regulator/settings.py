@@ -13,6 +13,7 @@ from noetic_nb.regulator.drift import DriftScorer, KeywordScorer
 from noetic_nb.regulator.findings import require_number, require_whole
 from noetic_nb.regulator.loops import RepeatedFailure, ToolLoop
 from noetic_nb.regulator.predicates import CostCap, Predicate, ProceduralWarning, QualityDecline, ScopeDrift
+from noetic_nb.regulator.scorers import ContextScorer
 from noetic_nb.regulator.spans import LowConfidence
 from noetic_nb.regulator.topics import RELEASE_TOPICS, Topics
 from noetic_nb.regulator.words import RELEASE_WORDS, WordLists
@@ -160,6 +161,8 @@ def _predicate_from_dict(data: Mapping[str, Any], named: Mapping[str, Any]) -> P
 def _scorer_to_dict(scorer: DriftScorer) -> dict[str, Any]:
     if isinstance(scorer, KeywordScorer):
         return {"kind": "keywords", "topics": _topics_to_dict(scorer.topics), "anchoring": scorer.anchoring}
+    if isinstance(scorer, ContextScorer):
+        return {"kind": "context", "bias": scorer.bias, "weights": list(scorer.weights)}
     return {"$ref": _name_of(scorer)}
 
 
@@ -167,6 +170,8 @@ def _scorer_from_dict(data: Mapping[str, Any], named: Mapping[str, Any]) -> Drif
     if "$ref" in data:
         scorer: DriftScorer = _lookup(data["$ref"], named)
         return scorer
+    if data["kind"] == "context":
+        return ContextScorer(bias=float(data["bias"]), weights=tuple(map(float, data["weights"])))
     return KeywordScorer(topics=_topics_from_dict(data["topics"]), anchoring=data["anchoring"])
 
 

@@ -61,7 +61,6 @@ class Task:
         "_cluster",
         "_completed_at",
         "_corrected",
-        "_drifts",
         "_read_text",
         "costs",
         "earlier",
@@ -71,6 +70,7 @@ class Task:
         "person",
         "qualities",
         "response",
+        "scores",
         "settings",
         "token_stats",
         "tool_texts",
@@ -86,7 +86,8 @@ class Task:
         self.pending: str | None = None
         self._read_text: str | None = None
         self._cluster: str | None = ""
-        self._drifts: list[tuple[DriftScorer, DriftScore | None]] = []
+        self.scores: list[tuple[DriftScorer, DriftScore | None]] = []
+        """Known scores of the current reply; replaced, never emptied, when anything a scorer sees changes."""
         self._completed_at: float | None = None
         self._corrected: set[str] = set()
         self.implicit_count = 0
@@ -100,7 +101,7 @@ class Task:
     def reconfigure(self, settings: Settings) -> None:
         """Go on under other settings; what was read under the old ones is read again."""
         self.settings = settings
-        self._drifts = []
+        self.scores = []
         if self.message is not None:
             self._cluster = None
 
@@ -117,7 +118,7 @@ class Task:
             self.earlier.append(self.response)
         self.token_stats.clear()
         self.tools.start_turn()
-        self._drifts = []
+        self.scores = []
         self.message, self.response = event.user_message, None
         self._cluster = None
         if strict:
@@ -141,7 +142,7 @@ class Task:
         """Take the reply."""
         self.response = self.pending = event.full_response
         self._read_text = None
-        self._drifts = []
+        self.scores = []
         if self.settings.implicit_window_s is not None:
             self._completed_at = self._clock()
 
@@ -182,7 +183,9 @@ class Task:
     def tool_call(self, event: ToolCall) -> None:
         """Record a call."""
         self.tools.call(event)
-        self.tool_texts.append(event.args_json or "")
+        if event.args_json is not None:
+            self.tool_texts.append(event.args_json)
+            self.scores = []
 
     def tool_result(self, event: ToolResult) -> None:
         """Record how a call ended."""
@@ -190,7 +193,7 @@ class Task:
         text = event.output if event.output is not None else event.error_summary
         if text is not None:
             self.tool_texts.append(text)
-            self._drifts = []
+            self.scores = []
 
     # Evidence
 
@@ -213,6 +216,11 @@ class Task:
     def usd(self) -> float:
         """Money spent."""
         return self.costs.usd
+
+    @property
+    def unpriced(self) -> int:
+        """How many costs came without a price."""
+        return self.costs.unpriced
 
     @property
     def cluster(self) -> str:
@@ -240,13 +248,13 @@ class Task:
 
     def drift(self, scorer: DriftScorer) -> DriftScore | None:
         """Score of the current reply; computed once per scorer and reply."""
-        for known, score in self._drifts:
+        for known, score in self.scores:
             if known is scorer:
                 return score
         score = None
         if self.message is not None and self.response is not None:
             score = scorer(DriftInput(self.message, self.response, self.earlier, self.tool_texts))
-        self._drifts.append((scorer, score))
+        self.scores.append((scorer, score))
         return score
 
     def streamed(self) -> tuple[int, Sequence[Token]]:
