@@ -48,6 +48,9 @@ HookName: TypeAlias = Literal[
     "on_item_append",
     "project_history",
     "on_tool_outcome",
+    "on_model_outcome",
+    "on_feedback",
+    "on_hook_failure",
     "persist",
 ]
 

@@ -21,7 +21,7 @@ __all__ = ["ItemLog", "ItemView"]
 class _Store:
     """What logs share: the items, the running token sums, and where calls and outputs are."""
 
-    __slots__ = ("first_seen", "items", "sums", "tokenizer", "unpaired", "widest_pair")
+    __slots__ = ("first_seen", "has_system", "items", "sums", "tokenizer", "unpaired", "widest_pair")
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.items: list[Item] = []
@@ -31,6 +31,7 @@ class _Store:
         self.unpaired: dict[object, list[int]] = {}
         self.first_seen: dict[object, int] = {}
         self.widest_pair = 0
+        self.has_system = False
 
     def append(self, item: Item) -> None:
         position = len(self.items)
@@ -38,6 +39,7 @@ class _Store:
         self.sums.append(self.sums[-1] + item_tokens(item, self.tokenizer))
         kind = item["type"]
         if kind != "function_call" and kind != "function_call_output":
+            self.has_system = self.has_system or item.get("role") == "system"
             return
         call_id = item.get("callId")
         first = self.first_seen.setdefault(call_id, position)
@@ -108,6 +110,11 @@ class ItemView(Sequence[Item]):
         """Tokens of the item at a position of this view."""
         absolute = self._start + position
         return self._store.sums[absolute + 1] - self._store.sums[absolute]
+
+    @property
+    def has_system(self) -> bool:
+        """Whether the log may hold a system message, in view or not."""
+        return self._store.has_system
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
-from noetic_nb.events import Where
+from noetic_nb.events import EventSink, Where
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, parse_item
 from noetic_nb.memory.diagnostics import Diagnostic, log_diagnostic
@@ -24,6 +24,7 @@ class HookModelRequest:
     model: str
     items: Sequence[Item]
     instructions: str | None = None
+    purpose: Literal["judge", "layer", "summary"] = "layer"
 
     def __getitem__(self, key: str) -> Any:
         if key in ("model", "items", "instructions"):
@@ -73,6 +74,8 @@ class ExecutionContext:
         The sources of time and identity.
     diagnostic : callable
         Told of errors that do not fail the run, such as those of background work.
+    sink : EventSink, optional
+        Where a layer may record what it did.
 
     Examples
     --------
@@ -94,6 +97,7 @@ class ExecutionContext:
     clock: Clock = SYSTEM_CLOCK
     ids: Ids = SYSTEM_IDS
     diagnostic: Diagnostic = log_diagnostic
+    sink: EventSink | None = None
     fs: Any = None
     shell: Any = None
 

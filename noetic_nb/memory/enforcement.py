@@ -80,12 +80,13 @@ async def decide(
     decisions: list[SteeringDecision] = []
     for layer in runner.having(point):
         state = runner.state.get(ctx.execution_id, layer.id)
+        so_far = most_restrictive(decisions) if decisions else ALLOW
         params: BeforeToolCallParams | AfterModelCallParams
         if point == "before_tool_call":
-            params = BeforeToolCallParams(tool_name, tool_args, ctx, state, call_id, history, ctx.depth)
+            params = BeforeToolCallParams(tool_name, tool_args, ctx, state, call_id, history, ctx.depth, so_far)
         else:
             assert response is not None
-            params = AfterModelCallParams(response, ctx, state, history)
+            params = AfterModelCallParams(response, ctx, state, history, so_far)
         decision = await _ask(runner, layer, point, params, ctx, default_on_error)
         if decision is None:
             continue

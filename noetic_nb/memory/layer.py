@@ -64,6 +64,8 @@ DEFAULT_TIMEOUTS_MS: Final[Mapping[str, float]] = {
     "on_item_append": 5_000,
     "project_history": 5_000,
     "on_tool_outcome": 5_000,
+    "on_model_outcome": 5_000,
+    "on_feedback": 5_000,
     "on_hook_failure": 5_000,
 }
 
@@ -88,6 +90,8 @@ class MemoryHooks:
     on_item_append: Hook | None = None
     project_history: Hook | None = None
     on_tool_outcome: Hook | None = None
+    on_model_outcome: Hook | None = None
+    on_feedback: Hook | None = None
     on_hook_failure: Hook | None = None
     delivered: Callable[[Any, frozenset[str]], None] | None = None
 

@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeAlias
 
 from noetic_nb.items import Item, assistant_text
 from noetic_nb.memory.context import ExecutionContext
-from noetic_nb.models.base import ModelResponse
+from noetic_nb.memory.decision import ALLOW, SteeringDecision
+from noetic_nb.models.base import ModelResponse, TokenLogprob, Usage
 from noetic_nb.storage import ScopedStorage
 
 __all__ = [
@@ -20,8 +21,10 @@ __all__ = [
     "CompleteParams",
     "DisposeParams",
     "ExecutionOutcome",
+    "Feedback",
     "HookFailure",
     "InitParams",
+    "ModelOutcome",
     "OnItemAppendParams",
     "PastCall",
     "ProjectHistoryParams",
@@ -125,6 +128,8 @@ class BeforeToolCallParams:
     call_id: str = ""
     history: Sequence[PastCall] = ()
     depth: int = 0
+    so_far: SteeringDecision = ALLOW
+    """What the layers before this one decided together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +140,7 @@ class AfterModelCallParams:
     ctx: ExecutionContext
     state: Any
     history: Sequence[PastCall] = ()
+    so_far: SteeringDecision = ALLOW
 
     @property
     def text(self) -> str:
@@ -158,6 +164,34 @@ class ToolOutcome:
     error: str | None
     ctx: ExecutionContext
     state: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOutcome:
+    """A model call of the agent has ended, whether or not its response will stand."""
+
+    model: str
+    usage: Usage
+    cost: float | None
+    duration_ms: float
+    logprobs: Sequence[TokenLogprob]
+    error: str | None
+    ctx: ExecutionContext
+    state: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """Someone judged or corrected the thread's last reply, or began a new task, outside of any execution.
+
+    `value` is the quality (0 to 1) or the text of the correction; None for ``"reset_task"``.
+    """
+
+    kind: Literal["quality", "correction", "reset_task"]
+    value: Any
+    storage: ScopedStorage
+    ctx: ExecutionContext
+    source: str = "user"
 
 
 @dataclass(frozen=True, slots=True)

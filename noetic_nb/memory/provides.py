@@ -29,6 +29,7 @@ class LayerFunction:
     input: TypeAdapter[Any]
     output: TypeAdapter[Any]
     execute: Callable[[Any, Any, Any], Awaitable[Any] | Any]
+    input_type: Any
     kind: Literal["function"] = "function"
 
 
@@ -61,7 +62,7 @@ def layer_fn(
     ----------
     description : str
         For the model.
-    input, output : type, pydantic model or TypeAdapter
+    input, output : type or pydantic model
         Arguments and result are checked against these.
     execute : callable
         ``execute(args, state, ctx)``, sync or async, returns ``{"result": ..., "state": ...}``; without ``state`` the
@@ -76,8 +77,7 @@ def layer_fn(
     """
     if not callable(execute):
         raise NoeticConfigError("INVALID_PROVIDES", "layer_fn needs a function to execute.", given=execute)
-    adapters = [x if isinstance(x, TypeAdapter) else TypeAdapter(x) for x in (input, output)]
-    return LayerFunction(description, adapters[0], adapters[1], execute)
+    return LayerFunction(description, TypeAdapter(input), TypeAdapter(output), execute, input)
 
 
 def checked_provides(provides: LayerProvides | None, *, layer_id: str) -> LayerProvides | None:

@@ -25,7 +25,7 @@ from noetic_nb.memory.scope import resolve_scope_key
 
 __all__ = ["RecallEntry", "RecallMode", "Recaller"]
 
-RecallMode: TypeAlias = Literal["all", "atomic", "eventual"]
+RecallMode: TypeAlias = Literal["all", "cached", "atomic", "eventual"]
 
 # A layer that misjudges its own tokens by more than this is reported (runtime specification, section 5.5).
 COUNT_TOLERANCE: Final = 0.10

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -11,6 +11,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, LayerTokens, MemoryTraceSpan
 from noetic_nb.memory.calling import HookTimeout, call_hook
 from noetic_nb.memory.context import ExecutionContext
+from noetic_nb.memory.decision import Stop
 from noetic_nb.memory.layer import MemoryLayer, check_layers
 from noetic_nb.memory.state import LayerStateStore
 
@@ -29,6 +30,8 @@ _HOOKS: Final = (
     "on_item_append",
     "project_history",
     "on_tool_outcome",
+    "on_model_outcome",
+    "on_feedback",
     "delivered",
 )
 _IN_ARRAY_ORDER: Final = frozenset({"init", "store", "on_complete", "dispose"})
@@ -67,6 +70,7 @@ class HookRunner:
         self.by_slot = tuple(sorted(self.layers, key=lambda layer: layer.slot))
         enforcing = tuple(sorted(self.by_slot, key=lambda layer: not layer.enforces))
         self._with: dict[str, tuple[MemoryLayer, ...]] = {}
+        self._stops: dict[str, Stop] = {}
         for hook in _HOOKS:
             order = self.layers if hook in _IN_ARRAY_ORDER else enforcing if hook in _ENFORCING else self.by_slot
             found = tuple(layer for layer in order if getattr(layer.hooks, hook) is not None)
@@ -90,6 +94,16 @@ class HookRunner:
         if layer.hooks.init is not None and not self.state.has(execution_id, layer.id):
             return "uninitialised"
         return None
+
+    def _collect_stop(self, value: Any, ctx: ExecutionContext) -> None:
+        """Keep the first stop any hook asks for; the harness ends the turn when it comes by."""
+        stop = value.get("stop") if isinstance(value, Mapping) else getattr(value, "stop", None)
+        if isinstance(stop, Stop):
+            self._stops.setdefault(ctx.execution_id, stop)
+
+    def take_stop(self, execution_id: str) -> Stop | None:
+        """Return the stop that was asked for in an execution, once."""
+        return self._stops.pop(execution_id, None) if self._stops else None
 
     def skipped(self, layer: MemoryLayer, hook: Any, ctx: ExecutionContext) -> None:
         """Record that a layer was passed over."""
@@ -127,6 +141,8 @@ class HookRunner:
                 getattr(layer.hooks, hook), params, layer_id=layer.id, name=hook, timeout_ms=layer.timeout_ms(hook)
             )
             outcome.value = value if read is None else read(value)
+            if value is not None:
+                self._collect_stop(value, ctx)
         except Exception as exc:
             outcome.error = exc
             outcome.status = "timeout" if isinstance(exc, HookTimeout) else "error"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.events import EventSink
@@ -17,14 +17,16 @@ from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, ItemLog, parse_item
 from noetic_nb.memory.append import AppendResult, RerenderRequest, append_pipeline, rerender
 from noetic_nb.memory.context import ExecutionContext, as_response
-from noetic_nb.memory.decision import SteeringDecision
+from noetic_nb.memory.decision import SteeringDecision, Stop
 from noetic_nb.memory.enforcement import OnSteeringError, decide
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import (
     CompleteParams,
     DisposeParams,
     ExecutionOutcome,
+    Feedback,
     InitParams,
+    ModelOutcome,
     PastCall,
     ProjectHistoryParams,
     ReturnParams,
@@ -37,6 +39,7 @@ from noetic_nb.memory.results import UNSET, field_of
 from noetic_nb.memory.running import HookRunner, Outcome
 from noetic_nb.memory.scope import resolve_scope_key
 from noetic_nb.memory.state import LayerStateStore
+from noetic_nb.models.base import TokenLogprob, Usage
 from noetic_nb.storage import InMemoryStorage, ScopedStorage, StorageAdapter
 
 __all__ = ["LayerStack"]
@@ -117,6 +120,15 @@ class LayerStack:
         """Return the layers that have a hook, in the order in which it runs."""
         return self._runner.having(hook)
 
+    @property
+    def writes_durably(self) -> bool:
+        """Whether any layer's state outlives its execution."""
+        return any(layer.scope != "execution" for layer in self.layers)
+
+    def runs(self, layer: MemoryLayer, execution_id: str) -> bool:
+        """Tell whether a layer takes part in an execution: initialised if it needs to be, and not disabled."""
+        return self._runner.runs(layer, execution_id)
+
     async def init(self, ctx: ExecutionContext) -> None:
         """Begin an execution: load every layer's state, then mirror what is written from now on.
 
@@ -167,9 +179,9 @@ class LayerStack:
             The conversation so far.
         budgets : mapping of str to float
             Tokens by layer id; a layer that is not named is not limited.
-        mode : {"all", "atomic", "eventual"}
-            ``"all"`` runs every hook now; the other two are the halves of the cached path: atomic layers run, eventual
-            ones serve their last value.
+        mode : {"all", "cached", "atomic", "eventual"}
+            ``"all"`` runs every hook now. ``"cached"`` runs atomic layers and lets eventual ones serve their last value;
+            ``"atomic"`` and ``"eventual"`` are the two halves of that.
 
         Returns
         -------
@@ -254,15 +266,45 @@ class LayerStack:
                 continue
             state = self.state.get(ctx.execution_id, layer.id)
             params = ToolOutcome(name, call_id, success, duration_ms, error, ctx, state)
-            outcome = await self._runner.run(
-                layer,
-                "on_tool_outcome",
-                params,
-                ctx,
-                read=lambda value: field_of(value, "state", hook="on_tool_outcome"),
-            )
-            if outcome.value is not None:
-                self._write(ctx, layer, "on_tool_outcome", outcome)
+            await self._notify(layer, "on_tool_outcome", params, ctx)
+
+    async def model_outcome(
+        self,
+        ctx: ExecutionContext,
+        *,
+        model: str,
+        usage: Usage,
+        cost: float | None,
+        duration_ms: float,
+        logprobs: Sequence[TokenLogprob] = (),
+        error: str | None = None,
+    ) -> None:
+        """Tell the layers how a model call of the agent ended."""
+        for layer in self.having("on_model_outcome"):
+            if not self._runner.runs(layer, ctx.execution_id):
+                continue
+            state = self.state.get(ctx.execution_id, layer.id)
+            params = ModelOutcome(model, usage, cost, duration_ms, logprobs, error, ctx, state)
+            await self._notify(layer, "on_model_outcome", params, ctx)
+
+    async def feedback(
+        self, ctx: ExecutionContext, *, kind: Literal["quality", "correction", "reset_task"], value: Any, source: str
+    ) -> None:
+        """Tell the layers what someone said of the thread, outside of any execution."""
+        for layer in self.having("on_feedback"):
+            storage = ScopedStorage(self.storage, layer.id, resolve_scope_key(layer.scope, ctx))
+            await self._runner.run(layer, "on_feedback", Feedback(kind, value, storage, ctx, source), ctx)
+
+    async def _notify(self, layer: MemoryLayer, hook: str, params: Any, ctx: ExecutionContext) -> None:
+        outcome = await self._runner.run(
+            layer, hook, params, ctx, read=lambda value: field_of(value, "state", hook=hook)
+        )
+        if outcome.value is not None:
+            self._write(ctx, layer, hook, outcome)
+
+    def take_stop(self, ctx: ExecutionContext) -> Stop | None:
+        """Return the stop that a hook of this execution asked for, once."""
+        return self._runner.take_stop(ctx.execution_id)
 
     async def spawn(
         self, parent_ctx: ExecutionContext, child_ctx: ExecutionContext

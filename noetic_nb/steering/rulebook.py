@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.steering.rule import Point, SteeringRule, as_rule
+from noetic_nb.steering.source import check_on_samples, compile_predicate
 
 __all__ = ["RuleBook", "RuleChange", "RuleSnapshot"]
 
@@ -186,6 +187,30 @@ class RuleBook:
                 return new
         self._become("add", new.id, [*rules, new], None, new)
         return new
+
+    def replace_source(self, rule_id: str, text: str, *, samples: Iterable[Any] = ()) -> SteeringRule:
+        """Replace a Python rule by what a text says, if the text holds up; else the last good version stays.
+
+        Parameters
+        ----------
+        rule_id : str
+            Which rule.
+        text : str
+            Source of one function; it may use the names its old version could use, and `allow`, `deny`, `guide`.
+        samples : iterable, optional
+            Calls or responses the new version is tried on first (records with the fields of the hook's parameters).
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_RULE``, ``RULE_DOES_NOT_COMPILE`` or ``RULE_FAILS_ON_SAMPLE``; the last two have a `line`.
+        """
+        old = self[rule_id]
+        names = getattr(inspect.unwrap(old.predicate), "__globals__", {}) if old.predicate is not None else {}
+        predicate = compile_predicate(rule_id, text, names)
+        new = old.model_copy(update={"predicate": predicate, "source": text})
+        check_on_samples(new, samples)
+        return self.put(new)
 
     def remove(self, rule_id: str) -> SteeringRule:
         """Take a rule out."""

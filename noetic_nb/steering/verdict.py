@@ -100,7 +100,8 @@ async def ask_judge(
         What the model client raises.
     """
     call_model: Any = params.ctx.call_model
-    request = HookModelRequest(judge.model, (input_message(judge_prompt(judge, params), ids=params.ctx.ids),))
+    question = input_message(judge_prompt(judge, params), ids=params.ctx.ids)
+    request = HookModelRequest(judge.model, (question,), purpose="judge")
     for call in range(1, max_retries + 2):
         answer = call_model(request)
         if hasattr(answer, "__await__"):

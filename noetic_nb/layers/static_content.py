@@ -1,0 +1,73 @@
+"""Static content: a text the agent always has before it, such as a policy or a persona."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.memory import BudgetConfig, InitParams, MemoryHooks, MemoryLayer, MemoryScope, RecallParams
+from noetic_nb.tokens import Tokenizer
+
+__all__ = ["static_content"]
+
+# Between working memory and durable task state; runtime specification, section 11.1.
+SLOT = 105
+
+
+def _cut(text: str, tag: str, budget: float, tokenize: Tokenizer) -> str | None:
+    """Return the block cut to a budget with its closing tag in place, None where not even the tags fit."""
+    opening, closing = f"<{tag}>\n", f"\n</{tag}>"
+    if tokenize(opening + text + closing) <= budget:
+        return opening + text + closing
+    low, high, best = 0, len(text), None
+    while low <= high:
+        middle = (low + high) // 2
+        block = f"{opening}{text[:middle]}…{closing}"
+        if tokenize(block) <= budget:
+            best, low = block, middle + 1
+        else:
+            high = middle - 1
+    return best
+
+
+def static_content(
+    content: str | Callable[[], str | Awaitable[str]],
+    *,
+    id: str = "static-content",
+    tag: str = "instructions",
+    scope: MemoryScope = "resource",
+    budget: BudgetConfig = "auto",
+    slot: float = SLOT,
+) -> MemoryLayer:
+    """Make a layer that shows a text.
+
+    Parameters
+    ----------
+    content : str or callable
+        The text, or a function that loads it once per execution, sync or async.
+    tag : str
+        Name of the block around it.
+    budget : optional
+        Tokens; what does not fit is cut at the end, with the closing tag kept.
+
+    Examples
+    --------
+    >>> static_content("Be kind.").id
+    'static-content'
+    """
+    if not tag.isidentifier():
+        raise NoeticConfigError("INVALID_LAYER_OPTION", "A tag is an identifier.", given=tag, hint="Such as 'policy'.")
+
+    async def init(p: InitParams) -> dict[str, Any]:
+        text: Any = content() if callable(content) else content
+        if hasattr(text, "__await__"):
+            text = await text
+        if not isinstance(text, str):
+            raise TypeError(f"Static content is text, not {type(text).__name__}: {text!r:.80}.")
+        return {"state": text}
+
+    def recall(p: RecallParams) -> str | None:
+        return _cut(p.state, tag, p.budget, p.ctx.tokenize) if p.state else None
+
+    return MemoryLayer(id=id, slot=slot, scope=scope, budget=budget, hooks=MemoryHooks(init=init, recall=recall))

@@ -1,0 +1,177 @@
+"""Working memory: a small record the agent keeps about the conversation and rewrites itself."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.memory import (
+    BudgetConfig,
+    InitParams,
+    MemoryHooks,
+    MemoryLayer,
+    MemoryScope,
+    RecallParams,
+    Slot,
+    SpawnParams,
+    layer_data,
+    layer_fn,
+)
+
+__all__ = ["deep_merge", "working_memory"]
+
+# Runtime specification, section 11.2.
+DEFAULT_BUDGET: Final = {"min": 200, "max": 1500}
+MAX_MERGE_DEPTH: Final = 32
+# Keys that would reach into objects of other languages when a state is shared.
+FORBIDDEN_KEYS: Final = frozenset({"__proto__", "constructor"})
+
+
+def deep_merge(old: Mapping[str, Any], new: Mapping[str, Any], *, depth: int = 0) -> dict[str, Any]:
+    """Merge two records: objects merge, lists and scalars replace.
+
+    Raises
+    ------
+    NoeticError
+        ``tool_failed`` where objects are nested more than 32 deep.
+
+    References
+    ----------
+    .. [1] Runtime specification, section 11.2 (working memory).
+
+    Examples
+    --------
+    >>> deep_merge({"a": {"c": 2}, "d": [1]}, {"a": {"b": 1}})
+    {'a': {'c': 2, 'b': 1}, 'd': [1]}
+    """
+    if depth > MAX_MERGE_DEPTH:
+        raise NoeticError(
+            "tool_failed", f"working memory is nested more than {MAX_MERGE_DEPTH} deep", hint="Keep it flat."
+        )
+    merged = dict(old)
+    for key, value in new.items():
+        if key in FORBIDDEN_KEYS:
+            continue
+        before = merged.get(key)
+        if isinstance(value, Mapping):
+            merged[key] = deep_merge(before if isinstance(before, Mapping) else {}, value, depth=depth + 1)
+        else:
+            merged[key] = copy.deepcopy(value)
+    return merged
+
+
+def working_memory(
+    *,
+    id: str = "working-memory",
+    scope: MemoryScope = "thread",
+    schema: type[BaseModel] | None = None,
+    read_only: bool = False,
+    initial: str | Mapping[str, Any] | None = None,
+    budget: BudgetConfig = None,
+    slot: float = Slot.WORKING_MEMORY,
+) -> MemoryLayer:
+    """Make a layer in which the agent keeps notes, by calling ``<id>/update``.
+
+    Parameters
+    ----------
+    scope : {"thread", "resource", "execution", "global"}
+        How long the notes live.
+    schema : pydantic model, optional
+        What the notes must look like after every update; an update that does not fit changes nothing.
+    read_only : bool, default False
+        Show the notes without giving the agent a way to change them.
+    initial : str or mapping, optional
+        The first notes.
+    budget : optional
+        Tokens; 200 to 1 500 by default.
+
+    Returns
+    -------
+    MemoryLayer
+        With data ``snapshot`` and, unless read-only, function ``update``.
+
+    Examples
+    --------
+    >>> working_memory().id
+    'working-memory'
+    """
+    adapter = None if schema is None else TypeAdapter(schema)
+    first: Any = initial if initial is not None else ("" if adapter is None else {})
+    if adapter is not None and isinstance(first, str):
+        raise NoeticConfigError("INVALID_LAYER_OPTION", "Notes with a schema are an object.", given=initial)
+
+    async def init(p: InitParams) -> dict[str, Any]:
+        stored = await p.storage.get("state")
+        if stored is None:
+            return {"state": copy.deepcopy(first)}
+        return {"state": _fitting(stored, adapter)}
+
+    def recall(p: RecallParams) -> str | None:
+        if not p.state:
+            return None
+        text = p.state if isinstance(p.state, str) else json.dumps(p.state, indent=2, ensure_ascii=False)
+        return f"<working_memory>\n{text}\n</working_memory>"
+
+    def on_spawn(p: SpawnParams) -> dict[str, Any] | None:
+        return {"child_state": copy.deepcopy(p.parent_state)} if scope == "resource" else None
+
+    def update(args: dict[str, Any], state: Any, ctx: object) -> dict[str, Any]:
+        if isinstance(state, str):
+            state = {"_previous": state} if state else {}
+        merged = deep_merge(state or {}, args)
+        if adapter is not None:
+            try:
+                adapter.validate_python(merged)
+            except ValidationError as exc:
+                first_problem = exc.errors()[0]
+                place = ".".join(map(str, first_problem["loc"]))
+                raise NoeticError(
+                    "tool_failed",
+                    f"the notes would no longer fit their schema: {place}: {first_problem['msg']}",
+                    given=args,
+                    reason="invalid",
+                ) from exc
+        return {"result": None, "state": merged}
+
+    provides: dict[str, Any] = {"snapshot": layer_data(copy.deepcopy)}
+    if not read_only:
+        provides["update"] = layer_fn(
+            description=(
+                "Update the working memory. Pass only what changes: objects are merged, lists and values replaced."
+            ),
+            input=dict[str, Any],
+            output=None,
+            execute=update,
+        )
+    return MemoryLayer(
+        id=id,
+        slot=slot,
+        scope=scope,
+        budget=DEFAULT_BUDGET if budget is None else budget,
+        hooks=MemoryHooks(init=init, recall=recall, on_spawn=on_spawn),
+        provides=provides,
+    )
+
+
+def _fitting(stored: Any, adapter: TypeAdapter[Any] | None) -> Any:
+    """Return stored notes, empty ones where they no longer fit the schema.
+
+    Raises
+    ------
+    TypeError
+        If they are neither text nor an object: something else wrote them.
+    """
+    if not isinstance(stored, str | dict):
+        raise TypeError(f"Stored working memory is text or an object, not {type(stored).__name__}: {stored!r:.80}.")
+    if adapter is None:
+        return stored
+    try:
+        adapter.validate_python(stored)
+    except ValidationError:
+        return {}
+    return stored

@@ -1,0 +1,11 @@
+"""The runtime: steps made to happen, threads, plans, and everything an execution owes to its layers."""
+
+from noetic_nb.runtime.config import AgentConfig
+from noetic_nb.runtime.context import Context
+from noetic_nb.runtime.findings import Finding
+from noetic_nb.runtime.harness import AgentHarness
+from noetic_nb.runtime.plan import TurnPlan, plan_turn
+from noetic_nb.runtime.reply import AgentReply
+from noetic_nb.steps import react
+
+__all__ = ["AgentConfig", "AgentHarness", "AgentReply", "Context", "Finding", "TurnPlan", "plan_turn", "react"]

@@ -1,0 +1,372 @@
+"""One llm step: recall, plan, send, steer, log, run the tools that were called, and again.
+
+Every response is reviewed before any tool it asks for is run. A response the rules guide is asked for again, at most
+three times; one that is still guided after that is denied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.events import BudgetsAllocated, ItemsAppended, ViewAssembled
+from noetic_nb.items import Item, assistant_text, function_call_output, input_message
+from noetic_nb.memory import ExecutionContext, RecallEntry, RerenderRequest, SteeringAction, SteeringDecision
+from noetic_nb.memory.decision import denied
+from noetic_nb.models.base import NO_USAGE, ModelRequest, ModelResponse
+from noetic_nb.runtime.calling import call_tool
+from noetic_nb.runtime.context import Context, LastStep
+from noetic_nb.runtime.engine import Engine
+from noetic_nb.runtime.errors import StoppedError
+from noetic_nb.runtime.plan import TurnPlan, plan_turn
+from noetic_nb.runtime.summary import summarised
+from noetic_nb.steps import LLMStep
+
+__all__ = ["append_input", "run_llm"]
+
+# Runtime specification, section 8.5: at most three guided retries, that is four model calls.
+MAX_GUIDED_RETRIES: Final = 3
+# Runtime specification, section 2.2: an empty response is asked for again at most so often in a row.
+MAX_EMPTY_RETRIES: Final = 3
+
+DEFAULT_GUIDANCE: Final = "Adjust your last answer and try again."
+
+
+async def append_input(
+    engine: Engine, ctx: Context, hctx: ExecutionContext, items: Iterable[Mapping[str, Any]], origin: Any
+) -> tuple[tuple[Item, ...], tuple[RerenderRequest, ...]]:
+    """Log items after the layers have had their say; returns what was logged and which re-renders were asked for."""
+    requests: tuple[RerenderRequest, ...] = ()
+    if engine.stack.having("on_item_append"):
+        result = await engine.stack.append(hctx, items, log=ctx.item_log)
+        items, requests = result.items, result.rerender_requests
+    return log_items(engine, ctx, items, origin), requests
+
+
+def log_items(engine: Engine, ctx: Context, items: Iterable[Mapping[str, Any]], origin: Any) -> tuple[Item, ...]:
+    """Log items as they are."""
+    start = len(ctx.item_log)
+    logged = ctx.item_log.extend(items)
+    if engine.sink is not None and logged:
+        engine.sink.emit(ItemsAppended(ctx.where, engine.clock.now_ms(), start, logged, origin))
+    return logged
+
+
+def as_input_items(engine: Engine, value: Any, step_id: str) -> list[Mapping[str, Any]]:
+    """Return the items an input stands for: a user message for text, items as they are, nothing for None and ''.
+
+    Raises
+    ------
+    NoeticError
+        ``step_failed`` for anything else: an input is never dropped silently.
+    """
+    if value is None or (isinstance(value, str) and not value):
+        return []
+    if isinstance(value, str):
+        return [input_message(value, ids=engine.ids)]
+    if isinstance(value, Mapping) and "type" in value:
+        return [value]
+    if isinstance(value, Sequence) and all(isinstance(item, Mapping) and "type" in item for item in value):
+        return list(value)
+    raise NoeticError(
+        "step_failed",
+        f"The llm step {step_id!r} cannot send a {type(value).__name__}",
+        given=value,
+        hint="Pass text, an item or a list of items.",
+        step_id=step_id,
+        retries_exhausted=False,
+    )
+
+
+class _Asking:
+    """The state of one llm step while it runs."""
+
+    def __init__(self, engine: Engine, step: LLMStep, ctx: Context, instructions: str) -> None:
+        self.engine = engine
+        self.step = step
+        self.ctx = ctx
+        self.instructions = instructions
+        self.policy = step.projection or engine.config.projection
+        self.tools = engine.toolset(step)
+        system = engine.tokenizer(instructions) if instructions else 0
+        self.budgets = engine.budgets(self.policy, system)
+        self.hctx = engine.hook_context(ctx)
+        self.recalled: tuple[RecallEntry, ...] = ()
+        self.requests: tuple[RerenderRequest, ...] = ()
+        self.ephemeral: tuple[Item, ...] = ()
+
+    async def recall(self) -> None:
+        """Ask the layers once per step."""
+        stack, engine = self.engine.stack, self.engine
+        if engine.sink is not None:
+            shares = tuple([(share.layer_id, share.allocated) for share in self.budgets.allocations])
+            engine.sink.emit(
+                BudgetsAllocated(
+                    self.ctx.where,
+                    engine.clock.now_ms(),
+                    self.policy.token_budget,
+                    engine.tokenizer(self.instructions) if self.instructions else 0,
+                    self.policy.response_reserve,
+                    shares,
+                    self.budgets.history_budget,
+                )
+            )
+        if stack.having("recall"):
+            self.recalled = await stack.recall(
+                self.hctx,
+                query=self.ctx.query,
+                log=self.ctx.item_log,
+                budgets=self.budgets.by_layer(),
+                mode="cached",
+            )
+        self.ctx.recalled = self.recalled
+        self.stop_if_asked()
+
+    async def rerender(self) -> None:
+        """Recall again what a layer asked for while tool outputs were logged."""
+        if self.requests:
+            self.recalled = await self.engine.stack.rerender(
+                self.hctx,
+                self.requests,
+                current=self.recalled,
+                query=self.ctx.query,
+                log=self.ctx.item_log,
+                budgets=self.budgets.by_layer(),
+            )
+            self.requests = ()
+            self.ctx.recalled = self.recalled
+
+    async def plan(self) -> TurnPlan:
+        """Plan the next call, with a summary in place of what would be dropped where the policy wants one."""
+        log, stack = self.ctx.item_log, self.engine.stack
+        projected = None
+        if stack.having("project_history"):
+            shown = await stack.project_history(self.hctx, log.items)
+            projected = None if shown is log.items else shown
+
+        def made(extra: tuple[RecallEntry, ...] = ()) -> TurnPlan:
+            return plan_turn(
+                log,
+                self.engine.config.memory,
+                self.policy,
+                (*self.recalled, *extra),
+                instructions=self.instructions,
+                tool_tokens=self.tools.tokens,
+                tokenizer=self.engine.tokenizer,
+                projected=projected,
+                budgets=self.budgets,
+            )
+
+        plan = made()
+        if self.policy.overflow == "summarize" and projected is None and plan.window[0] > 0:
+            plan = await summarised(self.engine, self.ctx, self.step.model, self.policy, plan, made)
+        return plan
+
+    def show(self, plan: TurnPlan) -> None:
+        """Record a plan and tell the layers what is being sent."""
+        engine, ctx = self.engine, self.ctx
+        if engine.stack.having("delivered"):
+            engine.stack.delivered(self.hctx, [item["id"] for _, item in plan.layer_items if "id" in item])
+        if engine.sink is not None:
+            engine.sink.emit(
+                ViewAssembled(
+                    ctx.where,
+                    engine.clock.now_ms(),
+                    ctx.step_count,
+                    plan.window,
+                    plan.fates,
+                    plan.layers,
+                    plan.layer_items,
+                    plan.policy.token_budget,
+                    plan.policy.response_reserve,
+                    plan.system,
+                    plan.tools,
+                    plan.framing,
+                    plan.history,
+                    plan.budgets.history_budget,
+                    plan.history_items,
+                )
+            )
+
+    async def ask(self) -> ModelResponse:
+        """Ask until a response stands.
+
+        Raises
+        ------
+        NoeticError
+            ``steering_denied``, ``llm_refused``, ``llm_failed``, or what the client raises.
+        """
+        guided = empty = 0
+        while True:
+            self.ctx.check_abort()
+            plan = await self.plan()
+            self.show(plan)
+            request = ModelRequest(
+                self.step.model,
+                (*plan.items, *self.ephemeral) if self.ephemeral else plan.items,
+                self.instructions or None,
+                self.tools.specs,
+                self.step.params,
+                thread_id=self.ctx.thread_id,
+            )
+            response, duration = await self.engine.ask(self.ctx, request, step=self.ctx.step_count)
+            await self.tell_outcome(response, duration)
+            self.ctx.check_abort()
+            if not response.items:
+                empty += 1
+                if empty > MAX_EMPTY_RETRIES:
+                    raise NoeticError(
+                        "llm_failed",
+                        f"Model {self.step.model!r} gave {empty} empty answers in a row",
+                        hint="Ask again later, or try another model.",
+                        model=self.step.model,
+                    )
+                self.ephemeral = (input_message("continue", ids=self.engine.ids),)
+                continue
+            self.ephemeral = ()
+            _raise_refusal(response, self.step.id)
+            decision = await self.review(response)
+            if decision is None or decision.action is SteeringAction.ALLOW:
+                return response
+            guided += 1
+            if decision.action is not SteeringAction.GUIDE or guided > MAX_GUIDED_RETRIES:
+                raise denied(decision, f"A response of model {self.step.model!r} was denied.", step_id=self.step.id)
+            guidance = input_message(decision.guidance or DEFAULT_GUIDANCE, "developer", ids=self.engine.ids)
+            log_items(self.engine, self.ctx, [guidance], "guidance")
+
+    async def tell_outcome(self, response: ModelResponse, duration_ms: float) -> None:
+        """Tell the layers what the call cost, whether or not its response will stand."""
+        if self.engine.stack.having("on_model_outcome"):
+            await self.engine.stack.model_outcome(
+                self.hctx,
+                model=self.step.model,
+                usage=response.usage,
+                cost=response.cost,
+                duration_ms=duration_ms,
+                logprobs=response.logprobs,
+            )
+
+    async def review(self, response: ModelResponse) -> SteeringDecision | None:
+        """Ask the rules about a response, before anything it asks for is done."""
+        stack = self.engine.stack
+        if not stack.having("after_model_call"):
+            return None
+        decision = await stack.after_model_call(self.hctx, response=response, history=tuple(self.ctx.calls))
+        stop = stack.take_stop(self.hctx) or decision.stop
+        if stop is not None:
+            raise StoppedError(stop)
+        return decision
+
+    async def run_calls(self, response: ModelResponse) -> int:
+        """Run the tools a response asks for, in order; returns how many there were."""
+        calls = [item for item in response.items if item["type"] == "function_call"]
+        for call in calls:
+            self.ctx.check_abort()
+            call_id = call.call_id or call.id or ""
+            try:
+                end = await call_tool(
+                    self.engine,
+                    self.ctx,
+                    self.hctx,
+                    self.tools.find(call.name),
+                    name=str(call.name),
+                    arguments=call.arguments or "",
+                    call_id=call_id,
+                )
+            except StoppedError as stopped:
+                text = f"Error: not run, the turn was stopped: {stopped.stop.suggestion}"
+                log_items(self.engine, self.ctx, [function_call_output(call_id, text, ids=self.engine.ids)], "tool")
+                raise
+            output = function_call_output(call_id, end.output, ids=self.engine.ids)
+            _, requests = await append_input(self.engine, self.ctx, self.hctx, [output], "tool")
+            self.requests += requests
+        return len(calls)
+
+    async def store(self, response: ModelResponse) -> None:
+        """Let the layers keep what matters of the step's response."""
+        if self.engine.stack.having("store"):
+            await self.engine.stack.store(self.hctx, response=response, log=self.ctx.item_log)
+            self.stop_if_asked()
+
+    def stop_if_asked(self) -> None:
+        """Raise where a layer asked for the turn to stop."""
+        stop = self.engine.stack.take_stop(self.hctx)
+        if stop is not None:
+            raise StoppedError(stop)
+
+
+def _raise_refusal(response: ModelResponse, step_id: str) -> None:
+    """Raise for a response that is nothing but a refusal."""
+    refusals: list[str] = []
+    for item in response.items:
+        if item["type"] != "message":
+            if item["type"] == "function_call":
+                return
+            continue
+        for part in item.get("content") or ():
+            if part.get("type") == "refusal":
+                refusals.append(str(part.get("refusal") or ""))
+            elif part.get("text"):
+                return
+    if refusals:
+        raise NoeticError(
+            "llm_refused",
+            f"The model refused: {' '.join(refusals)}",
+            hint="Rephrase the request.",
+            step_id=step_id,
+            refusal=" ".join(refusals),
+        )
+
+
+async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> str:
+    """Run an llm step; returns the text of the last assistant message it produced."""
+    instructions = step.instructions
+    if callable(instructions):
+        instructions = instructions(ctx)
+        if hasattr(instructions, "__await__"):
+            instructions = await instructions
+    asking = _Asking(engine, step, ctx, str(instructions or ""))
+    items = as_input_items(engine, value, step.id)
+    if items:
+        logged, _ = await append_input(engine, ctx, asking.hctx, items, "user")
+        ctx.query = query_of(logged) or ctx.query
+    await asking.recall()
+    produced: list[Item] = []
+    usage, cost = NO_USAGE, 0.0
+    calls = 0
+    for _ in range(step.tool_rounds):
+        await asking.rerender()
+        response = await asking.ask()
+        produced += log_items(engine, ctx, response.items, "model")
+        usage, cost = usage + response.usage, cost + (response.cost or 0.0)
+        calls = await asking.run_calls(response)
+        if not calls:
+            break
+    else:
+        if step.tool_rounds > 1:
+            raise NoeticError(
+                "step_failed",
+                f"The llm step {step.id!r} was still calling tools after {step.tool_rounds} rounds",
+                hint="Raise `tool_rounds`, or steer the agent away from its loop.",
+                step_id=step.id,
+                retries_exhausted=False,
+            )
+    ctx.last_step = LastStep(calls, usage, cost, tuple(produced))
+    await asking.store(ModelResponse(tuple(produced), usage, cost or None, response.logprobs))
+    return assistant_text(produced)
+
+
+def query_of(items: Iterable[Mapping[str, Any]]) -> str:
+    """Return the text of the last user message among items, empty where there is none.
+
+    Examples
+    --------
+    >>> query_of([input_message("hello"), input_message("be brief", "developer")])
+    'hello'
+    """
+    text = ""
+    for item in items:
+        if item.get("type") == "message" and item.get("role") == "user":
+            text = "".join(part.get("text") or "" for part in item.get("content") or () if isinstance(part, Mapping))
+    return text

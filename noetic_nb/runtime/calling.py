@@ -1,0 +1,188 @@
+"""One tool call, whichever path leads to it: find, check, steer, run, check, record.
+
+The model reads what became of its call: the result, an error in plain words, or what the rules said of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import ToolCalled
+from noetic_nb.items import compact_json, freeze
+from noetic_nb.memory import ExecutionContext, PastCall, SteeringAction, SteeringDecision
+from noetic_nb.runtime.context import Context
+from noetic_nb.runtime.engine import Engine
+from noetic_nb.runtime.errors import StoppedError
+from noetic_nb.steps import Tool
+
+__all__ = ["CallEnd", "call_tool", "denial_text"]
+
+DEFAULT_GUIDANCE: Final = {
+    SteeringAction.DENY: "This call is not allowed.",
+    SteeringAction.GUIDE: "Adjust the call before trying again.",
+    SteeringAction.ASK: "A person has to approve this call, and nobody did.",
+}
+
+Status = Literal["ok", "error", "denied", "guided", "invalid_args", "invalid_result", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnd:
+    """How a call ended: what the model reads, and what code may want."""
+
+    status: Status
+    output: str
+    value: Any = None
+    error: BaseException | None = None
+    decision: SteeringDecision | None = None
+
+
+def denial_text(decision: SteeringDecision) -> str:
+    """Return what the model reads of a decision against its call: a structured error.
+
+    Examples
+    --------
+    >>> denial_text(SteeringDecision("deny", "Ask first.", ("ask",)))
+    '{"error":{"kind":"steering_denied","action":"deny","guidance":"Ask first.","ruleId":"ask"}}'
+    """
+    error: dict[str, Any] = {
+        "kind": "steering_denied",
+        "action": str(decision.action),
+        "guidance": decision.guidance or DEFAULT_GUIDANCE[decision.action],
+    }
+    if decision.rule_ids:
+        error["ruleId"] = decision.rule_ids[0]
+    return compact_json({"error": error})
+
+
+async def call_tool(
+    engine: Engine,
+    ctx: Context,
+    hctx: ExecutionContext,
+    tool: Tool | None,
+    *,
+    name: str,
+    arguments: str | Mapping[str, Any],
+    call_id: str,
+) -> CallEnd:
+    """Settle one call.
+
+    Raises
+    ------
+    StoppedError
+        Where a layer ends the turn; the call was not made.
+    NoeticConfigError
+        Where a rule cannot work as it is set up.
+    """
+    ctx.tool_calls += 1
+    if tool is None:
+        end = CallEnd("unknown", f"Error: unknown tool {name!r}")
+        _record(engine, ctx, name, call_id, None, end, 0.0)
+        return end
+    try:
+        args = tool.arguments(arguments)
+    except NoeticError as exc:
+        text = f"Error: {exc.what}"
+        end = CallEnd("invalid_args", text, error=exc)
+        _record(engine, ctx, tool.name, call_id, None, end, 0.0)
+        return end
+    frozen = freeze(args)
+    refused = await _steer(engine, ctx, hctx, tool, frozen, call_id)
+    if refused is not None:
+        _record(engine, ctx, tool.name, call_id, frozen, refused, 0.0)
+        return refused
+    start = engine.clock.monotonic_ms()
+    end = await _run(tool, args, ctx)
+    duration = engine.clock.monotonic_ms() - start
+    _record(engine, ctx, tool.name, call_id, frozen, end, duration)
+    if engine.stack.having("on_tool_outcome"):
+        await engine.stack.tool_outcome(
+            hctx,
+            name=tool.name,
+            call_id=call_id,
+            success=end.status == "ok",
+            duration_ms=duration,
+            error=None if end.error is None else str(end.error),
+        )
+        _raise_stop(engine, hctx)
+    return end
+
+
+async def _steer(
+    engine: Engine, ctx: Context, hctx: ExecutionContext, tool: Tool, args: Mapping[str, Any], call_id: str
+) -> CallEnd | None:
+    """Return how the call ended if it must not be made, None where it may."""
+    decision = None
+    if engine.stack.having("before_tool_call"):
+        decision = await engine.stack.before_tool_call(
+            hctx, tool_name=tool.name, tool_args=args, call_id=call_id, history=tuple(ctx.calls)
+        )
+        stop = engine.stack.take_stop(hctx) or decision.stop
+        if stop is not None:
+            raise StoppedError(stop)
+        if decision.action in (SteeringAction.DENY, SteeringAction.GUIDE):
+            status: Status = "denied" if decision.action is SteeringAction.DENY else "guided"
+            return CallEnd(status, denial_text(decision), decision=decision)
+    if tool.needs_approval or (decision is not None and decision.action is SteeringAction.ASK):
+        return await _approved(engine, tool, args, decision)
+    return None
+
+
+async def _approved(
+    engine: Engine, tool: Tool, args: Mapping[str, Any], decision: SteeringDecision | None
+) -> CallEnd | None:
+    """Ask a person; without one the answer is no, at once."""
+    answer: Any = None
+    if engine.approve is not None:
+        answer = engine.approve(tool.name, args)
+        if hasattr(answer, "__await__"):
+            answer = await answer
+    if answer is True:
+        return None
+    guidance = answer if isinstance(answer, str) and answer else DEFAULT_GUIDANCE[SteeringAction.ASK]
+    rule_ids = () if decision is None else decision.rule_ids
+    refused = SteeringDecision(SteeringAction.DENY, guidance, rule_ids)
+    return CallEnd("denied", denial_text(refused), decision=refused)
+
+
+async def _run(tool: Tool, args: Mapping[str, Any], ctx: Context) -> CallEnd:
+    try:
+        value = await tool.call(args, ctx)
+        return CallEnd("ok", tool.render(value), value)
+    except asyncio.CancelledError:
+        raise
+    except NoeticConfigError:
+        raise
+    except NoeticError as exc:
+        status: Status = "invalid_result" if exc.facts.get("reason") == "invalid_result" else "error"
+        return CallEnd(status, f"Error: {exc.what}", error=exc)
+    except Exception as exc:
+        return CallEnd("error", f"Error: {exc}" if str(exc) else f"Error: {type(exc).__name__}", error=exc)
+
+
+def _record(engine: Engine, ctx: Context, name: str, call_id: str, args: Any, end: CallEnd, duration_ms: float) -> None:
+    ctx.calls.append(PastCall(name, {} if args is None else args, call_id, end.status, end.output))
+    if engine.sink is not None:
+        engine.sink.emit(
+            ToolCalled(
+                ctx.where,
+                engine.clock.now_ms(),
+                name,
+                call_id,
+                args,
+                end.output,
+                duration_ms,
+                end.status,
+                None if end.error is None else str(end.error),
+            )
+        )
+
+
+def _raise_stop(engine: Engine, hctx: ExecutionContext) -> None:
+    stop = engine.stack.take_stop(hctx)
+    if stop is not None:
+        raise StoppedError(stop)

@@ -1,0 +1,72 @@
+"""An agent as data: what it does, what it remembers, how much it may send. Nothing here is alive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from pydantic import Field, InstanceOf, ValidationError, field_validator
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.memory import MemoryConfig, MemoryLayer, ProjectionPolicy, memory
+from noetic_nb.steps import Step, Tool, make_tool
+from noetic_nb.steps.base import Frozen
+
+__all__ = ["AgentConfig"]
+
+
+class AgentConfig(Frozen):
+    """The configuration of an agent.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_AGENT_CONFIG``, ``DUPLICATE_LAYER_ID``, or what a step, layer or policy raises.
+
+    Examples
+    --------
+    >>> from noetic_nb.steps import react
+    >>> config = AgentConfig(name="desk", step=react(model="scripted"))
+    >>> config.name, config.projection.token_budget
+    ('desk', 128000)
+    """
+
+    name: str = Field(min_length=1)
+    step: Step | None = None
+    """What `execute` runs."""
+    memory: tuple[InstanceOf[MemoryLayer], ...] = ()
+    tools: tuple[InstanceOf[Tool], ...] = ()
+    """Tools of llm steps that name none of their own."""
+    projection: ProjectionPolicy = Field(default_factory=ProjectionPolicy)
+    force_atomic_recall: bool = False
+    """Treat eventual layers as atomic."""
+    on_steering_error: Literal["deny", "allow", "raise"] = "deny"
+    """What a failing enforcement hook means where its layer does not say."""
+
+    def __init__(self, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as exc:
+            first = exc.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "config"
+            raise NoeticConfigError(
+                "INVALID_AGENT_CONFIG",
+                f"{where}: {first['msg']}",
+                given=first.get("input"),
+                hint=f"Fields are {', '.join(AgentConfig.model_fields)}.",
+                field=where,
+            ) from exc
+
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _layers(cls, value: object) -> object:
+        if isinstance(value, MemoryConfig):
+            return value.layers
+        return memory(value).layers if isinstance(value, Iterable) else value
+
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _tools(cls, value: object) -> object:
+        if isinstance(value, list | tuple):
+            return tuple([tool if isinstance(tool, Tool) or not callable(tool) else make_tool(tool) for tool in value])
+        return value

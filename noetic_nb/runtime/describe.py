@@ -1,0 +1,61 @@
+"""A configuration as plain data, for the head of a run: what was set, not what is alive."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from noetic_nb.models.base import ModelClient
+from noetic_nb.runtime.config import AgentConfig
+from noetic_nb.steps import LLMStep, LoopStep, Step, ToolStep
+
+__all__ = ["describe"]
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def _step(step: Step | None) -> Any:
+    if step is None:
+        return None
+    about: dict[str, Any] = {"kind": step.kind, "id": step.id}
+    if isinstance(step, LLMStep):
+        about["model"] = step.model
+        if isinstance(step.instructions, str):
+            about["instructions"] = step.instructions
+        if step.tools is not None:
+            about["tools"] = [tool.name for tool in step.tools]
+    elif isinstance(step, LoopStep):
+        about["steps"] = [_step(inner) for inner in step.steps]
+        about["until"] = step.until.model_dump(by_alias=True)
+    elif isinstance(step, ToolStep):
+        about["tool"] = step.tool.name
+    return about
+
+
+def describe(config: AgentConfig, models: ModelClient | Mapping[str, ModelClient]) -> dict[str, Any]:
+    """Return what an agent was set up with; callables by name only."""
+    policy = config.projection.model_dump(by_alias=True)
+    layers = [
+        {
+            "id": layer.id,
+            "slot": float(layer.slot),
+            "scope": layer.scope,
+            "budget": dict(layer.budget) if isinstance(layer.budget, Mapping) else layer.budget,
+            "hooks": list(layer.hooks.names()),
+        }
+        for layer in config.memory
+    ]
+    names = list(models) if isinstance(models, Mapping) else [type(models).__name__]
+    return {
+        "config": {
+            "name": config.name,
+            "step": _step(config.step),
+            "memory": layers,
+            "tools": [tool.name for tool in config.tools],
+            "projection": {key: _number(v) if isinstance(v, float) else v for key, v in policy.items()},
+        },
+        "models": names,
+    }

@@ -1,0 +1,262 @@
+"""What one harness shares between its executions: models, layers, budgets, where events go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from noetic_nb.clock import Clock
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import ErrorRaised, EventSink, ModelCalled, RunEvent
+from noetic_nb.ids import Ids
+from noetic_nb.memory import (
+    BudgetPlan,
+    ExecutionContext,
+    HookModelRequest,
+    LayerStack,
+    ProjectionPolicy,
+    allocate_budgets,
+)
+from noetic_nb.memory.context import as_response
+from noetic_nb.memory.diagnostics import Diagnostic
+from noetic_nb.models.base import ModelClient, ModelRequest, ModelResponse
+from noetic_nb.runtime.config import AgentConfig
+from noetic_nb.runtime.context import Context
+from noetic_nb.runtime.provided import provided_tools
+from noetic_nb.runtime.toolset import ToolSet
+from noetic_nb.steps import LLMStep
+from noetic_nb.tokens import Tokenizer
+
+__all__ = ["Approve", "Engine", "EventHub"]
+
+Approve: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
+"""Asks a person: ``approve(tool_name, args)`` answers True, False, or a text that says why not; may be async."""
+
+
+class EventHub:
+    """Hands events on to everyone who listens. A listener that raises is taken off and reported."""
+
+    __slots__ = ("_diagnostic", "_sinks")
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        self._sinks: tuple[EventSink, ...] = ()
+        self._diagnostic = diagnostic
+
+    def emit(self, event: RunEvent) -> None:
+        """Hand one event on."""
+        for sink in self._sinks:
+            try:
+                sink.emit(event)
+            except Exception as exc:
+                self.remove(sink)
+                self._diagnostic(type(sink).__name__, "emit", exc)
+
+    def add(self, sink: EventSink) -> None:
+        """Begin to hand events to a sink."""
+        if sink not in self._sinks:
+            self._sinks = (*self._sinks, sink)
+
+    def remove(self, sink: EventSink) -> None:
+        """Hand it no more."""
+        self._sinks = tuple(other for other in self._sinks if other is not sink)
+
+    def __bool__(self) -> bool:
+        return bool(self._sinks)
+
+
+class Engine:
+    """The live side of an `AgentConfig`; everything an execution needs that is not its own."""
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        *,
+        model: ModelClient | Mapping[str, ModelClient],
+        stack: LayerStack,
+        hub: EventHub,
+        clock: Clock,
+        ids: Ids,
+        tokenizer: Tokenizer,
+        approve: Approve | None,
+    ) -> None:
+        self.config = config
+        self.models = model
+        self.stack = stack
+        self.hub = hub
+        self.sink: EventHub | None = None
+        self.clock = clock
+        self.ids = ids
+        self.tokenizer = tokenizer
+        self.approve = approve
+        self.summaries: dict[str, dict[int, str]] = {}
+        self.layer_tools = provided_tools(config.memory, stack=stack, hook_context=self.hook_context)
+        self._toolsets: dict[int, tuple[LLMStep, ToolSet]] = {}
+        self._budgets: dict[tuple[int, ProjectionPolicy], BudgetPlan] = {}
+
+    def client(self, name: str) -> ModelClient:
+        """Return the client that answers a model's name.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_MODEL``.
+        """
+        if not isinstance(self.models, Mapping):
+            return self.models
+        found = self.models.get(name)
+        if found is None:
+            raise NoeticConfigError(
+                "UNKNOWN_MODEL",
+                "No client answers this model's name.",
+                given=name,
+                hint=f"The harness has {', '.join(map(repr, self.models)) or 'none'}.",
+            )
+        return found
+
+    def toolset(self, step: LLMStep) -> ToolSet:
+        """Return the tools of an llm step: its own or the agent's, and what layers provide."""
+        known = self._toolsets.get(id(step))
+        if known is not None and known[0] is step:
+            return known[1]
+        own = self.config.tools if step.tools is None else step.tools
+        extra = () if step.tools == () else self.layer_tools
+        found = ToolSet((*own, *extra))
+        self._toolsets[id(step)] = (step, found)
+        return found
+
+    def budgets(self, policy: ProjectionPolicy, system_tokens: int) -> BudgetPlan:
+        """Return the split of a policy's budget; the same numbers are split once."""
+        key = (system_tokens, policy)
+        plan = self._budgets.get(key)
+        if plan is None:
+            plan = allocate_budgets(
+                self.config.memory,
+                total_budget=policy.token_budget,
+                system_prompt_tokens=system_tokens,
+                response_reserve=policy.response_reserve,
+            )
+            if len(self._budgets) > 256:  # instructions that change at every step would fill it for ever
+                self._budgets.clear()
+            self._budgets[key] = plan
+        return plan
+
+    def hook_context(self, ctx: Context) -> ExecutionContext:
+        """Return the execution as hooks see it now."""
+        return ExecutionContext(
+            execution_id=ctx.id,
+            thread_id=ctx.thread_id,
+            resource_id=ctx.resource_id,
+            depth=ctx.depth,
+            step_number=ctx.step_count,
+            call_model=lambda request: self.ask_for_layer(ctx, request),
+            token_usage=ctx.tokens,
+            cost=ctx.cost,
+            tokenize=self.tokenizer,
+            read_layer_state=lambda layer_id: self.stack.state.get(ctx.id, layer_id),
+            turn=ctx.turn,
+            clock=self.clock,
+            ids=self.ids,
+            diagnostic=self.stack.state.diagnostic,
+            sink=self.sink,
+        )
+
+    async def ask_for_layer(self, ctx: Context, request: Any) -> ModelResponse:
+        """Ask a model on behalf of a layer or a judge; the execution pays."""
+        if isinstance(request, Mapping):
+            request = HookModelRequest(request["model"], request["items"], request.get("instructions"))
+        if isinstance(self.models, Mapping) and request.model not in self.models:
+            raise NoeticConfigError(
+                "MISSING_CALL_MODEL",
+                "A layer asks a model that no client answers.",
+                given=request.model,
+                hint=f"Add it to the harness's models; it has {', '.join(map(repr, self.models)) or 'none'}.",
+            )
+        full = ModelRequest(
+            request.model,
+            request.items,
+            request.instructions,
+            purpose=getattr(request, "purpose", "layer"),
+            thread_id=ctx.thread_id,
+        )
+        response, _ = await self.ask(ctx, full, step=ctx.step_count)
+        return response
+
+    async def ask(self, ctx: Context, request: ModelRequest, *, step: int) -> tuple[ModelResponse, float]:
+        """Ask a model and charge the execution.
+
+        Returns
+        -------
+        response : ModelResponse
+            With items that are items.
+        duration_ms : float
+            How long it took.
+
+        Raises
+        ------
+        NoeticError
+            What the client raises, or ``llm_failed`` for any other exception and for an answer that is none.
+        """
+        client = self.client(request.model)
+        start = self.clock.monotonic_ms()
+        try:
+            response = await client.complete(request)
+            if type(response) is not ModelResponse:
+                response = as_response(response)
+            for item in response.items:
+                ctx.item_log.registry.parse(item)
+        except asyncio.CancelledError:
+            self._called(ctx, request, step, start, "cancelled", None, None)
+            raise
+        except (NoeticError, NoeticConfigError) as exc:
+            self._called(ctx, request, step, start, "error", None, exc)
+            raise
+        except Exception as exc:
+            self._called(ctx, request, step, start, "error", None, exc)
+            raise NoeticError(
+                "llm_failed",
+                f"Model {request.model!r} failed or answered something that is no response: {type(exc).__name__}: {exc}",
+                hint="The conversation is kept; ask again, or look at the model client.",
+                model=request.model,
+            ) from exc
+        ctx.charge(response)
+        return response, self._called(ctx, request, step, start, "ok", response, None)
+
+    def _called(
+        self,
+        ctx: Context,
+        request: ModelRequest,
+        step: int,
+        start: float,
+        status: Any,
+        response: ModelResponse | None,
+        error: BaseException | None,
+    ) -> float:
+        duration = self.clock.monotonic_ms() - start
+        if self.sink is not None:
+            answer = ModelResponse(()) if response is None else response
+            self.sink.emit(
+                ModelCalled(
+                    ctx.where,
+                    self.clock.now_ms(),
+                    step,
+                    request.model,
+                    request.purpose,
+                    duration,
+                    status,
+                    answer.items,
+                    answer.usage.input_tokens,
+                    answer.usage.output_tokens,
+                    answer.usage.cached_tokens,
+                    answer.cost or 0.0,
+                    tuple([(token.token, token.logprob) for token in answer.logprobs]),
+                    None if error is None else str(error),
+                )
+            )
+        return duration
+
+    def report(self, ctx: Context, error: BaseException, step_id: str | None = None) -> None:
+        """Put an error into the run."""
+        if self.sink is not None:
+            kind = error.kind if isinstance(error, NoeticError) else getattr(error, "code", type(error).__name__)
+            self.sink.emit(ErrorRaised(ctx.where, self.clock.now_ms(), str(kind), str(error), step_id))

@@ -1,0 +1,215 @@
+"""Plan a model call: what is sent, where every token of it came from, and why something was left out.
+
+Pure: the harness executes a plan, `preview` shows one, and what-if questions call it again with other numbers. There is no
+second implementation of any of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from noetic_nb.events import ItemFate, LayerTokens
+from noetic_nb.items import Item, ItemLog, ItemView, content_tokens, item_tokens
+from noetic_nb.memory import (
+    BudgetPlan,
+    MemoryLayer,
+    ProjectedHistory,
+    ProjectionPolicy,
+    RecallEntry,
+    allocate_budgets,
+    project_tail,
+)
+from noetic_nb.tokens import Tokenizer, estimate_tokens
+
+__all__ = ["TurnPlan", "plan_turn"]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPlan:
+    """One planned model call. All amounts in tokens.
+
+    `items` is exactly what is sent, after the instructions: system items, layers' items, history. Tokens by origin add up:
+    ``total_tokens == system + tools + framing + sum(layer.used for layer in layers) + history``. `framing` is the JSON
+    around the layers' texts, which no layer controls.
+    """
+
+    items: tuple[Item, ...]
+    policy: ProjectionPolicy
+    budgets: BudgetPlan
+    layers: tuple[LayerTokens, ...]
+    layer_items: tuple[tuple[str, Item], ...]
+    system: int
+    tools: int
+    framing: int
+    history: int
+    history_items: int
+    window: tuple[int, int]
+    fates: tuple[ItemFate, ...]
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens of everything that is sent."""
+        return self.system + self.tools + self.framing + self.history + sum(layer.used for layer in self.layers)
+
+    @property
+    def free_tokens(self) -> float:
+        """Tokens neither used nor reserved; negative where what must be sent does not fit."""
+        return self.policy.token_budget - self.policy.response_reserve - self.total_tokens
+
+
+def plan_turn(
+    log: ItemLog | Sequence[Item],
+    layers: Iterable[MemoryLayer],
+    policy: ProjectionPolicy,
+    recalled: Iterable[RecallEntry] = (),
+    *,
+    instructions: str = "",
+    tool_tokens: int = 0,
+    tokenizer: Tokenizer = estimate_tokens,
+    projected: Sequence[Item] | None = None,
+    budgets: BudgetPlan | None = None,
+) -> TurnPlan:
+    """Decide what a model call sends.
+
+    Parameters
+    ----------
+    log : ItemLog or sequence of Item
+        The whole conversation.
+    layers : iterable of MemoryLayer
+        Whose budgets share the total.
+    policy : ProjectionPolicy
+        How much may be sent, and what goes first when it is too much.
+    recalled : iterable of RecallEntry
+        What the layers offer, in slot order.
+    instructions : str
+        System text.
+    tool_tokens : int
+        Tokens the tools' descriptions take up; they come off what is left for items.
+    tokenizer : callable
+        From text to tokens.
+    projected : sequence of Item, optional
+        What layers made of the history, instead of the log itself.
+    budgets : BudgetPlan, optional
+        An allocation made before with the same numbers.
+
+    Returns
+    -------
+    TurnPlan
+        The request's items, tokens by origin, and the fate of every item that was left out.
+
+    References
+    ----------
+    .. [1] Runtime specification, sections 7.2 (budgets), 7.3 (view assembly), 7.5 (layer usage).
+
+    Examples
+    --------
+    >>> from noetic_nb.items import input_message
+    >>> log = ItemLog([input_message("hello", item_id="id-1")])
+    >>> plan = plan_turn(log, [], ProjectionPolicy(token_budget=100, response_reserve=20), instructions="Be brief.")
+    >>> plan.system, plan.history, plan.total_tokens, plan.free_tokens
+    (3, 29, 32, 48.0)
+    """
+    system = tokenizer(instructions) if instructions else 0
+    if budgets is None:
+        budgets = allocate_budgets(
+            layers,
+            total_budget=policy.token_budget,
+            system_prompt_tokens=system,
+            response_reserve=policy.response_reserve,
+        )
+    view: Sequence[Item] = log.items if isinstance(log, ItemLog) else log
+    source = view if projected is None else projected
+    head, history = _split_system(source)
+    left = policy.view_budget(system + tool_tokens) - sum(item_tokens(item, tokenizer) for item in head)
+    offers = _Offers(budgets, tokenizer)
+    left = offers.take(recalled, left)
+    window = policy.window_size if policy.overflow == "sliding_window" else None
+    tail = project_tail(history, left, window=window, tokenizer=tokenizer)
+    sent = (*head, *(item for _, item in offers.items), *_sent(history, tail))
+    head_tokens = sum(item_tokens(item, tokenizer) for item in head)
+    if history is view:
+        span, fates = (tail.start, tail.stop), (*offers.fates, *tail.fates)
+    else:
+        span = (0, len(view))
+        fates = (*offers.fates, *_hidden(view, sent, tokenizer))
+    return TurnPlan(
+        sent,
+        policy,
+        budgets,
+        offers.usage(),
+        tuple(offers.items),
+        system,
+        tool_tokens,
+        offers.framing,
+        tail.tokens + head_tokens,
+        len(sent) - len(offers.items),
+        span,
+        fates,
+    )
+
+
+def _split_system(items: Sequence[Item]) -> tuple[Sequence[Item], Sequence[Item]]:
+    """Return system messages and the rest; the same object as the rest where there are none."""
+    if isinstance(items, ItemView) and not items.has_system:
+        return (), items
+    system = [item for item in items if item.get("role") == "system"]
+    return (system, [item for item in items if item.get("role") != "system"]) if system else ((), items)
+
+
+def _sent(history: Sequence[Item], tail: ProjectedHistory) -> Sequence[Item]:
+    if not tail.dropped and tail.forced is None:
+        return history[tail.start :]
+    return [history[position] for position in tail.positions()]
+
+
+def _hidden(view: Sequence[Item], sent: Sequence[Item], tokenizer: Tokenizer) -> list[ItemFate]:
+    """Return a fate for every logged item that a layer, or the budget after it, kept from being sent."""
+    kept = {id(item) for item in sent}
+    return [
+        ItemFate("history", position, item_tokens(item, tokenizer), "hidden")
+        for position, item in enumerate(view)
+        if id(item) not in kept
+    ]
+
+
+class _Offers:
+    """What of the layers' offers is taken, and how much each of them used."""
+
+    def __init__(self, budgets: BudgetPlan, tokenizer: Tokenizer) -> None:
+        self.items: list[tuple[str, Item]] = []
+        self.fates: list[ItemFate] = []
+        self.framing = 0
+        self._budgets = budgets
+        self._tokenizer = tokenizer
+        self._used: dict[str, int] = {}
+        self._count: dict[str, int] = {}
+
+    def take(self, recalled: Iterable[RecallEntry], left: float) -> float:
+        """Take what fits, item by item; a smaller one behind a larger one may still fit."""
+        for entry in recalled:
+            origin = f"layer:{entry.layer_id}"
+            for position, item in enumerate(entry.items):
+                whole = item_tokens(item, self._tokenizer)
+                said = content_tokens(item, self._tokenizer)
+                if whole > left:
+                    self.fates.append(ItemFate(origin, position, said, "over_budget"))
+                    continue
+                left -= whole
+                self.items.append((entry.layer_id, item))
+                self.framing += whole - said
+                self._used[entry.layer_id] = self._used.get(entry.layer_id, 0) + said
+                self._count[entry.layer_id] = self._count.get(entry.layer_id, 0) + 1
+            for position, item in enumerate(entry.dropped, start=len(entry.items)):
+                tokens = content_tokens(item, self._tokenizer)
+                self.fates.append(ItemFate(origin, position, tokens, "over_allocation"))
+        return left
+
+    def usage(self) -> tuple[LayerTokens, ...]:
+        """Return what every layer was given, used and yielded."""
+        allocated = {share.layer_id: share.allocated for share in self._budgets.allocations}
+        rows: list[LayerTokens] = []
+        for layer_id in (*allocated, *(used for used in self._used if used not in allocated)):
+            given, used = allocated.get(layer_id, 0.0), self._used.get(layer_id, 0)
+            rows.append(LayerTokens(layer_id, given, used, max(0.0, given - used), self._count.get(layer_id, 0)))
+        return tuple(rows)

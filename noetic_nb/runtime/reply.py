@@ -1,0 +1,33 @@
+"""What a turn gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from noetic_nb.items import Item
+from noetic_nb.models.base import Usage
+
+__all__ = ["AgentReply"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReply:
+    """The reply of one turn.
+
+    `text` is the last assistant message of the turn, or the suggestion where the turn was stopped; `stopped` is the
+    decision that stopped it, as plain data with a ``kind``, else None. `usage` and `cost` (US dollars) are those of the
+    turn, judges and layers included.
+    """
+
+    text: str
+    items: tuple[Item, ...]
+    usage: Usage
+    cost: float
+    stopped: Mapping[str, Any] | None
+    turn_id: str
+    thread_id: str = "default"
+
+    def __str__(self) -> str:
+        return self.text

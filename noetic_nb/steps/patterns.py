@@ -1,0 +1,61 @@
+"""Agent patterns: plain functions that compose steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.models.base import ModelParams
+from noetic_nb.steps.build import loop, step
+from noetic_nb.steps.records import LoopStep
+from noetic_nb.steps.tool import Tool
+from noetic_nb.steps.until import until
+
+__all__ = ["react"]
+
+
+def react(
+    *,
+    model: str,
+    instructions: str | Callable[..., Any] | None = None,
+    tools: Iterable[Tool | Callable[..., Any]] = (),
+    max_steps: int = 10,
+    max_cost: float | None = None,
+    params: ModelParams | None = None,
+) -> LoopStep:
+    """Reason and act: ask the model, run the tools it calls, until it calls none.
+
+    Parameters
+    ----------
+    model : str
+        Name of the model.
+    instructions : str or callable, optional
+        System text, or a function of the context.
+    tools : iterable of Tool or callable
+        What it may call.
+    max_steps : int
+        Most model calls.
+    max_cost : float, optional
+        US dollars at which no further call is made.
+    params : ModelParams, optional
+        Sampling parameters.
+
+    References
+    ----------
+    .. [1] Yao et al., "ReAct: Synergizing Reasoning and Acting in Language Models", ICLR 2023.
+
+    Examples
+    --------
+    >>> react(model="scripted", max_steps=3).id
+    'react-loop'
+    """
+    if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1:
+        raise NoeticConfigError(
+            "INVALID_STEP", "react needs at least one step.", given=max_steps, hint="max_steps >= 1."
+        )
+    ask = step.llm("react", model=model, instructions=instructions, tools=tools, params=params, tool_rounds=1)
+    limits = [until.max_cost(max_cost)] if max_cost is not None else []
+    stop = until.any(until.no_tool_calls(), until.max_steps(max_steps), *limits)
+    # The conversation itself is the input of the next round; nothing is added to it on the way.
+    return loop("react-loop", ask, until=stop, max_iterations=max_steps, feed_output=False)
