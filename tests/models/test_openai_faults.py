@@ -219,7 +219,7 @@ async def test_a_silent_stream_wakes_the_watchdog(endpoint: Endpoint, client: Ma
         endpoint.behaviours[0].pieces[:1], content_type="text/event-stream", ending="hang"
     )
 
-    error = await failure_of(client(idle_timeout_ms=50), streamed=True)
+    error = await failure_of(client(idle_timeout_ms=50, max_retries=0), streamed=True)
 
     assert (error.kind, error.reason) == ("llm_failed", "idle")
     async with asyncio.timeout(5):
@@ -382,6 +382,15 @@ async def test_no_error_shows_the_key(endpoint: Endpoint, client: Make, fault: B
     assert KEY not in f"{shown}{error!r}{error.facts!r}{error.to_dict()!r}"
     assert error.__cause__ is None
     assert error.__context__ is None
+
+
+@pytest.mark.parametrize("status", [401, 429, 500])
+async def test_no_error_shows_somebody_elses_key(endpoint: Endpoint, client: Make, status: int) -> None:
+    endpoint.then({"error": {"message": "bad key sk-proj-abcdefghijklmnopqrstuvwx"}}, status=status)
+
+    error = await failure_of(client(max_retries=0))
+
+    assert "bad key [redacted]" in str(error)
 
 
 def test_no_repr_shows_a_key() -> None:
