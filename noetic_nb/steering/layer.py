@@ -176,12 +176,12 @@ class _Steering:
             self.book.snapshot, point, p, self.policy, ask_now=self._ask_now, ask_later=self._ask_later
         )
         duration = clock.monotonic_ms() - start
-        if duration > SLOW_PREDICATE_MS and not _waits(self.book.snapshot.applicable(point, _tool(p))):
-            p.ctx.diagnostic(LAYER_ID, point, SlowRules(f"Rules held the event loop for {duration:.0f} ms."))
         for fault in result.faults:
             if fault.error is not None:
                 p.ctx.diagnostic(LAYER_ID, point, fault.error)
         entry = self._entry(point, p, result.decision, duration, result)
+        if duration > SLOW_PREDICATE_MS and not _waits(self.book.snapshot.applicable(point, _tool(p))):
+            entry["slow"] = True  # nothing else could run meanwhile, and no limit could have stopped it
         return {"decision": result.decision, "state": self._with(p, entry)}
 
     def on_hook_failure(self, p: HookFailure) -> Mapping[str, Any]:
@@ -265,10 +265,6 @@ class _Steering:
 
     def dispose(self, p: DisposeParams) -> None:
         self.queues.close(p.ctx)
-
-
-class SlowRules(Warning):
-    """Synchronous predicates took long; nothing else could run meanwhile, and no limit could stop them."""
 
 
 def _tool(p: Params) -> str | None:
