@@ -1,0 +1,67 @@
+# Two commands do everything: `make lab` opens the guided tour, `make test` proves that it all works.
+# Both set up their own virtual environment in .venv; a second run only checks that nothing has changed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+NOTEBOOKS := notebooks
+BUILD := build
+
+.PHONY: lab demo test bench clean lint types unit vectors notebooks browser
+
+lab: $(VENV)/.lab
+	$(BIN)/jupyter lab $(NOTEBOOKS)/00_tour.ipynb
+
+demo: $(VENV)/.lab
+	$(BIN)/python $(NOTEBOOKS)/export.py $(NOTEBOOKS)/00_tour.ipynb $(BUILD)/tour.html
+
+test: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+# The groups of `make test`, for working on one thing at a time.
+lint: $(VENV)/.test
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+types: $(VENV)/.test
+	$(BIN)/mypy
+unit: $(VENV)/.test
+	$(BIN)/pytest noetic_nb tests --ignore=tests/vectors --ignore=tests/notebooks --ignore=tests/browser
+vectors: $(VENV)/.test
+	$(BIN)/pytest tests/vectors tests/regulator
+notebooks: $(VENV)/.test
+	$(BIN)/pytest tests/notebooks
+browser: $(VENV)/.test
+	$(BIN)/pytest tests/browser
+
+bench: $(VENV)/.bench
+	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf $(BUILD) $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks dist *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "noetic_nb needs Python 3.11 or newer, and '$(PYTHON)' was not found."; \
+	  echo "Install it (Debian: apt-get install python3 python3-venv), or name one: make PYTHON=/path/to/python3 ..."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "noetic_nb needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V)."; \
+	  echo "Name a newer one: make PYTHON=/path/to/python3.11 ..."; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "'$(PYTHON)' cannot create virtual environments: its venv or ensurepip module is missing."; \
+	  echo "On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.lab: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules]'
+	@touch $@
+
+$(VENV)/.test: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules,otel,test]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules,otel,test,bench,study]'
+	@touch $@

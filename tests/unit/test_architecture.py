@@ -1,0 +1,141 @@
+"""The floors of the house: imports point down only, and heavy packages stay where they belong."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import noetic_nb as nn
+
+PACKAGE = Path(nn.__file__).parent
+
+# From the ground up. What stands on one floor may know its own floor and those below.
+FLOORS: tuple[frozenset[str], ...] = (
+    frozenset(
+        {"errors", "events", "clock", "ids", "redact", "markup", "items", "tokens", "storage", "regulator", "sync"}
+    ),
+    frozenset({"memory", "models"}),
+    frozenset({"steps", "steering", "layers"}),
+    frozenset({"runtime"}),
+    frozenset({"runs"}),
+    frozenset({"lab"}),
+    frozenset({"widgets", "plots"}),
+)
+# Beside the house: faces and helpers for users, which may look in at any window but are used by none.
+BESIDE = {"testing": 3, "compat": 1}
+FLOOR_OF = {name: floor for floor, names in enumerate(FLOORS) for name in names} | BESIDE
+
+NOTEBOOK_LAYER = {"ipywidgets", "anywidget", "traitlets", "IPython", "matplotlib"}
+TABLES = {"pandas", "numpy"}
+RUNS_FLOOR, LENS_FLOOR = 4, 6
+HEAVY = {*NOTEBOOK_LAYER, *TABLES, "openai", "common_expression_language", "langchain", "jupyter_client"}
+
+
+def part_of(path: Path) -> str:
+    """Return the part of the house a module belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports_of(source: str, package: str) -> set[str]:
+    """Return every dotted name a module imports, at any indentation, relative ones made absolute."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, base] if base else above)
+            found.add(base)
+            if base == "noetic_nb":
+                found |= {f"noetic_nb.{alias.name}" for alias in node.names}
+    return found
+
+
+def faults_of(part: str, source: str, package: str = "noetic_nb") -> list[str]:
+    """Return what a module of a part imports that it must not."""
+    floor = FLOOR_OF[part]
+    faults = []
+    for name in sorted(imports_of(source, package)):
+        top, _, rest = name.partition(".")
+        if top == "noetic_nb":
+            other = rest.split(".")[0]
+            if other and other != part and FLOOR_OF.get(other, 99) > floor:
+                faults.append(f"{part} (floor {floor}) looks up at {other}")
+            if part == "regulator" and other not in ("", "regulator"):
+                faults.append(f"the regulator stands alone, but imports {other}")
+        elif top in NOTEBOOK_LAYER and floor < LENS_FLOOR:
+            faults.append(f"{part} imports {top}, which belongs to the notebook layer")
+        elif top in TABLES and floor < RUNS_FLOOR:
+            faults.append(f"{part} imports {top}, which belongs to runs and above")
+    return faults
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_down_only(path: Path) -> None:
+    if path == PACKAGE / "__init__.py":
+        return
+    package = ".".join(("noetic_nb", *path.relative_to(PACKAGE).parts[:-1]))
+
+    assert faults_of(part_of(path), path.read_text(encoding="utf-8"), package) == []
+
+
+@pytest.mark.parametrize(
+    ("part", "source"),
+    [
+        ("memory", "from noetic_nb.runtime import AgentHarness"),
+        ("memory", "def f():\n    from noetic_nb import steering"),
+        ("steering", "from ..runtime import plan"),
+        ("regulator", "from noetic_nb.errors import NoeticError"),
+        ("runtime", "import pandas as pd"),
+        ("runs", "from matplotlib.figure import Figure"),
+        ("lab", "import ipywidgets"),
+    ],
+)
+def test_a_planted_import_is_found(part: str, source: str) -> None:
+    assert faults_of(part, source, f"noetic_nb.{part}") != []
+
+
+def test_no_cycle_hides_behind_type_checking() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+                hidden = imports_of(ast.unparse(ast.Module(node.body, [])), "noetic_nb")
+                part = part_of(path)
+                ours = {name.split(".")[1] for name in hidden if name.startswith("noetic_nb.")}
+                upward = {name for name in ours if FLOOR_OF.get(name, 99) > FLOOR_OF.get(part, 99)}
+                assert not upward, f"{path}: {upward}"
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["noetic_nb", "noetic_nb.regulator", "noetic_nb.runs", "noetic_nb.lab", "noetic_nb.steering", "noetic_nb.runtime"],
+)
+def test_importing_the_library_loads_nothing_heavy(module: str) -> None:
+    code = f"import sys, {module}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    # Coverage and editors may preload packages through the environment; a bare interpreter does not.
+    bare = {key: value for key, value in os.environ.items() if not key.startswith(("COV_", "PYTHONSTARTUP"))}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=bare)
+
+    assert not HEAVY & set(done.stdout.split())
+
+
+def test_every_public_name_of_the_shop_window_is_listed_and_real() -> None:
+    listed = nn.__all__
+
+    assert len(set(listed)) == len(listed)
+    assert all(getattr(nn, name) is not None for name in listed)
+    hidden = {name for name in vars(nn) if not name.startswith("_") and name not in listed}
+    modules = {name for name in hidden if type(getattr(nn, name)).__name__ == "module"}
+    assert hidden - modules - {"TYPE_CHECKING", "Any"} == set()
+
+
+def test_the_shop_window_has_no_widgets() -> None:
+    assert not {"TokenAllocation", "RuleEditor", "Ledger", "RegulatorTrends"} & set(nn.__all__)
