@@ -7,6 +7,7 @@ the fast path is ``json`` itself and only data that needs it is written by hand.
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any, Final
 
@@ -29,6 +30,8 @@ def number_text(value: float) -> str:
     """
     if value == 0:
         return "0"
+    if not math.isfinite(value):
+        raise ValueError(f"JSON has no number {value!r}.")
     size = abs(value)
     if size < _MAX_PLAIN and value == int(value):
         return str(int(value))
