@@ -3,12 +3,11 @@
 Everyday names are here; widgets are in `noetic_nb.widgets`, questions asked of recorded runs in `noetic_nb.lab`.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from noetic_nb import storage
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError, innermost
 from noetic_nb.items import Item, ItemLog, dump_item, item_tokens, parse_item
-from noetic_nb.layers import regulation, static_content, working_memory
+from noetic_nb.lazy import lazily
 from noetic_nb.memory import (
     ExecutionContext,
     LayerStack,
@@ -25,19 +24,15 @@ from noetic_nb.memory import (
 )
 from noetic_nb.models import (
     CallTool,
-    CassetteModel,
     Fault,
     ModelClient,
     ModelParams,
     ModelRequest,
     ModelResponse,
-    OpenAIModel,
     Reply,
     ScriptedModel,
     Usage,
 )
-from noetic_nb.regulator import Regulator
-from noetic_nb.runs import Recorder, Run, load_run, record
 from noetic_nb.runtime import AgentConfig, AgentHarness, AgentReply, Context, TurnPlan, plan_turn
 from noetic_nb.steering import (
     RuleBook,
@@ -55,6 +50,10 @@ from noetic_nb.sync import run_sync
 from noetic_nb.tokens import estimate_tokens
 
 if TYPE_CHECKING:
+    from noetic_nb.layers import regulation, static_content, working_memory
+    from noetic_nb.models import CassetteModel, OpenAIModel
+    from noetic_nb.regulator import Regulator
+    from noetic_nb.runs import Recorder, Run, load_run, record
     from noetic_nb.storage import SQLiteStorage
 
 __version__ = "0.1.0"
@@ -128,9 +127,19 @@ __all__ = [
     "working_memory",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    # sqlite3 is loaded only by those who use it.
-    if name == "SQLiteStorage":
-        return storage.SQLiteStorage
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(
+    __name__,
+    {
+        "CassetteModel": "noetic_nb.models",
+        "OpenAIModel": "noetic_nb.models",
+        "Recorder": "noetic_nb.runs",
+        "Regulator": "noetic_nb.regulator",
+        "Run": "noetic_nb.runs",
+        "SQLiteStorage": "noetic_nb.storage",
+        "load_run": "noetic_nb.runs",
+        "record": "noetic_nb.runs",
+        "regulation": "noetic_nb.layers",
+        "static_content": "noetic_nb.layers",
+        "working_memory": "noetic_nb.layers",
+    },
+)

@@ -1,5 +1,8 @@
 """Language models: the contract, a deterministic one for offline work, and any OpenAI-compatible endpoint."""
 
+from typing import TYPE_CHECKING
+
+from noetic_nb.lazy import lazily
 from noetic_nb.models.base import (
     NO_USAGE,
     ModelClient,
@@ -13,12 +16,14 @@ from noetic_nb.models.base import (
     ToolSpec,
     Usage,
 )
-from noetic_nb.models.cassette import CassetteModel
 from noetic_nb.models.failures import FailureReason
-from noetic_nb.models.openai_model import OpenAIModel
-from noetic_nb.models.pricing import Price
 from noetic_nb.models.script import CallTool, Fault, FaultKind, Reply
 from noetic_nb.models.scripted import Line, Script, ScriptedModel
+
+if TYPE_CHECKING:
+    from noetic_nb.models.cassette import CassetteModel
+    from noetic_nb.models.openai_model import OpenAIModel
+    from noetic_nb.models.pricing import Price
 
 __all__ = [
     "NO_USAGE",
@@ -44,3 +49,12 @@ __all__ = [
     "ToolSpec",
     "Usage",
 ]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "CassetteModel": "noetic_nb.models.cassette",
+        "OpenAIModel": "noetic_nb.models.openai_model",
+        "Price": "noetic_nb.models.pricing",
+    },
+)

@@ -3,8 +3,9 @@
 `SQLiteStorage` and `Versioned` load SQLite when they are first asked for, so that importing the package stays cheap.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from noetic_nb.lazy import lazily
 from noetic_nb.storage.base import JsonValue, ScopedStorage, StorageAdapter, escape_segment, get_many, layer_prefix
 from noetic_nb.storage.memory import InMemoryStorage
 
@@ -23,11 +24,4 @@ __all__ = [
     "layer_prefix",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in {"SQLiteStorage", "Versioned"}:
-        from noetic_nb.storage import sqlite
-
-        globals()[name] = value = getattr(sqlite, name)
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, {"SQLiteStorage": "noetic_nb.storage.sqlite", "Versioned": "noetic_nb.storage.sqlite"})

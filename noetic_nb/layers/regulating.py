@@ -57,7 +57,7 @@ class RegulatedReply:
         return self.text
 
 
-Grader = Callable[[RegulatedReply], "float | None | Awaitable[float | None]"]
+Grader = Callable[[RegulatedReply], "float | Awaitable[float | None] | None"]
 """Reads a reply and says how good it is, from 0 to 1; None says nothing."""
 
 
