@@ -1,0 +1,5 @@
+"""Views of runs and of rule books for notebooks. The only package that knows Jupyter; nothing below imports it."""
+
+from noetic_nb.widgets.allocation import TokenAllocation
+
+__all__ = ["TokenAllocation"]

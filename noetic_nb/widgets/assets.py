@@ -1,0 +1,39 @@
+"""The script and style of the views, read from the package: nothing is fetched from anywhere.
+
+Each view has one script; what all of them use stands in front of it, since an inline module cannot import its neighbour.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+__all__ = ["script", "static_style", "style"]
+
+
+@cache
+def _text(name: str) -> str:
+    return (files("noetic_nb.widgets") / "static" / name).read_text(encoding="utf-8")
+
+
+def script(name: str) -> str:
+    """Return the module of a view, with the common functions in front.
+
+    Examples
+    --------
+    >>> script("allocation").count("export default")
+    1
+    """
+    return f"{_text('common.js')}\n{_text(f'{name}.js')}"
+
+
+@cache
+def style() -> str:
+    """Return the style sheet of all views, live and static."""
+    return _text("views.css")
+
+
+@cache
+def static_style() -> str:
+    """Return the style sheet as an element for the static forms."""
+    return f"<style>{style()}</style>"

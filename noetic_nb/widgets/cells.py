@@ -1,0 +1,63 @@
+"""One live view per cell: running a cell again closes what its last run opened.
+
+A cell may open several views in one go; only those of an *earlier* run of the same cell are closed. Outside a notebook
+there are no cells and nothing is closed.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Protocol
+from weakref import WeakSet
+
+__all__ = ["Discardable", "current_cell", "enter_cell"]
+
+
+class Discardable(Protocol):
+    """What a cell opened."""
+
+    def discard(self) -> None:
+        """Undo the opening; nothing of it is shown any more."""
+        ...
+
+
+_open: dict[str, tuple[str, WeakSet[Any]]] = {}
+
+
+def current_cell() -> tuple[str, str] | None:
+    """Return the running cell and the run of it, or None outside a notebook.
+
+    Returns
+    -------
+    tuple of (str, str) or None
+        What stays when the cell is run again (its id, or its text where the front end names no cells), and what does not.
+
+    Examples
+    --------
+    >>> current_cell() is None
+    True
+    """
+    ipython = sys.modules.get("IPython")  # never imported here: without it there is no notebook
+    shell = ipython.get_ipython() if ipython is not None else None
+    parent = getattr(shell, "parent_header", None)
+    if not isinstance(parent, dict):
+        return None
+    request = parent.get("header", {}).get("msg_id")
+    cell = parent.get("metadata", {}).get("cellId") or parent.get("content", {}).get("code")
+    return (str(cell), str(request)) if request and cell else None
+
+
+def enter_cell(view: Discardable) -> None:
+    """Note that the running cell opened `view`, and close what an earlier run of the cell left open."""
+    place = current_cell()
+    if place is None:
+        return
+    cell, request = place
+    known = _open.get(cell)
+    if known is not None and known[0] == request:
+        known[1].add(view)
+        return
+    _open[cell] = (request, WeakSet([view]))
+    if known is not None:
+        for old in tuple(known[1]):
+            old.discard()

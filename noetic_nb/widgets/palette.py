@@ -1,0 +1,82 @@
+"""Colours that stay apart for colour-blind readers and on both themes, and the ink that can be read on each.
+
+History is always sky blue; layers take the other colours in order, then darker and lighter shades of the same.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["CATEGORY", "LAYER_COLOURS", "ink_on", "layer_colour"]
+
+# Okabe and Ito, "Color Universal Design" (2008), without black; sky blue is kept for history.
+_BASE: Final = ("#E69F00", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#F0E442")
+# After six layers a hue may repeat, a colour may not: darker shades, then lighter ones. A light blue would be history's.
+_DARKER: Final = (0.58, 0.0)
+_LIGHTER: Final = (0.5, 0.5)
+
+CATEGORY: Final = {
+    "system": "#5B6470",
+    "tools": "#8A94A3",
+    "framing": "#B9C0CA",
+    "history": "#56B4E9",
+}
+"""Fill of the parts that every call has, by kind."""
+
+
+def _shade(colour: str, keep: float, white: float) -> str:
+    channels = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(channel * keep + 255 * white):02X}" for channel in channels)
+
+
+LAYER_COLOURS: Final = (
+    *_BASE,
+    *(_shade(colour, *_DARKER) for colour in _BASE),
+    *(_shade(colour, *_LIGHTER) for colour in _BASE if colour != "#0072B2"),
+)
+"""Fills of layers, in the order in which layers first appear in a run."""
+
+
+def layer_colour(position: int) -> str:
+    """Return the fill of the layer at a position, 0 for the first.
+
+    Examples
+    --------
+    >>> layer_colour(0), layer_colour(len(LAYER_COLOURS)) == layer_colour(0)
+    ('#E69F00', True)
+    """
+    return LAYER_COLOURS[position % len(LAYER_COLOURS)]
+
+
+def _luminance(colour: str) -> float:
+    linear = []
+    for i in (1, 3, 5):
+        value = int(colour[i : i + 2], 16) / 255
+        linear.append(value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4)
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def ink_on(fill: str) -> str:
+    """Return black or white, whichever can be read better on a fill.
+
+    Parameters
+    ----------
+    fill : str
+        A colour as ``#RRGGBB``.
+
+    Returns
+    -------
+    str
+        The ink; its contrast with the fill is at least 4.5 to 1 for every fill.
+
+    References
+    ----------
+    .. [1] W3C, Web Content Accessibility Guidelines 2.2, "relative luminance" and "contrast ratio".
+
+    Examples
+    --------
+    >>> ink_on("#0072B2"), ink_on("#F0E442")
+    ('#FFFFFF', '#000000')
+    """
+    light = _luminance(fill)
+    return "#000000" if (light + 0.05) / 0.05 >= 1.05 / (light + 0.05) else "#FFFFFF"

@@ -1,0 +1,162 @@
+"""A real browser for tests: skipped where none is installed, unless NOETIC_NB_REQUIRE_BROWSER=1 asks for it.
+
+NOETIC_NB_SHOTS names a folder for screenshots; without it they go to the test's temporary folder.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+    from tests.browser.lab import Lab, LabNotebook
+
+HERE: Final = Path(__file__).parent
+FLAGS: Final = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+NEEDED: Final = ("playwright", "jupyterlab", "jupyter_client", "nbformat", "nbconvert", "ipykernel")
+ALLOWED_PROBLEMS: Final = re.compile(r"favicon|ResizeObserver loop")
+
+
+def chromium_path() -> str | None:
+    """Return the browser to use: $CHROMIUM, or one of Debian's names."""
+    return os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+def missing() -> str | None:
+    """Return what keeps browser tests from running, None where nothing does."""
+    packages = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if packages:
+        return f"not installed: {', '.join(packages)}; pip install 'noetic_nb[lab,test]'"
+    if chromium_path() is None:
+        return "no Chromium found; apt-get install chromium, or set CHROMIUM to its path"
+    return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    reason = missing()
+    for item in items:
+        if not item.path.is_relative_to(HERE):
+            continue
+        item.add_marker(pytest.mark.browser)
+        if reason is not None and os.environ.get("NOETIC_NB_REQUIRE_BROWSER") != "1":
+            item.add_marker(pytest.mark.skip(reason=f"browser tests: {reason}"))
+
+
+# The browser lives for this folder only: its driver runs a loop in this thread, which asynchronous tests cannot share.
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    reason = missing()
+    if reason is not None:
+        pytest.fail(f"NOETIC_NB_REQUIRE_BROWSER=1, but {reason}")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium_path(), headless=True, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="package")
+def lab(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Lab]:
+    from tests.browser.lab import Lab
+
+    server = Lab(tmp_path_factory.mktemp("lab"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def notebook(lab: Lab, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[..., LabNotebook]]:
+    """Open a notebook with the given cells. Fails the test if the page called another host or broke."""
+    from tests.browser.lab import LabNotebook
+
+    context = browser.new_context(viewport={"width": 1800, "height": 1100})
+    opened: list[LabNotebook] = []
+
+    def open_notebook(*cells: str) -> LabNotebook:
+        name = re.sub(r"\W+", "_", f"{request.node.name}_{len(opened)}")
+        opened.append(LabNotebook(lab, context, name, cells))
+        return opened[-1].open()
+
+    yield open_notebook
+    for each in opened:
+        each.close()
+    context.close()
+    for each in opened:
+        assert each.foreign == [], "the page called another host"
+        assert [problem for problem in each.problems if not ALLOWED_PROBLEMS.search(problem)] == []
+        assert each.dialogs == []
+
+
+@pytest.fixture
+def quiet_page(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Open a file with JavaScript off and the network off."""
+    contexts: list[Any] = []
+    foreign: list[str] = []
+
+    def open_file(path: Path, *, width: int = 1000, dark: bool = False) -> Page:
+        context = browser.new_context(
+            java_script_enabled=False,
+            offline=True,
+            viewport={"width": width, "height": 1000},
+            color_scheme="dark" if dark else "light",
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on(
+            "request",
+            lambda request: None if request.url.startswith(("file:", "data:")) else foreign.append(request.url),
+        )
+        page.goto(path.as_uri())
+        return page
+
+    yield open_file
+    for context in contexts:
+        context.close()
+    # The export's own template names a library on a CDN; without scripts nothing may be fetched at all.
+    assert foreign == [], "the page called another host"
+
+
+@pytest.fixture
+def shot(tmp_path: Path) -> Callable[[Any, str], Path]:
+    """Save a picture of a page or an element."""
+    folder = Path(os.environ.get("NOETIC_NB_SHOTS") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def save(target: Any, name: str) -> Path:
+        path = folder / f"{name}.png"
+        target.screenshot(path=path)
+        return path
+
+    return save
+
+
+@pytest.fixture
+def cells_of() -> Callable[[str, Sequence[str]], list[str]]:
+    """Return the cells of a notebook that imports the views and a scene, then shows something."""
+
+    def cells(scene: str, shows: Sequence[str]) -> list[str]:
+        return [
+            f"from noetic_nb.widgets import *\nfrom tests.widgets import scenes\nrun = scenes.{scene}()",
+            *shows,
+        ]
+
+    return cells

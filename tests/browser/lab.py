@@ -1,0 +1,257 @@
+"""A throw-away JupyterLab on loopback, a notebook open in it, and a second client that reads the notebook's kernel.
+
+The toolbar of a notebook says "idle" before the kernel is connected, and what is run then is lost: `LabNotebook.open`
+asks the session itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import nbformat
+from jupyter_client import BlockingKernelClient
+from playwright.sync_api import BrowserContext, Page, Route
+
+T = TypeVar("T")
+ROOT: Final = Path(__file__).resolve().parents[2]
+SETTINGS: Final = {
+    "@jupyterlab/apputils-extension:notification": {
+        "fetchNews": "false",
+        "checkForUpdates": False,
+        "doNotDisturbMode": True,
+    },
+    # Cells that are scrolled away must stay in the page, or a test cannot find them.
+    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
+}
+READY: Final = """() => {
+    const widget = window.jupyterapp?.shell.currentWidget;
+    const session = widget?.sessionContext;
+    const kernel = session?.session?.kernel;
+    return Boolean(widget?.context?.isReady && session.isReady
+        && kernel?.connectionStatus === "connected" && kernel.status === "idle");
+}"""
+
+FINISHED: Final = r"""() => [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")]
+    .filter(prompt => /\[\d+\]/.test(prompt.textContent)).length"""
+
+
+def wait_for(check: Callable[[], T], what: str, *, seconds: float = 30.0) -> T:
+    """Return the first true answer of `check`; polls, because the other side is another process."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = check()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"Not within {seconds} s: {what}. Last answer: {answer!r}")
+        time.sleep(0.05)
+
+
+class Lab:
+    """A JupyterLab server in a folder of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.token = secrets.token_hex(8)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        settings = root / "app_settings"
+        settings.mkdir()
+        (settings / "overrides.json").write_text(json.dumps(SETTINGS))
+        self._log = (root / "lab.log").open("w")
+        self._process = subprocess.Popen(
+            [
+                sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1",
+                f"--port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={self.token}",
+                f"--ServerApp.root_dir={root}", f"--LabApp.app_settings_dir={settings}",
+                "--LabApp.extension_manager=readonly", "--LabApp.news_url=None",
+                "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--expose-app-in-browser",
+            ],
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env=self._environment(),
+            cwd=root,
+        )  # fmt: skip
+        wait_for(self._is_up, "JupyterLab answers", seconds=90)
+
+    def _environment(self) -> dict[str, str]:
+        own = {
+            "JUPYTER_CONFIG_DIR": "config",
+            "JUPYTER_RUNTIME_DIR": "runtime",
+            "JUPYTER_DATA_DIR": "data",
+            "JUPYTERLAB_SETTINGS_DIR": "user_settings",
+            "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+            "IPYTHONDIR": "ipython",
+            "MPLCONFIGDIR": "matplotlib",
+        }
+        return {
+            **os.environ,
+            **{name: str(self.root / folder) for name, folder in own.items()},
+            "PYTHONPATH": str(ROOT),
+            "OPENAI_API_KEY": "",
+        }
+
+    def _is_up(self) -> bool:
+        if self._process.poll() is not None:
+            raise AssertionError(f"JupyterLab ended: {(self.root / 'lab.log').read_text()[-2000:]}")
+        try:
+            self.api("/api/status")
+        except (urllib.error.URLError, OSError):
+            return False
+        return True
+
+    def api(self, path: str, *, method: str = "GET") -> Any:
+        request = urllib.request.Request(
+            self.url + path, headers={"Authorization": f"token {self.token}"}, method=method
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def close(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+
+class Kernel:
+    """A second client of a notebook's kernel."""
+
+    def __init__(self, lab: Lab, kernel_id: str) -> None:
+        self._client = BlockingKernelClient(connection_file=str(lab.root / "runtime" / f"kernel-{kernel_id}.json"))
+        self._client.load_connection_file()
+        self._client.start_channels()
+        self._client.wait_for_ready(timeout=60)
+
+    def run(self, code: str) -> None:
+        """Run statements."""
+        self._ask(code, {})
+
+    def value(self, expression: str) -> str:
+        """Return the repr of an expression."""
+        return str(self._ask("", {"value": expression})["value"])
+
+    def _ask(self, code: str, expressions: dict[str, str]) -> dict[str, str]:
+        # Only the shell's reply is read: under a flood of widget messages the other socket may drop some.
+        asked = self._client.execute(code, silent=False, store_history=False, user_expressions=expressions)
+        while True:
+            reply = self._client.get_shell_msg(timeout=60)
+            if reply["parent_header"].get("msg_id") == asked:
+                break
+        content = reply["content"]
+        if content["status"] != "ok":
+            raise AssertionError(f"The kernel failed: {content.get('ename')}: {content.get('evalue')}")
+        answers = {}
+        for name, answer in content["user_expressions"].items():
+            if answer["status"] != "ok":
+                raise AssertionError(f"{expressions[name]} failed in the kernel: {answer['evalue']}")
+            answers[name] = answer["data"]["text/plain"]
+        return answers
+
+    def close(self) -> None:
+        self._client.stop_channels()
+
+
+class LabNotebook:
+    """A notebook open in JupyterLab; remembers what the page did wrong and whom it called."""
+
+    def __init__(self, lab: Lab, context: BrowserContext, name: str, cells: Sequence[str]) -> None:
+        self.lab = lab
+        self.foreign: list[str] = []
+        self.problems: list[str] = []
+        self.dialogs: list[str] = []
+        self._kernel: Kernel | None = None
+        self.path = lab.root / f"{name}.ipynb"
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell.strip()) for cell in cells])
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        nbformat.write(notebook, self.path)
+        self.page: Page = context.new_page()
+        self.page.route("**/*", self._guard)
+        self.page.on("websocket", lambda socket: self._note(socket.url))
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("console", lambda said: self.problems.append(said.text) if said.type == "error" else None)
+        self.page.on("dialog", self._dismiss)
+
+    def _is_ours(self, url: str) -> bool:
+        return url.startswith((self.lab.url, self.lab.url.replace("http", "ws", 1), "data:", "blob:", "about:"))
+
+    def _note(self, url: str) -> None:
+        if not self._is_ours(url):
+            self.foreign.append(url)
+
+    def _guard(self, route: Route) -> None:
+        self._note(route.request.url)
+        if self._is_ours(route.request.url):
+            route.continue_()
+        else:
+            route.abort()
+
+    def _dismiss(self, dialog: Any) -> None:
+        self.dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    def open(self) -> LabNotebook:
+        """Open the page and wait until its kernel is really there."""
+        self.page.goto(f"{self.lab.url}/doc/tree/{self.path.name}?token={self.lab.token}&reset")
+        self.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=90_000)
+        self.page.wait_for_function(READY, timeout=90_000)
+        return self
+
+    def command(self, name: str, **arguments: Any) -> None:
+        """Start a command of JupyterLab; not awaited, since a dialog would hang the test."""
+        self.page.evaluate("([name, args]) => { window.jupyterapp.commands.execute(name, args); }", [name, arguments])
+
+    def run_all(self) -> None:
+        """Run all cells and wait until each has ended; a cell that fails fails the test."""
+        cells = self.page.locator(".jp-CodeCell").count()
+        self.command("notebook:run-all-cells")
+        wait_for(lambda: self.page.evaluate(FINISHED) == cells, f"all {cells} cells have run", seconds=120)
+        errors = self.page.locator("[data-mime-type='application/vnd.jupyter.stderr'], .jp-RenderedError")
+        assert errors.count() == 0, errors.first.inner_text()
+
+    @property
+    def kernel(self) -> Kernel:
+        if self._kernel is None:
+            path = self.path.name
+            sessions = wait_for(
+                lambda: [s for s in self.lab.api("/api/sessions") if s["path"] == path], f"a session of {path}"
+            )
+            self._kernel = Kernel(self.lab, sessions[0]["kernel"]["id"])
+        return self._kernel
+
+    def theme(self, name: str) -> None:
+        """Switch to ``"JupyterLab Light"`` or ``"JupyterLab Dark"``."""
+        self.command("apputils:change-theme", theme=name)
+        light = "true" if name.endswith("Light") else "false"
+        self.page.wait_for_selector(f"body[data-jp-theme-light='{light}']", state="attached", timeout=30_000)
+        # The style sheet of a theme arrives after the attribute.
+        self.page.wait_for_function(
+            "dark => { const c = getComputedStyle(document.body).getPropertyValue('--jp-layout-color0').trim();"
+            " return c !== '' && (c === 'white' || c === '#fff' || c === '#ffffff') !== dark; }",
+            arg=light == "false",
+        )
+
+    def close(self) -> None:
+        if self._kernel is not None:
+            self._kernel.close()
+        self.page.close()
+        for session in self.lab.api("/api/sessions"):
+            if session["path"] == self.path.name:
+                self.lab.api(f"/api/sessions/{session['id']}", method="DELETE")

@@ -1,0 +1,217 @@
+"""Runs made of events, for tests of views: small, long, empty, over budget, hostile."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from noetic_nb.events import (
+    BudgetsAllocated,
+    ItemFate,
+    LayerTokens,
+    ModelCalled,
+    QualityGiven,
+    RegulatorDecided,
+    RegulatorSaw,
+    RunEvent,
+    SteeringDecided,
+    ToolCalled,
+    TurnCompleted,
+    ViewAssembled,
+    Where,
+)
+from noetic_nb.runs import Run
+
+HOSTILE: Final = (
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(2)>",
+    "\u202eevil\u2066 right-to-left",
+    "</style><svg onload=alert(3)>",
+    '"><b>bold</b>&amp;',
+    "\x00\x1b[31mred",
+    "x" * 50_000,
+    "${alert(4)} {{7*7}} $x^2$",
+)
+
+
+def layer(layer_id: str, allocated: float, used: int, items: int = 1) -> LayerTokens:
+    return LayerTokens(layer_id, allocated, used, max(0.0, allocated - used), items)
+
+
+def view(
+    *,
+    turn: int = 1,
+    step: int = 0,
+    thread: str = "t1",
+    layers: tuple[LayerTokens, ...] = (),
+    history: int = 900,
+    total: float = 8000,
+    fates: tuple[ItemFate, ...] = (),
+    window: tuple[int, int] = (0, 6),
+    t_ms: float = 0.0,
+) -> ViewAssembled:
+    allocated = sum(part.allocated for part in layers)
+    return ViewAssembled(
+        where=Where(thread, f"e-{thread}-{turn}", turn),
+        t_ms=t_ms,
+        step=step,
+        window=window,
+        fates=fates,
+        layers=layers,
+        layer_items=(),
+        total=total,
+        reserve=1000,
+        system=420,
+        tools=310,
+        framing=60,
+        history=history,
+        history_budget=max(0.0, total - 1000 - 790 - allocated),
+        history_items=window[1] - window[0],
+    )
+
+
+def turn(
+    number: int,
+    *,
+    quality: float | None = None,
+    tokens_out: int = 180,
+    spent: int = 0,
+    cap: float | None = 2000,
+    decision: dict[str, Any] | None = None,
+    suggestion: str | None = None,
+    layers: tuple[LayerTokens, ...] | None = None,
+    history: int = 900,
+    fates: tuple[ItemFate, ...] = (),
+    window: tuple[int, int] = (0, 6),
+    calls: int = 1,
+    thread: str = "t1",
+) -> list[RunEvent]:
+    """One turn as a harness records it, the regulator's events included."""
+    where = Where(thread, f"e-{thread}-{number}", number)
+    default = (layer("working_memory", 600, 240), layer("episodic", 1500, 1320, 4), layer("rag", 2000, 700, 3))
+    shown = layers if layers is not None else default
+    events: list[RunEvent] = []
+    for step in range(calls):
+        events += [
+            BudgetsAllocated(where, 0.0, 8000, 420, 1000, tuple((p.layer_id, p.allocated) for p in shown), 2000.0),
+            view(turn=number, step=step, thread=thread, layers=shown, history=history, fates=fates, window=window),
+        ]
+    events += [
+        ModelCalled(where, 1.0, 0, "scripted", "agent", 12.0, "ok", input_tokens=2000, output_tokens=tokens_out),
+        RegulatorSaw(
+            where, 1.0, "regulation", {"kind": "cost", "tokens_in": 2000, "tokens_out": tokens_out, "wallclock_ms": 12}
+        ),
+    ]
+    if quality is not None:
+        events += [
+            QualityGiven(where, 2.0, quality, "grader"),
+            RegulatorSaw(where, 2.0, "regulation", {"kind": "quality_feedback", "quality": quality}),
+        ]
+    plain = decision or {"kind": "continue"}
+    stops = plain["kind"] == "circuit_break"
+    events += [
+        RegulatorDecided(
+            where, 2.0, "regulation", "quality_feedback", plain, suggestion, 0.6, spent + tokens_out, cap, stops
+        ),
+        TurnCompleted(
+            where,
+            3.0,
+            f"turn-{number}",
+            "aborted" if stops else "success",
+            20.0,
+            "text",
+            2000,
+            tokens_out,
+            0.01,
+            calls,
+            0,
+        ),
+    ]
+    return events
+
+
+def run_of_events(*groups: list[RunEvent]) -> Run:
+    run = Run(run_id="run-1")
+    for group in groups:
+        for event in group:
+            run.append(event)
+    return run
+
+
+def demo_run() -> Run:
+    """Six turns: answers get worse, tokens add up, the sixth turn is stopped."""
+    qualities = (0.86, 0.81, 0.72, 0.55, 0.41, 0.28)
+    spends = (210, 260, 340, 420, 510, 480)
+    groups: list[list[RunEvent]] = []
+    spent = 0
+    for number, (quality, tokens) in enumerate(zip(qualities, spends, strict=True), start=1):
+        decision: dict[str, Any] | None = None
+        suggestion = None
+        if number == 4:
+            decision = {
+                "kind": "scope_drift_warn",
+                "drift_tokens": ["refund", "hotel"],
+                "drift_score": 0.67,
+                "task_tokens": ["flight"],
+            }
+        if number == 6:
+            reason = {
+                "kind": "cost_cap_reached",
+                "tokens_spent": spent + tokens,
+                "tokens_cap": 2000,
+                "mean_quality_last_n": 0.4133,
+            }
+            suggestion = "The budget is spent and the last answers were poor. Ask for one narrower thing."
+            decision = {"kind": "circuit_break", "reason": reason, "suggestion": suggestion}
+        fates = (
+            ItemFate("history", 0, 120, "over_budget"),
+            ItemFate("history", 1, 140, "over_budget"),
+            ItemFate("layer:rag", 3, 260, "over_allocation"),
+        )
+        groups.append(
+            turn(
+                number,
+                quality=quality,
+                tokens_out=tokens,
+                spent=spent,
+                decision=decision,
+                suggestion=suggestion,
+                history=300 + 480 * number,
+                fates=fates if number > 3 else (),
+                calls=1 + number % 2,
+            )
+        )
+        spent += tokens
+    return run_of_events(*groups)
+
+
+def many_layers_run(count: int = 30) -> Run:
+    layers = tuple(layer(f"layer_{n:02d}", 150 + 7 * n, 60 + 5 * n) for n in range(count))
+    return run_of_events([view(layers=layers, history=700, total=12000)])
+
+
+def hostile_run() -> Run:
+    """Names, reasons and guidance that try to be markup, code, endless or backwards."""
+    run = run_of_events(
+        turn(1, layers=tuple(layer(text, 300, 100) for text in HOSTILE), quality=0.4, thread=HOSTILE[0])
+    )
+    where = Where(HOSTILE[0], "e", 1)
+    for text in HOSTILE:
+        run.append(
+            SteeringDecided(where, 4.0, "steering", "before_tool_call", text, {"a": text}, "deny", text, (text,), 0.1)
+        )
+        run.append(ToolCalled(where, 4.0, text, "c", {"a": text}, text, 0.1, "denied"))
+        run.append(
+            RegulatorDecided(
+                where,
+                5.0,
+                "regulation",
+                "tool_call",
+                {"kind": text, "reason": {"kind": text}},
+                text,
+                0.5,
+                10,
+                5000,
+                False,
+            )
+        )
+    return run

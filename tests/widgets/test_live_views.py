@@ -1,0 +1,195 @@
+"""Live views in a kernel: they follow, they let go, and running a cell again leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import ipywidgets
+import pytest
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import QualityGiven, ViewAssembled, Where
+from noetic_nb.runs import Run
+from noetic_nb.widgets import TokenAllocation, cells
+from tests.widgets.scenes import demo_run, layer, turn, view
+
+VIEWS = [TokenAllocation]
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What views send to the page."""
+    messages: list[dict[str, Any]] = []
+    monkeypatch.setattr(ipywidgets.Widget, "send", lambda self, content, buffers=None: messages.append(content))
+    return messages
+
+
+@pytest.fixture
+def in_cell(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Pretend that a cell runs: call with the id of the cell and of the request."""
+    shell = SimpleNamespace(parent_header={})
+    monkeypatch.setitem(__import__("sys").modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setattr(cells, "_open", {})
+
+    def enter(cell: str, request: str) -> None:
+        shell.parent_header = {"header": {"msg_id": request}, "metadata": {"cellId": cell}, "content": {"code": ""}}
+
+    return enter
+
+
+def listeners(run: Run) -> int:
+    return len(run._listeners)
+
+
+def comms() -> int:
+    return len(ipywidgets.widgets.widget._instances)
+
+
+@pytest.mark.parametrize("make", VIEWS)
+def test_fifty_runs_of_a_cell_leave_one_view_one_observer_and_its_comms(make: Any, in_cell: Any) -> None:
+    run = demo_run()
+    in_cell("cell-1", "request-0")
+    kept = make(run)
+    comms_of_one, listeners_of_one = comms(), listeners(run)
+
+    for again in range(1, 51):
+        in_cell("cell-1", f"request-{again}")
+        kept = make(run)
+
+    assert (comms(), listeners(run)) == (comms_of_one, listeners_of_one)
+    assert kept.comm is not None
+    kept.close()
+    assert listeners(run) == 0
+
+
+@pytest.mark.parametrize("make", VIEWS)
+def test_two_views_of_one_cell_live_side_by_side_until_the_cell_runs_again(make: Any, in_cell: Any) -> None:
+    run = demo_run()
+    in_cell("cell-1", "request-1")
+    first, second = make(run), make(run)
+    in_cell("cell-2", "request-2")
+    elsewhere = make(run)
+    assert listeners(run) == 3
+
+    in_cell("cell-1", "request-3")
+    third = make(run)
+
+    assert [first.comm, second.comm] == [None, None]
+    assert elsewhere.comm is not None
+    for each in (elsewhere, third):
+        each.close()
+
+
+@pytest.mark.parametrize("make", VIEWS)
+def test_closing_undoes_opening_and_may_be_repeated(make: Any) -> None:
+    run = demo_run()
+    before = comms()
+
+    with make(run) as opened:
+        assert comms() > before
+        assert listeners(run) == 1
+    opened.close()
+
+    assert comms() == before
+    assert listeners(run) == 0
+    data, _ = opened._repr_mimebundle_()
+    assert sorted(data) == ["text/html", "text/plain"]
+
+
+@pytest.mark.parametrize("make", VIEWS)
+def test_a_view_shows_a_widget_static_html_and_plain_text(make: Any) -> None:
+    with make(demo_run()) as opened:
+        data, _ = opened._repr_mimebundle_()
+
+    assert "application/vnd.jupyter.widget-view+json" in data
+    assert "<script" not in data["text/html"]
+    assert "http" not in data["text/html"].replace("http://www.w3.org/2000/svg", "")
+    assert len(data["text/plain"].splitlines()) > 3
+
+
+@pytest.mark.parametrize("make", VIEWS)
+def test_a_holder_of_a_run_will_do_and_anything_else_is_refused(make: Any) -> None:
+    with make(SimpleNamespace(run=demo_run())) as opened:
+        assert opened.snapshot
+
+    with pytest.raises(NoeticConfigError) as caught:
+        make("a path")
+    assert caught.value.code == "NOT_A_RUN"
+
+
+def test_a_new_call_travels_as_one_small_message_and_joins_the_snapshot(sent: list[dict[str, Any]]) -> None:
+    run = Run()
+    with TokenAllocation(run) as opened:
+        for event in turn(1):
+            run.append(event)
+
+        calls = [message for message in sent if message["type"] == "call"]
+        assert len(calls) == len(opened.snapshot["calls"]) == 1
+        assert len(json.dumps(calls[0])) < 2048
+
+
+def test_a_page_that_missed_a_message_is_sent_everything(sent: list[dict[str, Any]]) -> None:
+    with TokenAllocation(demo_run()) as opened:
+        opened._handle_custom_msg({"type": "again"}, [])
+
+        assert sent == [{"type": "all", "snapshot": opened.snapshot}]
+
+
+def test_a_snapshot_is_json_even_without_limits() -> None:
+    run = Run()
+    run.append(view(total=float("inf"), layers=(layer("a", float("inf"), 3),)))
+
+    with TokenAllocation(run) as opened:
+        json.dumps(opened.snapshot, allow_nan=False)
+
+
+def test_a_view_that_fails_says_so_and_leaves_the_agent_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Run()
+    with TokenAllocation(run) as opened:
+        monkeypatch.setattr(opened.reading, "take", lambda event: 1 / 0)
+
+        run.append(QualityGiven(Where("t1", "e1", 1), 0.0, 0.5, "user"))
+
+        assert "division by zero" in opened.fault
+        assert listeners(run) == 0
+        assert "no longer follows" in caplog.text
+
+
+def test_a_page_can_move_to_another_call_and_the_static_form_goes_along() -> None:
+    with TokenAllocation(demo_run()) as opened:
+        opened.set_state({"position": 0, "follow": False})
+        assert "Turn 1, call 1" in opened.to_text()
+
+        opened.follow = True
+        assert "Turn 6, call 1" in opened.to_text()
+
+
+def test_a_loaded_run_and_a_live_one_give_the_same_picture() -> None:
+    loaded = demo_run()
+    live = Run(run_id="run-1")
+    with TokenAllocation(live) as growing:
+        for event in loaded.events:
+            live.append(event)
+        with TokenAllocation(loaded) as whole:
+            assert growing.to_html() == whole.to_html()
+            assert growing.snapshot == whole.snapshot
+
+
+@pytest.mark.parametrize("bad", [-1, 1.5, True, "2"])
+def test_a_turn_that_is_no_turn_is_refused(bad: Any) -> None:
+    with pytest.raises(NoeticConfigError) as caught:
+        TokenAllocation(demo_run(), turn=bad)
+
+    assert caught.value.code == "INVALID_TURN"
+
+
+def test_one_turn_of_a_run_can_be_shown() -> None:
+    with TokenAllocation(demo_run(), turn=3) as opened:
+        turns = {call["turn"] for call in opened.snapshot["calls"]}
+
+    assert turns == {3}
+    assert any(isinstance(event, ViewAssembled) for event in demo_run().events)
