@@ -10,7 +10,17 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
-from noetic_nb.regulator.events import U32_MAX, U64_MAX, Cost, Event, ToolCall, ToolResult, TurnComplete, TurnStart
+from noetic_nb.regulator.events import (
+    U32_MAX,
+    U64_MAX,
+    Cost,
+    Event,
+    ToolCall,
+    ToolResult,
+    TurnComplete,
+    TurnStart,
+    check,
+)
 
 __all__ = ["SpanReading", "events_from_span"]
 
@@ -72,6 +82,8 @@ def events_from_span(span: str | Mapping[str, Any], *, reading: SpanReading = "l
     for event in happened:
         if event.get("name") == "gen_ai.tool.message":
             found.extend(_tool(_attributes(event, lenient), lenient))
+    for made in found:
+        check(made)
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from noetic_nb.regulator.corrections import pattern_of
 from noetic_nb.regulator.decisions import CONTINUE, CorrectionPattern, Decision
@@ -20,6 +21,8 @@ from noetic_nb.regulator.task import Task
 from noetic_nb.regulator.tools import Outcome
 
 __all__ = ["Reading", "Recording", "record_events"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,21 +147,18 @@ def record_events(
         watched.on_event(event)
         if include_tokens or not isinstance(event, Token):
             readings.append(_read(watched.evidence, index, event.kind, readings[-1] if readings else None))
+            watched.decide_all()  # scores every reply now, so that the first move of a slider is as quick as the next
     return Recording(tuple(readings))
 
 
 def _read(task: Task, index: int, kind: str, before: Reading | None) -> Reading:
-    tools, first_char, tokens = task.tools, *task.streamed()
-    kept = tuple(tokens)
-    scores = task.scores
+    tools = task.tools
+    first_char, tokens = task.streamed()
     given = None
     if task.message is not None and task.response is not None:
-        same_reply = before is not None and before._scores is scores
-        given = (
-            before.drift_input
-            if same_reply and before is not None and before.drift_input is not None
-            else DriftInput(task.message, task.response, tuple(task.earlier), tuple(task.tool_texts))
-        )
+        given = before.drift_input if before is not None and before._scores is task.scores else None
+        if given is None:
+            given = DriftInput(task.message, task.response, tuple(task.earlier), tuple(task.tool_texts))
     return Reading(
         event_index=index,
         event_kind=kind,
@@ -168,16 +168,21 @@ def _read(task: Task, index: int, kind: str, before: Reading | None) -> Reading:
         wallclock_ms=task.wallclock_ms,
         usd=task.usd,
         unpriced=task.unpriced,
-        qualities=tuple(task.qualities),
+        qualities=_kept(task.qualities, None if before is None else before.qualities),
         cluster=task.cluster,
-        corrections=task.person.corrections.texts(task.cluster),
-        turn_calls=tuple(tools.calls),
-        task_calls=tuple(tools.task_calls),
-        turn_outcomes=tuple(tools.outcomes),
-        task_outcomes=tuple(tools.task_outcomes),
+        corrections=_kept(task.person.corrections.texts(task.cluster), None if before is None else before.corrections),
+        turn_calls=_kept(tools.calls, None if before is None else before.turn_calls),
+        task_calls=_kept(tools.task_calls, None if before is None else before.task_calls),
+        turn_outcomes=_kept(tools.outcomes, None if before is None else before.turn_outcomes),
+        task_outcomes=_kept(tools.task_outcomes, None if before is None else before.task_outcomes),
         first_char=first_char,
-        # A reply's readings share one tuple of its tokens.
-        tokens=before.tokens if before is not None and before.tokens == kept else kept,
+        tokens=_kept(tokens, None if before is None else before.tokens),
         drift_input=given,
-        _scores=scores,
+        _scores=task.scores,
     )
+
+
+def _kept(now: Iterable[T], before: tuple[T, ...] | None) -> tuple[T, ...]:
+    """Return what is there now, as the last reading's own tuple if nothing changed: a long run then stays small."""
+    fresh = tuple(now)
+    return before if before is not None and before == fresh else fresh

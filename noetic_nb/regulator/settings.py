@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypeAlias
 
-from noetic_nb.regulator.drift import DriftScorer, KeywordScorer
+from noetic_nb.regulator.drift import NEWER_KEYWORDS, RELEASE_KEYWORDS, DriftScorer, KeywordScorer
 from noetic_nb.regulator.findings import require_number, require_whole
 from noetic_nb.regulator.loops import RepeatedFailure, ToolLoop
 from noetic_nb.regulator.predicates import CostCap, Predicate, ProceduralWarning, QualityDecline, ScopeDrift
-from noetic_nb.regulator.scorers import ContextScorer
+from noetic_nb.regulator.scorers import CONTEXT_SCORER, ContextScorer
 from noetic_nb.regulator.spans import LowConfidence
 from noetic_nb.regulator.topics import RELEASE_TOPICS, Topics
 from noetic_nb.regulator.words import RELEASE_WORDS, WordLists
@@ -171,8 +171,11 @@ def _scorer_from_dict(data: Mapping[str, Any], named: Mapping[str, Any]) -> Drif
         scorer: DriftScorer = _lookup(data["$ref"], named)
         return scorer
     if data["kind"] == "context":
-        return ContextScorer(bias=float(data["bias"]), weights=tuple(map(float, data["weights"])))
-    return KeywordScorer(topics=_topics_from_dict(data["topics"]), anchoring=data["anchoring"])
+        fitted = ContextScorer(bias=float(data["bias"]), weights=tuple(map(float, data["weights"])))
+        return CONTEXT_SCORER if fitted == CONTEXT_SCORER else fitted
+    read = KeywordScorer(topics=_topics_from_dict(data["topics"]), anchoring=data["anchoring"])
+    # Known scores are found by identity, so the ready-made scorers are handed out as themselves.
+    return next((known for known in (RELEASE_KEYWORDS, NEWER_KEYWORDS) if known == read), read)
 
 
 def _topics_to_dict(topics: Topics) -> dict[str, Any]:
