@@ -34,7 +34,7 @@ from noetic_nb.memory.params import (
     StoreParams,
     ToolOutcome,
 )
-from noetic_nb.memory.projection import DEFAULT_POLICY, ProjectedHistory, ProjectionPolicy, assemble_view, project_tail
+from noetic_nb.memory.projection import ProjectedHistory, ProjectionPolicy, assemble_view, project_tail
 from noetic_nb.memory.provides import LayerData, LayerFunction, layer_data, layer_fn
 from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.memory.scope import MemoryScope, resolve_scope_key
@@ -42,7 +42,6 @@ from noetic_nb.memory.stack import LayerStack
 from noetic_nb.memory.state import LayerStateStore
 
 __all__ = [
-    "DEFAULT_POLICY",
     "DEFAULT_TIMEOUTS_MS",
     "FAILED_GUIDANCE",
     "AfterModelCallParams",

@@ -6,9 +6,9 @@ Every item that is left out has a reason. A call and its output are never parted
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
@@ -18,7 +18,7 @@ from noetic_nb.events import ItemFate
 from noetic_nb.items import Item, ItemView, item_tokens, parse_item, unresolved_positions
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["DEFAULT_POLICY", "Overflow", "ProjectedHistory", "ProjectionPolicy", "assemble_view", "project_tail"]
+__all__ = ["Overflow", "ProjectedHistory", "ProjectionPolicy", "assemble_view", "project_tail"]
 
 Overflow: TypeAlias = Literal["truncate", "sliding_window", "summarize"]
 
@@ -42,9 +42,9 @@ class ProjectionPolicy(BaseModel):
     """
 
     model_config = ConfigDict(
+        defer_build=True,  # schemas are built when first used, not at import
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
         alias_generator=to_camel,
         validate_by_name=True,
         validate_by_alias=True,
@@ -101,9 +101,6 @@ class ProjectionPolicy(BaseModel):
         return max(0.0, max(0.0, self.token_budget - fixed_tokens) - self.response_reserve)
 
 
-DEFAULT_POLICY: Final = ProjectionPolicy()
-
-
 @dataclass(frozen=True, slots=True)
 class ProjectedHistory:
     """The part of a history that is sent: a window and the positions left out of it."""
@@ -121,7 +118,7 @@ class ProjectedHistory:
         return kept if self.forced is None or self.forced >= self.start else [self.forced, *kept]
 
 
-def _latest_user(history: Sequence[Mapping[str, Any]]) -> int | None:
+def _latest_user(history: Sequence[Mapping[str, Any]], start: int) -> int | None:
     for position in range(len(history) - 1, -1, -1):
         item = history[position]
         if item.get("role") == "user" and item.get("type") == "message":
@@ -148,19 +145,18 @@ def project_tail(
     Returns
     -------
     ProjectedHistory
-        A tail without calls or outputs that lost their other half; the latest user message is kept even where it does
-        not fit (fate ``forced``).
+        A tail without calls or outputs that lost their other half. The latest user message is always kept: where it is
+        older than the tail it takes the place of the tail's oldest items, and stays even where it alone is too much
+        (fate ``forced``).
     """
     size = len(history)
     floor = max(0, size - window) if window else 0
     counts = _counts(history, tokenizer)
-    if isinstance(history, ItemView) and history.tokenizer is tokenizer:
-        start = max(floor, history.tail_start(budget))
-    else:
-        start, left = size, budget
-        while start > floor and counts(start - 1) <= left:
-            start -= 1
-            left -= counts(start)
+    start = _tail_start(history, budget, floor, counts, tokenizer)
+    user = _latest_user(history, start)
+    forced = user if user is not None and user < start else None
+    if forced is not None:  # it takes its room from the oldest of the tail
+        start = max(start, _tail_start(history, max(0.0, budget - counts(forced)), floor, counts, tokenizer))
     tail = history[start:]
     lost = tail.unresolved() if isinstance(tail, ItemView) else unresolved_positions(tail)
     dropped = frozenset(start + position for position in lost)
@@ -171,16 +167,26 @@ def project_tail(
     )
     tokens -= sum(counts(position) for position in dropped)
     fates = [ItemFate("history", p, counts(p), "unresolved_call") for p in sorted(dropped)]
-    user = _latest_user(history)
-    forced = None
-    if user is not None and user < start:
-        forced = user
-        tokens += counts(user)
-        fates.append(ItemFate("history", user, counts(user), "forced"))
+    if forced is not None:
+        tokens += counts(forced)
+        fates.append(ItemFate("history", forced, counts(forced), "forced"))
     return ProjectedHistory(start, size, dropped, tokens, tuple(fates), forced)
 
 
-def _counts(history: Sequence[Item], tokenizer: Tokenizer) -> Any:
+def _tail_start(
+    history: Sequence[Item], budget: float, floor: int, counts: Callable[[int], int], tokenizer: Tokenizer
+) -> int:
+    """Return where the longest tail begins that fits and does not reach below `floor`."""
+    if isinstance(history, ItemView) and history.tokenizer is tokenizer:
+        return max(floor, history.tail_start(budget))
+    start, left = len(history), budget
+    while start > floor and counts(start - 1) <= left:
+        start -= 1
+        left -= counts(start)
+    return start
+
+
+def _counts(history: Sequence[Item], tokenizer: Tokenizer) -> Callable[[int], int]:
     if isinstance(history, ItemView) and history.tokenizer is tokenizer:
         return history.token_count
     return lambda position: item_tokens(history[position], tokenizer)

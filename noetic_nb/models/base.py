@@ -74,7 +74,7 @@ class TokenLogprob:
 class ModelParams(BaseModel):
     """Sampling parameters; what is None is left to the provider."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     temperature: float | None = Field(default=None, ge=0)
     """Randomness; 0 is the most deterministic."""

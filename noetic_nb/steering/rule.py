@@ -1,19 +1,27 @@
-"""One steering rule: when it applies, and what decides. A rule never changes; a rule book replaces it by a new one."""
+"""One steering rule: when it applies, and what decides. A rule never changes; a rule book replaces it by a new one.
+
+A rule is decided by one of a Python predicate, a condition in CEL, or a sentence about the calls so far; and, where that has
+no opinion, by a judge.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.steering.names import nearest
 
-__all__ = ["DEFAULT_JUDGE_MODEL", "LLMEval", "Point", "SteeringRule", "as_rule"]
+__all__ = ["DEFAULT_JUDGE_MODEL", "LLMEval", "Point", "RuleForm", "Sentence", "SteeringRule", "as_rule"]
 
 Point: TypeAlias = Literal["before_tool_call", "after_model_call"]
 """The two enforcement points."""
+
+RuleForm: TypeAlias = Literal["python", "cel", "sequence", "judge", "none"]
+"""What decides a rule first."""
 
 # Runtime specification, section 8.1.
 DEFAULT_JUDGE_MODEL: Final = "openai/gpt-4o-mini"
@@ -30,7 +38,6 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
         alias_generator=to_camel,
         validate_by_name=True,
         validate_by_alias=True,
@@ -44,37 +51,72 @@ class LLMEval(_Frozen):
     mode: Literal["sync", "async"]
     """``sync`` waits for the verdict; ``async`` lets the call pass and delivers the verdict with a later prompt."""
     prompt: str = Field(min_length=1)
+    """What is judged, in plain words."""
     model: str = Field(default=DEFAULT_JUDGE_MODEL, min_length=1)
+    """Name of the model that judges."""
+
+
+class Sentence(_Frozen):
+    """A rule about what came before: this tool never after those, only after those, or at most so often."""
+
+    kind: Literal["never_after", "only_after", "at_most"]
+    """How the calls so far decide."""
+    others: tuple[str, ...] = ()
+    """The tools that came, or did not come, before."""
+    count: int | None = Field(default=None, ge=0)
+    """For ``at_most``: how many calls are let pass."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Sentence:
+        if self.kind == "at_most" and (self.count is None or self.others):
+            raise ValueError("`at_most` has a count and no others")
+        if self.kind != "at_most" and (self.count is not None or not self.others):
+            raise ValueError(f"`{self.kind}` names others and has no count")
+        return self
 
 
 class SteeringRule(_Frozen):
-    """A rule with a Python predicate, a judge, or both (then the judge is asked where the predicate has no opinion).
+    """A rule: one thing that decides, and perhaps a judge.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_RULE``.
+        ``INVALID_RULE``; for a condition also ``RULE_DOES_NOT_COMPILE`` and ``MISSING_PACKAGE``.
 
     Examples
     --------
-    >>> SteeringRule(id="quiet", applies_to="after_model_call", predicate=lambda response: None).applies_to
-    ('after_model_call',)
+    >>> SteeringRule(id="quiet", applies_to="after_model_call", predicate=lambda response: None).form
+    'python'
     """
 
     id: str = Field(min_length=1)
+    """Unique in its rule book."""
     name: str | None = None
+    """For people."""
     applies_to: tuple[Point, ...] = Field(min_length=1)
+    """When it is asked."""
     predicate: Callable[[Any], Any] | None = None
+    """A function of the hook's parameters that answers a decision, or None for no opinion."""
+    when: str | None = Field(default=None, min_length=1)
+    """A condition in CEL: where it is true, `action` is taken, or the judge is asked if there is one."""
+    sequence: Sentence | None = None
+    """A sentence about the calls so far: where it is broken, `action` is taken."""
+    action: Literal["deny", "guide", "ask", "allow"] | None = None
+    """What a condition or a sentence leads to; ``"deny"`` where it is left out."""
+    guidance: str | None = None
+    """What the model is told then; ``{tool.args.path}`` and the like are filled in."""
     llm_eval: LLMEval | None = None
+    """The judge."""
     tools: tuple[str, ...] | None = None
     """Tools it is asked about before a call; None means every tool."""
     history: bool = False
     """Whether the predicate reads ``call.history``."""
-    isolate: Literal["thread"] | None = None
-    """Run a synchronous predicate in a thread, so that one that hangs is denied on time."""
+    isolate: Literal["thread", "process"] | None = None
+    """Where it runs so that hanging can be denied on time: a predicate in a thread, a condition in a process."""
     source: str | None = None
     """The text of the predicate, for people."""
     enabled: bool = True
+    """Whether it is asked at all."""
 
     def __init__(self, **data: Any) -> None:
         try:
@@ -82,11 +124,15 @@ class SteeringRule(_Frozen):
         except ValidationError as exc:
             first = exc.errors()[0]
             where = ".".join(map(str, first["loc"])) or "rule"
+            near = nearest(str(first["loc"][-1]), SteeringRule.model_fields) if first["loc"] else None
+            unknown = first["type"] == "extra_forbidden"
             raise NoeticConfigError(
                 "INVALID_RULE",
                 f"{where}: {first['msg']}",
                 given=first.get("input"),
-                hint=f"Fields of a rule are {', '.join(SteeringRule.model_fields)}.",
+                hint=f"Did you mean {near!r}?"
+                if unknown and near is not None
+                else f"Fields of a rule are {', '.join(SteeringRule.model_fields)}.",
                 field=where,
                 rule_id=data.get("id"),
             ) from exc
@@ -103,6 +149,49 @@ class SteeringRule(_Frozen):
     @classmethod
     def _tools(cls, value: object) -> object:
         return (value,) if isinstance(value, str) else value
+
+    @field_validator("isolate", mode="before")
+    @classmethod
+    def _isolated(cls, value: object) -> object:
+        return None if value is False else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _isolate_as_fits(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and data.get("isolate") is True:
+            return {**data, "isolate": "process" if data.get("when") is not None else "thread"}
+        return data
+
+    @model_validator(mode="after")
+    def _one_form(self) -> SteeringRule:
+        deciders = [name for name in ("predicate", "when", "sequence") if getattr(self, name) is not None]
+        if len(deciders) > 1:
+            raise ValueError(f"one thing decides a rule, and this one has {' and '.join(deciders)}")
+        if self.action is not None or self.guidance is not None:
+            if self.when is None and self.sequence is None:
+                raise ValueError("`action` and `guidance` belong to a condition (`when`) or a sentence (`sequence`)")
+            if self.llm_eval is not None:
+                raise ValueError("the judge decides what follows from the condition; leave `action` and `guidance` out")
+        if self.sequence is not None and (self.tools is None or self.applies_to != ("before_tool_call",)):
+            raise ValueError("a sentence is about `tools`, before they are called")
+        if self.sequence is not None and self.llm_eval is not None:
+            raise ValueError("a sentence has no judge")
+        if self.isolate == "process" and self.when is None:
+            raise ValueError("only a condition can run in a process; use isolate='thread' for a predicate")
+        if self.isolate == "thread" and self.predicate is None:
+            raise ValueError("a condition holds the interpreter, so a thread does not help; use isolate='process'")
+        return self
+
+    @property
+    def form(self) -> RuleForm:
+        """What decides it first."""
+        if self.predicate is not None:
+            return "python"
+        if self.when is not None:
+            return "cel"
+        if self.sequence is not None:
+            return "sequence"
+        return "judge" if self.llm_eval is not None else "none"
 
 
 def as_rule(value: SteeringRule | Mapping[str, Any]) -> SteeringRule:

@@ -16,9 +16,9 @@ class Frozen(BaseModel):
     """A frozen record; unknown keys are errors; keys in snake_case or camelCase."""
 
     model_config = ConfigDict(
+        defer_build=True,  # schemas are built when first used, not at import
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
         alias_generator=to_camel,
         validate_by_name=True,
         validate_by_alias=True,

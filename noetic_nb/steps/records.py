@@ -78,4 +78,3 @@ class LoopStep(StepRecord):
 
 
 Step: TypeAlias = Annotated[RunStep | LLMStep | ToolStep | LoopStep, Field(discriminator="kind")]
-LoopStep.model_rebuild()

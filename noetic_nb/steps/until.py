@@ -98,7 +98,6 @@ class Any_(Frozen):
 
 
 UntilPredicate: TypeAlias = Annotated[MaxSteps | MaxCost | NoToolCalls | Any_, Field(discriminator="kind")]
-Any_.model_rebuild()
 
 
 class until:
