@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.memory.layer import MemoryLayer, budget_range
+from noetic_nb.memory.layer import MemoryLayer
 
 __all__ = ["BudgetPlan", "LayerAllocation", "allocate_budgets"]
 
@@ -21,8 +21,7 @@ LAYER_SHARE: Final = 0.6
 FINITE_SHARE_OF_POOL: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class LayerAllocation:
+class LayerAllocation(NamedTuple):
     """What one layer may spend on recall, in tokens."""
 
     layer_id: str
@@ -110,14 +109,14 @@ def allocate_budgets(
     ids = [layer.id for layer in layers]
     if available <= 0:
         return _plan(ids, [0.0] * len(ids), 0.0)
-    ranges = [budget_range(layer.budget, layer_id=layer.id) for layer in layers]
+    ranges = [layer.limits for layer in layers]
     minimums = [low for low, _ in ranges]
     floor_sum = sum(minimums)
     rest = available - floor_sum
     if rest < 0:
         return _plan(ids, [math.floor(low * available / floor_sum) for low in minimums], 0.0)
     pool = LAYER_SHARE * rest
-    headrooms = [max(0.0, high - low) for low, high in ranges]
+    headrooms = [high - low for low, high in ranges]  # never negative: a range is checked when a layer is made
     shares = _shares(headrooms, pool)
     granted = [low + min(share, room) for low, share, room in zip(minimums, shares, headrooms, strict=True)]
     return _plan(ids, granted, (1 - LAYER_SHARE) * rest)

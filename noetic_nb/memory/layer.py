@@ -137,7 +137,7 @@ def budget_range(budget: BudgetConfig, *, layer_id: str) -> tuple[float, float]:
     else:
         low, high = 0.0, budget
     numbers = [x for x in (low, high) if isinstance(x, int | float) and not isinstance(x, bool)]
-    if len(numbers) != 2 or not 0 <= numbers[0] <= numbers[1]:
+    if len(numbers) != 2 or not 0 <= numbers[0] <= numbers[1] or numbers[0] == math.inf:
         raise NoeticConfigError(
             "INVALID_BUDGET",
             f"The budget of layer {layer_id!r} is not a range of tokens.",
@@ -211,6 +211,8 @@ class MemoryLayer:
     enforces: bool = False
     on_steering_error: Literal["deny", "allow", "raise"] | None = None
     name: str | None = None
+    limits: tuple[float, float] = field(init=False, repr=False, compare=False, default=(0.0, math.inf))
+    """Smallest and largest number of tokens, read off `budget` once."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not self.id.strip():
@@ -222,7 +224,7 @@ class MemoryLayer:
         hooks: object = self.hooks  # what was really passed may be anything
         if not isinstance(hooks, MemoryHooks):
             raise self._refused("INVALID_HOOK", "hooks", self.hooks, "Use MemoryHooks(recall=..., ...).")
-        budget_range(self.budget, layer_id=self.id)
+        object.__setattr__(self, "limits", budget_range(self.budget, layer_id=self.id))
         timeouts = {_snake(name): value for name, value in self.timeouts.items()}
         for name, value in timeouts.items():
             if name not in DEFAULT_TIMEOUTS_MS:
