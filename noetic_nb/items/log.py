@@ -21,7 +21,7 @@ __all__ = ["ItemLog", "ItemView"]
 class _Store:
     """What logs share: the items, the running token sums, and where calls and outputs are."""
 
-    __slots__ = ("first_seen", "has_system", "items", "sums", "tokenizer", "unpaired", "widest_pair")
+    __slots__ = ("first_seen", "has_system", "items", "sums", "tokenizer", "unpaired", "users", "widest_pair")
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.items: list[Item] = []
@@ -32,6 +32,7 @@ class _Store:
         self.first_seen: dict[object, int] = {}
         self.widest_pair = 0
         self.has_system = False
+        self.users: list[int] = []
 
     def append(self, item: Item) -> None:
         position = len(self.items)
@@ -39,7 +40,11 @@ class _Store:
         self.sums.append(self.sums[-1] + item_tokens(item, self.tokenizer))
         kind = item["type"]
         if kind != "function_call" and kind != "function_call_output":
-            self.has_system = self.has_system or item.get("role") == "system"
+            role = item.get("role")
+            if role == "user" and kind == "message":
+                self.users.append(position)
+            elif role == "system":
+                self.has_system = True
             return
         call_id = item.get("callId")
         first = self.first_seen.setdefault(call_id, position)
@@ -135,8 +140,14 @@ class ItemView(Sequence[Item]):
             Position in this view; ``len(view)`` when not even the last item fits.
         """
         sums = self._store.sums
-        start = bisect_left(sums, sums[self._stop] - budget, self._start, self._stop + 1)
+        start = bisect_left(sums, sums[self._stop] - max(budget, 0), self._start, self._stop + 1)
         return start - self._start
+
+    def latest_user(self) -> int | None:
+        """Return where the newest user message of this view is, None where there is none; O(log n)."""
+        users = self._store.users
+        found = bisect_left(users, self._stop) - 1
+        return users[found] - self._start if found >= 0 and users[found] >= self._start else None
 
     def unresolved(self) -> set[int]:
         """Return positions of calls without output and outputs without call, judged within this view.

@@ -118,7 +118,9 @@ class ProjectedHistory:
         return kept if self.forced is None or self.forced >= self.start else [self.forced, *kept]
 
 
-def _latest_user(history: Sequence[Mapping[str, Any]], start: int) -> int | None:
+def _latest_user(history: Sequence[Item]) -> int | None:
+    if isinstance(history, ItemView):
+        return history.latest_user()
     for position in range(len(history) - 1, -1, -1):
         item = history[position]
         if item.get("role") == "user" and item.get("type") == "message":
@@ -153,7 +155,7 @@ def project_tail(
     floor = max(0, size - window) if window else 0
     counts = _counts(history, tokenizer)
     start = _tail_start(history, budget, floor, counts, tokenizer)
-    user = _latest_user(history, start)
+    user = _latest_user(history)
     forced = user if user is not None and user < start else None
     if forced is not None:  # it takes its room from the oldest of the tail
         start = max(start, _tail_start(history, max(0.0, budget - counts(forced)), floor, counts, tokenizer))
@@ -184,6 +186,12 @@ def _tail_start(
         start -= 1
         left -= counts(start)
     return start
+
+
+def must_send(history: Sequence[Item], tokenizer: Tokenizer = estimate_tokens) -> int:
+    """Return the tokens of the latest user message, which no layer's item may take; 0 where there is none."""
+    user = _latest_user(history)
+    return 0 if user is None else _counts(history, tokenizer)(user)
 
 
 def _counts(history: Sequence[Item], tokenizer: Tokenizer) -> Callable[[int], int]:
@@ -241,9 +249,10 @@ def assemble_view(
         return [*system, *layers, *history]
     left = policy.view_budget(0) - sum(item_tokens(item, tokenizer) for item in system)
     kept = []
+    must = must_send(history, tokenizer)
     for item in layers:
         tokens = item_tokens(item, tokenizer)
-        if tokens <= left:
+        if tokens <= left - must:
             kept.append(item)
             left -= tokens
     window = policy.window_size if policy.overflow == "sliding_window" else None

@@ -20,6 +20,7 @@ from noetic_nb.memory import (
     allocate_budgets,
     project_tail,
 )
+from noetic_nb.memory.projection import must_send
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["TurnPlan", "plan_turn"]
@@ -123,7 +124,9 @@ def plan_turn(
     head, history = _split_system(source)
     left = policy.view_budget(system + tool_tokens) - sum(item_tokens(item, tokenizer) for item in head)
     offers = _Offers(budgets, tokenizer)
-    left = offers.take(recalled, left)
+    # The latest user message is sent whatever happens, so the layers share what it leaves.
+    must = must_send(history, tokenizer)
+    left = must + offers.take(recalled, left - must)
     window = policy.window_size if policy.overflow == "sliding_window" else None
     tail = project_tail(history, left, window=window, tokenizer=tokenizer)
     sent = (*head, *(item for _, item in offers.items), *_sent(history, tail))

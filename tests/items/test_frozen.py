@@ -132,7 +132,7 @@ def test_absent_and_null_differ_but_read_alike() -> None:
 def test_an_unknown_field_is_an_attribute_error_that_lists_the_known_ones() -> None:
     item = parse_item({"type": "message", "role": "user", "content": []})
 
-    with pytest.raises(AttributeError, match="'rle'.*'role'"):
+    with pytest.raises(AttributeError, match=r"'rle'.*'role'"):
         item.rle
 
 

@@ -20,7 +20,6 @@ from tests.items.strategies import ITEMS_WITH_EXTRA, JSON
 # Values of ECMA-262, section 6.1.6.1.20, and what `JSON.stringify` of V8 prints for them.
 KNOWN = {
     0.0: "0",
-    -0.0: "0",
     1.0: "1",
     0.1: "0.1",
     1e-6: "0.000001",
@@ -41,6 +40,10 @@ KNOWN = {
 def test_numbers_are_printed_as_ecmascript_prints_them(value: float, text: str) -> None:
     assert number_text(value) == text
     assert compact_json({"n": [value]}) == f'{{"n":[{text}]}}'
+
+
+def test_negative_zero_is_printed_without_its_sign() -> None:
+    assert compact_json([-0.0]) == "[0]"
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
