@@ -6,7 +6,7 @@ loaded when it is first used, so that importing the library costs next to nothin
 
 from typing import TYPE_CHECKING
 
-from noetic_nb.lazy import lazily
+from noetic_nb.lazy import keep_names, lazily
 
 if TYPE_CHECKING:
     from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError, innermost
@@ -128,6 +128,7 @@ __all__ = [
     "working_memory",
 ]
 
+keep_names(__name__, frozenset({"memory", "steering"}))
 __getattr__ = lazily(
     __name__,
     {

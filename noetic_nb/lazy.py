@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
-__all__ = ["lazily"]
+__all__ = ["keep_names", "lazily"]
 
 
 def lazily(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
@@ -53,3 +54,26 @@ def lazily(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
         return value
 
     return __getattr__
+
+
+def keep_names(package: str, names: frozenset[str]) -> None:
+    """Keep subpackages from hiding functions of the same name.
+
+    Importing ``package.steering`` binds the module as an attribute of its parent; where the parent offers a function of
+    that name, the function is what its users mean. The module itself is still found by ``from package.steering import``.
+
+    Parameters
+    ----------
+    package : str
+        ``__name__`` of the parent.
+    names : frozenset of str
+        The names that stay functions.
+    """
+
+    class Shop(ModuleType):
+        def __setattr__(self, name: str, value: object) -> None:
+            if not (name in names and isinstance(value, ModuleType)):
+                super().__setattr__(name, value)
+
+    # The documented way to customise a module: data model, "Customizing module attribute access".
+    sys.modules[package].__class__ = Shop

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -152,6 +153,18 @@ def test_every_public_name_of_the_shop_window_is_listed_and_real() -> None:
     assert len(set(nn.__all__)) == len(nn.__all__)
     assert set(nn.__all__) == for_readers == set(dir(nn))
     assert all(getattr(nn, name) is not None for name in nn.__all__)
+    assert not [name for name in nn.__all__ if isinstance(getattr(nn, name), ModuleType)]
+
+
+def test_a_subpackage_does_not_hide_the_function_of_its_name() -> None:
+    code = (
+        "import noetic_nb.memory, noetic_nb.steering, noetic_nb as nn;"
+        "from noetic_nb.steering import RuleBook; from noetic_nb.memory import memory;"
+        "assert nn.memory is memory; print(nn.steering(RuleBook()).id)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "steering\n"
 
 
 def test_the_shop_window_has_no_widgets() -> None:
