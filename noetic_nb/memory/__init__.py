@@ -1,6 +1,6 @@
 """Memory: layers with lifecycle hooks, the token budget they share, and the state they keep."""
 
-from noetic_nb.memory.append import AppendResult, RerenderRequest
+from noetic_nb.memory.append import AppendResult
 from noetic_nb.memory.budget import BudgetPlan, LayerAllocation, allocate_budgets
 from noetic_nb.memory.calling import HookTimeout
 from noetic_nb.memory.context import CallModel, ExecutionContext, HookModelRequest
@@ -37,6 +37,7 @@ from noetic_nb.memory.params import (
 from noetic_nb.memory.projection import ProjectedHistory, ProjectionPolicy, assemble_view, project_tail
 from noetic_nb.memory.provides import LayerData, LayerFunction, layer_data, layer_fn
 from noetic_nb.memory.recall import RecallEntry
+from noetic_nb.memory.requests import RerenderRequest
 from noetic_nb.memory.scope import MemoryScope, resolve_scope_key
 from noetic_nb.memory.stack import LayerStack
 from noetic_nb.memory.state import LayerStateStore

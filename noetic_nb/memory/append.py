@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from noetic_nb.items import Item, parse_item
 from noetic_nb.memory.context import ExecutionContext
 from noetic_nb.memory.params import OnItemAppendParams
 from noetic_nb.memory.recall import RecallEntry, Recaller
+from noetic_nb.memory.requests import RerenderRequest, read_request
 from noetic_nb.memory.results import UNSET, field_of
 from noetic_nb.memory.running import HookRunner
 
@@ -19,17 +20,6 @@ __all__ = ["MAX_RERENDER_DEPTH", "AppendResult", "RerenderRequest", "append_pipe
 MAX_RERENDER_DEPTH: Final = 3
 
 _log: Final = logging.getLogger("noetic_nb")
-_TIMINGS: Final = ("immediate", "batched")
-_SCOPES: Final = ("self", "slot-after", "all")
-
-
-class RerenderRequest(NamedTuple):
-    """A layer asks for recall to run again: for itself, for its slot and after, or for all."""
-
-    layer_id: str
-    slot: float
-    timing: Literal["immediate", "batched"]
-    scope: Literal["self", "slot-after", "all"]
 
 
 class AppendResult(NamedTuple):
@@ -37,14 +27,6 @@ class AppendResult(NamedTuple):
 
     items: tuple[Item, ...]
     rerender_requests: tuple[RerenderRequest, ...]
-
-
-def _one_of(value: Any, known: tuple[str, ...], default: str, name: str) -> Any:
-    if value is UNSET or value is None:
-        return default
-    if value not in known:
-        raise ValueError(f"`{name}` is one of {', '.join(map(repr, known))}, not {value!r}.")
-    return value
 
 
 async def append_pipeline(
@@ -63,16 +45,13 @@ async def append_pipeline(
 
         def read(value: Any, before: tuple[Item, ...] = current, layer: Any = layer) -> Any:
             given = field_of(value, "items", hook="on_item_append")
-            after = before if given is UNSET or given is None else tuple([parse_item(item) for item in given])
-            request = None
-            if field_of(value, "rerender", hook="on_item_append"):
-                request = RerenderRequest(
-                    layer.id,
-                    layer.slot,
-                    _one_of(field_of(value, "timing", hook=""), _TIMINGS, layer.rerender_timing, "timing"),
-                    _one_of(field_of(value, "scope", hook=""), _SCOPES, "slot-after", "scope"),
-                )
-            return after, field_of(value, "state", hook="on_item_append"), request
+            registry = runner.registry(layer)
+            after = before if given is UNSET or given is None else tuple([registry.parse(item) for item in given])
+            return (
+                after,
+                field_of(value, "state", hook="on_item_append"),
+                read_request(value, layer, hook="on_item_append"),
+            )
 
         outcome = await runner.run(layer, "on_item_append", params, ctx, read=read, count=lambda value: len(value[0]))
         if outcome.error is not None:
@@ -97,7 +76,11 @@ async def rerender(
     budgets: Mapping[str, float],
     depth: int,
 ) -> tuple[RecallEntry, ...]:
-    """Recall again what the requests name, past any cache; a layer that now offers nothing keeps what it offered."""
+    """Recall again what the requests name, past any cache; a layer that now offers nothing keeps what it offered.
+
+    A layer that is recalled in this way may ask for a re-render itself (``rerender`` in its result); such a chain is cut
+    at `MAX_RERENDER_DEPTH`.
+    """
     entries = [entry if isinstance(entry, RecallEntry) else RecallEntry(*entry) for entry in current]
     asked = [_as_request(request) for request in requests]
     if not asked:
@@ -116,9 +99,15 @@ async def rerender(
         or (request.scope == "slot-after" and layer.slot >= request.slot)
     }
     fresh = await recaller.recall(ctx, query=query, log=log, budgets=budgets, mode="all", only=wanted)
+    again = recaller.take_requests(ctx.execution_id)
     merged = {entry.layer_id: entry for entry in entries} | {entry.layer_id: entry for entry in fresh}
     slots = {layer.id: layer.slot for layer in runner.by_slot}
-    return tuple(sorted(merged.values(), key=lambda entry: slots.get(entry.layer_id, 0.0)))
+    current = tuple(sorted(merged.values(), key=lambda entry: slots.get(entry.layer_id, 0.0)))
+    if not again:
+        return current
+    return await rerender(
+        runner, recaller, ctx, again, current=current, query=query, log=log, budgets=budgets, depth=depth + 1
+    )
 
 
 def _as_request(value: RerenderRequest | Mapping[str, Any]) -> RerenderRequest:

@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.items import ItemRegistry
 from noetic_nb.memory.provides import LayerProvides, checked_provides
 from noetic_nb.memory.scope import SCOPES, MemoryScope, unknown_scope
 
@@ -187,7 +188,7 @@ class MemoryLayer:
     ------
     NoeticConfigError
         ``INVALID_LAYER_ID``, ``INVALID_SLOT``, ``UNKNOWN_SCOPE``, ``INVALID_BUDGET``, ``INVALID_TIMEOUT``,
-        ``INVALID_LAYER_OPTION``, ``INVALID_HOOK``.
+        ``INVALID_LAYER_OPTION``, ``INVALID_HOOK``, ``INVALID_PROVIDES``, ``UNKNOWN_ITEM_CATEGORY``.
 
     Examples
     --------
@@ -235,6 +236,8 @@ class MemoryLayer:
                 )
         object.__setattr__(self, "timeouts", timeouts)
         object.__setattr__(self, "provides", checked_provides(self.provides, layer_id=self.id))
+        if self.item_schemas is not None:
+            ItemRegistry(self.item_schemas)  # raises UNKNOWN_ITEM_CATEGORY
         for option, given, known in (
             ("on_init_error", self.on_init_error, ("throw", "disable")),
             ("recall_mode", self.recall_mode, ("atomic", "eventual")),

@@ -10,16 +10,17 @@ import asyncio
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.events import LayerTokens
 from noetic_nb.ids import SYSTEM_IDS, Ids
-from noetic_nb.items import DEFAULT_REGISTRY, Item, content_tokens, input_message
+from noetic_nb.items import Item, content_tokens, input_message
 from noetic_nb.memory.context import ExecutionContext
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import RecallParams
-from noetic_nb.memory.results import field_of
+from noetic_nb.memory.requests import RerenderRequest, read_request
+from noetic_nb.memory.results import UNSET, field_of
 from noetic_nb.memory.running import HookRunner
 from noetic_nb.memory.scope import resolve_scope_key
 
@@ -55,6 +56,7 @@ class _Recalled:
     entry: RecallEntry | None
     state: Any
     notes: tuple[Warning, ...]
+    request: RerenderRequest | None = None
 
 
 class Recaller:
@@ -65,7 +67,10 @@ class Recaller:
         self._ids = ids
         self._force_atomic = force_atomic
         self._cache: OrderedDict[tuple[str, str], RecallEntry] = OrderedDict()
-        self._asked: dict[tuple[str, str], tuple[MemoryLayer, RecallParams]] = {}
+        # What each eventual layer was last asked, so that it can be asked again when its state is written.
+        self._asked: OrderedDict[tuple[str, str], tuple[MemoryLayer, RecallParams]] = OrderedDict()
+        self._requests: dict[str, list[RerenderRequest]] = {}
+        self._live: dict[str, ExecutionContext] = {}
         self._refreshing: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._stale: set[tuple[str, str]] = set()
         self._eventual = {layer.id: layer for layer in runner.layers if self._is_eventual(layer)}
@@ -86,6 +91,7 @@ class Recaller:
         only: Iterable[str] | None = None,
     ) -> tuple[RecallEntry, ...]:
         """Return what the layers offer, in slot order; see `LayerStack.recall`."""
+        self.begin(ctx)
         entries: list[RecallEntry] = []
         wanted = None if only is None else set(only)
         for layer in self._runner.having("recall"):
@@ -99,12 +105,14 @@ class Recaller:
                 continue
             state = self._runner.state.get(ctx.execution_id, layer.id)
             params = RecallParams(log, query, ctx, state, budgets.get(layer.id, math.inf))
-            entry = await (self._cached(layer, params) if eventual else self._ask(layer, params))
+            entry = await (
+                self._cached(layer, params) if eventual else self._ask(layer, params, again=wanted is not None)
+            )
             if entry is not None:
                 entries.append(entry)
         return tuple(entries)
 
-    async def _ask(self, layer: MemoryLayer, params: RecallParams) -> RecallEntry | None:
+    async def _ask(self, layer: MemoryLayer, params: RecallParams, *, again: bool = False) -> RecallEntry | None:
         ctx = params.ctx
         outcome = await self._runner.run(
             layer,
@@ -120,6 +128,8 @@ class Recaller:
         recalled: _Recalled = outcome.value
         for note in recalled.notes:
             self._runner.state.diagnostic(layer.id, "recall", note)
+        if again and recalled.request is not None:
+            self._requests.setdefault(ctx.execution_id, []).append(recalled.request)
         if recalled.state is not None:
             self._runner.state.set(ctx.execution_id, layer.id, recalled.state, hook="recall")
         return recalled.entry
@@ -137,9 +147,13 @@ class Recaller:
                 return _Recalled(None, None, tuple(notes))
             item = input_message(text, "developer", ids=self._ids)
             return _Recalled(RecallEntry(layer.id, (item,), tokenize(text)), None, tuple(notes))
-        state = field_of(value, "state", hook="recall") or None
-        registry = DEFAULT_REGISTRY if layer.item_schemas is None else DEFAULT_REGISTRY.extend(layer.item_schemas)
+        state = field_of(value, "state", hook="recall")
+        state = None if state is UNSET else state
+        request = read_request(value, layer, hook="recall")
+        registry = self._runner.registry(layer)
         given = field_of(value, "items", hook="recall")
+        if given is None or (given is UNSET and (state is not None or field_of(value, "stop", hook="recall"))):
+            return _Recalled(None, state, (), request)
         if not isinstance(given, Sequence) or isinstance(given, str):
             raise TypeError(f"Recalled items are a list, not {type(given).__name__}: {given!r:.80}.")
         items = [registry.parse(item) for item in given]
@@ -158,11 +172,18 @@ class Recaller:
                 dropped.append(item)
         if dropped:
             notes.append(_overrun(layer.id, sum(counts), params.budget))
-        return _Recalled(RecallEntry(layer.id, tuple(kept), used, tuple(dropped)), state, tuple(notes))
+        return _Recalled(RecallEntry(layer.id, tuple(kept), used, tuple(dropped)), state, tuple(notes), request)
+
+    def take_requests(self, execution_id: str) -> tuple[RerenderRequest, ...]:
+        """Return the re-renders that layers asked for while being re-rendered, once."""
+        return tuple(self._requests.pop(execution_id, ()))
 
     async def _cached(self, layer: MemoryLayer, params: RecallParams) -> RecallEntry | None:
         key = (resolve_scope_key(layer.scope, params.ctx), layer.id)
         self._asked[key] = (layer, params)
+        self._asked.move_to_end(key)
+        while len(self._asked) > CACHE_ENTRIES:
+            self._asked.popitem(last=False)
         refresh = self._refreshing.get(key)
         if key in self._cache:
             self._cache.move_to_end(key)
@@ -181,15 +202,26 @@ class Recaller:
         self._cache[key] = entry
         self._cache.move_to_end(key)
         while len(self._cache) > CACHE_ENTRIES:
-            gone, _ = self._cache.popitem(last=False)
-            self._asked.pop(gone, None)
+            self._cache.popitem(last=False)
+
+    def begin(self, ctx: ExecutionContext) -> None:
+        """Note an execution, so that what is written before its first recall refreshes the right value."""
+        if self._eventual:
+            self._live[ctx.execution_id] = ctx
 
     def _written(self, execution_id: str, layer_id: str, state: Any, hook: str) -> None:
-        if layer_id not in self._eventual or hook == "recall":
+        layer = self._eventual.get(layer_id)
+        ctx = self._live.get(execution_id)
+        if layer is None or ctx is None or hook == "recall":
             return
-        for key, (layer, params) in list(self._asked.items()):
-            if layer.id == layer_id and params.ctx.execution_id == execution_id:
-                self._refresh(key)
+        key = (resolve_scope_key(layer.scope, ctx), layer_id)
+        asked = self._asked.get(key)
+        if asked is None:
+            return  # cold: the first recall sees this state
+        if hook == "init" and asked[1].state == state:
+            return  # loaded as it was left
+        self._asked[key] = (layer, replace(asked[1], ctx=ctx, state=state))
+        self._refresh(key)
 
     def _refresh(self, key: tuple[str, str]) -> None:
         if key in self._refreshing:
@@ -227,6 +259,7 @@ class Recaller:
 
     def forget(self, execution_id: str) -> None:
         """Drop what is only of use to an execution that has ended."""
+        self._live.pop(execution_id, None)
         for key, (layer, params) in list(self._asked.items()):
             if layer.scope == "execution" and params.ctx.execution_id == execution_id:
                 self._asked.pop(key, None)

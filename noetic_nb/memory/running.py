@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, LayerTokens, MemoryTraceSpan
+from noetic_nb.items import DEFAULT_REGISTRY, ItemRegistry
 from noetic_nb.memory.calling import HookTimeout, call_hook
 from noetic_nb.memory.context import ExecutionContext
 from noetic_nb.memory.decision import Stop
@@ -71,6 +72,9 @@ class HookRunner:
         enforcing = tuple(sorted(self.by_slot, key=lambda layer: not layer.enforces))
         self._with: dict[str, tuple[MemoryLayer, ...]] = {}
         self._stops: dict[str, Stop] = {}
+        self._registries = {
+            layer.id: DEFAULT_REGISTRY.extend(layer.item_schemas) for layer in self.layers if layer.item_schemas
+        }
         for hook in _HOOKS:
             order = self.layers if hook in _IN_ARRAY_ORDER else enforcing if hook in _ENFORCING else self.by_slot
             found = tuple(layer for layer in order if getattr(layer.hooks, hook) is not None)
@@ -104,6 +108,21 @@ class HookRunner:
     def take_stop(self, execution_id: str) -> Stop | None:
         """Return the stop that was asked for in an execution, once."""
         return self._stops.pop(execution_id, None) if self._stops else None
+
+    def forget(self, execution_id: str) -> None:
+        """Drop what is only of use to an execution that has ended."""
+        self._stops.pop(execution_id, None)
+
+    def registry(self, layer: MemoryLayer) -> ItemRegistry:
+        """Return which items a layer may bring in: the known types and its own extensions."""
+        return self._registries.get(layer.id, DEFAULT_REGISTRY)
+
+    def shared_registry(self) -> ItemRegistry:
+        """Return which items a log may hold that these layers write to: the extensions of all of them."""
+        found = DEFAULT_REGISTRY
+        for layer in self.layers:
+            found = found.extend(layer.item_schemas or {})
+        return found
 
     def skipped(self, layer: MemoryLayer, hook: Any, ctx: ExecutionContext) -> None:
         """Record that a layer was passed over."""

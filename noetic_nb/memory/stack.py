@@ -12,29 +12,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
-from noetic_nb.events import EventSink
+from noetic_nb.errors import NoeticError
+from noetic_nb.events import ErrorRaised, EventSink
 from noetic_nb.ids import SYSTEM_IDS, Ids
-from noetic_nb.items import Item, ItemLog, parse_item
-from noetic_nb.memory.append import AppendResult, RerenderRequest, append_pipeline, rerender
+from noetic_nb.items import Item, ItemLog, ItemRegistry, parse_item
+from noetic_nb.memory.append import AppendResult, append_pipeline, rerender
 from noetic_nb.memory.context import ExecutionContext, as_response
 from noetic_nb.memory.decision import SteeringDecision, Stop
 from noetic_nb.memory.enforcement import OnSteeringError, decide
+from noetic_nb.memory.handover import Handed, hand_back, hand_over
 from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.memory.mirror import Target
+from noetic_nb.memory.notices import notify, pass_on_feedback
 from noetic_nb.memory.params import (
     CompleteParams,
     DisposeParams,
     ExecutionOutcome,
-    Feedback,
     InitParams,
     ModelOutcome,
     PastCall,
     ProjectHistoryParams,
-    ReturnParams,
-    SpawnParams,
     StoreParams,
     ToolOutcome,
 )
 from noetic_nb.memory.recall import RecallEntry, Recaller, RecallMode
+from noetic_nb.memory.requests import RerenderRequest
 from noetic_nb.memory.results import UNSET, field_of
 from noetic_nb.memory.running import HookRunner, Outcome
 from noetic_nb.memory.scope import resolve_scope_key
@@ -108,6 +110,11 @@ class LayerStack:
         return self._runner.layers
 
     @property
+    def registry(self) -> ItemRegistry:
+        """Which items a log may hold that these layers write to."""
+        return self._runner.shared_registry()
+
+    @property
     def sink(self) -> EventSink | None:
         """Where hook traces go."""
         return self._runner.sink
@@ -137,6 +144,9 @@ class LayerStack:
         Exception
             What an ``init`` raised, unless its layer is to be disabled then; `HookTimeout` where it ran out of time.
         """
+        self._recaller.begin(ctx)
+        # Versions are read before the values: a write in between is then reported rather than missed.
+        targets = [await self._durable(layer, ctx) for layer in self.layers if layer.scope != "execution"]
         for layer in self.having("init"):
             scope_key = resolve_scope_key(layer.scope, ctx)
             params = InitParams(ScopedStorage(self.storage, layer.id, scope_key), scope_key, ctx)
@@ -150,15 +160,22 @@ class LayerStack:
                 self.state.disable(ctx.execution_id, layer.id)
             else:
                 raise outcome.error
-        self.register_durable(ctx)
+        for target in targets:
+            self.state.register_durable(ctx.execution_id, target.storage.layer_id, target)
 
-    def register_durable(self, ctx: ExecutionContext) -> None:
-        """Mirror later writes of every layer that outlives the execution."""
-        for layer in self.layers:
-            if layer.scope != "execution":
-                scope_key = resolve_scope_key(layer.scope, ctx)
-                target = ScopedStorage(self.storage, layer.id, scope_key)
-                self.state.register_durable(ctx.execution_id, layer.id, target)
+    async def _durable(self, layer: MemoryLayer, ctx: ExecutionContext) -> Target:
+        """Return where a layer's state is mirrored to, and what is there now as known."""
+
+        def on_conflict(error: NoeticError) -> None:
+            if self.sink is not None:
+                self.sink.emit(ErrorRaised(ctx.where, ctx.clock.now_ms(), error.kind, str(error), layer.id))
+
+        target = Target(ScopedStorage(self.storage, layer.id, resolve_scope_key(layer.scope, ctx)), on_conflict)
+        try:
+            await target.look()
+        except Exception as exc:  # the layer's own init meets the same store and decides what that means
+            self.state.diagnostic(layer.id, "persist", exc)
+        return target
 
     async def recall(
         self,
@@ -192,7 +209,12 @@ class LayerStack:
 
     async def store(self, ctx: ExecutionContext, *, response: Any, log: ItemLog | Sequence[Item]) -> None:
         """Let every layer keep what matters of a response; all at once, each with a copy of its state."""
-        layers = [layer for layer in self.having("store") if self._runner.runs(layer, ctx.execution_id)]
+        layers = []
+        for layer in self.having("store"):
+            if self._runner.runs(layer, ctx.execution_id):
+                layers.append(layer)
+            else:
+                self._runner.skipped(layer, "store", ctx)
         if not layers:
             return
         answer, view = as_response(response), _view(log)
@@ -261,12 +283,12 @@ class LayerStack:
         self, ctx: ExecutionContext, *, name: str, call_id: str, success: bool, duration_ms: float, error: str | None
     ) -> None:
         """Tell the layers how a tool call ended."""
-        for layer in self.having("on_tool_outcome"):
-            if not self._runner.runs(layer, ctx.execution_id):
-                continue
-            state = self.state.get(ctx.execution_id, layer.id)
-            params = ToolOutcome(name, call_id, success, duration_ms, error, ctx, state)
-            await self._notify(layer, "on_tool_outcome", params, ctx)
+        await notify(
+            self._runner,
+            "on_tool_outcome",
+            ctx,
+            lambda state: ToolOutcome(name, call_id, success, duration_ms, error, ctx, state),
+        )
 
     async def model_outcome(
         self,
@@ -280,35 +302,24 @@ class LayerStack:
         error: str | None = None,
     ) -> None:
         """Tell the layers how a model call of the agent ended."""
-        for layer in self.having("on_model_outcome"):
-            if not self._runner.runs(layer, ctx.execution_id):
-                continue
-            state = self.state.get(ctx.execution_id, layer.id)
-            params = ModelOutcome(model, usage, cost, duration_ms, logprobs, error, ctx, state)
-            await self._notify(layer, "on_model_outcome", params, ctx)
+        await notify(
+            self._runner,
+            "on_model_outcome",
+            ctx,
+            lambda state: ModelOutcome(model, usage, cost, duration_ms, logprobs, error, ctx, state),
+        )
 
     async def feedback(
         self, ctx: ExecutionContext, *, kind: Literal["quality", "correction", "reset_task"], value: Any, source: str
     ) -> None:
         """Tell the layers what someone said of the thread, outside of any execution."""
-        for layer in self.having("on_feedback"):
-            storage = ScopedStorage(self.storage, layer.id, resolve_scope_key(layer.scope, ctx))
-            await self._runner.run(layer, "on_feedback", Feedback(kind, value, storage, ctx, source), ctx)
-
-    async def _notify(self, layer: MemoryLayer, hook: str, params: Any, ctx: ExecutionContext) -> None:
-        outcome = await self._runner.run(
-            layer, hook, params, ctx, read=lambda value: field_of(value, "state", hook=hook)
-        )
-        if outcome.value is not None:
-            self._write(ctx, layer, hook, outcome)
+        await pass_on_feedback(self._runner, self.storage, ctx, kind=kind, value=value, source=source)
 
     def take_stop(self, ctx: ExecutionContext) -> Stop | None:
         """Return the stop that a hook of this execution asked for, once."""
         return self._runner.take_stop(ctx.execution_id)
 
-    async def spawn(
-        self, parent_ctx: ExecutionContext, child_ctx: ExecutionContext
-    ) -> tuple[tuple[str, Any, tuple[Item, ...]], ...]:
+    async def spawn(self, parent_ctx: ExecutionContext, child_ctx: ExecutionContext) -> tuple[Handed, ...]:
         """Give a child execution its state, layer by layer in slot order.
 
         Returns
@@ -316,28 +327,7 @@ class LayerStack:
         tuple of (layer_id, child_state, items)
             Of the layers that passed something on.
         """
-        passed: list[tuple[str, Any, tuple[Item, ...]]] = []
-        for layer in self.having("on_spawn"):
-            if not self._runner.runs(layer, parent_ctx.execution_id):
-                self._runner.skipped(layer, "on_spawn", parent_ctx)
-                continue
-            parent_state = self.state.get(parent_ctx.execution_id, layer.id)
-
-            def read(value: Any) -> tuple[Any, tuple[Item, ...]]:
-                items = field_of(value, "items", hook="on_spawn") or ()
-                return field_of(value, "child_state", hook="on_spawn"), tuple([parse_item(item) for item in items])
-
-            outcome = await self._runner.run(
-                layer, "on_spawn", SpawnParams(parent_state, child_ctx), parent_ctx, read=read
-            )
-            if outcome.error is not None:
-                continue
-            child_state, items = outcome.value
-            if child_state is UNSET or child_state is None:
-                continue
-            self.state.set(child_ctx.execution_id, layer.id, child_state, hook="on_spawn")
-            passed.append((layer.id, child_state, items))
-        return tuple(passed)
+        return await hand_over(self._runner, parent_ctx, child_ctx)
 
     async def return_(
         self,
@@ -348,33 +338,7 @@ class LayerStack:
         result: Any,
     ) -> Any:
         """Merge what a child learned into its parent, and pass its result through the layers in slot order."""
-        view = _view(child_log)
-        for layer in self.having("on_return"):
-            child_state = self.state.get(child_ctx.execution_id, layer.id)
-            if child_state is None:
-                continue
-            parent_state = self.state.get(parent_ctx.execution_id, layer.id)
-            params = ReturnParams(child_state, view, parent_state, result, child_ctx)
-            outcome = await self._runner.run(
-                layer,
-                "on_return",
-                params,
-                parent_ctx,
-                read=lambda value: (
-                    field_of(value, "parent_state", hook="on_return"),
-                    field_of(value, "result", hook="on_return"),
-                ),
-            )
-            if outcome.error is not None:
-                continue
-            new_state, new_result = outcome.value
-            if new_state is not UNSET and new_state is not None:
-                self.state.set(parent_ctx.execution_id, layer.id, new_state, hook="on_return")
-            if new_result is not UNSET and new_result is not None:
-                result = new_result
-        await self.state.flush(parent_ctx.execution_id)
-        await self.state.flush(child_ctx.execution_id)
-        return result
+        return await hand_back(self._runner, parent_ctx, child_ctx, child_log=_view(child_log), result=result)
 
     async def project_history(self, ctx: ExecutionContext, items: Sequence[Item]) -> Sequence[Item]:
         """Let the layers choose what of the history may be sent, in slot order; the log itself never changes."""
@@ -384,11 +348,12 @@ class LayerStack:
                 continue
             params = ProjectHistoryParams(items, ctx, self.state.get(ctx.execution_id, layer.id))
 
-            def read(value: Any, before: Sequence[Item] = items) -> Sequence[Item]:
+            def read(value: Any, before: Sequence[Item] = items, layer: MemoryLayer = layer) -> Sequence[Item]:
                 given = field_of(value, "items", hook="project_history")
                 if given is UNSET or given is None:
                     return before
-                return tuple([parse_item(item) for item in given])
+                registry = self._runner.registry(layer)
+                return tuple([registry.parse(item) for item in given])
 
             outcome = await self._runner.run(layer, "project_history", params, ctx, read=read, count=len)
             if outcome.error is None:
@@ -458,6 +423,7 @@ class LayerStack:
         await self.state.flush(ctx.execution_id)
         self.state.cleanup(ctx.execution_id)
         self._recaller.forget(ctx.execution_id)
+        self._runner.forget(ctx.execution_id)
 
     def delivered(self, ctx: ExecutionContext, sent_item_ids: Iterable[str]) -> None:
         """Tell the layers which items were sent to the model."""

@@ -7,12 +7,11 @@ a state that is changed in place later cannot reach storage half-changed.
 
 from __future__ import annotations
 
-import asyncio
-import copy
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from noetic_nb.memory.diagnostics import Diagnostic, log_diagnostic
+from noetic_nb.memory.mirror import Mirror, OnConflict, Target
 from noetic_nb.storage import ScopedStorage
 
 __all__ = ["LayerStateStore", "StateListener"]
@@ -21,7 +20,6 @@ StateListener: TypeAlias = Callable[[str, str, Any, str], None]
 """Told of every write: ``listener(execution_id, layer_id, state, hook)``."""
 
 _Key: TypeAlias = tuple[str, str]
-_STATE_KEY: Final = "state"
 
 
 class LayerStateStore:
@@ -43,10 +41,9 @@ class LayerStateStore:
     def __init__(self, diagnostic: Diagnostic = log_diagnostic) -> None:
         self.diagnostic = diagnostic
         self._states: dict[_Key, Any] = {}
-        self._targets: dict[_Key, ScopedStorage] = {}
+        # Looked up at each report: a user may put another diagnostic in place.
+        self._mirror = Mirror(lambda layer_id, hook, error: self.diagnostic(layer_id, hook, error))
         self._disabled: set[_Key] = set()
-        self._pending: dict[_Key, Any] = {}
-        self._writing: dict[_Key, asyncio.Task[None]] = {}
         self._by_execution: dict[str, set[str]] = {}
         self._listeners: list[StateListener] = []
 
@@ -69,8 +66,7 @@ class LayerStateStore:
         key = (execution_id, layer_id)
         self._states[key] = state
         self._by_execution.setdefault(execution_id, set()).add(layer_id)
-        if key in self._targets:
-            self._mirror(key, state)
+        self._mirror.write(key, state)
         for listener in self._listeners:
             listener(execution_id, layer_id, state, hook)
 
@@ -79,10 +75,31 @@ class LayerStateStore:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
-    def register_durable(self, execution_id: str, layer_id: str, target: ScopedStorage) -> None:
-        """Mirror later writes of this pair to `target`; what is there already is not written."""
-        self._targets[(execution_id, layer_id)] = target
+    def register_durable(
+        self, execution_id: str, layer_id: str, target: ScopedStorage | Target, *, on_conflict: OnConflict | None = None
+    ) -> None:
+        """Mirror later writes of this pair to `target`; what is there already is not written.
+
+        Parameters
+        ----------
+        on_conflict : callable, optional
+            Told, beside the diagnostic, when a write replaces what another execution has written meanwhile.
+        """
+        found = target if isinstance(target, Target) else Target(target, on_conflict)
+        self._mirror.register((execution_id, layer_id), found)
         self._by_execution.setdefault(execution_id, set()).add(layer_id)
+
+    def share_durable(self, execution_id: str, child_id: str, layer_id: str) -> None:
+        """Mirror a child's writes to where its parent's go: the two are one writer, not rivals."""
+        target = self._mirror.target((execution_id, layer_id))
+        if target is not None:
+            self.register_durable(child_id, layer_id, target)
+
+    async def look_again(self, layer_id: str, scope_key: str) -> None:
+        """Take what is stored now under a layer's scope as known: it was written on purpose, outside of executions."""
+        for target in self._mirror.targets():
+            if (target.storage.layer_id, target.storage.scope_key) == (layer_id, scope_key):
+                await target.look()
 
     def disable(self, execution_id: str, layer_id: str) -> None:
         """Mark a layer as out of action for this execution."""
@@ -95,24 +112,16 @@ class LayerStateStore:
 
     async def flush(self, execution_id: str) -> None:
         """Wait until everything written so far for this execution is in storage, or was reported."""
-        while True:
-            keys = [(execution_id, layer_id) for layer_id in self._by_execution.get(execution_id, ())]
-            for key in keys:
-                if key in self._pending and key not in self._writing:  # set where no loop was running
-                    self._start(key)
-            tasks = [self._writing[key] for key in keys if key in self._writing]
-            if not tasks:
-                return
-            # Shielded: a cancelled flush must not cut a write short.
-            await asyncio.shield(asyncio.gather(*tasks))
+        layer_ids = self._by_execution.get(execution_id)
+        if layer_ids:
+            await self._mirror.flush([(execution_id, layer_id) for layer_id in layer_ids])
 
     def cleanup(self, execution_id: str) -> None:
         """Forget an execution: its state, targets and flags. Writes under way are finished."""
         for layer_id in self._by_execution.pop(execution_id, ()):
             key = (execution_id, layer_id)
             self._states.pop(key, None)
-            if key not in self._pending:
-                self._targets.pop(key, None)
+            self._mirror.drop(key)
             self._disabled.discard(key)
 
     def states(self, execution_id: str) -> dict[str, Any]:
@@ -123,37 +132,3 @@ class LayerStateStore:
             for layer_id in sorted(layer_ids)
             if (execution_id, layer_id) in self._states
         }
-
-    def _mirror(self, key: _Key, state: Any) -> None:
-        try:
-            self._pending[key] = copy.deepcopy(state)
-        except Exception as exc:
-            self.diagnostic(key[1], "persist", exc)
-            return
-        if key not in self._writing:
-            try:
-                asyncio.get_running_loop()
-            except RuntimeError:
-                return  # the next flush, or the next write on a loop, takes it along
-            self._start(key)
-
-    def _start(self, key: _Key) -> None:
-        task = asyncio.get_running_loop().create_task(self._write(key))
-        self._writing[key] = task
-        task.add_done_callback(lambda _: self._writing.pop(key, None))
-
-    async def _write(self, key: _Key) -> None:
-        while key in self._pending:
-            value = self._pending.pop(key)
-            target = self._targets.get(key)
-            if target is None:
-                return
-            try:
-                if value is None:
-                    await target.delete(_STATE_KEY)
-                else:
-                    await target.set(_STATE_KEY, value)
-            except Exception as exc:
-                self.diagnostic(key[1], "persist", exc)
-        if key not in self._states:
-            self._targets.pop(key, None)
