@@ -1,0 +1,91 @@
+"""Waiting without `await`, with and without a loop that is already running."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.sync import run_sync
+
+WHO = contextvars.ContextVar("WHO", default="nobody")
+
+
+async def who_and_where() -> tuple[str, str]:
+    await asyncio.sleep(0)
+    return WHO.get(), threading.current_thread().name
+
+
+def test_without_a_loop_it_runs_in_this_thread() -> None:
+    assert run_sync(who_and_where())[1] == threading.current_thread().name
+
+
+async def test_inside_a_running_loop_it_runs_beside_it_with_the_same_context() -> None:
+    WHO.set("ann")
+
+    assert run_sync(who_and_where()) == ("ann", "noetic_nb")
+
+
+async def test_errors_pass_through() -> None:
+    async def fail() -> None:
+        raise KeyError("order")
+
+    with pytest.raises(KeyError, match="order"):
+        run_sync(fail())
+
+
+async def test_background_work_stays_on_one_loop() -> None:
+    async def loop_id() -> int:
+        return id(asyncio.get_running_loop())
+
+    assert run_sync(loop_id()) == run_sync(loop_id())
+
+
+def test_any_awaitable_will_do() -> None:
+    class Answer:
+        def __await__(self):  # type: ignore[no-untyped-def]
+            yield from asyncio.sleep(0).__await__()
+            return 42
+
+    assert run_sync(Answer()) == 42
+
+
+def test_an_unknown_way_is_refused() -> None:
+    coroutine = who_and_where()
+    with pytest.raises(NoeticConfigError, match="'thread' or 'patch'"):
+        run_sync(coroutine, nested="magic")  # type: ignore[arg-type]
+    coroutine.close()
+
+
+def test_a_patched_loop_runs_what_belongs_to_it() -> None:
+    # In a process of its own: the patch changes asyncio for good.
+    code = """
+import asyncio, warnings
+warnings.simplefilter("ignore")
+from noetic_nb.sync import run_sync
+async def main():
+    done = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(done.set_result, "ours")
+    async def wait(): return await done
+    return run_sync(wait(), nested="patch")
+print(asyncio.new_event_loop().run_until_complete(main()))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout.strip() == "ours"
+
+
+def test_a_virtual_loop_is_not_needed_for_a_harness_in_a_script() -> None:
+    import noetic_nb as nn
+
+    config = nn.AgentConfig(name="echo", step=nn.react(model="scripted"))
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(["one", "two"]))
+
+    texts = [run_sync(harness.execute("hi")).text, run_sync(harness.execute("again")).text]
+
+    assert texts == ["one", "two"]
