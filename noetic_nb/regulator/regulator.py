@@ -202,8 +202,9 @@ class Regulator:
             ):
                 check(event)
             stats = self._task.token_stats
-            stats.tokens.append(token)
-            if len(stats.tokens) > MOST_KEPT:
+            tokens = stats.tokens
+            tokens.append(token)
+            if len(tokens) > MOST_KEPT:
                 stats.trim()
             return
         handler = TRUSTED.get(cls)

@@ -106,8 +106,16 @@ def _clamp(value: float) -> float:
 def _spread(values: list[float]) -> float:
     if len(values) < 2:
         return 0.0
-    mean = sum(values) / len(values)
-    return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
+    mean = _plain_sum(values) / len(values)
+    return math.sqrt(_plain_sum([(value - mean) ** 2 for value in values]) / len(values))
+
+
+def _plain_sum(values: list[float]) -> float:
+    # sum() compensates rounding from Python 3.12; thresholds are compared with the plain left-to-right sum.
+    total = 0.0
+    for value in values:
+        total += value
+    return total
 
 
 class Session:

@@ -84,14 +84,14 @@ class Topics:
             return tuple(sorted(counts, key=lambda token: (-counts[token], -byte_length(token), token))[: self.limit])
         return tuple(sorted(self.distinct(text))[: self.limit])
 
-    def distinct(self, text: str) -> set[str]:
-        """Return every topic of a text, uncut."""
+    def distinct(self, text: str) -> list[str]:
+        """Return every topic of a text once, uncut and in no order."""
         # Most words of a reply repeat, so the set comes before the per-word work.
         words = {piece if piece.isalnum() else trimmed(piece) for piece in set(_pieces(text))}
         if self.words.drop_numbers:
-            return {token for token in words if self._keeps(token)}
+            return [token for token in words if self._keeps(token)]
         words -= self.words.stop_words
-        return {token for token in words if len(token) >= 3 or self._keeps(token)}
+        return [token for token in words if len(token) >= 3 or self._keeps(token)]
 
     def _keeps(self, token: str) -> bool:
         return bool(token) and self.words.is_topic(token)

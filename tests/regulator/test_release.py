@@ -396,3 +396,40 @@ def test_deciding_changes_nothing() -> None:
 
     assert regulator.decide() == regulator.decide()
     assert regulator.decide() is regulator.decide()
+
+
+AUDIT = [
+    ("refactor this function to be async", "add logging and error handling", True),
+    ("explain tokio runtime", "here is a recipe for chocolate cake with frosting", True),
+    ("refactor async function", "refactor async function", False),
+    ("refactor the async function", "refactored async function returned", False),
+    ("tokio async runtime rust", "tokio async runtime rust futures scheduling", False),
+    ("jwt token format explain", "jwt token format explain signature", False),
+    ("sort the customer list by name", "quarterly revenue grew in europe", True),
+    ("translate this letter into french", "kubernetes pods restart after eviction", True),
+    ("write unit tests for the parser", "whales migrate across oceans", True),
+    ("parse config file", "parsed config file", False),
+]
+
+
+@pytest.mark.parametrize(("preset", "most_errors"), [(Regulator.for_user, 2), (Regulator.newer, 0)])
+def test_the_drift_audit_has_few_errors(preset: Any, most_errors: int) -> None:
+    found = [fed(TurnStart(task), TurnComplete(reply), regulator=preset("u")).decide() for task, reply, _ in AUDIT]
+
+    errors = sum(
+        isinstance(decision, ScopeDriftWarn) != drifts for decision, (_, _, drifts) in zip(found, AUDIT, strict=True)
+    )
+
+    assert errors <= most_errors
+
+
+def test_the_newest_original_files_corrections_under_ranked_topics_and_learns_under_alphabetical_ones() -> None:
+    message = "aardvark bison authentication authorization " + " ".join(
+        f"middleware{letter}" for letter in "abcdefghijklmnopqr"
+    )
+    release = fed(TurnStart(message), TurnComplete("fine"), QualityFeedback(0.9))
+    newer = fed(TurnStart(message), TurnComplete("fine"), QualityFeedback(0.9), regulator=Regulator.newer("u"))
+
+    assert release.cluster == "aardvark+authentication"
+    assert newer.cluster == "authentication+authorization"
+    assert list(newer.export().learned.response_success) == ["aardvark+authentication"]

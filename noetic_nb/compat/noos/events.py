@@ -51,11 +51,10 @@ class LLMEvent:
             or not (token.isascii() and 0 <= index <= U64_MAX)
         ):
             token, logprob, index = text("token", token), real("logprob", logprob), whole("index", index, U64_MAX)
-        event: LLMEvent = _new(_Token)
-        _set_token(event, token)
-        _set_logprob(event, logprob)
-        _set_index(event, index)
-        return event
+        event: Any = _TokenDraft(token, logprob, index)
+        event.__class__ = _Token
+        made: LLMEvent = event
+        return made
 
     @staticmethod
     def turn_complete(full_response: str) -> LLMEvent:
@@ -138,6 +137,17 @@ class _Token(LLMEvent, events.Token):
     token = events.Token.__dict__["token"]  # the field, over the factory of the same name
 
 
+class _TokenDraft:
+    """A token while it is written: same layout, not yet frozen. Turning it into one is the quickest way to a frozen event."""
+
+    __slots__ = ("token", "logprob", "index")  # noqa: RUF023  # the layout is that of events.Token
+
+    def __init__(self, token: str, logprob: float, index: int) -> None:
+        self.token = token
+        self.logprob = logprob
+        self.index = index
+
+
 class _TurnComplete(LLMEvent, events.TurnComplete):
     __slots__ = ()
     kind = events.TurnComplete.kind
@@ -178,9 +188,6 @@ for _event, _face in _FACES.items():
 
 # Writing slots directly is how a frozen event is made at half the price of its initialiser.
 _new: Final[Any] = object.__new__
-_set_token: Final = events.Token.__dict__["token"].__set__
-_set_logprob: Final = events.Token.__dict__["logprob"].__set__
-_set_index: Final = events.Token.__dict__["index"].__set__
 _set_tokens_in: Final = events.Cost.__dict__["tokens_in"].__set__
 _set_tokens_out: Final = events.Cost.__dict__["tokens_out"].__set__
 _set_wallclock_ms: Final = events.Cost.__dict__["wallclock_ms"].__set__
