@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeAlias
 
 from noetic_nb.clock import Clock
@@ -161,8 +161,14 @@ class Engine:
             sink=self.sink,
         )
 
-    async def ask_for_layer(self, ctx: Context, request: Any) -> ModelResponse:
-        """Ask a model on behalf of a layer or a judge; the execution pays."""
+    def ask_for_layer(self, ctx: Context, request: Any) -> Coroutine[Any, Any, ModelResponse]:
+        """Ask a model on behalf of a layer or a judge; the execution pays.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``MISSING_CALL_MODEL`` at once, before anything is awaited: a background task would raise it to nobody.
+        """
         if isinstance(request, Mapping):
             request = HookModelRequest(request["model"], request["items"], request.get("instructions"))
         if isinstance(self.models, Mapping) and request.model not in self.models:
@@ -179,7 +185,10 @@ class Engine:
             purpose=getattr(request, "purpose", "layer"),
             thread_id=ctx.thread_id,
         )
-        response, _ = await self.ask(ctx, full, step=ctx.step_count)
+        return self._answer_for_layer(ctx, full)
+
+    async def _answer_for_layer(self, ctx: Context, request: ModelRequest) -> ModelResponse:
+        response, _ = await self.ask(ctx, request, step=ctx.step_count)
         return response
 
     async def ask(self, ctx: Context, request: ModelRequest, *, step: int) -> tuple[ModelResponse, float]:

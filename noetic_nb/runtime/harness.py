@@ -210,9 +210,12 @@ class AgentHarness:
             outcome = "aborted"
             raise
         finally:
-            session.last, session.busy = ctx, False
+            session.last = ctx
             self._live.pop(ctx.id, None)
-            await close_execution(self._engine, ctx, outcome)
+            try:
+                await close_execution(self._engine, ctx, outcome)
+            finally:
+                session.release(self._run)
 
     async def run(self, step: Step, value: Any, ctx: Context) -> Any:
         """Run one step inside an open execution.
@@ -351,7 +354,10 @@ class AgentHarness:
         self._engine.sink = self._hub if heard else None
         self._stack.sink = self._hub if heard else None
         if heard and self._stop_listening is None:
-            self._stop_listening = self._stack.state.listen(self._state_written)
+            begun = [layer.hooks.on_record for layer in self._stack.layers if layer.hooks.on_record is not None]
+            ends = [self._stack.state.listen(self._state_written)]
+            ends += [begin(self._hub, self._engine.clock) for begin in begun]
+            self._stop_listening = lambda: [end() for end in ends]
         elif not heard and self._stop_listening is not None:
             self._stop_listening()
             self._stop_listening = None

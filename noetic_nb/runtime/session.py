@@ -55,10 +55,13 @@ class Session:
         try:
             return await run(self, [message])
         finally:
-            self.busy = False
-            if self.waiting:
-                self.busy = True
-                self.draining = asyncio.get_running_loop().create_task(self._drain(run))
+            self.release(run)
+
+    def release(self, run: RunMessages) -> None:
+        """Let the next turn begin: of what was said meanwhile, if anything was."""
+        self.busy = bool(self.waiting)
+        if self.busy:
+            self.draining = asyncio.get_running_loop().create_task(self._drain(run))
 
     async def _drain(self, run: RunMessages) -> None:
         """Run turns until nobody waits; what came together is answered together."""

@@ -1,0 +1,79 @@
+"""Agents for the tests of the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import noetic_nb as nn
+from noetic_nb.events import RunEvent
+from noetic_nb.testing import SeededIds
+
+
+class Events(list[RunEvent]):
+    """A sink that keeps what it is sent."""
+
+    def emit(self, event: RunEvent) -> None:
+        self.append(event)
+
+    def of(self, kind: str) -> list[Any]:
+        return [event for event in self if event.kind == kind]
+
+
+@nn.tool
+def lookup(order_id: str) -> dict[str, str]:
+    """Find one order."""
+    return {"order": order_id, "state": "packed"}
+
+
+@nn.tool
+def fails(reason: str = "out of paper") -> str:
+    """Fail."""
+    raise RuntimeError(reason)
+
+
+def made(
+    replies: Any,
+    *,
+    tools: Any = (lookup, fails),
+    memory: Any = (),
+    max_steps: int = 10,
+    instructions: Any = None,
+    step: Any = None,
+    approve: Any = None,
+    storage: Any = None,
+    diagnostic: Any = None,
+    **config: Any,
+) -> nn.AgentHarness:
+    """Return a harness around a scripted model."""
+    if step is None:
+        step = nn.react(model="scripted", instructions=instructions, tools=tools, max_steps=max_steps)
+    model = replies if hasattr(replies, "complete") else nn.ScriptedModel(replies)
+    options = {} if diagnostic is None else {"diagnostic": diagnostic}
+    return nn.AgentHarness(
+        nn.AgentConfig(name="desk", step=step, memory=memory, **config),
+        model=model,
+        ids=SeededIds(),
+        approve=approve,
+        storage=storage,
+        **options,
+    )
+
+
+def heard(harness: nn.AgentHarness) -> Events:
+    """Return the events of a harness from now on."""
+    events = Events()
+    harness.subscribe(events)
+    return events
+
+
+def outputs(items: Any) -> list[str]:
+    """Return what tools answered."""
+    return [item["output"] for item in items if item["type"] == "function_call_output"]
+
+
+def texts(items: Any) -> Iterator[str]:
+    """Yield role and text of messages."""
+    for item in items:
+        if item["type"] == "message":
+            yield f"{item['role']}: {''.join(part.get('text', '') for part in item['content'])}"

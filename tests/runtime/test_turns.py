@@ -1,0 +1,373 @@
+"""What one turn does: asks, runs tools, answers; and what a bad model or tool does to it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import noetic_nb as nn
+from noetic_nb.models import ModelResponse
+from tests.runtime.made import heard, lookup, made, outputs, texts
+
+
+async def test_a_turn_without_tools_logs_question_and_answer() -> None:
+    harness = made(["Hello!"])
+
+    reply = await harness.execute("Hi")
+
+    assert (reply.text, str(reply), reply.stopped, reply.thread_id) == ("Hello!", "Hello!", None, "default")
+    assert list(texts(reply.items)) == ["user: Hi", "assistant: Hello!"]
+    assert list(harness.log()) == list(reply.items)
+
+
+async def test_a_tool_is_run_and_the_model_reads_its_result() -> None:
+    model = nn.ScriptedModel([nn.CallTool("lookup", order_id="A17"), "Packed."])
+    harness = made(model)
+
+    reply = await harness.execute("Where is A17?")
+
+    assert reply.text == "Packed."
+    assert json.loads(outputs(model.requests[1].items)[0]) == {"order": "A17", "state": "packed"}
+    assert [item["type"] for item in reply.items] == ["message", "function_call", "function_call_output", "message"]
+
+
+async def test_the_reply_carries_what_the_turn_cost() -> None:
+    usage = {"input_tokens": 10, "output_tokens": 2}
+    replies = [nn.Reply(tool_calls=nn.CallTool("lookup", order_id="A"), usage=usage, cost=0.25),
+               nn.Reply("done", usage=usage, cost=0.5), nn.Reply("again", usage=usage, cost=1.0)]  # fmt: skip
+    harness = made(replies)
+
+    first, second = await harness.execute("one"), await harness.execute("two")
+
+    assert (first.usage.input_tokens, first.usage.output_tokens, first.cost) == (20, 4, 0.75)
+    assert (second.usage.input_tokens, second.cost) == (10, 1.0)
+
+
+async def test_several_calls_of_one_response_run_in_order() -> None:
+    calls = [nn.CallTool("lookup", order_id="A"), nn.CallTool("lookup", order_id="B")]
+    harness = made([calls, "both"])
+
+    reply = await harness.execute("two orders")
+
+    assert [json.loads(text)["order"] for text in outputs(reply.items)] == ["A", "B"]
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (nn.CallTool("lookpu", order_id="A"), "unknown tool 'lookpu'"),
+        (nn.CallTool.raw("lookup", '{"order_id": '), "malformed JSON in tool arguments"),
+        (nn.CallTool.raw("lookup", "[1]"), "do not fit"),
+        (nn.CallTool.raw("lookup", '"A17"'), "do not fit"),
+        (nn.CallTool("lookup"), "order_id: Field required"),
+        (nn.CallTool("lookup", order_id=17), "order_id: Input should be a valid string"),
+        (nn.CallTool("lookup", order_id="A", colour="red"), "colour: Extra inputs"),
+        (nn.CallTool("fails", reason="no paper"), "Error: no paper"),
+    ],
+)
+async def test_the_model_reads_why_its_call_failed_and_goes_on(call: nn.CallTool, says: str) -> None:
+    harness = made([call, "I see."])
+
+    reply = await harness.execute("try")
+
+    assert says in outputs(reply.items)[0]
+    assert reply.text == "I see."
+
+
+async def test_a_deeply_nested_argument_text_is_refused_and_not_a_crash() -> None:
+    harness = made([nn.CallTool.raw("lookup", "[" * 100_000), "I see."])
+
+    reply = await harness.execute("try")
+
+    assert outputs(reply.items)[0].startswith("Error: malformed JSON")
+
+
+async def test_a_tool_result_that_does_not_fit_its_annotation_is_an_error_for_the_model() -> None:
+    @nn.tool
+    def count() -> int:
+        """Count."""
+        return "many"  # type: ignore[return-value]
+
+    harness = made([nn.CallTool("count"), "I see."], tools=[count])
+    events = heard(harness)
+
+    reply = await harness.execute("count")
+
+    assert "does not fit its annotation" in outputs(reply.items)[0]
+    assert [event.status for event in events.of("tool_called")] == ["invalid_result"]
+
+
+async def test_a_tool_that_returns_nothing_still_answers_its_call() -> None:
+    @nn.tool
+    def ping() -> None:
+        """Do nothing."""
+
+    harness = made([nn.CallTool("ping"), "ok"], tools=[ping])
+
+    assert outputs((await harness.execute("ping")).items) == ["null"]
+
+
+async def test_a_tool_is_told_its_context() -> None:
+    seen: list[Any] = []
+
+    @nn.tool
+    def peek(ctx: Any) -> str:
+        """Look."""
+        seen.append((ctx.thread_id, ctx.resource_id))
+        return "ok"
+
+    await made([nn.CallTool("peek"), "done"], tools=[peek]).execute("look", thread_id="t9", resource_id="ann")
+
+    assert seen == [("t9", "ann")]
+
+
+@pytest.mark.parametrize("value", [None, 3, {"items": [{"text": "?"}]}, {"items": "text"}, object(), {"items": [3]}])
+async def test_garbage_from_a_model_is_one_clear_error(value: Any) -> None:
+    class Garbage:
+        async def complete(self, request: Any) -> ModelResponse:
+            return value
+
+    harness = made(Garbage())
+
+    with pytest.raises(nn.NoeticError) as caught:
+        await harness.execute("hi")
+
+    assert caught.value.kind == "llm_failed"
+    assert "no response" in str(caught.value)
+
+
+async def test_an_unknown_item_type_from_a_model_is_refused() -> None:
+    class Odd:
+        async def complete(self, request: Any) -> ModelResponse:
+            return ModelResponse((nn.Item(type="custom:thing"),))
+
+    with pytest.raises(nn.NoeticError) as caught:
+        await made(Odd()).execute("hi")
+
+    assert caught.value.kind == "item_schema_mismatch"
+
+
+async def test_an_empty_answer_is_asked_for_again_without_a_trace_in_the_log() -> None:
+    model = nn.ScriptedModel([nn.Fault("empty"), nn.Fault("empty"), "There."])
+    harness = made(model)
+
+    reply = await harness.execute("hi")
+
+    assert list(texts(reply.items)) == ["user: hi", "assistant: There."]
+    assert list(texts(model.requests[1].items))[-1] == "user: continue"
+    assert list(texts(model.requests[0].items))[-1] == "user: hi"
+
+
+async def test_four_empty_answers_in_a_row_fail_the_turn() -> None:
+    model = nn.ScriptedModel([nn.Fault("empty")] * 9)
+
+    with pytest.raises(nn.NoeticError) as caught:
+        await made(model).execute("hi")
+
+    assert caught.value.kind == "llm_failed"
+    assert len(model.requests) == 4
+
+
+@pytest.mark.parametrize("line", [nn.Fault("refusal", message="No."), nn.Reply(refusal="No.")])
+async def test_a_refusal_is_an_error_of_its_own_and_is_not_logged(line: Any) -> None:
+    harness = made([line])
+
+    with pytest.raises(nn.NoeticError) as caught:
+        await harness.execute("hi")
+
+    assert (caught.value.kind, caught.value.refusal) == ("llm_refused", "No.")
+    assert list(texts(harness.log())) == ["user: hi"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (nn.Fault("rate_limit", retry_after_ms=2_000), "llm_rate_limit"),
+        (nn.Fault("server_error"), "llm_failed"),
+        (nn.Fault("disconnect"), "llm_failed"),
+        (ValueError("boom"), "llm_failed"),
+    ],
+)
+async def test_a_failed_turn_keeps_the_question_and_the_thread_usable(fault: Any, kind: str) -> None:
+    harness = made([fault, "Better now."])
+    events = heard(harness)
+
+    with pytest.raises(nn.NoeticError) as caught:
+        await harness.execute("first")
+    reply = await harness.execute("second")
+
+    assert caught.value.kind == kind
+    assert list(texts(harness.log())) == ["user: first", "user: second", "assistant: Better now."]
+    assert list(texts(reply.items)) == ["user: second", "assistant: Better now."]
+    assert [event.outcome for event in events.of("turn_completed")] == ["failure", "success"]
+    assert [event.error_kind for event in events.of("error_raised")] == [kind]
+
+
+async def test_max_steps_counts_model_calls() -> None:
+    model = nn.ScriptedModel(lambda request: nn.CallTool("lookup", order_id="A"))
+
+    reply = await made(model, max_steps=3).execute("loop")
+
+    assert len(model.requests) == 3
+    assert [item["type"] for item in reply.items][-1] == "function_call_output", "no call is left without an answer"
+
+
+async def test_an_llm_step_of_its_own_runs_all_rounds_and_says_so_when_they_never_end() -> None:
+    step = nn.step.llm("ask", model="scripted", tools=[lookup], tool_rounds=3)
+    harness = made(lambda request: nn.CallTool("lookup", order_id="A"), step=step)
+
+    with pytest.raises(nn.NoeticError, match="still calling tools after 3 rounds") as caught:
+        await harness.execute("go")
+
+    assert (caught.value.kind, caught.value.step_id) == ("step_failed", "ask")
+
+
+async def test_instructions_may_be_computed_from_the_context() -> None:
+    model = nn.ScriptedModel(["ok"])
+
+    async def instructions(ctx: nn.Context) -> str:
+        return f"You serve {ctx.resource_id}."
+
+    await made(model, instructions=instructions).execute("hi", resource_id="ann")
+
+    assert model.requests[0].instructions == "You serve ann."
+
+
+async def test_items_can_be_said_as_they_are() -> None:
+    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "look"},
+                                                           {"type": "input_image", "image_url": "a.png"}]}  # fmt: skip
+    harness = made(["nice"])
+
+    reply = await harness.execute([item])
+
+    assert reply.items[0]["content"][1]["imageUrl"] == "a.png"
+
+
+@pytest.mark.parametrize("value", [3, {"text": "hi"}, [{"role": "user"}], object()])
+async def test_what_is_no_item_is_refused_before_anything_happens(value: Any) -> None:
+    harness = made(["never"])
+
+    with pytest.raises(nn.NoeticError) as caught:
+        await harness.execute(value)
+
+    assert caught.value.kind == "step_failed"
+    assert len(harness.log()) == 0
+
+
+async def test_recall_sees_the_text_of_the_latest_user_message_as_its_query() -> None:
+    queries: list[str] = []
+    layer = nn.MemoryLayer(
+        id="q", slot=1, scope="thread", hooks=nn.MemoryHooks(recall=lambda p: queries.append(p.query))
+    )
+    harness = made(["a", "b"], memory=[layer])
+
+    await harness.execute("first")
+    await harness.execute("second")
+
+    assert queries == ["first", "second"]
+
+
+async def test_layers_complete_and_dispose_whether_a_turn_ends_well_or_not() -> None:
+    ended: list[Any] = []
+    hooks = nn.MemoryHooks(on_complete=lambda p: ended.append(p.outcome), dispose=lambda p: ended.append("disposed"))
+    harness = made(
+        ["a", nn.Fault("server_error")], memory=[nn.MemoryLayer(id="l", slot=1, scope="thread", hooks=hooks)]
+    )
+
+    await harness.execute("first")
+    with pytest.raises(nn.NoeticError):
+        await harness.execute("second")
+
+    assert ended == ["success", "disposed", "failure", "disposed"]
+
+
+async def test_a_layer_that_cannot_start_fails_the_turn_and_keeps_the_message() -> None:
+    def init(p: Any) -> Any:
+        raise RuntimeError("no disk")
+
+    told: list[Any] = []
+    layer = nn.MemoryLayer(id="disk", slot=1, scope="thread", hooks=nn.MemoryHooks(init=init))
+    harness = made(["never"], memory=[layer], diagnostic=lambda *what: told.append(what[:2]))
+
+    with pytest.raises(RuntimeError, match="no disk"):
+        await harness.execute("hi")
+
+    assert list(texts(harness.log())) == ["user: hi"]
+    assert told == [("disk", "init")]
+
+
+async def test_user_messages_and_tool_outputs_pass_through_the_layers() -> None:
+    seen: list[str] = []
+
+    def on_append(p: Any) -> None:
+        seen.extend(item["type"] for item in p.items)
+
+    layer = nn.MemoryLayer(id="l", slot=1, scope="thread", hooks=nn.MemoryHooks(on_item_append=on_append))
+    await made([nn.CallTool("lookup", order_id="A"), "ok"], memory=[layer]).execute("hi")
+
+    assert seen == ["message", "function_call_output"]
+
+
+async def test_history_beyond_the_budget_is_left_out_with_a_reason() -> None:
+    model = nn.ScriptedModel(lambda request: "x" * 400)
+    policy = nn.ProjectionPolicy(token_budget=400, response_reserve=50, overflow="truncate")
+    harness = made(model, tools=[], projection=policy)
+    events = heard(harness)
+
+    for number in range(4):
+        await harness.execute(f"question {number}")
+
+    last = events.of("view_assembled")[-1]
+    assert len(model.requests[-1].items) < len(harness.log()) - 1
+    assert last.window[0] > 0
+    assert last.system + last.tools + last.framing + last.history <= 350
+
+
+async def test_history_can_be_summarised_once_for_what_falls_out() -> None:
+    asked: list[str] = []
+
+    def answer(request: Any) -> str:
+        asked.append(request.purpose)
+        return "They spoke of orders." if request.purpose == "summary" else "y" * 200
+
+    model = nn.ScriptedModel({"scripted": answer})
+    policy = nn.ProjectionPolicy(token_budget=500, response_reserve=50, overflow="summarize")
+    harness = made(model, tools=[], projection=policy)
+
+    for number in range(8):
+        await harness.execute(f"question {number}")
+
+    sent = list(texts(model.requests[-1].items))
+    assert "summary" in asked
+    assert sent[0] == "developer: <summary>\nThey spoke of orders.\n</summary>"
+    assert sent[-1] == "user: question 7"
+
+
+async def test_a_summary_that_cannot_be_made_leaves_a_truncated_view() -> None:
+    def answer(request: Any) -> Any:
+        return nn.Fault("server_error") if request.purpose == "summary" else "y" * 400
+
+    harness = made(
+        nn.ScriptedModel({"scripted": answer}),
+        tools=[],
+        projection=nn.ProjectionPolicy(token_budget=400, response_reserve=50, overflow="summarize"),
+    )
+    events = heard(harness)
+
+    for number in range(4):
+        reply = await harness.execute(f"question {number}")
+
+    assert reply.text == "y" * 400
+    assert {event.step_id for event in events.of("error_raised")} == {"summary"}
+
+
+async def test_no_step_is_a_configuration_error_that_keeps_the_message() -> None:
+    harness = nn.AgentHarness(nn.AgentConfig(name="idle"), model=nn.ScriptedModel([]))
+
+    with pytest.raises(nn.NoeticConfigError) as caught:
+        await harness.execute("hi")
+
+    assert caught.value.code == "NO_STEP_CONFIGURED"
+    assert list(texts(harness.log())) == ["user: hi"]
