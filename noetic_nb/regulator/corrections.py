@@ -70,6 +70,11 @@ class CorrectionStore:
             del self._texts[next(iter(self._texts))]
             self.version += 1
 
+    def clear(self) -> None:
+        """Forget everything; the version goes on, so that no cached decision looks fresh."""
+        self._texts.clear()
+        self.version += 1
+
     def texts(self, cluster: str) -> tuple[str, ...]:
         """Return the corrections of a cluster, oldest first."""
         return tuple(self._texts.get(cluster, ()))

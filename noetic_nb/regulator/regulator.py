@@ -13,7 +13,6 @@ from typing import Any, Self
 from noetic_nb.regulator import corrections
 from noetic_nb.regulator import settings as configuration
 from noetic_nb.regulator.confidence import MOST_KEPT
-from noetic_nb.regulator.corrections import CorrectionStore
 from noetic_nb.regulator.decisions import CONTINUE, Decision, ProceduralWarning
 from noetic_nb.regulator.dispatch import HANDLERS, TOKENS, TRUSTED
 from noetic_nb.regulator.drift import DriftScorer
@@ -125,7 +124,7 @@ class Regulator:
             False forgets every correction too, also those below the threshold.
         """
         if not keep_corrections:
-            self._person.corrections = CorrectionStore(self._settings.max_clusters)
+            self._person.corrections.clear()
         self._task = Task(self._person, self._settings, self._clock)
         self._answer = None
 

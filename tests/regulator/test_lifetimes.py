@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noetic_nb.regulator import Locked, Person, Regulator, decisions, events
@@ -103,6 +103,18 @@ def test_reset_task_keeps_settings_and_memory() -> None:
     assert regulator.person.corrections.count("async+auth") == 0
 
 
+def test_forgetting_in_one_task_shows_in_every_task_of_that_person() -> None:
+    template, person = Regulator.for_user("template"), Person("ann")
+    one, two = template.fork(person=person), template.fork(person=person)
+    feed(one, TurnStart("async auth"), *[UserCorrection(f"c{i}", True) for i in range(3)])
+    feed(two, TurnStart("async auth"))
+    assert two.decide().kind == "procedural_warning"
+
+    one.reset_task(keep_corrections=False)
+
+    assert two.decide().kind == "continue"
+
+
 def test_strict_turns_forget_an_ungraded_reply() -> None:
     regulator = Regulator.for_user("ann").with_turns("strict")
 
@@ -159,6 +171,7 @@ wild_events = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(wild_events, max_size=20))
 def test_only_type_and_value_errors_escape_and_a_refused_event_changes_nothing(several: list[Any]) -> None:
     regulator = Regulator.recommended("ann")
@@ -183,6 +196,7 @@ def observed(regulator: Regulator) -> Any:
     )
 
 
+@settings(deadline=None)
 @given(wild_events)
 def test_a_checked_event_survives_both_wire_forms(event: Any) -> None:
     try:
