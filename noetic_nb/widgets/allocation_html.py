@@ -87,7 +87,7 @@ def rows(call: CallShare, order: dict[str, int]) -> list[tuple[Part, str, str, s
 def _table(call: CallShare, order: dict[str, int]) -> str:
     head = "".join(f'<th scope="col">{name}</th>' for name in ("Part", "Used", "Allocated", "Yielded", "Items"))
     body = "".join(
-        f'<tr><th scope="row">{swatch(part)} {escape(part.label)}</th>'
+        f'<tr><th scope="row"><span class="nn-cell">{swatch(part)}<span>{escape(part.label)}</span></span></th>'
         + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
         + "</tr>"
         for part, *cells in rows(call, order)
@@ -113,8 +113,9 @@ def _all_calls(calls: Sequence[CallShare], order: dict[str, int]) -> str:
         return ""
     shown = calls[-CALLS_SHOWN:]
     scale = max(call.scale(order) for call in shown)
+    several = len({call.thread for call in shown}) > 1 or any(call.depth for call in shown)
     lines = "".join(
-        f'<tr><th scope="row">{escape(title(call))}</th><td class="nn-wide">'
+        f'<tr><th scope="row">{escape(title(call) if several else title(call).partition(" · ")[0])}</th><td class="nn-wide">'
         f"{bar(call.sent_parts(order), scale, label=headline(call), height_px=12)}</td>"
         f"<td>{count(call.sent)}</td></tr>"
         for call in shown

@@ -241,6 +241,7 @@ class LabNotebook:
         self.command("apputils:change-theme", theme=name)
         light = "true" if name.endswith("Light") else "false"
         self.page.wait_for_selector(f"body[data-jp-theme-light='{light}']", state="attached", timeout=30_000)
+        self.page.wait_for_selector("#jupyterlab-splash", state="detached", timeout=30_000)
         # The style sheet of a theme arrives after the attribute.
         self.page.wait_for_function(
             "dark => { const c = getComputedStyle(document.body).getPropertyValue('--jp-layout-color0').trim();"

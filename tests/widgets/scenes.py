@@ -215,3 +215,24 @@ def hostile_run() -> Run:
             )
         )
     return run
+
+
+def two_threads_run() -> Run:
+    return run_of_events(turn(1, quality=0.9), turn(1, quality=0.3, thread="t2"))
+
+
+def long_run(turns: int = 400) -> Run:
+    """So many turns that only the last ones are shown, with decisions close together."""
+    drift = {"kind": "scope_drift_warn", "drift_tokens": ["hotel"], "drift_score": 0.5, "task_tokens": []}
+    corrected = {
+        "kind": "procedural_warning",
+        "patterns": [{"pattern_name": "corrections_on_refund", "learned_from_turns": 3}],
+    }
+    groups = []
+    for number in range(1, turns + 1):
+        quality = 0.5 + 0.4 * ((number * 37) % 100 - 50) / 50
+        decision = drift if number % 40 == 0 else corrected if number % 40 == 3 else None
+        groups.append(
+            turn(number, quality=quality, tokens_out=40, spent=40 * (number - 1), cap=12_000, decision=decision)
+        )
+    return run_of_events(*groups)

@@ -1,0 +1,244 @@
+// Quality and output tokens per turn; turns in percent of the width, values in pixels of the height (as in trends_html.py).
+const QUALITY = 120;
+const TOKENS = 90;
+const LANE = 20;
+const LANES = 3;
+const PAD = 8;
+const NARROW = 320;
+const CROWDED = 80; // turns; beyond, dots would run together
+const LISTED = 8; // decisions; beyond, the list would fill the page
+const [BLUE, RED, GREEN] = ["#0072B2", "#D55E00", "#009E73"];
+
+const yOf = (quality) => PAD + (1 - Math.min(Math.max(quality, 0), 1)) * (QUALITY - 2 * PAD);
+const percent = (value) => `${value.toFixed(3)}%`;
+
+/** Give each decision a lane in which its label fits, or no label. */
+function lanesOf(turns, width) {
+  const ends = Array(LANES).fill(-1);
+  return turns.flatMap((turn, at) =>
+    turn.marks.map(([kind, label, told]) => {
+      const x = (100 * (at + 0.5)) / turns.length;
+      const wide = (100 * (label.length * 6.6 + 22)) / width;
+      const room = 960 / width; // percent that the shape itself takes
+      const left = x > 55;
+      let [begin, end] = left ? [x - wide, x + room] : [x - room, x + wide];
+      const inside = begin + room >= 0 && end <= 100 + room;
+      let lane = inside ? ends.findIndex((last) => last <= begin) : -1;
+      let text = label;
+      if (lane < 0) {
+        // No room for words: the shape alone, where it covers none.
+        [text, end] = ["", x + room];
+        lane = Math.max(0, ends.findIndex((last) => last <= x - room));
+      }
+      ends[lane] = Math.max(ends[lane], end);
+      return { kind, label: text, told, x, left, lane };
+    }),
+  );
+}
+
+const texts = (parent, rows) =>
+  patch(parent, rows, () => make("text", { "font-size": 11, fill: "currentColor" }), (node, row) => {
+    put(node, { x: row.x, y: row.y, "text-anchor": row.anchor });
+    say(node, row.text);
+  });
+
+const lines = (parent, points, colour, width, kind = "") =>
+  patch(
+    parent,
+    points.slice(1).map((point, at) => [points[at], point]),
+    () => make("line", { class: kind, stroke: colour, "stroke-width": width, "stroke-linecap": "round" }),
+    (node, [from, to]) => put(node, { x1: percent(from[0]), y1: from[1].toFixed(1), x2: percent(to[0]), y2: to[1].toFixed(1) }),
+  );
+
+const dots = (parent, rows, colour, r, kind = "") =>
+  patch(parent, rows, () => make("circle", { class: `nn-mark ${kind}`, fill: colour }).appendChild(make("title")).parentNode, (node, row) => {
+    put(node, { r, cx: percent(row.x), cy: row.y.toFixed(1) });
+    say(node.firstElementChild, row.text);
+  });
+
+const guides = (parent, placed) =>
+  patch(parent, placed, () => make("rect", { class: "nn-guide", width: 1, height: "100%" }), (node, { x }) => put(node, { x: percent(x) }));
+
+function markShape() {
+  const box = make("svg", { overflow: "visible" });
+  box.append(make("title"), make("path", { class: "nn-mark" }), make("text", { y: 4, "font-size": 11.5, fill: "currentColor" }));
+  return box;
+}
+
+function layers(svg, count) {
+  for (let at = 0; at < count; at += 1) svg.append(make("g"));
+  return [...svg.children].slice(-count);
+}
+
+export default () => {
+  const store = storeOf((data, message) => {
+    if (message.type !== "turn") return true;
+    if (message.thread > data.threads.length) return false;
+    const thread = (data.threads[message.thread] ??= { turns: [] });
+    if (message.at > thread.turns.length) return false;
+    Object.assign(thread, { name: message.name, cap: message.cap, head: message.head });
+    thread.turns[message.at] = message.row;
+    data.latest = message.thread;
+    return true;
+  });
+
+  function render({ model, el }) {
+    const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Regulator trends" }));
+    root.append(make("p", { class: "nn-title" }, "Regulator trends"));
+    const empty = root.appendChild(make("p", { class: "nn-empty" }));
+    const body = root.appendChild(make("div"));
+    const choice = body.appendChild(make("label", { class: "nn-choice" }, "Thread "));
+    const select = choice.appendChild(make("select"));
+    const sub = body.appendChild(make("p", { class: "nn-sub", "aria-live": "polite" }));
+    const keys = body.appendChild(make("ul", { class: "nn-keys" }));
+    const grid = body.appendChild(make("div", { class: "nn-grid" }));
+    const plot = (height, label) =>
+      grid.appendChild(make("svg", { width: "100%", height, ...(label ? { class: "nn-plot", role: "img" } : { class: "nn-plot nn-axis", "aria-hidden": "true" }) }));
+
+    grid.append(make("span"));
+    const band = plot(LANE, true);
+    put(band, { "aria-label": "Decisions" });
+    const qualityAxis = plot(QUALITY, false);
+    const quality = plot(QUALITY, true);
+    const tokensAxis = plot(TOKENS, false);
+    const tokens = plot(TOKENS, true);
+    grid.append(make("span", { class: "nn-axis-name" }, "turn"));
+    const turnAxis = plot(18, false);
+
+    const zone = make("rect", { class: "nn-mark", width: "100%", fill: RED, "fill-opacity": 0.12 });
+    const poorLine = make("rect", { class: "nn-rule", width: "100%", height: 1.5 });
+    quality.append(zone, poorLine);
+    const [guideA, thin, thick, meanDots, qualityDots] = layers(quality, 5);
+    const [guideB, columns, total] = layers(tokens, 3);
+    const capLine = tokens.appendChild(make("rect", { class: "nn-rule", width: "100%", height: 1.5 }));
+
+    const note = body.appendChild(make("p", { class: "nn-note" }));
+    const decided = body.appendChild(make("details"));
+    const decidedHead = decided.appendChild(make("summary"));
+    const list = decided.appendChild(make("ul", { class: "nn-list" }));
+    let opened = null; // what is open follows the length of the list until someone has chosen
+    decidedHead.addEventListener("click", () => (opened = !decided.open));
+    const behind = body.appendChild(make("details"));
+    behind.append(make("summary", {}, "Table"));
+    const scroll = behind.appendChild(make("div", { class: "nn-scroll", tabindex: 0, role: "region", "aria-label": "Table" }));
+    const table = scroll.appendChild(make("table", { class: "nn-table" }));
+    const head = table.appendChild(make("thead")).appendChild(make("tr"));
+    for (const name of ["Turn", "Quality", "Mean of 3", "Output tokens so far", "Decisions"]) {
+      head.append(make("th", { scope: "col" }, name));
+    }
+    const rows = table.appendChild(make("tbody"));
+
+    select.addEventListener("change", () => {
+      model.set("thread_at", Number(select.value));
+      model.save_changes();
+      store.changed();
+    });
+
+    function draw(data) {
+      const chosen = model.get("thread_at");
+      const thread = data.threads[chosen >= 0 && chosen < data.threads.length ? chosen : data.latest];
+      const none = !thread || thread.turns.length === 0;
+      empty.hidden = !none;
+      body.hidden = none;
+      say(empty, data.empty);
+      if (none) return;
+
+      choice.hidden = data.threads.length < 2;
+      const options = [[-1, "latest"], ...data.threads.map((one, at) => [at, one.name])];
+      patch(select, options, () => make("option"), (option, [value, name]) => {
+        option.value = value;
+        say(option, name);
+      });
+      select.value = String(chosen);
+      say(sub, thread.head);
+      patch(keys, data.keys, () => {
+        const entry = make("li");
+        const swatch = entry.appendChild(make("svg", { class: "nn-swatch", width: 12, height: 12, "aria-hidden": "true" }));
+        swatch.append(make("rect", { width: 12, height: 12 }));
+        entry.append(make("span"));
+        return entry;
+      }, (entry, [colour, name]) => {
+        put(entry.firstElementChild.firstElementChild, { fill: colour, class: colour === BLUE ? "nn-quality" : null });
+        say(entry.lastElementChild, name);
+      });
+
+      const turns = thread.turns.slice(-data.most);
+      const earlier = thread.turns.length - turns.length;
+      const placed = lanesOf(turns, Math.max(band.clientWidth, NARROW));
+      const at = [...new Map(placed.map((spot) => [spot.x, spot])).values()]; // one line for several decisions of a turn
+      const xs = turns.map((_, at) => (100 * (at + 0.5)) / turns.length);
+      const graded = turns.map((turn, at) => ({ turn, x: xs[at] })).filter(({ turn }) => turn.q.length);
+
+      const used = placed.length ? 1 + Math.max(...placed.map(({ lane }) => lane)) : 0;
+      put(band, { height: used * LANE, visibility: used ? null : "hidden" });
+      patch(band, placed, markShape, (box, spot) => {
+        const [colour, path] = data.looks[spot.kind] ?? data.looks[""];
+        const [title, shape, text] = box.children;
+        put(box, { x: percent(spot.x), y: spot.lane * LANE + LANE / 2 });
+        put(shape, { d: path, fill: colour });
+        put(text, { x: spot.left ? -11 : 11, "text-anchor": spot.left ? "end" : "start" });
+        say(title, spot.told);
+        say(text, spot.label);
+      });
+
+      const poorAt = yOf(data.poor);
+      put(zone, { y: poorAt, height: QUALITY - PAD - poorAt });
+      put(poorLine, { y: poorAt - 0.75 });
+      put(quality, { "aria-label": `Quality. ${thread.head}` });
+      const means = graded.filter(({ turn }) => turn.mean !== null).map(({ turn, x }) => ({ x, y: yOf(turn.mean), text: `Turn ${turn.turn}: mean ${turn.mean.toFixed(2)}` }));
+      guides(guideA, at);
+      lines(thin, graded.map(({ turn, x }) => [x, yOf(turn.q.at(-1))]), BLUE, 1.25, "nn-quality-line");
+      lines(thick, means.map(({ x, y }) => [x, y]), RED, 3.5);
+      dots(meanDots, means, RED, 2.5);
+      dots(qualityDots, graded.flatMap(({ turn, x }) => turn.q.map((q) => ({ x, y: yOf(q), text: `Turn ${turn.turn}: quality ${q.toFixed(2)}` }))), BLUE, turns.length <= CROWDED ? 4 : 2, "nn-quality");
+      texts(qualityAxis, [[1, "1"], [data.poor, `poor ${data.poor}`], [0, "0"]].map(([q, text]) => ({ x: "100%", y: yOf(q) + 4, anchor: "end", text })));
+
+      const top = 1.25 * Math.max(1, thread.cap ?? 0, ...turns.map((turn) => turn.spent));
+      const step = 100 / turns.length;
+      put(tokens, { "aria-label": `Output tokens. ${thread.head}` });
+      guides(guideB, at);
+      const spending = turns.map((turn, at) => ({ turn, at })).filter(({ turn }) => turn.spent > 0);
+      patch(columns, spending, () => make("rect", { class: "nn-mark" }).appendChild(make("title")).parentNode, (node, { turn, at }) => {
+        const height = Math.max(1, (TOKENS * turn.spent) / top);
+        const over = thread.cap !== null && turn.spent >= thread.cap;
+        put(node, { x: percent((at + 0.18) * step), width: percent(0.64 * step), y: (TOKENS - height).toFixed(1), height: height.toFixed(1), fill: over ? RED : GREEN });
+        say(node.firstElementChild, `Turn ${turn.turn}: ${number(turn.spent)} output tokens so far`);
+      });
+      const spent = turns.at(-1).spent;
+      texts(total, [{ x: percent(100 - step / 2), y: TOKENS * (1 - spent / top) - 4, anchor: turns.length <= 8 ? "middle" : "end", text: number(spent) }]);
+      const capAt = thread.cap === null ? 0 : TOKENS * (1 - thread.cap / top);
+      put(capLine, { y: capAt - 0.75, visibility: thread.cap === null ? "hidden" : null });
+      const cap = thread.cap === null ? [] : [{ x: "100%", y: capAt + 4, anchor: "end", text: `cap ${number(thread.cap)}` }];
+      texts(tokensAxis, [...cap, { x: "100%", y: TOKENS - 1, anchor: "end", text: "0" }]);
+
+      const every = Math.ceil(turns.length / 10);
+      texts(turnAxis, turns.map((turn, at) => ({ x: percent(xs[at]), y: 13, anchor: "middle", text: String(turn.turn) })).filter((_, at) => at % every === 0));
+
+      const told = turns.flatMap((turn) => turn.marks.map(([, , text]) => text));
+      say(note, earlier ? `${earlier} earlier turns are not shown.` : told.length ? "" : 'No decision but "continue".');
+      note.hidden = !note.textContent;
+      decided.hidden = told.length === 0;
+      decided.open = opened ?? told.length <= LISTED;
+      say(decidedHead, `Decisions: ${told.length}`);
+      patch(list, told, () => make("li"), say);
+      patch(rows, turns, () => {
+        const row = make("tr");
+        row.append(make("th", { scope: "row" }), make("td"), make("td"), make("td"), make("td", { class: "nn-text" }));
+        return row;
+      }, (row, turn) => {
+        const cells = [turn.turn, turn.q.map((q) => q.toFixed(2)).join(", "), turn.mean === null ? "" : turn.mean.toFixed(2), number(turn.spent), turn.marks.map(([, label]) => label).join(", ")];
+        cells.forEach((text, at) => say(row.children[at], String(text)));
+      });
+    }
+
+    const hide = store.show({ model, root, draw, traits: ["thread_at"] });
+    const resized = new ResizeObserver(store.changed);
+    resized.observe(root);
+    return () => {
+      resized.disconnect();
+      hide();
+    };
+  }
+
+  return { initialize: store.initialize, render };
+};
