@@ -75,10 +75,10 @@ class _Thread:
     def ask(self, where: Where, t_ms: float, at: str) -> RegulatorDecided:
         answer = self.regulator.decide()
         if at == "turn_start" and self.latched is not None:
-            answer = self.latched  # decided when no turn was there to be stopped
-        self.latched = None
+            answer, self.latched = self.latched, None
         is_break = isinstance(answer, decisions.CircuitBreak)
         if isinstance(answer, decisions.CircuitBreak) and not self.turn_is_open:
+            # No turn is there to be stopped: the next one is, whatever better grades may still come.
             self.latched = answer
         decided = RegulatorDecided(
             where,

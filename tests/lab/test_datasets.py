@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import ItemsAppended, ModelCalled, QualityGiven, ToolCalled
+from noetic_nb.events import ItemsAppended, ModelCalled, QualityGiven, ToolCalled, TurnCompleted
 from noetic_nb.items import assistant_message, content_tokens, unresolved_positions
 from noetic_nb.lab import datasets
 from noetic_nb.lab.datasets_build import CHOSEN, build
@@ -130,6 +130,17 @@ def test_input_tokens_count_the_policy_and_all_of_the_log_before_the_call() -> N
 
     assert second.input_tokens - first.input_tokens == content_tokens(log[1]) + content_tokens(log[2])
     assert first.input_tokens == content_tokens(assistant_message(run.meta["policy"])) + content_tokens(log[0])
+
+
+@pytest.mark.parametrize("index", INDICES)
+def test_a_turn_sums_up_its_own_calls(index: int) -> None:
+    _, run = pair(index)
+    frame = run.to_frame("turns")
+
+    assert list(frame["model_calls"]) == [done.model_calls for done in run.select(TurnCompleted)]
+    assert list(frame["tool_calls"]) == [done.tool_calls for done in run.select(TurnCompleted)]
+    assert list(frame["output_tokens"]) == [sum(call.output_tokens for call in t.model_calls) for t in run.turns]
+    assert list(frame["input_tokens"]) == [sum(call.input_tokens for call in t.model_calls) for t in run.turns]
 
 
 def test_runs_are_the_same_each_time_and_share_nothing() -> None:

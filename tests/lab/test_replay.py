@@ -179,6 +179,33 @@ def test_a_break_at_a_late_grade_stops_the_next_turn_at_its_start() -> None:
     assert replayed.turns[-1].model_calls == ()
 
 
+def test_a_better_grade_does_not_undo_a_break_before_the_next_turn() -> None:
+    run = run_of(turn(1, grade=0.6), turn(2, grade=0.4), turn(3, grade=0.2))
+    run.append(QualityGiven(Where("t1", "e3", 3), 3_500.0, 1.0, "person"))
+    for event in (*turn(4), *turn(5)):
+        run.append(event)
+
+    replayed = replay_regulator(run, regulator())
+
+    breaks = [(at, kind == "circuit_break") for at, kind in asked(replayed)]
+    assert breaks[-5:] == [
+        ("quality_feedback", False),
+        ("turn_start", True),
+        ("turn_complete", False),
+        ("turn_start", False),
+        ("turn_complete", False),
+    ]
+
+
+def test_the_suggestion_of_an_earlier_regulator_is_not_told_as_a_reply() -> None:
+    run = replay_regulator(run_of(turn(1, calls=6)), regulator(), stop=True)
+
+    replayed = replay_regulator(run, regulator().with_predicates())
+
+    assert run.turns[0].text != ""
+    assert "turn_complete" not in told(replayed)
+
+
 def test_a_break_at_the_last_grade_stops_nothing() -> None:
     replayed = replay_regulator(run_of(*[turn(n, grade=q) for n, q in ((1, 0.6), (2, 0.4), (3, 0.2))]), regulator())
 

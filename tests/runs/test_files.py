@@ -82,6 +82,7 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
     second = load_run(tmp_path / "a.jsonl.gz").save(tmp_path / "b.jsonl.gz").read_bytes()
 
     assert first == second
+    assert first[3:8] == bytes(5)  # no name and no time, which would differ from one second to the next
 
 
 def test_the_wire_form_has_a_sorted_header_and_camel_case_events(tmp_path: Path) -> None:

@@ -192,6 +192,15 @@ def test_a_log_is_rebuilt_in_place() -> None:
     assert [item.id for item in items[:4]] == ["user1", "call1", "output1", "a1"]
 
 
+def test_items_appended_at_a_place_that_is_taken_replace_what_followed() -> None:
+    one, two, three = (input_message(text, item_id=text) for text in ("one", "two", "three"))
+    run = Run("r1", events=[ItemsAppended(where(), 0.0, 0, (one, two), "user")])
+
+    run.append(ItemsAppended(where(2), 1.0, 1, (three,), "user"))
+
+    assert run.log("t1") == [one, three]
+
+
 def test_a_childs_items_do_not_join_the_log_of_its_thread() -> None:
     run = made(1)
 
