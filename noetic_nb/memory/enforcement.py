@@ -31,12 +31,12 @@ FAILED_GUIDANCE: Final = (
 _Point: TypeAlias = Literal["before_tool_call", "after_model_call"]
 
 
-def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any]:
-    """Return the decision and the new state (or `UNSET`) of what an enforcement hook returned."""
+def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None]:
+    """Return the decision, the new state (or `UNSET`) and what went wrong of what an enforcement hook returned."""
     if value is None:
-        return ALLOW, UNSET
+        return ALLOW, UNSET, None
     if isinstance(value, SteeringDecision):
-        return value, UNSET
+        return value, UNSET, None
     given = field_of(value, "decision", hook=hook)
     stop = field_of(value, "stop", hook=hook)
     state = field_of(value, "state", hook=hook)
@@ -48,7 +48,8 @@ def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any]:
         decision = SteeringDecision(decision.action, decision.guidance, decision.rule_ids, stop)
     elif stop is not UNSET and stop is not None:
         raise TypeError(f"`stop` is a Stop(decision, suggestion), not {type(stop).__name__}: {stop!r:.80}.")
-    return decision, state
+    outcome = field_of(value, "outcome", hook=hook)
+    return decision, state, outcome if isinstance(outcome, str) else None
 
 
 async def decide(
@@ -120,10 +121,10 @@ async def _ask(
     outcome = await runner.run(layer, point, params, ctx, read=lambda value: _read(value, point))
     if outcome.error is None:
         decision: SteeringDecision
-        decision, state = outcome.value
+        decision, state, wrong = outcome.value
         if state is not UNSET and state is not None:
             runner.state.set(ctx.execution_id, layer.id, state, hook=point)
-        _record(runner, layer, point, params, ctx, decision, outcome.duration_ms, None)
+        _record(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong)
         return decision
     if isinstance(outcome.error, NoeticConfigError):
         raise outcome.error
@@ -155,6 +156,9 @@ async def _failed(
             state = field_of(outcome.value, "state", hook="on_hook_failure")
             if state is not UNSET:
                 runner.state.set(ctx.execution_id, layer.id, state, hook=point)
+            named = field_of(outcome.value, "rule_ids", hook="on_hook_failure")
+            if named:
+                decision = SteeringDecision(decision.action, decision.guidance, tuple(named))
     _record(runner, layer, point, params, ctx, decision, duration_ms, reason)
     if policy == "raise":
         raise error

@@ -34,6 +34,8 @@ _CAMEL: Final = {
     "timing": "timing",
     "scope": "scope",
     "stop": "stop",
+    "outcome": "outcome",
+    "rule_ids": "ruleIds",
 }
 
 

@@ -20,16 +20,16 @@ from noetic_nb.events import ItemsAppended, RunEvent
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, thaw
 from noetic_nb.runs.payload import frozen_data
+from noetic_nb.runs.html import turns_table
+from noetic_nb.runs.save import save_events
+from noetic_nb.runs.tables import Recorded, frame
 from noetic_nb.runs.turns import TurnBook, TurnSummary
-from noetic_nb.runs.wire import EVENT_TYPES, settled
+from noetic_nb.runs.wire import EVENT_TYPES, SCHEMA_VERSION, settled
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["SCHEMA_VERSION", "Events", "Run"]
-
-SCHEMA_VERSION: Final = 1
-"""Version of the events and of the file that holds them; it grows when an older reader would be wrong."""
+__all__ = ["Events", "Run"]
 
 Listener: TypeAlias = Callable[[RunEvent], None]
 
@@ -260,8 +260,8 @@ class Run:
 
     @property
     def threads(self) -> tuple[str, ...]:
-        """Every thread that has an event, in order of first appearance."""
-        return tuple(dict.fromkeys([event.where.thread_id for event in self._events]))
+        """Every thread that has an event, in order of first appearance; an edited rule belongs to none."""
+        return tuple(dict.fromkeys([event.where.thread_id for event in self._events if event.where.thread_id]))
 
     def log(self, thread_id: str) -> list[Item]:
         """Return the items of a thread, rebuilt from what was appended; positions are those the events refer to.
@@ -326,17 +326,29 @@ class Run:
         NoeticConfigError
             ``UNKNOWN_TABLE`` for another name.
         """
-        from noetic_nb.runs.tables import frame
-
-        return frame(self, name)
+        return frame(Recorded(self.run_id, self._events[:], self.turns), name)
 
     # Keeping
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write the run to one ``.jsonl.gz`` file, secrets replaced; see `noetic_nb.runs.files.save_run`."""
-        from noetic_nb.runs.files import save_run
+        """Write the run to one file, secrets replaced.
 
-        return save_run(self, path)
+        Parameters
+        ----------
+        path : path-like
+            Where to; ``.jsonl.gz`` by custom. An existing file is replaced once the new one is complete.
+
+        Returns
+        -------
+        Path
+            The file; `noetic_nb.runs.load_run` reads it.
+
+        Raises
+        ------
+        NoeticError
+            ``storage_failed`` if it cannot be written, ``invalid_run_file`` if a field cannot be put in words of JSON.
+        """
+        return save_events(path, run_id=self.run_id, meta=self.meta, events=self._events[:])
 
     def copy(self) -> Run:
         """Return an independent run with the same content and no listeners."""
@@ -355,9 +367,7 @@ class Run:
         return f"<Run {self.run_id!r}: {', '.join(f'{n} {word}' if n == 1 else f'{n} {word}s' for n, word in counts)}>"
 
     def _repr_html_(self) -> str:
-        from noetic_nb.runs.html import turns_table
-
-        return turns_table(self)
+        return turns_table(self.run_id, self.turns)
 
 
 def _rebuilt(run_id: str, meta: dict[str, Any], events: tuple[RunEvent, ...]) -> Run:

@@ -1,10 +1,11 @@
 """Steering: rules enforced before tool calls and after model responses, edited while an agent runs."""
 
 from noetic_nb.memory.decision import SteeringAction, SteeringDecision, Stop, most_restrictive
-from noetic_nb.steering.answers import allow, deny, guide
+from noetic_nb.steering.answers import allow, ask, deny, guide
 from noetic_nb.steering.layer import steering
-from noetic_nb.steering.rule import DEFAULT_JUDGE_MODEL, LLMEval, SteeringRule
-from noetic_nb.steering.rulebook import RuleBook, RuleChange, RuleSnapshot
+from noetic_nb.steering.rule import DEFAULT_JUDGE_MODEL, LLMEval, Sentence, SteeringRule
+from noetic_nb.steering.rulebook import RuleBook, RuleChange
+from noetic_nb.steering.snapshot import RuleSnapshot
 from noetic_nb.steering.verdict import parse_verdict
 
 __all__ = [
@@ -13,11 +14,13 @@ __all__ = [
     "RuleBook",
     "RuleChange",
     "RuleSnapshot",
+    "Sentence",
     "SteeringAction",
     "SteeringDecision",
     "SteeringRule",
     "Stop",
     "allow",
+    "ask",
     "deny",
     "guide",
     "most_restrictive",

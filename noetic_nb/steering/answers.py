@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from noetic_nb.memory.decision import ALLOW, SteeringAction, SteeringDecision
 
-__all__ = ["allow", "deny", "guide"]
+__all__ = ["allow", "ask", "deny", "guide"]
 
 
 def allow() -> SteeringDecision:
@@ -27,6 +27,17 @@ def deny(guidance: str | None = None) -> SteeringDecision:
     'Only orders starting with A may be read.'
     """
     return SteeringDecision(SteeringAction.DENY, guidance)
+
+
+def ask(question: str | None = None) -> SteeringDecision:
+    """Let a person decide; where nobody is there to ask, it does not happen.
+
+    Examples
+    --------
+    >>> ask("Pay 120 EUR?").action.value
+    'ask'
+    """
+    return SteeringDecision(SteeringAction.ASK, question)
 
 
 def guide(guidance: str | None = None) -> SteeringDecision:

@@ -6,7 +6,6 @@ and is named in the result either way, so that nothing passes unrecorded.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
@@ -14,15 +13,17 @@ from typing import Any, Final, Literal, TypeAlias
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.memory.decision import ALLOW, SteeringAction, SteeringDecision, as_decision, most_restrictive
 from noetic_nb.memory.enforcement import FAILED_GUIDANCE
-from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
+from noetic_nb.memory.params import BeforeToolCallParams
+from noetic_nb.steering.asking import Asked
+from noetic_nb.steering.bindings import Bindings, Params
+from noetic_nb.steering.guidance import capped
 from noetic_nb.steering.rule import Point, SteeringRule
 from noetic_nb.steering.rulebook import RuleSnapshot
 
-__all__ = ["Evaluation", "OnError", "OnUnparseable", "RuleFault", "evaluate"]
+__all__ = ["Evaluation", "OnError", "OnUnparseable", "Params", "Policy", "RuleFault", "evaluate"]
 
 OnError: TypeAlias = Literal["deny", "allow", "raise"]
 OnUnparseable: TypeAlias = Literal["allow", "deny"]
-Params: TypeAlias = BeforeToolCallParams | AfterModelCallParams
 AskNow: TypeAlias = Callable[[SteeringRule, Params], Awaitable[SteeringDecision | None]]
 AskLater: TypeAlias = Callable[[SteeringRule, Params], None]
 
@@ -44,6 +45,10 @@ class Evaluation:
 
     decision: SteeringDecision = ALLOW
     faults: list[RuleFault] = field(default_factory=list)
+    waited: bool = False
+    """Whether a rule gave the loop free meanwhile; otherwise the whole time was the loop's."""
+    asking: str | None = None
+    """The rule that is being waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ async def evaluate(
     *,
     ask_now: AskNow,
     ask_later: AskLater,
+    result: Evaluation | None = None,
 ) -> Evaluation:
     """Ask every rule that applies, in order.
 
@@ -80,6 +86,8 @@ async def evaluate(
         Waits for the judge of a rule; answers None where no verdict could be read.
     ask_later : callable
         Starts the judge of an asynchronous rule in the background.
+    result : Evaluation, optional
+        Filled in as the evaluation goes on, so that whoever gives it up knows how far it came.
 
     Raises
     ------
@@ -88,12 +96,30 @@ async def evaluate(
     Exception
         What a rule raised, under the policy ``"raise"``.
     """
-    result = Evaluation()
+    result = Evaluation() if result is None else result
     decisions: list[SteeringDecision] = []
     tool = params.tool_name if isinstance(params, BeforeToolCallParams) else None
-    for rule in snapshot.applicable(point, tool):
+    rules, needs = snapshot.prepared(point, tool)
+    bindings = Bindings(params, needs)
+    for asked in rules:
+        rule = asked.rule
         try:
-            decision = await _ask(rule, params, policy, result, ask_now, ask_later)
+            answer: Any = None
+            if asked.ask is not None:
+                answer = asked.ask(params, bindings)
+                if answer is not None and hasattr(answer, "__await__"):
+                    result.waited, result.asking = True, rule.id
+                    answer = await answer
+                if asked.decide is not None:
+                    if not answer:
+                        continue  # the condition is not met
+                    answer = None if rule.llm_eval is not None else asked.decide(params)
+            if answer is not None:
+                decision: SteeringDecision | None = _named(answer, asked)
+            elif rule.llm_eval is None:
+                continue
+            else:
+                decision = await _judged(rule, params, policy, result, ask_now, ask_later)
         except NoeticConfigError as exc:
             if exc.code == "MISSING_CALL_MODEL" or policy.on_error == "raise":
                 raise
@@ -107,8 +133,13 @@ async def evaluate(
         decisions.append(decision)
         if decision.action is SteeringAction.DENY:
             break
+    result.asking = None
     if decisions:
         result.decision = most_restrictive(decisions)
+    if result.faults and result.decision.action is SteeringAction.ALLOW:
+        # What passes although a rule failed is recorded under that rule's name.
+        failed = tuple(dict.fromkeys([fault.rule_id for fault in result.faults]))
+        result.decision = SteeringDecision(SteeringAction.ALLOW, None, failed, result.decision.stop)
     return result
 
 
@@ -119,7 +150,7 @@ def _failed(rule: SteeringRule, error: Exception, policy: Policy, result: Evalua
     return SteeringDecision(SteeringAction.DENY, FAILED_GUIDANCE, (rule.id,))
 
 
-async def _ask(
+async def _judged(
     rule: SteeringRule,
     params: Params,
     policy: Policy,
@@ -127,15 +158,8 @@ async def _ask(
     ask_now: AskNow,
     ask_later: AskLater,
 ) -> SteeringDecision | None:
-    if rule.predicate is not None:
-        answer = await asyncio.to_thread(rule.predicate, params) if rule.isolate else rule.predicate(params)
-        if hasattr(answer, "__await__"):
-            answer = await answer
-        if answer is not None:
-            return _named(answer, rule.id)
     judge = rule.llm_eval
-    if judge is None:
-        return None
+    assert judge is not None
     if params.ctx.call_model is None:
         raise NoeticConfigError(
             "MISSING_CALL_MODEL",
@@ -147,26 +171,35 @@ async def _ask(
     if judge.mode == "async":
         ask_later(rule, params)
         return None
+    result.waited, result.asking = True, rule.id
     decision = await ask_now(rule, params)
     if decision is None:
         result.faults.append(RuleFault(rule.id, None, "unparseable"))
         if policy.on_unparseable == "allow":
             return ALLOW
         return SteeringDecision(SteeringAction.DENY, UNREADABLE_GUIDANCE, (rule.id,))
-    return _named(decision, rule.id)
-
-
-def _named(answer: Any, rule_id: str) -> SteeringDecision:
-    """Return a rule's answer with the rule's name on it, unless it only lets pass."""
-    if not isinstance(answer, SteeringDecision | Mapping):
-        raise NoeticError(
-            "step_failed",
-            f"Rule {rule_id!r} answered a {type(answer).__name__}",
-            given=answer,
-            hint="A rule answers deny(...), guide(...), allow() or None for no opinion.",
-            step_id=rule_id,
-        )
-    decision = as_decision(answer)
     if decision.action is SteeringAction.ALLOW:
         return decision
-    return SteeringDecision(decision.action, decision.guidance, (rule_id,), decision.stop)
+    return SteeringDecision(decision.action, capped(decision.guidance or "") or None, (rule.id,))
+
+
+def _named(answer: Any, asked: Asked) -> SteeringDecision:
+    """Return a rule's answer with the rule's name on it, unless it only lets pass."""
+    if not isinstance(answer, SteeringDecision):
+        if not isinstance(answer, Mapping):
+            raise NoeticError(
+                "step_failed",
+                f"Rule {asked.rule.id!r} answered a {type(answer).__name__}",
+                given=answer,
+                hint="A rule answers deny(...), guide(...), ask(...), allow() or None for no opinion.",
+                step_id=asked.rule.id,
+            )
+        answer = as_decision(answer)
+    decision: SteeringDecision = answer
+    if asked.decide is not None or decision.action is SteeringAction.ALLOW:
+        return decision
+    guidance: Any = decision.guidance
+    if guidance is not None and not isinstance(guidance, str):
+        raise TypeError(f"Guidance is text, not {type(guidance).__name__}: {guidance!r:.80}.")
+    text = None if guidance is None else capped(guidance)
+    return SteeringDecision(decision.action, text, (asked.rule.id,), decision.stop)

@@ -34,13 +34,12 @@ def feedback_message(entries: list[Entry], ctx: ExecutionContext) -> Item:
 
 @dataclass(slots=True)
 class _Queue:
-    """One execution's verdicts: waiting, on their way in a message, and still being formed."""
+    """One execution's verdicts: waiting, and on their way in a message."""
 
     thread_id: str
     depth: int
     pending: list[Entry] = field(default_factory=list)
     in_flight: dict[str, list[Entry]] = field(default_factory=dict)
-    forming: set[asyncio.Task[None]] = field(default_factory=set)
     saved: list[Entry] = field(default_factory=list)
     ended: bool = False
 
@@ -51,6 +50,8 @@ class FeedbackQueues:
     def __init__(self) -> None:
         self._queues: dict[str, _Queue] = {}
         self._carried: dict[str, list[Entry]] = {}
+        # A task that nobody holds may be collected before it is done; an execution's queue does not outlive it.
+        self._forming: set[asyncio.Task[None]] = set()
 
     def open(self, ctx: ExecutionContext, entries: list[Entry]) -> list[Entry]:
         """Begin an execution's queue and return its live list of waiting entries."""
@@ -120,12 +121,20 @@ class FeedbackQueues:
         async def run() -> None:
             entry = await verdict
             if entry is not None:
-                target = self._carried.setdefault(queue.thread_id, []) if queue.ended else queue.pending
-                target.append(entry)
+                self._waiting_place(queue).append(entry)
 
         task = asyncio.get_running_loop().create_task(run())
-        queue.forming.add(task)
-        task.add_done_callback(queue.forming.discard)
+        self._forming.add(task)
+        task.add_done_callback(self._forming.discard)
+
+    def _waiting_place(self, queue: _Queue) -> list[Entry]:
+        """Return where a verdict waits: with its execution, or with the thread's present or next root execution."""
+        if not queue.ended:
+            return queue.pending
+        for other in self._queues.values():
+            if other.thread_id == queue.thread_id and other.depth == 0:
+                return other.pending
+        return self._carried.setdefault(queue.thread_id, [])
 
     def saved(self, ctx: ExecutionContext) -> None:
         """Note that what waits now is kept in durable state, from where the next execution loads it."""
@@ -144,5 +153,5 @@ class FeedbackQueues:
 
     async def settle(self) -> None:
         """Wait for verdicts still being formed."""
-        while tasks := [task for queue in self._queues.values() for task in queue.forming]:
-            await asyncio.gather(*tasks, return_exceptions=True)
+        while self._forming:
+            await asyncio.gather(*self._forming, return_exceptions=True)

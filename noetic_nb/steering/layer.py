@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import inspect
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
+from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import EventSink, RuleChanged, SteeringDecided, Where
 from noetic_nb.memory.context import ExecutionContext
 from noetic_nb.memory.decision import SteeringAction, SteeringDecision
 from noetic_nb.memory.layer import MemoryHooks, MemoryLayer, Slot
@@ -25,9 +26,12 @@ from noetic_nb.memory.params import (
 from noetic_nb.memory.scope import MemoryScope
 from noetic_nb.steering.evaluate import Evaluation, OnError, OnUnparseable, Params, Policy, evaluate
 from noetic_nb.steering.feedback import Entry, FeedbackQueues
+from noetic_nb.steering.guidance import capped
+from noetic_nb.steering.ledger import change_entry, checked_state, decision_entry
 from noetic_nb.steering.rule import Point, SteeringRule
-from noetic_nb.steering.rulebook import RuleBook
-from noetic_nb.steering.verdict import ask_judge
+from noetic_nb.steering.rule_text import rule_text
+from noetic_nb.steering.rulebook import RuleBook, RuleChange
+from noetic_nb.steering.verdict import ask_judge, first_answer
 
 __all__ = ["LAYER_ID", "steering"]
 
@@ -36,8 +40,6 @@ LAYER_ID: Final = "steering"
 # Runtime specification, section 8: recall only delivers late verdicts, so little is enough.
 RECALL_BUDGET: Final = {"min": 0, "max": 500}
 TIMEOUTS_MS: Final = {"before_tool_call": 5_000, "after_model_call": 10_000}
-# A synchronous predicate blocks the loop and cannot be timed out; longer than this is reported.
-SLOW_PREDICATE_MS: Final = 50.0
 
 
 def steering(
@@ -124,6 +126,7 @@ def steering(
             dispose=layer.dispose,
             on_hook_failure=layer.on_hook_failure,
             delivered=layer.delivered,
+            on_record=layer.on_record,
         ),
         timeouts={**TIMEOUTS_MS, **(timeouts or {})},
         enforces=True,
@@ -140,6 +143,9 @@ class _Steering:
         self.policy = policy
         self.scope = scope
         self.queues = FeedbackQueues()
+        # By execution: how many changes of the rule book its ledger knows of, and evaluations that were given up.
+        self._known_changes: dict[str, int] = {}
+        self._given_up: dict[str, Evaluation] = {}
 
     async def init(self, p: InitParams) -> Mapping[str, Any]:
         # An execution's own namespace is empty when it begins, so there is nothing to read.
@@ -147,7 +153,8 @@ class _Steering:
         ledger: list[dict[str, Any]] = []
         waiting: list[Entry] = []
         if stored is not None:
-            ledger, waiting = _checked(stored)
+            ledger, waiting = checked_state(stored)
+        self._known_changes[p.ctx.execution_id] = len(self.book.changes)
         return {"state": {"ledger": self._capped(ledger), "pendingAsync": self.queues.open(p.ctx, waiting)}}
 
     def recall(self, p: RecallParams) -> Mapping[str, Any] | None:
@@ -172,52 +179,55 @@ class _Steering:
             raise SteeringNotReady(f"The steering layer was never initialised for execution {p.ctx.execution_id!r}.")
         clock = p.ctx.clock
         start = clock.monotonic_ms()
-        result = await evaluate(
-            self.book.snapshot, point, p, self.policy, ask_now=self._ask_now, ask_later=self._ask_later
-        )
+        result = Evaluation()
+        try:
+            await evaluate(
+                self.book.snapshot,
+                point,
+                p,
+                self.policy,
+                ask_now=self._ask_now,
+                ask_later=self._ask_later,
+                result=result,
+            )
+        except asyncio.CancelledError:
+            self._given_up[p.ctx.execution_id] = result
+            raise
         duration = clock.monotonic_ms() - start
         for fault in result.faults:
             if fault.error is not None:
                 p.ctx.diagnostic(LAYER_ID, point, fault.error)
-        entry = self._entry(point, p, result.decision, duration, result)
-        if duration > SLOW_PREDICATE_MS and not _waits(self.book.snapshot.applicable(point, _tool(p))):
-            entry["slow"] = True  # nothing else could run meanwhile, and no limit could have stopped it
-        return {"decision": result.decision, "state": self._with(p, entry)}
+        entry = decision_entry(p, result.decision, duration, result)
+        outcome = result.faults[0].reason if result.faults else None
+        return {"decision": result.decision, "state": self._with(p, entry), "outcome": outcome}
 
     def on_hook_failure(self, p: HookFailure) -> Mapping[str, Any]:
-        point: Point = p.hook
-        entry = self._entry(point, p.params, p.decision, p.duration_ms, None) | {"failure": p.reason}
+        given_up = self._given_up.pop(p.params.ctx.execution_id, None)
+        named = (given_up.asking,) if given_up is not None and given_up.asking is not None else ()
+        decision = SteeringDecision(p.decision.action, p.decision.guidance, named)
+        entry = decision_entry(p.params, decision, p.duration_ms, None) | {"failure": p.reason}
         state = self._with(p.params, entry, p.state)
         if p.reason in ("uninitialised", "disabled"):
             state["uninitialised"] = True
-        return {"state": state}
-
-    def _entry(
-        self, point: Point, p: Params, decision: SteeringDecision, duration_ms: float, result: Evaluation | None
-    ) -> dict[str, Any]:
-        entry: dict[str, Any] = {"timestamp": p.ctx.clock.now_ms()}
-        if isinstance(p, BeforeToolCallParams):
-            entry |= {"kind": "tool_call", "toolName": p.tool_name, "toolArgs": copy.deepcopy(dict(p.tool_args))}
-        else:
-            usage = p.response.usage
-            entry |= {"kind": "model_turn", "tokenUsage": {"input": usage.input_tokens, "output": usage.output_tokens}}
-        entry["action"] = str(decision.action)
-        if decision.guidance is not None:
-            entry["guidance"] = decision.guidance
-        if decision.rule_ids:
-            entry["ruleId"] = decision.rule_ids[0]
-            entry["ruleIds"] = list(decision.rule_ids)
-        entry["durationMs"] = duration_ms
-        if result is not None and result.faults:
-            entry["faults"] = [{"ruleId": fault.rule_id, "reason": fault.reason} for fault in result.faults]
-        return entry
+        if p.reason == "timeout" and named and self.book.snapshot.isolated(named[0]) == "thread":
+            p.params.ctx.diagnostic(LAYER_ID, p.hook, ThreadLeftBehind(named[0]))
+        return {"state": state, "rule_ids": named}
 
     def _with(self, p: Params, entry: dict[str, Any], state: Any = None) -> dict[str, Any]:
         state = p.state if state is None else state
         ledger = [] if state is None else state["ledger"]
         waiting = self.queues.pending(p.ctx, None if state is None else state["pendingAsync"])
         kept = {key: value for key, value in (state or {}).items() if key not in ("ledger", "pendingAsync")}
-        return {"ledger": self._capped([*ledger, entry]), "pendingAsync": waiting, **kept}
+        return {"ledger": self._capped([*ledger, *self._edits(p.ctx), entry]), "pendingAsync": waiting, **kept}
+
+    def _edits(self, ctx: ExecutionContext) -> list[dict[str, Any]]:
+        """Return entries for the edits that this execution's ledger does not know of yet."""
+        known = self._known_changes.get(ctx.execution_id)
+        if known is None or known == self.book.change_count:
+            return []
+        new = self.book.changes[known:]
+        self._known_changes[ctx.execution_id] = known + len(new)
+        return [change_entry(change, ctx.clock.now_ms()) for change in new]
 
     def _capped(self, ledger: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return ledger[-self.max_entries :] if self.max_entries else []
@@ -227,33 +237,41 @@ class _Steering:
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
-            # Too late for this call, but not lost: a deny that arrives now is queued for the next prompt.
-            self.queues.form(p.ctx, self._entry_of(rule, p, asking))
+            # Too late for this call, but not lost: a deny that arrives now is recorded and queued for the next prompt.
+            self.queues.form(p.ctx, self._entry_of(rule, p, asking, late=True))
             raise
 
     def _ask_later(self, rule: SteeringRule, p: Params) -> None:
-        self.queues.form(p.ctx, self._entry_of(rule, p, self._verdict(rule, p)))
-
-    async def _verdict(self, rule: SteeringRule, p: Params) -> SteeringDecision | None:
         assert rule.llm_eval is not None
-        decision, _ = await ask_judge(rule.llm_eval, p, max_retries=self.policy.max_retries)
+        # The model is called at once, so that one that does not exist is an error here and not in the background.
+        answer = first_answer(rule.llm_eval, p)
+        self.queues.form(p.ctx, self._entry_of(rule, p, self._verdict(rule, p, answer)))
+
+    async def _verdict(self, rule: SteeringRule, p: Params, first: Any = None) -> SteeringDecision | None:
+        assert rule.llm_eval is not None
+        decision, _ = await ask_judge(rule.llm_eval, p, max_retries=self.policy.max_retries, first=first)
         return decision
 
     async def _entry_of(
-        self, rule: SteeringRule, p: Params, verdict: Awaitable[SteeringDecision | None]
+        self, rule: SteeringRule, p: Params, verdict: Awaitable[SteeringDecision | None], *, late: bool = False
     ) -> Entry | None:
+        point: Point = "before_tool_call" if isinstance(p, BeforeToolCallParams) else "after_model_call"
         try:
             decision = await verdict
         except Exception as exc:
-            point = "before_tool_call" if isinstance(p, BeforeToolCallParams) else "after_model_call"
             p.ctx.diagnostic(LAYER_ID, point, exc)
             return None
+        if late and p.ctx.sink is not None:
+            verdict_read = SteeringDecision(SteeringAction.ALLOW) if decision is None else decision
+            p.ctx.sink.emit(_late_event(rule, p, point, verdict_read))
         if decision is None or decision.action is SteeringAction.ALLOW:
             return None
-        return {"ruleId": rule.id, "guidance": decision.guidance or f"Rule {rule.id}: {decision.action}"}
+        guidance = decision.guidance or f"Rule {rule.id}: {decision.action}"
+        return {"ruleId": rule.id, "guidance": capped(guidance)}
 
     def on_spawn(self, p: SpawnParams) -> Mapping[str, Any]:
         ledger = [] if p.parent_state is None else copy.deepcopy(p.parent_state["ledger"])
+        self._known_changes[p.child_ctx.execution_id] = self.book.change_count
         return {"child_state": {"ledger": ledger, "pendingAsync": self.queues.open(p.child_ctx, [])}}
 
     def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
@@ -261,20 +279,42 @@ class _Steering:
         state = p.state or {"ledger": [], "pendingAsync": self.queues.pending(p.ctx)}
         if self.scope != "execution":
             self.queues.saved(p.ctx)
-        return {"state": {**state, "ledger": self._capped([*state["ledger"], entry])}}
+        return {"state": {**state, "ledger": self._capped([*state["ledger"], *self._edits(p.ctx), entry])}}
 
     def dispose(self, p: DisposeParams) -> None:
+        self._known_changes.pop(p.ctx.execution_id, None)
+        self._given_up.pop(p.ctx.execution_id, None)
         self.queues.close(p.ctx)
 
+    def on_record(self, sink: EventSink, clock: Clock) -> Callable[[], None]:
+        """Record every edit of the rules from now on, whether or not a turn is running."""
 
-def _tool(p: Params) -> str | None:
-    return p.tool_name if isinstance(p, BeforeToolCallParams) else None
+        def changed(change: RuleChange) -> None:
+            old = None if change.old is None else rule_text(change.old)
+            new = None if change.new is None else rule_text(change.new)
+            sink.emit(RuleChanged(OUTSIDE, clock.now_ms(), change.rule_id, change.change, change.version, old, new))
+
+        return self.book.listen(changed)
 
 
-def _waits(rules: Iterable[SteeringRule]) -> bool:
-    """Tell whether any of the rules may wait for something, so that its time is not the loop's."""
-    return any(
-        rule.llm_eval is not None or rule.isolate or inspect.iscoroutinefunction(rule.predicate) for rule in rules
+# Rules belong to the agent, not to one of its threads.
+OUTSIDE: Final = Where("", "", 0)
+
+
+def _late_event(rule: SteeringRule, p: Params, point: Point, decision: SteeringDecision) -> SteeringDecided:
+    call = p if isinstance(p, BeforeToolCallParams) else None
+    return SteeringDecided(
+        p.ctx.where,
+        p.ctx.clock.now_ms(),
+        LAYER_ID,
+        point,
+        None if call is None else call.tool_name,
+        None if call is None else call.tool_args,
+        decision.action.value,
+        decision.guidance,
+        (rule.id,),
+        0.0,
+        "late",
     )
 
 
@@ -282,22 +322,11 @@ class SteeringNotReady(RuntimeError):
     """The layer was asked before it was initialised: an error of the run, which the policy turns into a deny."""
 
 
-def _checked(stored: Any) -> tuple[list[dict[str, Any]], list[Entry]]:
-    """Return ledger and queue of a stored state.
+class ThreadLeftBehind(RuntimeError):
+    """A rule that ran in a thread took too long; Python cannot stop a thread, so it goes on until it ends by itself."""
 
-    Raises
-    ------
-    TypeError
-        If it is not the state of a steering layer.
-    """
-    ledger = stored.get("ledger") if isinstance(stored, Mapping) else None
-    waiting = stored.get("pendingAsync", []) if isinstance(stored, Mapping) else None
-    fine = (
-        isinstance(ledger, list)
-        and all(isinstance(entry, dict) for entry in ledger)
-        and isinstance(waiting, list)
-        and all(isinstance(e, dict) and {"ruleId", "guidance"} <= set(e) for e in waiting)
-    )
-    if not fine or ledger is None or waiting is None:
-        raise TypeError(f"The stored state of the steering layer is damaged: {stored!r:.200}.")
-    return ledger, waiting
+    def __init__(self, rule_id: str) -> None:
+        super().__init__(
+            f"Rule {rule_id!r} took too long and was given up; its thread cannot be stopped and was left behind. "
+            "Give the predicate a limit of its own, or write it as a condition with isolate=True."
+        )

@@ -7,18 +7,23 @@ in the middle of one. Rules are found by enforcement point and tool name, so tha
 from __future__ import annotations
 
 import inspect
-import textwrap
+import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.steering.rule import Point, SteeringRule, as_rule
+from noetic_nb.steering.conditions import compiled
+from noetic_nb.steering.forms import RuleForms
+from noetic_nb.steering.rule import SteeringRule, as_rule
+from noetic_nb.steering.snapshot import RuleSnapshot
 from noetic_nb.steering.source import check_on_samples, compile_predicate
 
 __all__ = ["RuleBook", "RuleChange", "RuleSnapshot"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+_LOG: Final = logging.getLogger("noetic_nb.steering")
+
 ChangeKind: TypeAlias = Literal["add", "replace", "remove", "enable", "disable", "move", "undo"]
 
 
@@ -33,40 +38,7 @@ class RuleChange:
     new: SteeringRule | None
 
 
-@dataclass(frozen=True)
-class RuleSnapshot:
-    """The rules of one version, in order."""
-
-    version: int
-    rules: tuple[SteeringRule, ...]
-    _found: dict[tuple[str, str | None], tuple[SteeringRule, ...]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-
-    def applicable(self, point: Point, tool_name: str | None) -> tuple[SteeringRule, ...]:
-        """Return the enabled rules for a point and, before a call, a tool."""
-        key = (point, tool_name)
-        found = self._found.get(key)
-        if found is None:
-            found = tuple(
-                rule
-                for rule in self.rules
-                if rule.enabled
-                and point in rule.applies_to
-                and (rule.tools is None or tool_name is None or tool_name in rule.tools)
-            )
-            if len(self._found) < 1024:  # tool names come from models: do not let nonsense names fill memory
-                self._found[key] = found
-        return found
-
-    def __iter__(self) -> Iterator[SteeringRule]:
-        return iter(self.rules)
-
-    def __len__(self) -> int:
-        return len(self.rules)
-
-
-class RuleBook:
+class RuleBook(RuleForms):
     """Rules that are living, versioned data.
 
     Parameters
@@ -91,7 +63,9 @@ class RuleBook:
         self._changes: list[RuleChange] = []
         self._past: list[tuple[tuple[SteeringRule, ...], RuleChange]] = []
         self._listeners: list[Callable[[RuleChange], None]] = []
-        first = tuple(as_rule(rule) for rule in rules)
+        # Edits read the rules and then write them; widgets may do so from another thread than the agent's.
+        self._lock = threading.RLock()
+        first = tuple([_checked(rule) for rule in rules])
         seen: set[str] = set()
         for rule in first:
             if rule.id in seen:
@@ -117,6 +91,11 @@ class RuleBook:
         """All changes, oldest first."""
         return tuple(self._changes)
 
+    @property
+    def change_count(self) -> int:
+        """How many changes there have been since the book was made."""
+        return len(self._changes)
+
     def __iter__(self) -> Iterator[SteeringRule]:
         return iter(self._snapshot)
 
@@ -133,59 +112,23 @@ class RuleBook:
         known = ", ".join(repr(rule.id) for rule in self._snapshot) or "none"
         raise NoeticConfigError("UNKNOWN_RULE", "There is no such rule.", given=rule_id, hint=f"Rules: {known}.")
 
-    def rule(
-        self,
-        id: str | None = None,
-        *,
-        on: Point | Iterable[Point],
-        tools: Iterable[str] | None = None,
-        history: bool = False,
-        name: str | None = None,
-        isolate: Literal["thread"] | None = None,
-    ) -> Callable[[F], F]:
-        """Make a function a rule; running the same cell again replaces the rule in place.
-
-        Parameters
-        ----------
-        id : str, optional
-            The function's name where it is left out.
-        on : {"before_tool_call", "after_model_call"} or both
-            When it is asked.
-        tools : iterable of str, optional
-            Before a call: only about these tools; None means every tool.
-        history : bool, default False
-            Give the rule the calls so far as ``call.history``.
-        isolate : {"thread"}, optional
-            Run the function in a thread, so that one that hangs is denied on time.
-        """
-
-        def add(function: F) -> F:
-            self.put(
-                SteeringRule(
-                    id=id or function.__name__,
-                    name=name,
-                    applies_to=(on,) if isinstance(on, str) else tuple(on),
-                    predicate=function,
-                    tools=None if tools is None else tuple(tools),
-                    history=history,
-                    isolate=isolate,
-                    source=_source(function),
-                )
-            )
-            return function
-
-        return add
-
     def put(self, rule: SteeringRule | Mapping[str, Any]) -> SteeringRule:
-        """Add a rule at the end, or replace the one with its id in place."""
-        new = as_rule(rule)
-        rules = list(self._snapshot.rules)
-        for position, old in enumerate(rules):
-            if old.id == new.id:
-                rules[position] = new
-                self._become("replace", new.id, rules, old, new)
-                return new
-        self._become("add", new.id, [*rules, new], None, new)
+        """Add a rule at the end, or replace the one with its id in place.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE`` or ``MISSING_PACKAGE``; the rule book then stays as it was.
+        """
+        new = _checked(rule)
+        with self._lock:
+            rules = list(self._snapshot.rules)
+            for position, old in enumerate(rules):
+                if old.id == new.id:
+                    rules[position] = new
+                    self._become("replace", new.id, rules, old, new)
+                    return new
+            self._become("add", new.id, [*rules, new], None, new)
         return new
 
     def replace_source(self, rule_id: str, text: str, *, samples: Iterable[Any] = ()) -> SteeringRule:
@@ -206,6 +149,14 @@ class RuleBook:
             ``UNKNOWN_RULE``, ``RULE_DOES_NOT_COMPILE`` or ``RULE_FAILS_ON_SAMPLE``; the last two have a `line`.
         """
         old = self[rule_id]
+        if old.form not in ("python", "none"):
+            raise NoeticConfigError(
+                "INVALID_RULE",
+                f"Rule {rule_id!r} is not a Python rule.",
+                given=old.form,
+                hint="Put a whole rule in its place: rules.put({...}).",
+                rule_id=rule_id,
+            )
         names = getattr(inspect.unwrap(old.predicate), "__globals__", {}) if old.predicate is not None else {}
         predicate = compile_predicate(rule_id, text, names)
         new = old.model_copy(update={"predicate": predicate, "source": text})
@@ -214,8 +165,9 @@ class RuleBook:
 
     def remove(self, rule_id: str) -> SteeringRule:
         """Take a rule out."""
-        old = self[rule_id]
-        self._become("remove", rule_id, [rule for rule in self._snapshot if rule.id != rule_id], old, None)
+        with self._lock:
+            old = self[rule_id]
+            self._become("remove", rule_id, [rule for rule in self._snapshot if rule.id != rule_id], old, None)
         return old
 
     def enable(self, rule_id: str) -> None:
@@ -227,32 +179,70 @@ class RuleBook:
         self._switch(rule_id, False)
 
     def move(self, rule_id: str, position: int) -> None:
-        """Put a rule at another place in the order, 0 for the first."""
-        rule = self[rule_id]
-        rest = [other for other in self._snapshot if other.id != rule_id]
-        rest.insert(position, rule)
-        self._become("move", rule_id, rest, rule, rule)
+        """Put a rule at another place in the order.
+
+        Parameters
+        ----------
+        rule_id : str
+            Which rule.
+        position : int
+            0 for the first place, ``len(rules) - 1`` or -1 for the last.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_RULE`` or ``INVALID_POSITION``.
+        """
+        with self._lock:
+            rule, count = self[rule_id], len(self._snapshot)
+            if isinstance(position, bool) or not isinstance(position, int) or not -count <= position < count:
+                raise NoeticConfigError(
+                    "INVALID_POSITION",
+                    "There is no such place among the rules.",
+                    given=position,
+                    hint=f"Use 0 to {count - 1}, or -1 for the last.",
+                )
+            place = position % count
+            if self._snapshot.rules[place] is rule:
+                return
+            rest = [other for other in self._snapshot if other.id != rule_id]
+            rest.insert(place, rule)
+            self._become("move", rule_id, rest, rule, rule)
 
     def undo(self) -> RuleChange | None:
         """Take the last change back, as a change of its own; None where there is nothing to take back."""
-        if not self._past:
-            return None
-        before, last = self._past.pop()
-        self._become("undo", last.rule_id, before, last.new, last.old, remember=False)
-        return self._changes[-1]
+        with self._lock:
+            if not self._past:
+                return None
+            before, last = self._past.pop()
+            self._become("undo", last.rule_id, before, last.new, last.old, remember=False)
+            return self._changes[-1]
 
     def listen(self, listener: Callable[[RuleChange], None]) -> Callable[[], None]:
-        """Call `listener` after every change; returns a function that ends this."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+        """Call `listener` after every change; returns a function that ends this.
+
+        A listener that raises is logged and not called again: what watches the rules must not keep them from changing.
+        """
+
+        def relay(change: RuleChange) -> None:  # one per call, so that the same function may listen twice
+            listener(change)
+
+        self._listeners.append(relay)
+        return lambda: self._forget(relay)
+
+    def _forget(self, listener: Callable[[RuleChange], None]) -> None:
+        with self._lock:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
 
     def _switch(self, rule_id: str, enabled: bool) -> None:
-        old = self[rule_id]
-        if old.enabled == enabled:
-            return
-        new = old.model_copy(update={"enabled": enabled})
-        rules = [new if rule.id == rule_id else rule for rule in self._snapshot]
-        self._become("enable" if enabled else "disable", rule_id, rules, old, new)
+        with self._lock:
+            old = self[rule_id]
+            if old.enabled == enabled:
+                return
+            new = old.model_copy(update={"enabled": enabled})
+            rules = [new if rule.id == rule_id else rule for rule in self._snapshot]
+            self._become("enable" if enabled else "disable", rule_id, rules, old, new)
 
     def _become(
         self,
@@ -273,14 +263,19 @@ class RuleBook:
         if remember:
             self._past.append((before, change))
         for listener in tuple(self._listeners):
-            listener(change)
+            try:
+                listener(change)
+            except Exception:
+                _LOG.exception("A listener of a rule book failed and was removed; the change stands.")
+                self._forget(listener)
 
     def __repr__(self) -> str:
         return f"RuleBook(version {self.version}: {', '.join(rule.id for rule in self._snapshot) or 'no rules'})"
 
 
-def _source(function: Callable[..., Any]) -> str | None:
-    try:
-        return textwrap.dedent(inspect.getsource(function))
-    except (OSError, TypeError):
-        return None  # typed at a prompt that keeps no text: the rule works, it just cannot be shown
+def _checked(rule: SteeringRule | Mapping[str, Any]) -> SteeringRule:
+    """Return a rule that can be asked: a condition that does not compile never gets into a rule book."""
+    found = as_rule(rule)
+    if found.when is not None:
+        compiled(found)
+    return found

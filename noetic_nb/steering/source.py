@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.decision import as_decision
-from noetic_nb.steering.answers import allow, deny, guide
+from noetic_nb.steering.answers import allow, ask, deny, guide
 from noetic_nb.steering.rule import SteeringRule
 
 __all__ = ["check_on_samples", "compile_predicate"]
 
 # What rule text may name without importing it.
-WORDS: Final[Mapping[str, Any]] = {"allow": allow, "deny": deny, "guide": guide}
+WORDS: Final[Mapping[str, Any]] = {"allow": allow, "ask": ask, "deny": deny, "guide": guide}
 
 _versions: dict[str, int] = {}
 

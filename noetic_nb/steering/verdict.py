@@ -73,8 +73,25 @@ def judge_prompt(judge: LLMEval, params: BeforeToolCallParams | AfterModelCallPa
     return f"{judge.prompt}\n\n{context}\n\n{_ANSWER_WITH}"
 
 
+def first_answer(judge: LLMEval, params: BeforeToolCallParams | AfterModelCallParams) -> Any:
+    """Ask a judge once; returns what the model client returned, to be awaited where that can be awaited.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``MISSING_CALL_MODEL`` where no model answers the judge's name.
+    """
+    call_model: Any = params.ctx.call_model
+    question = input_message(judge_prompt(judge, params), ids=params.ctx.ids)
+    return call_model(HookModelRequest(judge.model, (question,), purpose="judge"))
+
+
 async def ask_judge(
-    judge: LLMEval, params: BeforeToolCallParams | AfterModelCallParams, *, max_retries: int
+    judge: LLMEval,
+    params: BeforeToolCallParams | AfterModelCallParams,
+    *,
+    max_retries: int,
+    first: Any = None,
 ) -> tuple[SteeringDecision | None, int]:
     """Ask a judge until its answer can be read.
 
@@ -86,6 +103,8 @@ async def ask_judge(
         What it judges; its context must be able to call a model.
     max_retries : int
         How often the identical question is asked again after an answer that cannot be read.
+    first : object, optional
+        The first answer where it was asked for already.
 
     Returns
     -------
@@ -99,11 +118,8 @@ async def ask_judge(
     Exception
         What the model client raises.
     """
-    call_model: Any = params.ctx.call_model
-    question = input_message(judge_prompt(judge, params), ids=params.ctx.ids)
-    request = HookModelRequest(judge.model, (question,), purpose="judge")
     for call in range(1, max_retries + 2):
-        answer = call_model(request)
+        answer = first if call == 1 and first is not None else first_answer(judge, params)
         if hasattr(answer, "__await__"):
             answer = await answer
         decision = parse_verdict(assistant_text(as_response(answer).items))

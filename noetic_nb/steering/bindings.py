@@ -1,0 +1,102 @@
+"""What a condition sees: plain data about the call or the response, and only the parts that are named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from noetic_nb.items import thaw
+from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, PastCall
+
+__all__ = ["Bindings", "values_of"]
+
+# The last so many calls, and the head of what each returned: a condition sees enough, and costs the same in a long run.
+MAX_HISTORY: Final = 200
+MAX_OUTPUT: Final = 2_000
+
+Params = BeforeToolCallParams | AfterModelCallParams
+
+_CALL: Final[Mapping[str, Callable[[PastCall], Any]]] = {
+    "name": lambda call: call.name,
+    "args": lambda call: call.args,
+    "status": lambda call: call.status or "running",
+    "output": lambda call: (call.output or "")[:MAX_OUTPUT],
+    "ok": lambda call: call.status == "ok",
+    "call_id": lambda call: call.call_id,
+}
+
+_CTX: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "execution_id": lambda ctx: ctx.execution_id,
+    "thread_id": lambda ctx: ctx.thread_id,
+    "resource_id": lambda ctx: ctx.resource_id,
+    "depth": lambda ctx: ctx.depth,
+    "step": lambda ctx: ctx.step_number,
+    "turn": lambda ctx: ctx.turn,
+    "cost": lambda ctx: ctx.cost,
+    "input_tokens": lambda ctx: ctx.token_usage.input_tokens,
+    "output_tokens": lambda ctx: ctx.token_usage.output_tokens,
+}
+
+
+def _response(name: str, params: AfterModelCallParams) -> Any:
+    if name == "text":
+        return params.text
+    if name == "items":
+        return thaw(params.response.items)
+    usage = params.response.usage
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cached_tokens": usage.cached_tokens,
+    }
+
+
+def values_of(params: Params, needs: Collection[str]) -> dict[str, Any]:
+    """Return what a condition is evaluated on.
+
+    Parameters
+    ----------
+    params : BeforeToolCallParams or AfterModelCallParams
+        What is judged.
+    needs : collection of str
+        Names such as ``tool.args`` or ``history.status``.
+
+    Returns
+    -------
+    dict
+        By variable; of the history the last 200 calls.
+    """
+    found: dict[str, Any] = {}
+    fields: list[tuple[str, Callable[[PastCall], Any]]] = []
+    for need in needs:
+        root, _, name = need.partition(".")
+        if root == "tool":
+            part = params.tool_name if name == "name" else params.tool_args  # type: ignore[union-attr]
+            found.setdefault("tool", {})[name] = part
+        elif root == "response":
+            found.setdefault("response", {})[name] = _response(name, params)  # type: ignore[arg-type]
+        elif root == "ctx":
+            found.setdefault("ctx", {})[name] = _CTX[name](params.ctx)
+        elif name:
+            fields.append((name, _CALL[name]))
+    if "history" in needs or fields:
+        calls = params.history[-MAX_HISTORY:]
+        found["history"] = [{name: read(call) for name, read in fields} for call in calls]
+    return found
+
+
+class Bindings:
+    """The values of one evaluation, and the library's form of them; made when the first condition is reached."""
+
+    __slots__ = ("_context", "_needs", "_params")
+
+    def __init__(self, params: Params, needs: Collection[str]) -> None:
+        self._params = params
+        self._needs = needs
+        self._context: Any = None
+
+    def context(self, make: Callable[[dict[str, Any]], Any]) -> Any:
+        """Return the context, made once."""
+        if self._context is None:
+            self._context = make(values_of(self._params, self._needs))
+        return self._context

@@ -1,0 +1,229 @@
+"""Read a CEL expression just enough to know which names it uses, before anything is evaluated.
+
+Names that do not exist are found here, with their line: the library itself would only fail when the name is reached.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.steering.names import nearest
+
+__all__ = ["FUNCTIONS", "VARIABLES", "Analysis", "analyse", "does_not_compile"]
+
+VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "tool": ("name", "args"),
+    "response": ("text", "items", "usage"),
+    "history": ("name", "args", "status", "output", "ok", "call_id"),
+    "ctx": (
+        "execution_id",
+        "thread_id",
+        "resource_id",
+        "depth",
+        "step",
+        "turn",
+        "cost",
+        "input_tokens",
+        "output_tokens",
+    ),
+}
+"""What an expression may name, and the fields of each; those of ``history`` are the fields of one call."""
+
+_USAGE: Final = ("input_tokens", "output_tokens", "cached_tokens")
+_MACROS: Final = frozenset({"all", "exists", "exists_one", "map", "filter"})
+_TYPES: Final = frozenset(
+    {
+        "int",
+        "uint",
+        "double",
+        "string",
+        "bool",
+        "bytes",
+        "list",
+        "map",
+        "type",
+        "null_type",
+        "true",
+        "false",
+        "null",
+        "in",
+    }
+)
+
+FUNCTIONS: Final = frozenset(
+    {
+        *("size", "contains", "startsWith", "endsWith", "matches", "has", "max", "min"),
+        *("string", "int", "uint", "double", "bytes", "bool", "duration", "timestamp", "type"),
+        *("getFullYear", "getMonth", "getDayOfYear", "getDayOfMonth", "getDate", "getDayOfWeek"),
+        *("getHours", "getMinutes", "getSeconds", "getMilliseconds"),
+    }
+)
+"""Functions of the language; none of them reads a clock or has an effect."""
+
+_TOKEN: Final = re.compile(
+    r"""(?P<space>\s+|//[^\n]*)
+      | (?P<string>[rRbB]{0,2}(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))
+      | (?P<number>\d+\.?\d*(?:[eE][+-]?\d+)?[uU]?|\.\d+|0[xX][0-9a-fA-F]+[uU]?)
+      | (?P<ident>[A-Za-z_][A-Za-z0-9_]*)
+      | (?P<mark>&&|\|\||[=!<>]=|.)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What an expression names: ``tool.args``, ``history.status``, and plain ``history`` where only its length counts."""
+
+    needs: frozenset[str]
+    nested: bool
+    """Whether a comprehension stands inside another: its time is a product, not a sum."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """An open bracket; of a comprehension also the variable it binds."""
+
+    variable: str | None = None
+    over_history: bool = False
+    keeps: bool = False
+
+
+def does_not_compile(
+    rule_id: str, what: str, line: int | None, hint: str = "Mend the expression."
+) -> NoeticConfigError:
+    """Return the error of an expression that cannot be used."""
+    place = "" if line is None else f" in line {line}"
+    return NoeticConfigError(
+        "RULE_DOES_NOT_COMPILE",
+        f"Rule {rule_id!r} does not compile: {what}{place}",
+        hint=hint,
+        rule_id=rule_id,
+        line=line,
+    )
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
+    line = 1
+    for match in _TOKEN.finditer(text):
+        kind, value = str(match.lastgroup), match.group()
+        if kind != "space":
+            yield kind, value, line
+        line += value.count("\n")
+
+
+class _Reader:
+    """Walks over the tokens once, holding the open brackets and what was just read."""
+
+    def __init__(self, rule_id: str, text: str) -> None:
+        self.rule_id = rule_id
+        self.tokens = list(_tokens(text))
+        self.needs: set[str] = set()
+        self.open: list[_Open] = []
+        self.nested = False
+        self.calls = False  # whether what was just read is a list of calls
+
+    def mark(self, at: int) -> str:
+        return self.tokens[at][1] if 0 <= at < len(self.tokens) else ""
+
+    def read(self) -> Analysis:
+        at = 0
+        while at < len(self.tokens):
+            kind, value, line = self.tokens[at]
+            at += 1
+            if kind == "ident":
+                at = self.member(at, value, line) if self.mark(at - 2) == "." else self.root(at, value, line)
+            elif value in "([{":
+                if value == "[" and self.calls:
+                    self.all_of("history")
+                self.open.append(_Open())
+                self.calls = False
+            elif value in ")]}":
+                closed = self.open.pop() if self.open else _Open()
+                self.calls = closed.keeps
+            elif value != ".":
+                self.calls = False
+        return Analysis(frozenset(self.needs), self.nested)
+
+    def all_of(self, root: str) -> None:
+        self.needs |= {f"{root}.{name}" for name in VARIABLES[root]}
+
+    def member(self, at: int, name: str, line: int) -> int:
+        if self.mark(at) != "(":
+            self.calls = False
+            return at
+        if (
+            name in _MACROS
+            and at + 2 < len(self.tokens)
+            and self.tokens[at + 1][0] == "ident"
+            and self.mark(at + 2) == ","
+        ):
+            self.nested = self.nested or any(frame.variable is not None for frame in self.open)
+            self.open.append(_Open(self.mark(at + 1), self.calls, self.calls and name == "filter"))
+            self.calls = False
+            return at + 3
+        self.known(name, FUNCTIONS | _MACROS, "function", line)
+        self.calls = False
+        return at
+
+    def root(self, at: int, name: str, line: int) -> int:
+        self.calls = False
+        bound = next((frame for frame in reversed(self.open) if frame.variable == name), None)
+        if bound is not None:
+            if bound.over_history:
+                at = self.field("history", at, line)
+            return at
+        if self.mark(at) == "(":
+            self.known(name, FUNCTIONS, "function", line)
+        elif name == "history":
+            self.needs.add("history")
+            self.calls = True
+        elif name in VARIABLES:
+            at = self.field(name, at, line)
+        elif name not in _TYPES:
+            self.known(name, VARIABLES, "variable", line)
+        return at
+
+    def field(self, root: str, at: int, line: int) -> int:
+        """Take in the field after a variable; a variable without one needs them all."""
+        if self.mark(at) != "." or at + 1 >= len(self.tokens) or self.tokens[at + 1][0] != "ident":
+            self.all_of(root)
+            return at
+        name = self.mark(at + 1)
+        self.known(name, VARIABLES[root], f"field of {root if root != 'history' else 'a call in history'}", line)
+        self.needs.add(f"{root}.{name}")
+        if (root, name) == ("response", "usage") and self.mark(at + 2) == "." and at + 3 < len(self.tokens):
+            self.known(self.mark(at + 3), _USAGE, "field of response.usage", line)
+        return at + 2
+
+    def known(
+        self, name: str, names: frozenset[str] | Mapping[str, object] | tuple[str, ...], what: str, line: int
+    ) -> None:
+        if name in names:
+            return
+        near = nearest(name, names)
+        hint = f"Did you mean {near!r}?" if near else f"There are {', '.join(sorted(names))}."
+        raise does_not_compile(self.rule_id, f"{name!r} is no {what}", line, hint)
+
+
+def analyse(rule_id: str, text: str) -> Analysis:
+    """Return what an expression names.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``RULE_DOES_NOT_COMPILE`` with the `line` of a name that does not exist.
+
+    Examples
+    --------
+    >>> sorted(analyse("r", "tool.name == 'pay' && history.exists(h, h.status == 'ok')").needs)
+    ['history', 'history.status', 'tool.name']
+    >>> analyse("r", "tool.nme == 'pay'")
+    Traceback (most recent call last):
+    ...
+    noetic_nb.errors.NoeticConfigError: ... 'nme' is no field of tool in line 1. Did you mean 'name'?
+    """
+    return _Reader(rule_id, text).read()

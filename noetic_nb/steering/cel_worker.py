@@ -1,0 +1,47 @@
+"""The other process: reads one expression, then one set of values after another, and answers what it is.
+
+Run as a file, so that it loads nothing but the library; it ends when its input does.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+# An expression can build lists of lists; it may not take the machine's memory along.
+MAX_BYTES = 1_000_000_000
+
+
+def limit_memory() -> None:
+    """Cap the memory of this process where the system can."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
+
+
+def main() -> None:
+    """Answer a line of JSON for each line of JSON."""
+    import cel
+
+    limit_memory()
+    answer = sys.stdout
+    program = None
+    for line in sys.stdin:
+        given = json.loads(line)
+        try:
+            if program is None:
+                program = cel.compile(given["compile"])
+                reply: dict[str, bool | str] = {"compiled": True}
+            else:
+                value = program.execute(given["values"])
+                reply = {"value": value if isinstance(value, bool) else type(value).__name__}
+        except Exception as exc:
+            reply = {"error": f"{type(exc).__name__}: {exc}"[:2_000]}
+        answer.write(json.dumps(reply) + "\n")
+        answer.flush()
+
+
+if __name__ == "__main__":
+    main()

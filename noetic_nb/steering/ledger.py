@@ -1,0 +1,88 @@
+"""The ledger: what was decided, by which rule, and what failed on the way. An entry is plain data in the wire's keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+from noetic_nb.items import freeze, thaw
+from noetic_nb.memory.decision import SteeringDecision
+from noetic_nb.memory.params import BeforeToolCallParams
+from noetic_nb.steering.bindings import Params
+from noetic_nb.steering.evaluate import Evaluation
+from noetic_nb.steering.feedback import Entry
+from noetic_nb.steering.rulebook import RuleChange
+
+__all__ = ["change_entry", "checked_state", "decision_entry"]
+
+LedgerEntry: TypeAlias = dict[str, Any]
+
+# A synchronous predicate blocks the loop and cannot be timed out; longer than this is said.
+SLOW_MS: Final = 50.0
+
+
+def decision_entry(
+    params: Params, decision: SteeringDecision, duration_ms: float, result: Evaluation | None
+) -> LedgerEntry:
+    """Return the entry of one evaluation.
+
+    References
+    ----------
+    .. [1] Runtime specification, section 8.4 (ledger).
+    """
+    entry: LedgerEntry = {"timestamp": params.ctx.clock.now_ms()}
+    if isinstance(params, BeforeToolCallParams):
+        entry |= {"kind": "tool_call", "toolName": params.tool_name, "toolArgs": _copied(params.tool_args)}
+    else:
+        usage = params.response.usage
+        entry |= {"kind": "model_turn", "tokenUsage": {"input": usage.input_tokens, "output": usage.output_tokens}}
+    entry["action"] = decision.action.value
+    if decision.guidance is not None:
+        entry["guidance"] = decision.guidance
+    if decision.rule_ids:
+        entry["ruleId"] = decision.rule_ids[0]
+        entry["ruleIds"] = list(decision.rule_ids)
+    entry["durationMs"] = duration_ms
+    if result is not None:
+        if result.faults:
+            entry["faults"] = [{"ruleId": fault.rule_id, "reason": fault.reason} for fault in result.faults]
+        if duration_ms > SLOW_MS and not result.waited:
+            entry["slow"] = True  # nothing else could run meanwhile, and no limit could have stopped it
+    return entry
+
+
+def _copied(args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments that later changes do not reach; what is no JSON data is kept as text."""
+    try:
+        found: dict[str, Any] = thaw(freeze(args))
+    except ValueError:
+        return {str(key): repr(value)[:200] for key, value in args.items()}
+    return found
+
+
+def change_entry(change: RuleChange, now_ms: float) -> LedgerEntry:
+    """Return the entry of an edit that took effect during an execution."""
+    facts = {"ruleChange": change.change, "ruleId": change.rule_id, "version": change.version}
+    return {"kind": "custom", "timestamp": now_ms, "custom": facts}
+
+
+def checked_state(stored: Any) -> tuple[list[LedgerEntry], list[Entry]]:
+    """Return ledger and queue of a stored state.
+
+    Raises
+    ------
+    TypeError
+        If it is not the state of a steering layer.
+    """
+    ledger = stored.get("ledger") if isinstance(stored, Mapping) else None
+    waiting = stored.get("pendingAsync", []) if isinstance(stored, Mapping) else None
+    if not _all_hold(ledger, ()) or not _all_hold(waiting, ("ruleId", "guidance")):
+        raise TypeError(f"The stored state of the steering layer is damaged: {stored!r:.200}.")
+    assert ledger is not None
+    assert waiting is not None
+    return ledger, waiting
+
+
+def _all_hold(values: Any, keys: Iterable[str]) -> bool:
+    wanted = set(keys)
+    return isinstance(values, list) and all(isinstance(value, dict) and wanted <= set(value) for value in values)

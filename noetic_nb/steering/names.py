@@ -1,0 +1,75 @@
+"""Tell tool names apart that differ, and take those for one that a person, or a provider, cannot tell apart.
+
+A rule about ``pay`` that a tool named with a Cyrillic letter slips past would be no rule: names are compared by a skeleton.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+__all__ = ["looks_alike", "nearest", "skeleton"]
+
+# Letters of other scripts that look like Latin ones in common fonts: the Cyrillic and Greek lines of Unicode's confusables.
+_FOREIGN: Final = "аеорсухіјѕһԁԛԝАВЕКМНОРСТУХІЈЅԚԜανορτυκχΑΒΕΖΗΙΚΜΝΟΡΤΥΧ"
+_LATIN: Final = "aeopcyxijshdqwABEKMHOPCTYXIJSQWavoptukxABEZHIKMNOPTYX"
+_TWINS: Final = str.maketrans(_FOREIGN, _LATIN)
+# Only ASCII punctuation: names in other scripts stay apart from each other.
+_NOT_WIRE: Final = re.compile(r"[^A-Za-z0-9_\-\u0080-\U0010ffff]")
+
+
+@lru_cache(maxsize=4096)
+def skeleton(name: str) -> str:
+    r"""Return what a tool's name looks like to a reader and to a provider.
+
+    Parameters
+    ----------
+    name : str
+        Any name, canonical (``plan/update``) or as it travels (``plan_update``).
+
+    Returns
+    -------
+    str
+        Equal for names that cannot be told apart: compatibility forms folded, invisible characters left out, Cyrillic and
+        Greek twins of Latin letters replaced, and what providers do not accept as an underscore.
+
+    References
+    ----------
+    .. [1] Unicode Technical Standard 39, section 4 (confusable detection).
+
+    Examples
+    --------
+    >>> skeleton("plan/update"), skeleton("pаy") == skeleton("pay"), skeleton("pay\u200b")
+    ('plan_update', True, 'pay')
+    """
+    if name.isascii():
+        return _NOT_WIRE.sub("_", name)
+    folded = unicodedata.normalize("NFKC", name)
+    seen = "".join(char for char in folded if unicodedata.category(char) not in ("Cf", "Mn", "Cc"))
+    return _NOT_WIRE.sub("_", seen.translate(_TWINS))
+
+
+def looks_alike(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that another one could be taken for, None where there is none or it is that name."""
+    wanted = skeleton(name)
+    return next((other for other in known if other != name and skeleton(other) == wanted), None)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant, None where none is near.
+
+    Examples
+    --------
+    >>> nearest("guidence", ["guidance", "action"]), nearest("zzz", ["guidance"])
+    ('guidance', None)
+    """
+    known = list(known)
+    if (twin := looks_alike(name, known)) is not None:
+        return twin
+    lower = {other.lower(): other for other in known}
+    found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    return lower[found[0]] if found else None
