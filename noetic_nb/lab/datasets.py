@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.lab.trajectories import run_of
 from noetic_nb.runs import Run
-from noetic_nb.runs.files import MAX_BYTES, read_gzip
+from noetic_nb.runs.load import MAX_BYTES, read_gzip
 
 __all__ = ["DATA", "airline", "airline_run", "load_trajectories"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from noetic_nb.lab.datasets import DATA
-from noetic_nb.runs.files import read_gzip
+from noetic_nb.runs.load import read_gzip
 
 __all__ = ["CHOSEN", "build"]
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from noetic_nb.markup import escape
 from noetic_nb.redact import redact_text
 from noetic_nb.runs.turns import TurnSummary
-
-if TYPE_CHECKING:
-    from noetic_nb.runs.run import Run
 
 __all__ = ["turns_table"]
 
@@ -37,17 +35,15 @@ def _cells(turn: TurnSummary) -> tuple[object, ...]:
     return (turn.where.thread_id, turn.where.turn, *said, outcome, *tokens, len(turn.tool_calls), quality)
 
 
-def turns_table(run: Run) -> str:
+def turns_table(run_id: str, turns: Sequence[TurnSummary]) -> str:
     """Return a table with one row per turn, at most 100 of them.
 
     Examples
     --------
-    >>> from noetic_nb.runs import Run
-    >>> turns_table(Run("<empty>"))
+    >>> turns_table("<empty>", ())
     '<table><caption>Run &lt;empty&gt;: no turns yet</caption></table>'
     """
-    turns = run.turns
-    name = escape(run.run_id)
+    name = escape(run_id)
     if not turns:
         return f"<table><caption>Run {name}: no turns yet</caption></table>"
     head = "".join(f"<th>{heading}</th>" for heading in _HEADINGS)
@@ -55,9 +51,9 @@ def turns_table(run: Run) -> str:
         "<tr>" + "".join(f'<td style="text-align:left">{escape(cell)}</td>' for cell in _cells(turn)) + "</tr>"
         for turn in turns[:_MOST_ROWS]
     )
-    left = len(turns) - _MOST_ROWS
-    more = f", the first {_MOST_ROWS} of {len(turns)}" if left > 0 else ""
+    count = "1 turn" if len(turns) == 1 else f"{len(turns)} turns"
+    more = f", the first {_MOST_ROWS} of them below" if len(turns) > _MOST_ROWS else ""
     return (
-        f"<table><caption>Run {name}: {len(run.events)} events, {len(turns)} turns{more}</caption>"
+        f"<table><caption>Run {name}: {count}{more}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     )

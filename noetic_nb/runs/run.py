@@ -19,8 +19,8 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ItemsAppended, RunEvent
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, thaw
-from noetic_nb.runs.payload import frozen_data
 from noetic_nb.runs.html import turns_table
+from noetic_nb.runs.payload import frozen_data
 from noetic_nb.runs.save import save_events
 from noetic_nb.runs.tables import Recorded, frame
 from noetic_nb.runs.turns import TurnBook, TurnSummary

@@ -22,7 +22,7 @@ regulator      an event it was told        layer_id, event, quality, tokens_in, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -32,19 +32,19 @@ from noetic_nb.events import (
     MemoryTraceSpan,
     RegulatorDecided,
     RegulatorSaw,
+    RunEvent,
     SteeringDecided,
     ToolCalled,
     ViewAssembled,
     Where,
 )
 from noetic_nb.items import item_text, item_tokens, thaw
+from noetic_nb.runs.turns import TurnSummary
 
 if TYPE_CHECKING:
     import pandas
 
-    from noetic_nb.runs.run import Run
-
-__all__ = ["TABLES", "frame"]
+__all__ = ["TABLES", "Recorded", "frame"]
 
 _Row: TypeAlias = tuple[Any, ...]
 
@@ -53,9 +53,18 @@ _COMMON: Final = "run_id:object thread_id:object execution_id:object turn:int64 
 
 
 @dataclass(frozen=True, slots=True)
+class Recorded:
+    """What tables are made from."""
+
+    run_id: str
+    events: Sequence[RunEvent]
+    turns: Sequence[TurnSummary]
+
+
+@dataclass(frozen=True, slots=True)
 class _Table:
     columns: str
-    rows: Callable[[Run], Iterator[_Row]]
+    rows: Callable[[Recorded], Iterator[_Row]]
 
     @property
     def dtypes(self) -> dict[str, str]:
@@ -63,17 +72,17 @@ class _Table:
         return dict(column.split(":") for column in named)
 
 
-def _events_of(run: Run, kind: type[Any]) -> Iterator[tuple[_Row, Any]]:
+def _events_of(run: Recorded, kind: type[Any]) -> Iterator[tuple[_Row, Any]]:
     for seq, event in enumerate(run.events):
         if type(event) is kind:
             yield _head(run, event.where, seq, event.t_ms), event
 
 
-def _head(run: Run, where: Where, seq: int, t_ms: float) -> _Row:
+def _head(run: Recorded, where: Where, seq: int, t_ms: float) -> _Row:
     return run.run_id, where.thread_id, where.execution_id, where.turn, seq, t_ms
 
 
-def _turns(run: Run) -> Iterator[_Row]:
+def _turns(run: Recorded) -> Iterator[_Row]:
     for turn in run.turns:
         yield (
             *_head(run, turn.where, turn.seq, turn.t_ms),
@@ -84,7 +93,7 @@ def _turns(run: Run) -> Iterator[_Row]:
         )
 
 
-def _allocations(run: Run) -> Iterator[_Row]:
+def _allocations(run: Recorded) -> Iterator[_Row]:
     for head, view in _events_of(run, ViewAssembled):
         for layer in view.layers:
             yield (
@@ -94,14 +103,14 @@ def _allocations(run: Run) -> Iterator[_Row]:
             )
 
 
-def _items(run: Run) -> Iterator[_Row]:
+def _items(run: Recorded) -> Iterator[_Row]:
     for head, event in _events_of(run, ItemsAppended):
         for place, item in enumerate(event.items):
             known = [item.get(key) for key in ("id", "type", "role", "name", "callId")]
             yield (*head, event.start + place, event.origin, *known, item_tokens(item), item_text(item))
 
 
-def _spans(run: Run) -> Iterator[_Row]:
+def _spans(run: Recorded) -> Iterator[_Row]:
     for head, span in _events_of(run, MemoryTraceSpan):
         budget = span.budget
         tokens = (None, None, None) if budget is None else (budget.allocated, budget.used, budget.yielded)
@@ -109,20 +118,20 @@ def _spans(run: Run) -> Iterator[_Row]:
         yield (*head, *facts, *tokens, span.item_count, span.error, span.where.depth)
 
 
-def _tools(run: Run) -> Iterator[_Row]:
+def _tools(run: Recorded) -> Iterator[_Row]:
     for head, call in _events_of(run, ToolCalled):
         result = (call.output, call.duration_ms, call.status, call.error)
         yield (*head, call.name, call.call_id, thaw(call.args), *result, call.where.depth)
 
 
-def _ledger(run: Run) -> Iterator[_Row]:
+def _ledger(run: Recorded) -> Iterator[_Row]:
     for head, entry in _events_of(run, SteeringDecided):
         call = (entry.hook, entry.tool_name, thaw(entry.args))
         verdict = (entry.action, entry.guidance, entry.rule_ids, entry.duration_ms, entry.outcome)
         yield (*head, *call, *verdict, entry.layer_id, entry.where.depth)
 
 
-def _decisions(run: Run) -> Iterator[_Row]:
+def _decisions(run: Recorded) -> Iterator[_Row]:
     for head, answer in _events_of(run, RegulatorDecided):
         decision = answer.decision
         reason = decision.get("reason")
@@ -131,7 +140,7 @@ def _decisions(run: Run) -> Iterator[_Row]:
         yield (*head, *named, *readings, thaw(decision))
 
 
-def _regulator(run: Run) -> Iterator[_Row]:
+def _regulator(run: Recorded) -> Iterator[_Row]:
     for head, saw in _events_of(run, RegulatorSaw):
         event = saw.event
         facts = [event.get(key) for key in ("quality", "tokens_in", "tokens_out", "tool_name", "success")]
@@ -187,13 +196,13 @@ TABLES: Final[dict[str, _Table]] = {
 }
 
 
-def frame(run: Run, name: str) -> pandas.DataFrame:
+def frame(run: Recorded, name: str) -> pandas.DataFrame:
     """Return one table of a run.
 
     Parameters
     ----------
-    run : Run
-        Any run.
+    run : Recorded
+        The content of any run.
     name : str
         A key of `TABLES`.
 
@@ -209,8 +218,7 @@ def frame(run: Run, name: str) -> pandas.DataFrame:
 
     Examples
     --------
-    >>> from noetic_nb.runs import Run
-    >>> frame(Run("empty"), "tools").columns[:7].to_list()
+    >>> frame(Recorded("empty", (), ()), "tools").columns[:7].to_list()
     ['run_id', 'thread_id', 'execution_id', 'turn', 'seq', 't_ms', 'tool_name']
     """
     table = TABLES.get(name) if isinstance(name, str) else None

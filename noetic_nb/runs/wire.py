@@ -16,7 +16,11 @@ from noetic_nb.events import RunEvent
 from noetic_nb.items import FrozenDict, Item, ItemRegistry
 from noetic_nb.runs.payload import from_wire, frozen_data, to_wire
 
-__all__ = ["EVENT_TYPES", "WireError", "dump_event", "parse_event", "settled"]
+__all__ = ["EVENT_TYPES", "SCHEMA", "SCHEMA_VERSION", "WireError", "dump_event", "parse_event", "settled"]
+
+SCHEMA: Final = "noetic_nb/run"
+SCHEMA_VERSION: Final = 1
+"""Version of the events and of the file that holds them; it grows when an older reader would be wrong."""
 
 EVENT_TYPES: Final[tuple[type[RunEvent], ...]] = get_args(RunEvent)
 _BY_KIND: Final[dict[str, type[RunEvent]]] = {cls.kind: cls for cls in EVENT_TYPES}

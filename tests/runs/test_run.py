@@ -282,7 +282,7 @@ def test_html_of_a_long_run_shows_the_first_hundred_turns_and_says_so() -> None:
     page = made(101)._repr_html_()
 
     assert page.count("<tr>") == 101
-    assert "the first 100 of 101" in page
+    assert "101 turns, the first 100 of them below" in page
 
 
 def test_importing_runs_loads_nothing_heavy() -> None:

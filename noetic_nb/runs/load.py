@@ -1,7 +1,6 @@
-"""Runs in files: one ``.jsonl.gz``, a header and then one event a line.
+"""Runs from files.
 
-Secrets are replaced on the way out, so a loaded run equals what was saved, not what was live. Nothing that is read is
-executed, and a file cannot make the reader use more memory than it was allowed.
+Nothing that is read is executed, and a file cannot make the reader use more memory than it was allowed.
 """
 
 from __future__ import annotations
@@ -12,123 +11,21 @@ import json
 import os
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.items import thaw
-from noetic_nb.redact import redact
-from noetic_nb.runs.payload import from_wire, to_wire
-from noetic_nb.runs.run import SCHEMA_VERSION, Run
-from noetic_nb.runs.wire import WireError, dump_event, parse_event
+from noetic_nb.runs.payload import from_wire
+from noetic_nb.runs.run import Run
+from noetic_nb.runs.wire import SCHEMA, SCHEMA_VERSION, WireError, parse_event
 
-__all__ = ["MAX_BYTES", "MAX_LINE_BYTES", "load_run", "read_gzip", "save_run"]
-
-SCHEMA: Final = "noetic_nb/run"
+__all__ = ["MAX_BYTES", "MAX_LINE_BYTES", "load_run", "read_gzip"]
 
 # A thousand turns take about 20 MB; a gigabyte of zeros takes 1 MB on disk.
 MAX_BYTES: Final = 512 * 2**20
 """Most bytes a file may unpack to, unless `load_run` is told otherwise."""
 MAX_LINE_BYTES: Final = 64 * 2**20
 """Most bytes of one line; the largest tool outputs seen are below 1 MB."""
-
-
-def _without_secrets(value: Any) -> Any:
-    """Redact JSON data, looking also into texts that are JSON themselves, as arguments and tool outputs are."""
-    return redact(_opened(value))
-
-
-def _opened(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _opened(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_opened(inner) for inner in value]
-    if isinstance(value, str) and value[:1] in ("{", "["):
-        try:
-            inside = json.loads(value)
-        except (ValueError, RecursionError):  # ordinary text that begins with a bracket
-            return value
-        clean = _without_secrets(inside)
-        return value if clean == inside else json.dumps(clean, ensure_ascii=False)
-    return value
-
-
-def _line(data: Any, *, sort_keys: bool = False) -> bytes:
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys)
-    return text.encode() + b"\n"
-
-
-def _lines(run: Run) -> Iterator[bytes]:
-    events = run.events[:]
-    meta = _without_secrets(to_wire(run.meta))
-    header = {"schema": SCHEMA, "version": SCHEMA_VERSION, "run_id": run.run_id, "events": len(events), "meta": meta}
-    try:
-        yield _line(header, sort_keys=True)
-    except (TypeError, ValueError) as error:
-        raise NoeticError(
-            "invalid_run_file", f"The run's meta is not JSON data: {error}", hint="Keep text, numbers, lists and dicts."
-        ) from error
-    for seq, event in enumerate(events):
-        try:
-            yield _line(_without_secrets(dump_event(event)))
-        except (AttributeError, TypeError, ValueError) as error:
-            raise NoeticError(
-                "invalid_run_file",
-                f"Event {seq} ({event.kind}) has a field of the wrong type: {error}",
-                hint="Build events with the types their fields are annotated with.",
-                seq=seq,
-            ) from error
-
-
-def save_run(run: Run, path: str | os.PathLike[str]) -> Path:
-    """Write a run to one file; it is complete or it is not there.
-
-    Parameters
-    ----------
-    run : Run
-        What to write; events that arrive meanwhile are left out.
-    path : path-like
-        Where to; ``.jsonl.gz`` by custom. An existing file is replaced at the end.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    NoeticError
-        ``storage_failed`` if it cannot be written, ``invalid_run_file`` if an event cannot be put in words of JSON.
-
-    Notes
-    -----
-    The same run gives the same bytes with one version of zlib: no time and no name is stored.
-    """
-    target = Path(path)
-    # A link stays a link: its target is replaced. The name differs for each writer, so that two of them cannot mix.
-    real = Path(os.path.realpath(target))
-    draft = real.with_name(f".{real.name}.{SYSTEM_IDS.new('draft')}")
-    try:
-        try:
-            with draft.open("xb") as raw:
-                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed:
-                    for line in _lines(run):
-                        packed.write(line)
-                raw.flush()
-                os.fsync(raw.fileno())
-            draft.replace(real)
-        finally:
-            draft.unlink(missing_ok=True)
-    except OSError as error:
-        raise NoeticError(
-            "storage_failed",
-            f"The run could not be saved: {error.strerror or error}.",
-            given=str(path),
-            hint="Check that the folder exists, is writable and has space.",
-            path=str(path),
-        ) from error
-    return target
 
 
 class _File:

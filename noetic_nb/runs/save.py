@@ -1,0 +1,124 @@
+"""Runs to files: one ``.jsonl.gz``, a header and then one event a line.
+
+Secrets are replaced on the way out, so a loaded run equals what was saved, not what was live.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.events import RunEvent
+from noetic_nb.ids import SYSTEM_IDS
+from noetic_nb.redact import redact
+from noetic_nb.runs.payload import to_wire
+from noetic_nb.runs.wire import SCHEMA, SCHEMA_VERSION, dump_event
+
+__all__ = ["save_events"]
+
+
+def _without_secrets(value: Any) -> Any:
+    """Redact JSON data, looking also into texts that are JSON themselves, as arguments and tool outputs are."""
+    return redact(_opened(value))
+
+
+def _opened(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _opened(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_opened(inner) for inner in value]
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            inside = json.loads(value)
+        except (ValueError, RecursionError):  # ordinary text that begins with a bracket
+            return value
+        clean = _without_secrets(inside)
+        return value if clean == inside else json.dumps(clean, ensure_ascii=False)
+    return value
+
+
+def _line(data: Any, *, sort_keys: bool = False) -> bytes:
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys)
+    return text.encode() + b"\n"
+
+
+def _lines(run_id: str, meta: Mapping[str, Any], events: Sequence[RunEvent]) -> Iterator[bytes]:
+    clean = _without_secrets(to_wire(meta))
+    header = {"schema": SCHEMA, "version": SCHEMA_VERSION, "run_id": run_id, "events": len(events), "meta": clean}
+    try:
+        yield _line(header, sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise NoeticError(
+            "invalid_run_file", f"The run's meta is not JSON data: {error}", hint="Keep text, numbers, lists and dicts."
+        ) from error
+    for seq, event in enumerate(events):
+        try:
+            yield _line(_without_secrets(dump_event(event)))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise NoeticError(
+                "invalid_run_file",
+                f"Event {seq} ({event.kind}) has a field of the wrong type: {error}",
+                hint="Build events with the types their fields are annotated with.",
+                seq=seq,
+            ) from error
+
+
+def save_events(
+    path: str | os.PathLike[str], *, run_id: str, meta: Mapping[str, Any], events: Sequence[RunEvent]
+) -> Path:
+    """Write a run to one file; it is complete or it is not there.
+
+    Parameters
+    ----------
+    path : path-like
+        Where to; ``.jsonl.gz`` by custom. An existing file is replaced at the end.
+    run_id : str
+        Name of the run.
+    meta : mapping
+        JSON data about the run.
+    events : sequence of RunEvent
+        Not to change meanwhile.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    NoeticError
+        ``storage_failed`` if it cannot be written, ``invalid_run_file`` if an event cannot be put in words of JSON.
+
+    Notes
+    -----
+    The same run gives the same bytes with one version of zlib: no time and no name is stored.
+    """
+    target = Path(path)
+    # A link stays a link: its target is replaced. The name differs for each writer, so that two of them cannot mix.
+    real = Path(os.path.realpath(target))
+    draft = real.with_name(f".{real.name}.{SYSTEM_IDS.new('draft')}")
+    try:
+        try:
+            with draft.open("xb") as raw:
+                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed:
+                    for line in _lines(run_id, meta, events):
+                        packed.write(line)
+                raw.flush()
+                os.fsync(raw.fileno())
+            draft.replace(real)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise NoeticError(
+            "storage_failed",
+            f"The run could not be saved: {error.strerror or error}.",
+            given=str(path),
+            hint="Check that the folder exists, is writable and has space.",
+            path=str(path),
+        ) from error
+    return target
