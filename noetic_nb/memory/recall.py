@@ -147,12 +147,13 @@ class Recaller:
                 return _Recalled(None, None, tuple(notes))
             item = input_message(text, "developer", ids=self._ids)
             return _Recalled(RecallEntry(layer.id, (item,), tokenize(text)), None, tuple(notes))
-        state = field_of(value, "state", hook="recall")
-        state = None if state is UNSET else state
+        new_state = field_of(value, "state", hook="recall")
+        state = None if new_state is UNSET else new_state
         request = read_request(value, layer, hook="recall")
         registry = self._runner.registry(layer)
         given = field_of(value, "items", hook="recall")
-        if given is None or (given is UNSET and (state is not None or field_of(value, "stop", hook="recall"))):
+        speaks = new_state is not UNSET or bool(request) or field_of(value, "stop", hook="recall") is not UNSET
+        if given is None or (given is UNSET and speaks):
             return _Recalled(None, state, (), request)
         if not isinstance(given, Sequence) or isinstance(given, str):
             raise TypeError(f"Recalled items are a list, not {type(given).__name__}: {given!r:.80}.")

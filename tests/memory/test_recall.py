@@ -1,0 +1,272 @@
+"""Recall: held to the allocation, counted by us; eventual layers wait at most once and follow every write."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from noetic_nb.items import content_tokens, input_message, item_text
+from noetic_nb.storage import InMemoryStorage
+from noetic_nb.testing import drive_loop
+from noetic_nb.tokens import estimate_tokens
+from tests.memory.stacks import CTX, RESPONSE, Watched, context, layer, returning
+
+# By name: `noetic_nb.memory` is a function of the same name where the package's attribute is asked for.
+recall_module = importlib.import_module("noetic_nb.memory.recall")
+
+
+def message(text: str) -> Any:
+    return input_message(text, "developer")
+
+
+@given(st.text(max_size=200), st.floats(0, 60))
+def test_recalled_text_is_cut_to_the_longest_head_that_fits(text: str, budget: float) -> None:
+    async def run() -> Any:
+        return await Watched(layer("a", recall=returning(text))).recall(CTX, budgets={"a": budget})
+
+    entries = asyncio.run(run())
+
+    said = item_text(entries[0].items[0]) if entries else ""
+    assert text.startswith(said)
+    assert estimate_tokens(said) <= budget
+    assert said == text or estimate_tokens(text[: len(said) + 1]) > budget
+    assert not entries or entries[0].token_count == estimate_tokens(said)
+
+
+@given(st.lists(st.text(max_size=60), max_size=6), st.integers(0, 40))
+def test_recalled_items_never_say_more_than_the_allocation_and_the_rest_is_named(texts: list[str], budget: int) -> None:
+    items = [message(text) for text in texts]
+
+    async def run() -> Any:
+        return await Watched(layer("a", recall=returning({"items": items}))).recall(CTX, budgets={"a": budget})
+
+    (entry,) = asyncio.run(run())
+
+    assert entry.token_count == sum(content_tokens(item) for item in entry.items) <= budget
+    assert sorted(map(id, (*entry.items, *entry.dropped))) == sorted(map(id, items))
+
+
+async def test_too_much_is_a_diagnostic_and_within_budget_is_none() -> None:
+    stack = Watched(layer("a", recall=returning("x" * 400)), layer("b", recall=returning("fine")))
+
+    await stack.recall(CTX, budgets={"a": 10, "b": 10})
+
+    assert stack.told == [("a", "recall")]
+    assert "100 tokens" in str(stack.notes[0][2])
+
+
+async def test_a_layer_that_misreports_its_tokens_is_corrected_and_reported() -> None:
+    wrong = layer("wrong", 1, recall=returning({"items": [message("x" * 400)], "tokenCount": 7}))
+    right = layer("right", 2, recall=returning({"items": [message("x" * 400)], "token_count": 95}))
+    stack = Watched(wrong, right)
+
+    entries = await stack.recall(CTX, budgets={})
+
+    assert [entry.token_count for entry in entries] == [100, 100]
+    assert stack.told == [("wrong", "recall")]
+
+
+async def test_ten_megabytes_of_recall_are_cut_and_not_sent() -> None:
+    stack = Watched(layer("a", recall=returning("é" * 10_000_000)))
+
+    (entry,) = await stack.recall(CTX, budgets={"a": 500})
+
+    assert entry.token_count == 500
+
+
+async def test_every_recall_leaves_a_span_with_its_budget() -> None:
+    stack = Watched(layer("a", recall=returning("12345678")))
+
+    await stack.recall(CTX, budgets={"a": 10})
+
+    (span,) = stack.events
+    assert (span.status, span.item_count) == ("ok", 1)
+    assert (span.budget.allocated, span.budget.used, span.budget.yielded) == (10, 2, 8)
+    assert span.duration_ms > 0
+
+
+async def test_extension_items_are_recalled_by_the_layer_that_declares_them_only() -> None:
+    thing = {"items": [{"type": "my:thing", "size": 3}]}
+    schemas = {"items": [lambda value: isinstance(value["size"], int)]}
+    stack = Watched(
+        layer("knows", 1, recall=returning(thing), item_schemas=schemas), layer("other", 2, recall=returning(thing))
+    )
+
+    entries = await stack.recall(CTX, budgets={})
+
+    assert [entry.layer_id for entry in entries] == ["knows"]
+    assert stack.told == [("other", "recall")]
+    assert stack.registry.parse(thing["items"][0])["size"] == 3
+
+
+# -- eventual --------------------------------------------------------------------------------------------------------
+
+
+class Counting:
+    """An eventual layer that shows its state and counts how often it is asked."""
+
+    def __init__(self, *, seconds: float = 0.0, scope: Any = "thread") -> None:
+        self.asked: list[Any] = []
+        self.seconds = seconds
+        self.layer = layer("ev", scope=scope, recall_mode="eventual", recall=self.recall, store=self.store)
+
+    async def recall(self, p: Any) -> Any:
+        self.asked.append(p.state)
+        if self.seconds:
+            await asyncio.sleep(self.seconds)
+        return None if p.state == "nothing" else f"value {p.state}"
+
+    def store(self, p: Any) -> Any:
+        return {"state": (p.state or 0) + 1}
+
+
+async def shown(stack: Watched, ctx: Any = CTX) -> list[str]:
+    entries = await stack.recall(ctx, budgets={}, mode="cached")
+    return [item_text(entry.items[0]) for entry in entries]
+
+
+async def test_eventual_recall_serves_its_last_value_and_is_refreshed_after_store() -> None:
+    counting = Counting()
+    stack = Watched(counting.layer)
+
+    assert await shown(stack) == ["value None"]
+    assert await shown(stack) == ["value None"]
+    await stack.store(CTX, response=RESPONSE, log=())
+    await stack.settle()
+    assert await shown(stack) == ["value 1"]
+
+    assert counting.asked == [None, 1]
+
+
+def test_defect_10_eventual_recall_waits_only_when_cold() -> None:
+    async def run() -> list[float]:
+        counting = Counting(seconds=3)
+        stack = Watched(counting.layer)
+        loop = asyncio.get_running_loop()
+        waits = []
+        for _ in range(3):
+            before = loop.time()
+            await shown(stack)
+            waits.append(loop.time() - before)
+            stack.state.set("e1", "ev", len(waits))
+        await stack.settle()
+        return waits
+
+    assert drive_loop(run()) == [3.0, 0.0, 0.0]
+
+
+async def test_defect_10_any_write_of_the_state_refreshes_an_eventual_value() -> None:
+    counting = Counting()
+    stack = Watched(counting.layer)
+    await shown(stack)
+
+    stack.state.set("e1", "ev", "set by a function")
+    await stack.settle()
+
+    assert await shown(stack) == ["value set by a function"]
+
+
+async def test_defect_10_a_value_that_becomes_nothing_is_not_served_again() -> None:
+    counting = Counting()
+    stack = Watched(counting.layer)
+    assert await shown(stack) == ["value None"]
+
+    stack.state.set("e1", "ev", "nothing")
+    await stack.settle()
+
+    assert await shown(stack) == []
+
+
+async def test_a_write_before_the_first_recall_of_an_execution_refreshes_the_value_of_the_thread() -> None:
+    counting = Counting()
+    stack = Watched(counting.layer)
+    await stack.init(CTX)
+    await shown(stack)
+    await stack.dispose(CTX)
+    second = context("e2")
+
+    await stack.init(second)
+    stack.state.set("e2", "ev", "new")
+    await stack.settle()
+
+    assert await shown(stack, second) == ["value new"]
+
+
+async def test_a_state_that_was_changed_in_storage_meanwhile_is_seen_after_the_next_init() -> None:
+    storage = InMemoryStorage({"layers/ev/t1/state": "old"})
+
+    async def init(p: Any) -> Any:
+        return {"state": await p.storage.get("state")}
+
+    counting = Counting()
+    made = counting.layer.with_hooks(init=init)
+    stack = Watched(made, storage=storage)
+    await stack.init(CTX)
+    assert await shown(stack) == ["value old"]
+    await stack.dispose(CTX)
+    await storage.set("layers/ev/t1/state", "new")
+
+    second = context("e2")
+    await stack.init(second)
+    await stack.settle()
+
+    assert await shown(stack, second) == ["value new"]
+    assert counting.asked == ["old", "new"]
+
+
+async def test_two_threads_have_values_of_their_own() -> None:
+    counting = Counting()
+    stack = Watched(counting.layer)
+    other = context("e9", "t9")
+    stack.state.set("e1", "ev", "one")
+    stack.state.set("e9", "ev", "nine")
+
+    assert await shown(stack) == ["value one"]
+    assert await shown(stack, other) == ["value nine"]
+    stack.state.set("e9", "ev", "ten")
+    await stack.settle()
+    assert (await shown(stack), await shown(stack, other)) == (["value one"], ["value ten"])
+
+
+async def test_forcing_atomic_recall_asks_an_eventual_layer_every_time() -> None:
+    counting = Counting()
+    stack = Watched(counting.layer, force_atomic_recall=True)
+
+    await shown(stack)
+    await shown(stack)
+
+    assert len(counting.asked) == 2
+
+
+async def test_defect_10_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recall_module, "CACHE_ENTRIES", 8)
+    stack = Watched(Counting().layer)
+
+    for n in range(50):
+        await shown(stack, context(f"e{n}", f"t{n}"))
+
+    assert (len(stack._recaller._cache), len(stack._recaller._asked)) == (8, 8)
+
+
+async def test_a_failing_refresh_is_a_diagnostic_and_the_next_recall_asks_anew() -> None:
+    fails: list[bool] = []
+
+    def recall(p: Any) -> str:
+        if fails:
+            raise RuntimeError("boom")
+        return f"value {p.state}"
+
+    stack = Watched(layer("ev", recall_mode="eventual", recall=recall))
+    await shown(stack)
+    fails.append(True)
+    stack.state.set("e1", "ev", 1)
+    await stack.settle()
+    assert stack.told == [("ev", "recall")]
+    fails.clear()
+
+    assert await shown(stack) == ["value 1"]
