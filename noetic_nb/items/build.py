@@ -111,6 +111,11 @@ def _parts(item: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _output_text(item: Mapping[str, Any]) -> str:
+    content = item.get("content")
+    if type(content) is tuple and len(content) == 1:  # what nearly every answer looks like
+        part = content[0]
+        text = part.get("text") if isinstance(part, Mapping) and part.get("type") == "output_text" else None
+        return text if isinstance(text, str) else ""
     return "".join(
         part["text"] for part in _parts(item) if part.get("type") == "output_text" and isinstance(part.get("text"), str)
     )

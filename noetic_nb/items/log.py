@@ -221,7 +221,9 @@ class ItemLog:
         ItemValidationError, NoeticError
             As `parse_item`; the log is unchanged then.
         """
-        parsed = self._registry.parse(item)
+        return self._add(self._registry.parse(item))
+
+    def _add(self, parsed: Item) -> Item:
         if self._length != len(self._store.items):  # another fork of this log has grown: part company
             self._store = self._store.copy(self._length)
         self._store.append(parsed)
@@ -232,7 +234,7 @@ class ItemLog:
     def extend(self, items: Iterable[Mapping[str, Any]]) -> tuple[Item, ...]:
         """Add several items; all are checked before the first is added."""
         parsed = [self._registry.parse(item) for item in items]
-        return tuple([self.append(item) for item in parsed])
+        return tuple([self._add(item) for item in parsed])
 
     @property
     def items(self) -> ItemView:

@@ -15,6 +15,8 @@ __all__ = ["compact_json"]
 
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
+# A fractional number in JSON text follows one of these signs; text may look like it too, so a match is only a hint.
+_PERHAPS_FLOAT: Final = re.compile(r"(?:^|[:,\[])-?\d+[.e]")
 # Where ECMAScript switches to exponents (Number::toString, ECMA-262 section 6.1.6.1.20).
 _MAX_PLAIN: Final = 1e21
 _MIN_PLAIN: Final = 1e-6
@@ -92,7 +94,9 @@ def compact_json(value: Any) -> str:
     >>> compact_json({"text": "caf\u00e9", "score": 1e-7, "n": 2.0})
     '{"text":"café","score":1e-7,"n":2}'
     """
-    text = _written(value) if _has_float(value) else _ENCODE(value)
+    text = _ENCODE(value)
+    if _PERHAPS_FLOAT.search(text) and _has_float(value):
+        text = _written(value)
     if not text.isascii() and _LONE_SURROGATE.search(text):
         text = _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
     return text
