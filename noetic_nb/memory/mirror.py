@@ -29,7 +29,7 @@ OnConflict: TypeAlias = Callable[[NoeticError], None]
 _Key: TypeAlias = tuple[str, str]
 
 # How often a write is tried again when others keep writing in between, before it is given up and reported.
-MAX_ATTEMPTS: Final = 5
+MAX_ATTEMPTS: Final = 50
 
 # Stores without versions of their own are counted here, so that conflicts inside one process are noticed all the same.
 _WRITES: Final[WeakKeyDictionary[Any, dict[str, int]]] = WeakKeyDictionary()
@@ -108,6 +108,8 @@ class Target:
             given=self.storage.scope_key,
             hint="It was not written; give this execution a thread or resource of its own.",
             layer_id=self.storage.layer_id,
+            replaced=None,
+            written=value,
         )
 
     def _conflict(self, replaced: Any, value: Any) -> NoeticError:
