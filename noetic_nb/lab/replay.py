@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -23,12 +23,13 @@ from noetic_nb.events import (
     TurnStarted,
     Where,
 )
+from noetic_nb.items import compact_json
 from noetic_nb.regulator import Person, Regulator, decisions, events
 from noetic_nb.runs import Run
 
-__all__ = ["StopPoint", "first_stop", "replay_regulator"]
+__all__ = ["RecordedReply", "StopPoint", "first_stop", "replay_regulator"]
 
-Grader: TypeAlias = Callable[[str], float | None]
+Grader: TypeAlias = "Callable[[RecordedReply], float | None]"
 
 # Calls that never ran are not told: the regulation layer hears of allowed calls only.
 _RAN: Final = frozenset({"ok", "error", "invalid_result"})
@@ -48,13 +49,30 @@ class StopPoint(NamedTuple):
     """What the user would have been told instead."""
 
 
+class RecordedReply(str):
+    """A recorded reply as a grader sees it: a text that also has the attributes of a live reply.
+
+    A grader written for ``regulation(regulator, grader=…)`` works here as it is, and so does a function of text.
+    """
+
+    __slots__ = ("query", "thread_id")
+
+    query: str
+    thread_id: str
+
+    @property
+    def text(self) -> str:
+        """The reply itself."""
+        return str(self)
+
+
 def _told(text: str) -> str:
     """Return text without lone surrogates, which a regulator refuses and a recorded run may hold."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _whole(number: float) -> int:
-    return min(max(int(number), 0), _MOST) if math.isfinite(number) else 0
+    return min(max(round(number), 0), _MOST) if math.isfinite(number) else 0
 
 
 class _Thread:
@@ -65,6 +83,7 @@ class _Thread:
         self.regulator = Regulator(person, regulator.settings, clock=lambda: self.now_ms / 1000)
         self.run, self.layer_id = run, layer_id
         self.turn_is_open = False
+        self.query = ""
         self.latched: decisions.CircuitBreak | None = None
 
     def tell(self, where: Where, t_ms: float, event: events.Event) -> None:
@@ -127,11 +146,11 @@ class _Replay:
                 self.thread(event.where).turn_is_open = False
                 self.into.append(event)
             case RegulatorSaw() | RegulatorDecided():
-                self.corrected(event)
+                yield from self.corrected(event)
             case QualityGiven():
                 self.into.append(event)
                 if self.grader is None:
-                    yield self.graded(event.where, event.t_ms, event.quality)
+                    yield self.graded(event.where, event.t_ms, event.quality, "quality")
             case _:
                 self.into.append(event)
                 if isinstance(event, ModelCalled) and event.purpose == "agent" and event.status == "ok":
@@ -139,7 +158,7 @@ class _Replay:
 
     def turn_started(self, event: TurnStarted) -> RegulatorDecided:
         thread = self.thread(event.where, event.resource_id)
-        thread.turn_is_open = True
+        thread.turn_is_open, thread.query = True, event.query
         thread.tell(event.where, event.t_ms, events.TurnStart(_told(event.query)))
         return thread.ask(event.where, event.t_ms, "turn_start")
 
@@ -154,8 +173,7 @@ class _Replay:
 
     def tool_called(self, event: ToolCalled) -> RegulatorDecided:
         thread = self.thread(event.where)
-        args = None if event.args is None else json.dumps(event.args)
-        thread.tell(event.where, event.t_ms, events.ToolCall(_told(event.name), args))
+        thread.tell(event.where, event.t_ms, events.ToolCall(_told(event.name), _arguments(event.args)))
         return thread.ask(event.where, event.t_ms, "tool_call")
 
     def tool_returned(self, event: ToolCalled) -> None:
@@ -172,17 +190,21 @@ class _Replay:
         thread = self.thread(event.where)
         thread.tell(event.where, event.t_ms, events.TurnComplete(_told(event.text)))
         yield thread.ask(event.where, event.t_ms, "turn_complete")
-        quality = None if self.grader is None else _grade(self.grader, event.text)
+        if self.grader is None:
+            return
+        reply = RecordedReply(event.text)
+        reply.query, reply.thread_id = thread.query, event.where.thread_id
+        quality = _grade(self.grader, reply)
         if quality is not None:
             self.into.append(QualityGiven(event.where, event.t_ms, quality, "grader"))
-            yield self.graded(event.where, event.t_ms, quality)
+            yield self.graded(event.where, event.t_ms, quality, "quality_feedback")
 
-    def graded(self, where: Where, t_ms: float, quality: float) -> RegulatorDecided:
+    def graded(self, where: Where, t_ms: float, quality: float, at: str) -> RegulatorDecided:
         thread = self.thread(where)
         thread.tell(where, t_ms, events.QualityFeedback(float(quality)))
-        return thread.ask(where, t_ms, "quality_feedback")
+        return thread.ask(where, t_ms, at)
 
-    def corrected(self, event: RegulatorSaw | RegulatorDecided) -> None:
+    def corrected(self, event: RegulatorSaw | RegulatorDecided) -> Iterator[RegulatorDecided]:
         """Tell corrections again; all else that another regulator saw or said is not part of this replay."""
         if not isinstance(event, RegulatorSaw) or event.event.get("kind") != events.UserCorrection.kind:
             return
@@ -196,7 +218,9 @@ class _Replay:
                 path=None,
                 line=None,
             ) from error
-        self.thread(event.where).tell(event.where, event.t_ms, correction)
+        thread = self.thread(event.where)
+        thread.tell(event.where, event.t_ms, correction)
+        yield thread.ask(event.where, event.t_ms, "correction")
 
     def cut(self, decided: RegulatorDecided, t_ms: float) -> None:
         """Complete the turn as the harness would have: aborted, with the suggestion in place of a reply."""
@@ -220,10 +244,27 @@ class _Replay:
         )
 
 
-def _grade(grader: Grader, text: str) -> float | None:
-    quality = grader(text)
+def _arguments(args: Mapping[str, Any] | None) -> str | None:
+    if args is None:
+        return None
+    try:
+        return _told(compact_json(args))
+    except ValueError:  # a number that JSON lacks; a loop is found by the tool's name anyway
+        return json.dumps(args)
+
+
+def _grade(grader: Grader, reply: RecordedReply) -> float | None:
+    quality: object = grader(reply)
     if quality is None:
         return None
+    if isinstance(quality, Coroutine):
+        quality.close()
+        raise NoeticConfigError(
+            "INVALID_GRADE",
+            "A replay is synchronous, and this grader is not.",
+            given=grader,
+            hint="Pass a plain function.",
+        )
     if isinstance(quality, bool) or not isinstance(quality, int | float) or not math.isfinite(quality):
         raise NoeticConfigError(
             "INVALID_GRADE", "A grader returns a finite number or None.", given=quality, hint="Return 0.0 to 1.0."
@@ -251,7 +292,8 @@ def replay_regulator(
     regulator : Regulator
         The template. Each thread has a fresh task with its settings, each resource a copy of what it has learned.
     grader : callable, optional
-        From a reply to its quality, 0 to 1, or None. Without it the recorded grades are told; with it only the grader's.
+        From a reply (a `RecordedReply`, which is text) to its quality, 0 to 1, or None. Without it the recorded grades are told;
+        with it only the grader's.
     stop : bool
         Cut a thread where its turn would have been stopped: the turn ends as ``"aborted"`` with the suggestion as its text, and
         what was recorded later in that thread is left out. By default everything is kept and only marked.

@@ -17,7 +17,7 @@ from noetic_nb.events import RunEvent
 from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.redact import redact
 from noetic_nb.runs.payload import to_wire
-from noetic_nb.runs.wire import SCHEMA, SCHEMA_VERSION, dump_event
+from noetic_nb.runs.wire import SCHEMA, SCHEMA_VERSION, dump_event, parse_event
 
 __all__ = ["save_events"]
 
@@ -58,7 +58,9 @@ def _lines(run_id: str, meta: Mapping[str, Any], events: Sequence[RunEvent]) -> 
         ) from error
     for seq, event in enumerate(events):
         try:
-            yield _line(_without_secrets(dump_event(event)))
+            line = _line(_without_secrets(dump_event(event)))
+            # Read back at once: a file that cannot be loaded would be found out when the run is long gone.
+            parse_event(json.loads(line))
         except (AttributeError, TypeError, ValueError) as error:
             raise NoeticError(
                 "invalid_run_file",
@@ -66,6 +68,7 @@ def _lines(run_id: str, meta: Mapping[str, Any], events: Sequence[RunEvent]) -> 
                 hint="Build events with the types their fields are annotated with.",
                 seq=seq,
             ) from error
+        yield line
 
 
 def save_events(

@@ -15,6 +15,7 @@ from noetic_nb.events import (
     ModelCalled,
     QualityGiven,
     RegulatorDecided,
+    RegulatorSaw,
     RunEvent,
     SteeringDecided,
     ToolCalled,
@@ -40,7 +41,7 @@ class TurnSummary:
     query : str
         What the user said.
     seq : int
-        Position of its first event in the run.
+        Position of its start in the run; of its first event where the start was not recorded.
     t_ms : float
         When it began, milliseconds of the run's clock.
     text : str
@@ -99,7 +100,30 @@ class _Draft:
     steering: list[SteeringDecided] = field(default_factory=list)
     errors: list[ErrorRaised] = field(default_factory=list)
     qualities: list[float] = field(default_factory=list)
+    untold: list[float] = field(default_factory=list)
     summary: TurnSummary | None = None
+
+    def begin(self, seq: int, event: TurnStarted) -> None:
+        """Take the start of a turn whose first items were logged before it."""
+        self.summary = None
+        self.head = replace(
+            self.head,
+            where=event.where,
+            turn_id=event.turn_id,
+            query=event.query,
+            seq=seq,
+            t_ms=event.t_ms,
+            resource_id=event.resource_id,
+        )
+
+    def judge(self, quality: float, *, told: bool) -> None:
+        """Take a grade once, though it may be both given and then told to a regulator."""
+        if told and quality in self.untold:
+            self.untold.remove(quality)
+            return
+        self.qualities.append(quality)
+        if not told:
+            self.untold.append(quality)
 
     def add(self, event: RunEvent) -> None:
         self.summary = None
@@ -124,7 +148,11 @@ class _Draft:
             case ErrorRaised():
                 self.errors.append(event)
             case QualityGiven():
-                self.qualities.append(event.quality)
+                self.judge(event.quality, told=False)
+            case RegulatorSaw() if event.event.get("kind") == "quality_feedback":
+                quality = event.event.get("quality")
+                if isinstance(quality, int | float):
+                    self.judge(quality, told=True)
             case TurnCompleted():
                 self.head = replace(
                     self.head,
@@ -181,12 +209,14 @@ class TurnBook:
 
     def _take(self, seq: int, event: RunEvent) -> None:
         where = event.where
-        if isinstance(event, TurnStarted):
-            self._open(TurnSummary(where, event.turn_id, event.query, seq, event.t_ms, resource_id=event.resource_id))
-            return
         draft = self._by_place.get((where.thread_id, where.turn))
+        if isinstance(event, TurnStarted):
+            if draft is None or draft.head.turn_id:
+                draft = self._open(TurnSummary(where, "", "", seq, event.t_ms))
+            draft.begin(seq, event)
+            return
         if draft is None and where.turn < 1:
-            draft = self._last.get(where.thread_id) if isinstance(event, QualityGiven) else None
+            draft = self._last.get(where.thread_id) if isinstance(event, QualityGiven | RegulatorSaw) else None
         elif draft is None:  # recording began in the middle of this turn
             draft = self._open(TurnSummary(where, "", "", seq, event.t_ms))
         if draft is not None:

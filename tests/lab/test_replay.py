@@ -75,7 +75,7 @@ def test_events_are_told_in_the_order_of_a_live_turn() -> None:
     replayed = replay_regulator(run_of(turn(1, calls=1, grade=0.5)), regulator())
 
     assert told(replayed) == ["turn_start", "tool_call", "tool_result", "cost", "turn_complete", "quality_feedback"]
-    assert [at for at, _ in asked(replayed)] == ["turn_start", "tool_call", "turn_complete", "quality_feedback"]
+    assert [at for at, _ in asked(replayed)] == ["turn_start", "tool_call", "turn_complete", "quality"]
 
 
 def test_what_is_told_carries_what_was_recorded() -> None:
@@ -83,7 +83,7 @@ def test_what_is_told_carries_what_was_recorded() -> None:
     saw = {event.event["kind"]: event.event for event in replayed.select(RegulatorSaw)}
 
     assert saw["turn_start"]["user_message"] == "book the same flight"
-    assert (saw["tool_call"]["tool_name"], saw["tool_call"]["args_json"]) == ("search", '{"day": 0}')
+    assert (saw["tool_call"]["tool_name"], saw["tool_call"]["args_json"]) == ("search", '{"day":0}')
     assert (saw["tool_result"]["success"], saw["tool_result"]["duration_ms"]) == (True, 1)
     assert (saw["cost"]["tokens_in"], saw["cost"]["tokens_out"], saw["cost"]["wallclock_ms"]) == (50, 100, 5)
     assert saw["turn_complete"]["full_response"] == "an answer"
@@ -173,7 +173,7 @@ def falling() -> Run:
 def test_a_break_at_a_late_grade_stops_the_next_turn_at_its_start() -> None:
     replayed = replay_regulator(falling(), regulator(), stop=True)
 
-    assert asked(replayed)[-2:] == [("quality_feedback", "circuit_break"), ("turn_start", "circuit_break")]
+    assert asked(replayed)[-2:] == [("quality", "circuit_break"), ("turn_start", "circuit_break")]
     assert stops(replayed) == ["turn_start"]
     assert first_stop(replayed).turn == 4  # type: ignore[union-attr]
     assert replayed.turns[-1].model_calls == ()
@@ -189,7 +189,7 @@ def test_a_better_grade_does_not_undo_a_break_before_the_next_turn() -> None:
 
     breaks = [(at, kind == "circuit_break") for at, kind in asked(replayed)]
     assert breaks[-5:] == [
-        ("quality_feedback", False),
+        ("quality", False),
         ("turn_start", True),
         ("turn_complete", False),
         ("turn_start", False),
@@ -209,7 +209,7 @@ def test_the_suggestion_of_an_earlier_regulator_is_not_told_as_a_reply() -> None
 def test_a_break_at_the_last_grade_stops_nothing() -> None:
     replayed = replay_regulator(run_of(*[turn(n, grade=q) for n, q in ((1, 0.6), (2, 0.4), (3, 0.2))]), regulator())
 
-    assert asked(replayed)[-1] == ("quality_feedback", "circuit_break")
+    assert asked(replayed)[-1] == ("quality", "circuit_break")
     assert first_stop(replayed) is None
 
 
@@ -226,6 +226,27 @@ def test_a_grader_judges_inside_the_turn_and_takes_the_place_of_recorded_grades(
     ]
     assert stops(replayed) == ["quality_feedback"]
     assert (replayed.turns[2].outcome, replayed.turns[2].qualities) == ("aborted", (0.2,))
+
+
+def test_a_grader_written_for_a_live_reply_works_as_it_is() -> None:
+    seen: list[tuple[str, str, str]] = []
+
+    def grader(reply: Any) -> float:
+        seen.append((reply.text, reply.query, reply.thread_id))
+        return len(reply) / 100
+
+    replayed = replay_regulator(run_of(turn(1)), regulator(), grader=grader)
+
+    assert seen == [("an answer", "book the same flight", "t1")]
+    assert replayed.turns[0].qualities == (0.09,)
+
+
+def test_an_asynchronous_grader_is_refused() -> None:
+    async def grader(reply: str) -> float:
+        return 0.5
+
+    with pytest.raises(NoeticConfigError, match="plain function"):
+        replay_regulator(run_of(turn(1)), regulator(), grader=grader)  # type: ignore[arg-type]
 
 
 def test_a_grader_may_have_no_opinion() -> None:
@@ -315,7 +336,7 @@ def test_what_another_regulator_saw_and_said_is_replaced_except_corrections() ->
 
     assert {event.layer_id for event in replayed.select(RegulatorSaw, RegulatorDecided)} == {"new"}
     assert told(replayed)[-1] == "user_correction"
-    assert len(asked(replayed)) == len(asked(run))
+    assert [at for at, _ in asked(replayed)] == [*[at for at, _ in asked(run)], "correction"]
 
 
 def test_a_correction_that_is_damaged_is_refused() -> None:

@@ -166,6 +166,13 @@ def test_a_failed_save_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.jsonl.gz"]
 
 
+def test_an_event_that_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
+    run = Run("r1", events=[replace(conversation(1)[0], start=0.5)])  # type: ignore[type-var]
+
+    with pytest.raises(NoeticError, match=r"Event 0 \(turn_started\).*`start` must be a whole number"):
+        run.save(tmp_path / "run.jsonl.gz")
+
+
 def test_a_folder_that_does_not_exist_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NoeticError, match="folder exists") as raised:
         made().save(tmp_path / "nowhere" / "run.jsonl.gz")
@@ -300,7 +307,7 @@ def test_a_bad_event_is_refused_at_its_line(change: Callable[[Any], Any], says: 
         (2, {"items": [{"role": "user"}]}, "`items[0]` is no item"),
         (2, {"items": {}}, "`items` must be a list"),
         (2, {"items": ["hi"]}, "`items[0]` must be an item"),
-        (2, {"origin": "oracle"}, "`origin` must be one of"),
+        (2, {"origin": 5}, "`origin` must be text"),
         (4, {"window": [1, 2, 3]}, "`window` must be a list of 2"),
         (4, {"layers": [{"layerId": "x"}]}, "`layers[0].allocated` is missing"),
         (9, {"stops": 1}, "`stops` must be true or false"),
@@ -318,6 +325,16 @@ def test_a_bad_field_is_named_with_its_place(place: int, change: dict[str, Any],
 
     assert error.line == place + 1
     assert says in str(error)
+
+
+def test_a_word_that_this_version_does_not_know_is_kept(tmp_path: Path) -> None:
+    path = made(1).save(tmp_path / "run.jsonl.gz")
+    lines = lines_of(path)
+    lines[3]["hook"] = "on_daydream"
+
+    run = load_run(written(path, lines))
+
+    assert list(run.to_frame("spans")["hook"]) == ["on_daydream"]
 
 
 def test_a_field_with_a_default_may_be_missing(tmp_path: Path) -> None:

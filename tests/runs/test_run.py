@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import ItemsAppended, QualityGiven, RunEvent, ToolCalled, TurnCompleted, TurnStarted
+from noetic_nb.events import ItemsAppended, QualityGiven, RegulatorSaw, RunEvent, ToolCalled, TurnCompleted, TurnStarted
 from noetic_nb.items import input_message
 from noetic_nb.runs import Run
 from noetic_nb.testing import FakeClock, SeededIds
@@ -163,6 +163,25 @@ def test_a_turn_whose_start_was_not_recorded_still_appears() -> None:
     (turn,) = run.turns
 
     assert (turn.turn_id, turn.query, turn.text) == ("turn1", "", "answer 1")
+
+
+def test_a_turn_whose_first_items_were_logged_before_its_start_is_one_turn() -> None:
+    started, logged, *rest = conversation(1)
+
+    (turn,) = Run("r1", events=[logged, started, *rest]).turns
+
+    assert (turn.turn_id, turn.query, turn.resource_id, turn.seq) == ("turn1", "question 1", "ann", 1)
+    assert turn.outcome == "success"
+
+
+def saw(quality: float) -> RegulatorSaw:
+    return RegulatorSaw(where(), 1.0, "regulation", {"kind": "quality_feedback", "quality": quality})
+
+
+def test_a_grade_that_was_given_and_told_counts_once() -> None:
+    run = Run("r1", events=[QualityGiven(where(), 1.0, 0.5, "person"), saw(0.5), saw(0.25), saw(0.25)])
+
+    assert run.turns[0].qualities == (0.5, 0.25, 0.25)
 
 
 def test_the_same_turn_number_in_two_threads_is_two_turns() -> None:
