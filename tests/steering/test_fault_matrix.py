@@ -1,0 +1,268 @@
+"""Form x fault x enforcement point x policy: no cell lets anything pass unrecorded."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+import noetic_nb as nn
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.memory.enforcement import FAILED_GUIDANCE
+from noetic_nb.steering import SteeringRule
+from noetic_nb.testing import drive_loop
+from tests.steering.kit import Bench
+
+POINTS: Final = ("before_tool_call", "after_model_call")
+HANG_S: Final = 3_600.0
+
+
+class Boom(Exception):
+    """What a broken rule raises."""
+
+
+def raises(params: Any) -> Any:
+    raise Boom("broken")
+
+
+def returns(value: Any) -> Callable[[Any], Any]:
+    return lambda params: value
+
+
+async def hangs(params: Any) -> Any:
+    await asyncio.sleep(HANG_S)
+
+
+async def raises_later(params: Any) -> Any:
+    await asyncio.sleep(1)
+    raise Boom("broken")
+
+
+async def answers_nonsense_later(params: Any) -> Any:
+    await asyncio.sleep(1)
+    return "fine"
+
+
+def judge(**more: Any) -> dict[str, Any]:
+    return {"llm_eval": {"mode": "sync", "prompt": "?", "model": "judge"}} | more
+
+
+# fault -> (fields of the rule, what the judge answers)
+FAULTS: Final[dict[str, tuple[dict[str, Any], Any]]] = {
+    "python raises": ({"predicate": raises}, None),
+    "python recurses for ever": ({"predicate": lambda params: (f := lambda g: g(g)) and f(f)}, None),
+    "python answers True": ({"predicate": returns(True)}, None),
+    "python answers False": ({"predicate": returns(False)}, None),
+    "python answers 'allow'": ({"predicate": returns("allow")}, None),
+    "python answers 0": ({"predicate": returns(0)}, None),
+    "python answers a list": ({"predicate": returns([])}, None),
+    "python answers no action": ({"predicate": returns({})}, None),
+    "python answers an unknown action": ({"predicate": returns({"action": "permit"})}, None),
+    "python answers guidance that is no text": ({"predicate": returns({"action": "guide", "guidance": 3})}, None),
+    "python makes guidance that is no text": ({"predicate": lambda params: nn.guide(3)}, None),  # type: ignore[arg-type]
+    "python takes no argument": ({"predicate": lambda: None}, None),
+    "async python raises": ({"predicate": raises_later}, None),
+    "async python answers nonsense": ({"predicate": answers_nonsense_later}, None),
+    "async python hangs": ({"predicate": hangs}, None),
+    "condition is no truth": ({"when": "history.size()"}, None),
+    "condition misses a key": ({"when": "ctx.depth == 0 && history[3].ok"}, None),
+    "condition divides by zero": ({"when": "1 / ctx.depth == 1"}, None),
+    "condition compares what cannot be": ({"when": "ctx.depth > 'a'"}, None),
+    "isolated condition fails": ({"when": "1 / ctx.depth == 1", "isolate": True}, None),
+    "judge raises": (judge(), Boom("down")),
+    "judge refuses": (judge(), NoeticError("llm_refused", "no")),
+    "judge hangs": (judge(), HANG_S),
+    "judge behind a broken predicate": (judge(predicate=raises), "ALLOW"),
+    "judge behind a broken condition": (judge(when="1 / ctx.depth == 1"), "ALLOW"),
+}
+
+TIMEOUTS: Final = {"async python hangs", "judge hangs"}
+REAL_TIME: Final = {"isolated condition fails"}
+
+
+def drive(fault: str, coroutine: Any) -> Any:
+    # Another process takes real time, which a loop with its own clock would run ahead of.
+    return asyncio.run(coroutine) if fault in REAL_TIME else drive_loop(coroutine)
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("on_error", ["deny", "allow", "raise"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_rule_passes_nothing_unrecorded(fault: str, on_error: str, point: str) -> None:
+    fields, reply = FAULTS[fault]
+    rule = SteeringRule(id="faulty", applies_to=POINTS, **fields)
+    late = SteeringRule(id="late", applies_to=POINTS, predicate=returns(None))
+    seen: list[Any] = []
+
+    async def run() -> Bench:
+        bench = await Bench(
+            [rule, late], judge=[reply] if reply is not None else [], on_error=on_error, max_retries=0
+        ).start()
+        try:
+            seen.append(await bench.at(point))
+        except Exception as exc:
+            seen.append(exc)
+        return bench
+
+    bench = drive(fault, run())
+    outcome = seen[0]
+
+    # Every cell leaves one entry in the ledger, one decision in the run and one diagnostic.
+    assert len(bench.ledger) == 1
+    assert len(bench.decided) == 1
+    assert len(bench.diagnostics) >= 1
+    entry, event = bench.ledger[0], bench.decided[0]
+    wanted = "timeout" if fault in TIMEOUTS else "error"
+    assert event.outcome == wanted
+    if on_error == "raise":
+        assert isinstance(outcome, Exception)
+        assert entry["failure"] == wanted
+        return
+    action = "allow" if on_error == "allow" else "deny"
+    assert outcome.action.value == entry["action"] == event.action == action
+    if action == "deny":
+        assert outcome.guidance == FAILED_GUIDANCE
+    if fault not in TIMEOUTS:
+        assert entry["faults"] == [{"ruleId": "faulty", "reason": "error"}]
+    assert event.rule_ids == ("faulty",)
+    assert entry["ruleId"] == "faulty"
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(("first", "second"), list(itertools.permutations(["python raises", "judge raises"], 2)))
+def test_under_allow_a_failing_rule_does_not_spare_the_others(first: str, second: str, point: str) -> None:
+    rules = [SteeringRule(id=name, applies_to=POINTS, **FAULTS[name][0]) for name in (first, second)]
+    rules.append(SteeringRule(id="deny", applies_to=POINTS, predicate=returns(nn.deny("still"))))
+
+    async def run() -> tuple[Any, Bench]:
+        bench = await Bench(rules, judge=[Boom("down")], on_error="allow").start()
+        return await bench.at(point), bench
+
+    decision, bench = drive_loop(run())
+
+    assert (decision.action.value, decision.rule_ids) == ("deny", ("deny",))
+    assert [fault["ruleId"] for fault in bench.ledger[0]["faults"]] == [first, second]
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("on_error", ["deny", "allow", "raise"])
+def test_steering_that_was_never_initialised_counts_as_the_policy_says(point: str, on_error: str) -> None:
+    rule = SteeringRule(id="fine", applies_to=POINTS, predicate=returns(None))
+    seen: list[Any] = []
+
+    async def run() -> Bench:
+        bench = Bench([rule], on_error=on_error)
+        for _ in range(2):  # the second time there is a ledger, and still no initialisation
+            try:
+                seen.append(await bench.at(point))
+            except Exception as exc:
+                seen.append(exc)
+        return bench
+
+    bench = drive_loop(run())
+
+    assert [entry["failure"] for entry in bench.ledger] == ["uninitialised", "error"]
+    assert len(bench.diagnostics) == len(bench.decided) == 2
+    assert [event.outcome for event in bench.decided] == ["uninitialised", "error"]
+    for outcome in seen:
+        if on_error == "raise":
+            assert isinstance(outcome, Exception)
+        else:
+            assert outcome.action.value == on_error
+
+
+def test_a_synchronous_predicate_that_hangs_in_a_thread_is_denied_on_time() -> None:
+    import threading
+
+    release = threading.Event()
+
+    def stuck(call: Any) -> Any:
+        release.wait(30)
+
+    rule = SteeringRule(id="stuck", applies_to="before_tool_call", predicate=stuck, isolate="thread")
+
+    async def run() -> tuple[Any, float, Bench]:
+        bench = await Bench([rule], timeouts={"before_tool_call": 50}).start()
+        start = time.perf_counter()
+        decision = await bench.call()
+        return decision, time.perf_counter() - start, bench
+
+    decision, seconds, bench = asyncio.run(run())
+    release.set()
+
+    assert (decision.action.value, decision.rule_ids) == ("deny", ("stuck",))
+    assert seconds < 5
+    assert any("left behind" in str(error) for _, _, error in bench.diagnostics)
+
+
+def test_a_condition_that_runs_for_ever_in_its_process_is_denied_on_time() -> None:
+    endless = "tool.args.n.all(a, tool.args.n.all(b, tool.args.n.all(c, tool.args.n.all(d, a + b + c + d >= 0))))"
+    rule = SteeringRule(id="endless", applies_to="before_tool_call", when=endless, isolate=True)
+
+    async def run() -> tuple[list[Any], float]:
+        bench = await Bench([rule], timeouts={"before_tool_call": 300}).start()
+        start = time.perf_counter()
+        decision = await bench.call(args={"n": list(range(300))})
+        seconds = time.perf_counter() - start
+        short = await Bench([], layer=bench.layer, execution_id="e2").start()
+        return [decision, await short.call(args={"n": [-1]})], seconds
+
+    (endless_decision, next_decision), seconds = asyncio.run(run())
+
+    assert (endless_decision.action.value, endless_decision.rule_ids) == ("deny", ("endless",))
+    assert seconds < 5
+    assert next_decision.action.value == "allow"
+
+
+def test_a_slow_synchronous_rule_is_noted_in_the_ledger() -> None:
+    async def run() -> Bench:
+        bench = Bench([SteeringRule(id="slow", applies_to=POINTS, predicate=lambda call: bench.clock.advance(51))])
+        await bench.start()
+        await bench.call()
+        return bench
+
+    assert drive_loop(run()).ledger[0]["slow"] is True
+
+
+def test_cancelling_the_agent_cancels_the_evaluation() -> None:
+    async def run() -> None:
+        bench = await Bench([SteeringRule(id="h", applies_to=POINTS, predicate=hangs)]).start()
+        task = asyncio.ensure_future(bench.call())
+        await asyncio.sleep(1)
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        drive_loop(run())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"on_error": "ignore"},
+        {"on_unparseable": "raise"},
+        {"max_ledger_entries": -1},
+        {"max_retries": True},
+        {"max_retries": 1.5},
+    ],
+)
+def test_an_option_that_means_nothing_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(NoeticConfigError) as caught:
+        nn.steering([], **options)
+
+    assert caught.value.code == "INVALID_STEERING"
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_the_ledger_keeps_so_many_of_the_newest_entries(count: int) -> None:
+    async def run() -> list[Any]:
+        bench = await Bench([], max_ledger_entries=count).start()
+        for tool in "abcde":
+            await bench.call(tool)
+        return [entry["toolName"] for entry in bench.ledger]
+
+    assert drive_loop(run()) == list("abcde")[5 - count :]
