@@ -87,10 +87,7 @@ class _Asking:
         self.step = step
         self.ctx = ctx
         self.instructions = instructions
-        self.policy = step.projection or engine.config.projection
-        self.tools = engine.toolset(step)
-        system = engine.tokenizer(instructions) if instructions else 0
-        self.budgets = engine.budgets(self.policy, system)
+        self.policy, self.tools, self.system_tokens, self.budgets = engine.setup(step, instructions)
         self.hctx = engine.hook_context(ctx)
         self.recalled: tuple[RecallEntry, ...] = ()
         self.requests: tuple[RerenderRequest, ...] = ()
@@ -106,7 +103,7 @@ class _Asking:
                     self.ctx.where,
                     engine.clock.now_ms(),
                     self.policy.token_budget,
-                    engine.tokenizer(self.instructions) if self.instructions else 0,
+                    self.system_tokens,
                     self.policy.response_reserve,
                     shares,
                     self.budgets.history_budget,

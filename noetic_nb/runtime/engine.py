@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -32,6 +32,10 @@ __all__ = ["Approve", "Engine", "EventHub"]
 
 Approve: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
 """Asks a person: ``approve(tool_name, args)`` answers True, False, or a text that says why not; may be async."""
+
+
+# Instructions that change at every step would fill the table of set-ups for ever.
+MAX_SETUPS: Final = 256
 
 
 class EventHub:
@@ -65,6 +69,15 @@ class EventHub:
         return bool(self._sinks)
 
 
+class StepSetup(NamedTuple):
+    """What an llm step needs that stays the same from one time to the next."""
+
+    policy: ProjectionPolicy
+    tools: ToolSet
+    system_tokens: int
+    budgets: BudgetPlan
+
+
 class Engine:
     """The live side of an `AgentConfig`; everything an execution needs that is not its own."""
 
@@ -92,7 +105,7 @@ class Engine:
         self.summaries: dict[str, dict[int, str]] = {}
         self.layer_tools = provided_tools(config.memory, stack=stack, hook_context=self.hook_context)
         self._toolsets: dict[int, tuple[LLMStep, ToolSet]] = {}
-        self._budgets: dict[tuple[int, ProjectionPolicy], BudgetPlan] = {}
+        self._setups: dict[tuple[int, str], tuple[LLMStep, StepSetup]] = {}
 
     def client(self, name: str) -> ModelClient:
         """Return the client that answers a model's name.
@@ -125,21 +138,25 @@ class Engine:
         self._toolsets[id(step)] = (step, found)
         return found
 
-    def budgets(self, policy: ProjectionPolicy, system_tokens: int) -> BudgetPlan:
-        """Return the split of a policy's budget; the same numbers are split once."""
-        key = (system_tokens, policy)
-        plan = self._budgets.get(key)
-        if plan is None:
-            plan = allocate_budgets(
-                self.config.memory,
-                total_budget=policy.token_budget,
-                system_prompt_tokens=system_tokens,
-                response_reserve=policy.response_reserve,
-            )
-            if len(self._budgets) > 256:  # instructions that change at every step would fill it for ever
-                self._budgets.clear()
-            self._budgets[key] = plan
-        return plan
+    def setup(self, step: LLMStep, instructions: str) -> StepSetup:
+        """Return the policy, tools and budgets of an llm step; worked out once for the same instructions."""
+        key = (id(step), instructions)
+        known = self._setups.get(key)
+        if known is not None and known[0] is step:
+            return known[1]
+        policy = step.projection or self.config.projection
+        system_tokens = self.tokenizer(instructions) if instructions else 0
+        budgets = allocate_budgets(
+            self.config.memory,
+            total_budget=policy.token_budget,
+            system_prompt_tokens=system_tokens,
+            response_reserve=policy.response_reserve,
+        )
+        if len(self._setups) >= MAX_SETUPS:
+            self._setups.clear()
+        found = StepSetup(policy, self.toolset(step), system_tokens, budgets)
+        self._setups[key] = (step, found)
+        return found
 
     def hook_context(self, ctx: Context) -> ExecutionContext:
         """Return the execution as hooks see it now."""

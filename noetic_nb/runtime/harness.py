@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from noetic_nb.items import ItemLog, thaw
 from noetic_nb.memory import LayerStack, LayerStateStore
 from noetic_nb.memory.diagnostics import Diagnostic, log_diagnostic
 from noetic_nb.models.base import ModelClient
-from noetic_nb.runtime.asking import as_input_items
+from noetic_nb.runtime.asking import as_input_items, log_items
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.describe import describe
@@ -186,11 +186,7 @@ class AgentHarness:
         NoeticError
             ``step_failed`` where a turn of the thread is running.
         """
-        session = self._session(thread_id)
-        if session.busy:
-            raise NoeticError(
-                "step_failed", f"A turn of thread {thread_id!r} is running", hint="Await it first.", step_id="execution"
-            )
+        session = self._resting(thread_id)
         session.busy = True
         session.turn += 1
         ctx = new_context(
@@ -320,6 +316,47 @@ class AgentHarness:
     def log(self, thread_id: str = "default") -> ItemLog:
         """Return a copy of a thread's log."""
         return self._session(thread_id).log.fork()
+
+    def seed(self, thread_id: str, items: Iterable[Mapping[str, Any]]) -> None:
+        """Begin a thread with what was said before, without asking anyone.
+
+        Raises
+        ------
+        NoeticError
+            ``step_failed`` where a turn of the thread is running.
+        ItemValidationError
+            For what is no item; nothing is logged then.
+        """
+        self._resting(thread_id)
+        log_items(self._engine, self._context_of(thread_id), items, "seed")
+
+    def close_thread(self, thread_id: str) -> bool:
+        """Forget a thread: its log and what is kept for it in memory. What layers stored stays in storage.
+
+        Returns
+        -------
+        bool
+            False where there was no such thread.
+
+        Raises
+        ------
+        NoeticError
+            ``step_failed`` where a turn of the thread is running.
+        """
+        if thread_id not in self._sessions:
+            return False
+        self._resting(thread_id)
+        del self._sessions[thread_id]
+        self._engine.summaries.pop(thread_id, None)
+        return True
+
+    def _resting(self, thread_id: str) -> Session:
+        session = self._session(thread_id)
+        if session.busy:
+            raise NoeticError(
+                "step_failed", f"A turn of thread {thread_id!r} is running", hint="Await it first.", step_id="execution"
+            )
+        return session
 
     @property
     def threads(self) -> tuple[str, ...]:

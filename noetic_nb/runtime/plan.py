@@ -21,6 +21,7 @@ from noetic_nb.memory import (
     project_tail,
 )
 from noetic_nb.memory.projection import must_send
+from noetic_nb.runtime.sent import SentItems
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["TurnPlan", "plan_turn"]
@@ -35,7 +36,7 @@ class TurnPlan:
     around the layers' texts, which no layer controls.
     """
 
-    items: tuple[Item, ...]
+    items: Sequence[Item]
     policy: ProjectionPolicy
     budgets: BudgetPlan
     layers: tuple[LayerTokens, ...]
@@ -122,15 +123,17 @@ def plan_turn(
     view: Sequence[Item] = log.items if isinstance(log, ItemLog) else log
     source = view if projected is None else projected
     head, history = _split_system(source)
-    left = policy.view_budget(system + tool_tokens) - sum(item_tokens(item, tokenizer) for item in head)
+    head_tokens = sum([item_tokens(item, tokenizer) for item in head])
+    left = policy.view_budget(system + tool_tokens) - head_tokens
     offers = _Offers(budgets, tokenizer)
     # The latest user message is sent whatever happens, so the layers share what it leaves.
     must = must_send(history, tokenizer)
     left = must + offers.take(recalled, left - must)
     window = policy.window_size if policy.overflow == "sliding_window" else None
     tail = project_tail(history, left, window=window, tokenizer=tokenizer)
-    sent = (*head, *(item for _, item in offers.items), *_sent(history, tail))
-    head_tokens = sum(item_tokens(item, tokenizer) for item in head)
+    front = (*head, *[item for _, item in offers.items]) if head or offers.items else ()
+    chosen = _sent(history, tail)
+    sent: Sequence[Item] = SentItems(front, chosen) if front else chosen
     if history is view:
         span, fates = (tail.start, tail.stop), (*offers.fates, *tail.fates)
     else:

@@ -1,0 +1,260 @@
+"""Time a turn beside the same turn in LangGraph, with a model that answers at once; prints ratios of one run.
+
+Absolute figures move with the machine: judge the ratios. The parts alternate within each round, so that a slow moment of
+the machine hits both. Run with ``python -m benchmarks.runtime``; ``--soak`` adds a conversation of 10 000 turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import statistics
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import noetic_nb as nn
+from noetic_nb.items import assistant_message, input_message
+
+ANSWER = "Order A17 is packed."
+QUESTION = "Where is order A17?"
+
+# A turn in a fresh process, imports included: seconds, and the resident memory it leaves, in KiB.
+COLD_OURS = """
+import time; start = time.perf_counter()
+import asyncio, resource
+import noetic_nb as nn
+config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"))
+harness = nn.AgentHarness(config, model=nn.ScriptedModel(["hello"]))
+assert asyncio.run(harness.execute("hi")).text == "hello"
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+COLD_PEER = """
+import time; start = time.perf_counter()
+import asyncio, resource
+from langchain.agents import create_agent
+from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
+from langchain_core.messages import AIMessage
+agent = create_agent(FakeMessagesListChatModel(responses=[AIMessage("hello")]), tools=[])
+state = asyncio.run(agent.ainvoke({"messages": [{"role": "user", "content": "hi"}]}))
+assert state["messages"][-1].content == "hello"
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+Turn = Callable[[], Awaitable[Any]]
+
+
+def lookup(order_id: str) -> dict[str, str]:
+    """Find one order."""
+    return {"order": order_id, "state": "packed"}
+
+
+def _answers(with_tool: bool) -> Callable[[nn.ModelRequest], Any]:
+    def answer(request: nn.ModelRequest) -> Any:
+        asks = with_tool and request.items[-1]["type"] == "message"
+        return nn.CallTool("lookup", order_id="A17") if asks else ANSWER
+
+    return answer
+
+
+def ours(*, with_tool: bool = False, budget: float = 10_000_000) -> nn.AgentHarness:
+    """Return an agent of this library."""
+    tools = [nn.tool(lookup)] if with_tool else []
+    policy = nn.ProjectionPolicy(token_budget=budget, response_reserve=1_000, overflow="truncate")
+    step = nn.react(model="scripted", instructions="You answer questions about orders.", tools=tools)
+    config = nn.AgentConfig(name="desk", step=step, projection=policy)
+    return nn.AgentHarness(config, model=nn.ScriptedModel(_answers(with_tool)))
+
+
+def peer(*, with_tool: bool = False, remembers: bool = False) -> Any:
+    """Return the same agent in LangGraph."""
+    from langchain.agents import create_agent
+    from langchain_core.language_models.chat_models import BaseChatModel
+    from langchain_core.messages import AIMessage
+    from langchain_core.outputs import ChatGeneration, ChatResult
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    class Instant(BaseChatModel):
+        @property
+        def _llm_type(self) -> str:
+            return "instant"
+
+        def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+            return self
+
+        def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+            if with_tool and messages[-1].type == "human":
+                call = {"name": "lookup", "args": {"order_id": "A17"}, "id": f"c{len(messages)}"}
+                message = AIMessage("", tool_calls=[call])
+            else:
+                message = AIMessage(ANSWER)
+            return ChatResult(generations=[ChatGeneration(message=message)])
+
+        async def _agenerate(self, *args: Any, **kwargs: Any) -> ChatResult:
+            return self._generate(*args, **{k: v for k, v in kwargs.items() if k != "run_manager"})
+
+    return create_agent(
+        Instant(),
+        tools=[lookup] if with_tool else [],
+        system_prompt="You answer questions about orders.",
+        checkpointer=InMemorySaver() if remembers else None,
+    )
+
+
+def _message(text: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+def _fresh_turns(with_tool: bool) -> tuple[Turn, Turn]:
+    """Return one turn of a new conversation, ours and the peer's."""
+    harness, graph = ours(with_tool=with_tool), peer(with_tool=with_tool)
+    count = iter(range(10**9))
+
+    async def one() -> None:
+        name = f"t{next(count)}"
+        assert (await harness.execute(QUESTION, thread_id=name)).text == ANSWER
+        harness.close_thread(name)
+
+    async def other() -> None:
+        state = await graph.ainvoke(_message(QUESTION))
+        assert state["messages"][-1].content == ANSWER
+
+    return one, other
+
+
+def _conversations(turns: int) -> tuple[Turn, Turn]:
+    """Return a whole conversation, ours and the peer's."""
+    harness, graph = ours(), peer(remembers=True)
+    count = iter(range(10**9))
+
+    async def one() -> None:
+        name = f"t{next(count)}"
+        for _ in range(turns):
+            await harness.execute(QUESTION, thread_id=name)
+        harness.close_thread(name)
+
+    async def other() -> None:
+        config = {"configurable": {"thread_id": f"t{next(count)}"}}
+        for _ in range(turns):
+            await graph.ainvoke(_message(QUESTION), config)
+
+    return one, other
+
+
+async def _timed(work: Turn, times: int) -> float:
+    """Return milliseconds per call."""
+    start = time.perf_counter()
+    for _ in range(times):
+        await work()
+    return (time.perf_counter() - start) * 1_000 / times
+
+
+async def compare(pair: tuple[Turn, Turn], *, rounds: int, times: tuple[int, int]) -> tuple[float, float]:
+    """Return medians of milliseconds, the parts alternating."""
+    for work in pair:
+        await _timed(work, 3)
+    found: tuple[list[float], list[float]] = ([], [])
+    gc.collect()
+    for _ in range(rounds):
+        for index, work in enumerate(pair):
+            found[index].append(await _timed(work, times[index]))
+    return statistics.median(found[0]), statistics.median(found[1])
+
+
+def _history(length: int) -> Sequence[Any]:
+    return [(assistant_message if n % 2 else input_message)(f"message number {n} of a long talk") for n in range(length)]
+
+
+async def history(lengths: tuple[int, int], *, rounds: int, times: int) -> list[float]:
+    """Return milliseconds of a turn behind so many items of history, everything sent."""
+    threads = {}
+    for length in lengths:
+        harness = ours()
+        harness.seed("long", _history(length))
+        threads[length] = harness
+
+    def turn(harness: nn.AgentHarness) -> Turn:
+        return lambda: harness.execute(QUESTION, thread_id="long")
+
+    works = [turn(threads[length]) for length in lengths]
+    found: list[list[float]] = [[] for _ in lengths]
+    for _ in range(rounds):
+        for index, work in enumerate(works):
+            found[index].append(await _timed(work, times))
+    return [statistics.median(values) for values in found]
+
+
+async def peer_history(length: int) -> float:
+    """Return milliseconds of the peer's turn behind so many messages."""
+    from langchain_core.messages import AIMessage, HumanMessage
+
+    graph = peer(remembers=True)
+    config = {"configurable": {"thread_id": "long"}}
+    graph.update_state(config, {"messages": [(AIMessage if n % 2 else HumanMessage)(f"m{n}") for n in range(length)]})
+    return await _timed(lambda: graph.ainvoke(_message(QUESTION), config), 5)
+
+
+def cold(script: str, *, times: int) -> tuple[float, float]:
+    """Return medians of seconds and resident KiB of a script in a process of its own."""
+    rows = []
+    for _ in range(times):
+        done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+        rows.append(tuple(map(float, done.stdout.split())))
+    return statistics.median(row[0] for row in rows), statistics.median(row[1] for row in rows)
+
+
+async def soak(turns: int) -> dict[str, float]:
+    """Return bytes that a conversation holds beyond its log after the first thousand turns, and at the end."""
+    harness = ours(budget=20_000)
+    tracemalloc.start()
+    held: dict[str, float] = {}
+    for number in range(1, turns + 1):
+        await harness.execute(QUESTION, thread_id="soak")
+        if number in (1_000, turns):
+            gc.collect()
+            held[str(number)] = tracemalloc.get_traced_memory()[0] / 1024 / number
+    tracemalloc.stop()
+    return held
+
+
+async def main(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Measure everything and print it."""
+    rounds = arguments.rounds
+    report: dict[str, Any] = {}
+
+    def line(name: str, mine: float, other: float, target: str, unit: str = "ms") -> None:
+        report[name] = {"ours": mine, "peer": other, "ratio": mine / other}
+        print(f"{name:34} {mine:10.3f} {unit} {other:10.3f} {unit}   {mine / other:6.3f}x   ({target})", flush=True)
+
+    print(f"{'':34} {'noetic_nb':>13} {'LangGraph':>13}   ratio")
+    line("turn, no tool", *await compare(_fresh_turns(False), rounds=rounds, times=(100, 20)), "<= 0.06x")
+    line("turn, one tool", *await compare(_fresh_turns(True), rounds=rounds, times=(60, 10)), "<= 0.04x")
+    line("conversation of 20 turns", *await compare(_conversations(20), rounds=rounds, times=(4, 1)), "<= 0.06x")
+    short, long = await history((10, 10_000), rounds=rounds, times=20)
+    line("turn, 10 000 items : 10 items", long, short, "<= 3x, both ours")
+    line("turn, 10 000 items", long, await peer_history(10_000), "")
+    mine, other = cold(COLD_OURS, times=3), cold(COLD_PEER, times=3)
+    line("first turn in a fresh process", mine[0], other[0], "<= 0.6x", "s ")
+    line("resident memory after it", mine[1] / 1024, other[1] / 1024, "<= 0.5x", "MB")
+    if arguments.soak:
+        held = await soak(10_000)
+        report["soak"] = held
+        print("KiB held per turn, log included:", ", ".join(f"{value:.3f} after {key}" for key, value in held.items()))
+    return report
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--soak", action="store_true")
+    parser.add_argument("--json", help="also write the figures to this file")
+    options = parser.parse_args()
+    figures = asyncio.run(main(options))
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(figures, file, indent=2)
