@@ -14,6 +14,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ToolCalled
 from noetic_nb.items import compact_json, freeze
 from noetic_nb.memory import ExecutionContext, PastCall, SteeringAction, SteeringDecision
+from noetic_nb.runtime.approval import NOBODY, approval
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.errors import StoppedError
@@ -24,7 +25,7 @@ __all__ = ["CallEnd", "call_tool", "denial_text"]
 DEFAULT_GUIDANCE: Final = {
     SteeringAction.DENY: "This call is not allowed.",
     SteeringAction.GUIDE: "Adjust the call before trying again.",
-    SteeringAction.ASK: "A person has to approve this call, and nobody did.",
+    SteeringAction.ASK: NOBODY,
 }
 
 Status = Literal["ok", "error", "denied", "guided", "invalid_args", "invalid_result", "unknown"]
@@ -128,25 +129,9 @@ async def _steer(
             status: Status = "denied" if decision.action is SteeringAction.DENY else "guided"
             return CallEnd(status, denial_text(decision), decision=decision)
     if tool.needs_approval or (decision is not None and decision.action is SteeringAction.ASK):
-        return await _approved(engine, tool, args, decision)
+        refused = await approval(engine, ctx, tool.name, args, decision)
+        return None if refused is None else CallEnd("denied", denial_text(refused), decision=refused)
     return None
-
-
-async def _approved(
-    engine: Engine, tool: Tool, args: Mapping[str, Any], decision: SteeringDecision | None
-) -> CallEnd | None:
-    """Ask a person; without one the answer is no, at once."""
-    answer: Any = None
-    if engine.approve is not None:
-        answer = engine.approve(tool.name, args)
-        if hasattr(answer, "__await__"):
-            answer = await answer
-    if answer is True:
-        return None
-    guidance = answer if isinstance(answer, str) and answer else DEFAULT_GUIDANCE[SteeringAction.ASK]
-    rule_ids = () if decision is None else decision.rule_ids
-    refused = SteeringDecision(SteeringAction.DENY, guidance, rule_ids)
-    return CallEnd("denied", denial_text(refused), decision=refused)
 
 
 async def _run(tool: Tool, args: Mapping[str, Any], ctx: Context) -> CallEnd:
