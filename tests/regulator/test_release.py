@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from noetic_nb.regulator import Regulator
+from noetic_nb.regulator import RANKED_TOPICS, RELEASE_TOPICS, Regulator
 from noetic_nb.regulator.decisions import (
     CircuitBreak,
     Continue,
@@ -27,6 +27,7 @@ from noetic_nb.regulator.events import (
     TurnStart,
     UserCorrection,
 )
+from noetic_nb.regulator.tools import trailing_cycles
 
 NAN, INF = math.nan, math.inf
 
@@ -433,3 +434,17 @@ def test_the_newest_original_files_corrections_under_ranked_topics_and_learns_un
     assert release.cluster == "aardvark+authentication"
     assert newer.cluster == "authentication+authorization"
     assert list(newer.export().learned.response_success) == ["aardvark+authentication"]
+
+
+def test_bags_hold_ten_topics_in_release_and_twenty_in_newer_mode() -> None:
+    words = [f"topic{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
+
+    assert RELEASE_TOPICS(" ".join(reversed(words))) == tuple(words[:10])
+    assert RANKED_TOPICS(" ".join(reversed(words))) == tuple(words[:20])
+
+
+@pytest.mark.parametrize(
+    ("keys", "period", "count"), [("", 1, 0), ("a", 1, 1), ("ab", 2, 1), ("ba", 3, 0), ("xabab", 2, 2)]
+)
+def test_cycles_are_counted_from_the_end(keys: str, period: int, count: int) -> None:
+    assert trailing_cycles(keys, period) == count
