@@ -1,6 +1,7 @@
 """Views of runs and of rule books for notebooks. The only package that knows Jupyter; nothing below imports it."""
 
 from noetic_nb.widgets.allocation import TokenAllocation
+from noetic_nb.widgets.ledger import Ledger
 from noetic_nb.widgets.trends import RegulatorTrends
 
-__all__ = ["RegulatorTrends", "TokenAllocation"]
+__all__ = ["Ledger", "RegulatorTrends", "TokenAllocation"]

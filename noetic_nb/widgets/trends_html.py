@@ -29,6 +29,7 @@ LANE_PX: Final = 20
 PAD_PX: Final = 8
 NARROW_PX: Final = 320
 LANES: Final = 3
+BAND: Final = "Decisions"
 
 QUALITY_COLOUR: Final = "#0072B2"
 MEAN_COLOUR: Final = "#D55E00"
@@ -56,8 +57,14 @@ class Placed:
 
 
 def lanes(turns: Sequence[TurnSignals]) -> list[Placed]:
-    """Return where the marks of some turns go, so that their labels do not run into each other on a narrow page."""
+    """Return where the marks of some turns go on a narrow page: with labels, or without where words would be covered."""
+    placed, covered = _lanes(turns, words=True)
+    return _lanes(turns, words=False)[0] if covered else placed
+
+
+def _lanes(turns: Sequence[TurnSignals], *, words: bool) -> tuple[list[Placed], bool]:
     placed: list[Placed] = []
+    covered = False
     ends = [-1.0] * LANES
     for at, turn in enumerate(turns):
         for mark in turn.marks:
@@ -65,15 +72,16 @@ def lanes(turns: Sequence[TurnSignals]) -> list[Placed]:
             wide = 100 * (len(mark.label) * 6.6 + 22) / NARROW_PX
             left = x > 55
             begin, end = (x - wide, x + 3) if left else (x - 3, x + wide)
-            inside = begin + 3 >= 0 and end <= 103
+            inside = words and begin + 3 >= 0 and end <= 103
             lane = next((lane for lane in range(LANES) if inside and ends[lane] <= begin), None)
             label = mark.label
-            if lane is None:  # no room for words: the shape alone, where it covers none
+            if lane is None:
                 label, end = "", x + 3
-                lane = next((lane for lane in range(LANES) if ends[lane] <= x - 3), 0)
-            ends[lane] = max(ends[lane], end)
-            placed.append(Placed(mark, turn, x, lane, label, left))
-    return placed
+                lane = next((lane for lane in range(LANES) if ends[lane] <= x - 3), None)
+                covered = covered or lane is None
+            ends[lane or 0] = max(ends[lane or 0], end)
+            placed.append(Placed(mark, turn, x, lane or 0, label, left))
+    return placed, covered
 
 
 def mark_text(turn: TurnSignals, mark: Mark) -> str:
@@ -113,7 +121,7 @@ def _y(quality: float) -> float:
 
 
 def _svg(height: float, label: str, inside: str) -> str:
-    kind = "nn-plot" if label else "nn-plot nn-axis"
+    kind = "nn-plot nn-axis" if not label or label == BAND else "nn-plot"
     role = f'role="img" aria-label="{escape(label)}"' if label else 'aria-hidden="true"'
     return (
         f'<svg class="{kind}" {role} width="100%" height="{height}" xmlns="http://www.w3.org/2000/svg">{inside}</svg>'
@@ -219,18 +227,19 @@ def _marks(placed: Sequence[Placed]) -> str:
             )
             + "</svg>"
         )
-    return f"<span></span>{_svg(height, 'Decisions', ''.join(shapes))}"
+    return f"<span></span>{_svg(height, BAND, ''.join(shapes))}"
 
 
 def _turn_axis(turns: Sequence[TurnSignals]) -> str:
     every = -(-len(turns) // 10)
-    texts = "".join(
-        f'<text x="{100 * (at + 0.5) / len(turns):.3f}%" y="13" text-anchor="middle" font-size="11" fill="currentColor">'
-        f"{turn.turn}</text>"
-        for at, turn in enumerate(turns)
-        if at % every == 0
-    )
-    return f'<span class="nn-axis-name">turn</span>{_svg(18, "", texts)}'
+    texts = []
+    for at in range(0, len(turns), every):
+        anchor = "start" if at == 0 and every > 1 else "middle"  # the first of many is too close to the edge
+        texts.append(
+            f'<text x="{100 * (at + 0.5) / len(turns):.3f}%" y="13" text-anchor="{anchor}" font-size="11" '
+            f'fill="currentColor">{turns[at].turn}</text>'
+        )
+    return f'<span class="nn-axis-name">turn</span>{_svg(18, "", "".join(texts))}'
 
 
 def _picture(thread: ThreadSignals, turns: Sequence[TurnSignals]) -> str:
@@ -257,7 +266,7 @@ def legend_items() -> list[tuple[str, str]]:
 def _legend() -> str:
     entries = "".join(
         '<li><svg class="nn-swatch" width="12" height="12" aria-hidden="true" xmlns="http://www.w3.org/2000/svg">'
-        f'<rect{" class=nn-quality" if colour == QUALITY_COLOUR else ""} width="12" height="12" fill="{colour}"/></svg>'
+        f'<rect class="{"nn-quality" if colour == QUALITY_COLOUR else ""}" width="12" height="12" fill="{colour}"/></svg>'
         f"<span>{name}</span></li>"
         for colour, name in legend_items()
     )

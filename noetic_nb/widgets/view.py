@@ -15,8 +15,8 @@ import traitlets
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, TurnCompleted
-from noetic_nb.widgets.assets import static_style
 from noetic_nb.widgets.cells import enter_cell
+from noetic_nb.widgets.shown import Shown, static_frame
 from noetic_nb.widgets.words import TEXT_LENGTH, plain
 
 __all__ = ["Reading", "RunView", "Watchable", "run_of"]
@@ -97,7 +97,7 @@ class Reading(Protocol):
         ...
 
 
-class RunView(anywidget.AnyWidget):
+class RunView(Shown, anywidget.AnyWidget):
     """Base of the views of a run.
 
     Parameters
@@ -115,8 +115,6 @@ class RunView(anywidget.AnyWidget):
 
     # On the class too: a widget that was refused in `__init__` is closed like any other when it is collected.
     _unsubscribe: Callable[[], None] | None = None
-    _handle: Any = None
-    _pages = 0
 
     def __init__(self, source: Any, reading: Reading, **traits: Any) -> None:
         self.run = run_of(source)
@@ -130,7 +128,7 @@ class RunView(anywidget.AnyWidget):
 
     def to_html(self) -> str:
         """Return the view as HTML without scripts: what a page shows that has no kernel and no network."""
-        return f'<div class="noetic-nb noetic-nb-static">{static_style()}{self.reading.to_html()}</div>'
+        return static_frame(self.reading.to_html())
 
     def to_text(self) -> str:
         """Return the view as plain text."""
@@ -139,7 +137,7 @@ class RunView(anywidget.AnyWidget):
     def close(self) -> None:
         """Stop listening, release the widget, and leave the static form where the view was shown. May be repeated."""
         if self._release():
-            self._publish()
+            self.publish_static()
 
     def discard(self) -> None:
         """Close without leaving anything: the cell that showed the view is running again."""
@@ -151,33 +149,13 @@ class RunView(anywidget.AnyWidget):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return self.to_text()
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        bundle: Any = super()._repr_mimebundle_(**kwargs) if self.comm is not None else None
-        data = {} if bundle is None else dict(bundle[0])
-        data["text/plain"] = self.to_text()
-        data["text/html"] = self.to_html()
-        return data, {} if bundle is None else bundle[1]
-
-    def _ipython_display_(self) -> None:
-        # Shown under a display id, so that the static form in a saved notebook can be brought up to date.
-        from IPython.display import display
-
-        self._handle = display(self._repr_mimebundle_()[0], raw=True, display_id=True)  # type: ignore[no-untyped-call]
-
-    def _publish(self) -> None:
-        if self._handle is not None:
-            self._handle.update(self._repr_mimebundle_()[0], raw=True)
-
     def _hear(self, event: RunEvent) -> None:
         try:
             news = self.reading.take(event)
             if news is not None:
                 self.send(news)
-            if isinstance(event, TurnCompleted) and not self._pages:
-                self._publish()
+            if isinstance(event, TurnCompleted):
+                self.refresh_static()
         except Exception as exc:
             # A picture that fails must not stop the agent it shows; it says so and stops itself.
             log.exception("A view of a run failed and no longer follows it.")
@@ -185,13 +163,10 @@ class RunView(anywidget.AnyWidget):
             self.fault = f"This view stopped following the run: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"
 
     def _answer(self, _widget: Any, content: Any, _buffers: Any) -> None:
-        match content:
-            case {"type": "page", "open": bool(opened)}:
-                self._pages = max(0, self._pages + (1 if opened else -1))
-            case {"type": "again"}:  # a page saw that it missed a message
-                self.send({"type": "all", "snapshot": self.reading.snapshot})
-            case _:
-                log.warning("A page sent a message that no view knows: %.200r", content)
+        if content == {"type": "again"}:  # a page saw that it missed a message
+            self.send({"type": "all", "snapshot": self.reading.snapshot})
+        elif not self.hear_page(content):
+            log.warning("A page sent a message that no view knows: %.200r", content)
 
     def _stop_listening(self) -> None:
         if self._unsubscribe is not None:
@@ -200,10 +175,4 @@ class RunView(anywidget.AnyWidget):
 
     def _release(self) -> bool:
         self._stop_listening()
-        if self.comm is None:
-            return False
-        self.layout.close()
-        super().close()
-        # The base class hides the closed widget by shadowing this method, and the static form with it.
-        self.__dict__.pop("_repr_mimebundle_", None)
-        return True
+        return self.release_widget(self)

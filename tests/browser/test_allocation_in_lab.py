@@ -95,3 +95,34 @@ def test_hostile_names_stay_text(notebook: Open, cells_of: Open) -> None:
     expect(root.locator(".nn-legend")).to_contain_text("<script>alert(1)</script>")
     assert root.locator("script, img, b, iframe, [onload], [onerror]").count() == 0
     assert opened.dialogs == []
+
+
+def test_the_saved_notebook_keeps_the_picture_of_the_last_turn(notebook: Open, cells_of: Open) -> None:
+    opened = notebook(*cells_of("Run", ["TokenAllocation(run)"]))
+    opened.run_all()
+    root = opened.page.locator(".noetic-nb").first
+    expect(root.locator(".nn-empty")).to_be_visible()
+    opened.kernel.run("for n in range(1, 4):\n    for e in scenes.turn(n): run.append(e)")
+
+    def saved() -> str:
+        opened.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        return opened.path.read_text(encoding="utf-8")
+
+    wait_for(lambda: "Turn 3, call 1" in saved(), "the file holds the static form of the last turn")
+
+
+def test_the_output_is_left_alone_while_someone_works_in_the_view(notebook: Open, cells_of: Open) -> None:
+    opened = notebook(*cells_of("demo_run", ["shown = TokenAllocation(run)\nshown"]))
+    opened.run_all()
+    root = opened.page.locator(".noetic-nb").first
+    root.get_by_role("slider").focus()
+    wait_for(lambda: opened.kernel.value("shown._is_busy") == "True", "the kernel knows that someone is there")
+    root.evaluate("el => { el.dataset.kept = '1'; }")
+
+    opened.kernel.run("for e in scenes.turn(7): run.append(e)")
+    expect(root.locator(".nn-sub")).to_contain_text("Turn 7")
+    assert opened.kernel.value("(shown._is_stale, shown._timer)") == "(True, None)"
+    assert opened.page.locator("[data-kept]").count() == 1
+
+    opened.page.evaluate("() => document.activeElement.blur()")
+    wait_for(lambda: opened.kernel.value("shown._is_stale") == "False", "the output is brought up to date afterwards")

@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 from tests.browser.lab import ROOT
 from tests.browser.looks import MARKS
 
-VIEWS = ("TokenAllocation", "RegulatorTrends")
+VIEWS = ("TokenAllocation", "RegulatorTrends", "Ledger")
 
 
 def export(folder: Path, cells: list[str], monkeypatch: pytest.MonkeyPatch) -> Path:

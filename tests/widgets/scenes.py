@@ -181,7 +181,30 @@ def demo_run() -> Run:
             )
         )
         spent += tokens
+    groups.append(decisions())
     return run_of_events(*groups)
+
+
+def decisions() -> list[RunEvent]:
+    """Entries of the ledger, one of each action."""
+    where = Where("t1", "e-t1-6", 6)
+
+    def entry(tool: str, args: dict[str, Any], action: Any, guidance: str | None, *rules: str) -> SteeringDecided:
+        return SteeringDecided(where, 4.0, "steering", "before_tool_call", tool, args, action, guidance, rules, 0.2)
+
+    return [
+        entry("get_reservation", {"reservation_id": "EHGLP3"}, "allow", None),
+        entry("search_flights", {"origin": "JFK"}, "guide", "Ask for the date of travel first.", "date_before_search"),
+        entry(
+            "cancel_reservation",
+            {"reservation_id": "EHGLP3", "api_key": "hidden-anyway"},
+            "deny",
+            "Basic economy cannot be cancelled after a day. Offer a change instead.",
+            "no_late_cancellation",
+            "confirm_before_writing",
+        ),
+        SteeringDecided(where, 5.0, "steering", "after_model_call", None, None, "allow", None, (), 0.1),
+    ]
 
 
 def many_layers_run(count: int = 30) -> Run:

@@ -151,10 +151,10 @@ export default () => {
     body.append(
       make("p", { class: "nn-note" }, "Pale with a dashed edge: allocated to a layer, not used by it, yielded to history."),
     );
-    const out = body.appendChild(make("details", { class: "nn-out" }));
+    const out = body.appendChild(store.fold("out", make("details")));
     const outHead = out.appendChild(make("summary"));
     const outList = out.appendChild(make("ul", { class: "nn-list" }));
-    const behind = body.appendChild(make("details"));
+    const behind = body.appendChild(store.fold("table", make("details")));
     behind.append(make("summary", {}, "Table"));
     const scroll = behind.appendChild(make("div", { class: "nn-scroll", tabindex: 0, role: "region", "aria-label": "Table" }));
     const table = scroll.appendChild(make("table", { class: "nn-table" }));

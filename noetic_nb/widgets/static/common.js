@@ -47,7 +47,7 @@ function fillRow(tr, cells) {
  * open later, so they are gathered once per model and views draw from here, at most once per animation frame.
  */
 function storeOf(take) {
-  const store = { data: null, views: new Set(), frame: 0 };
+  const store = { data: null, views: new Set(), frame: 0, open: {} };
   store.changed = () => {
     if (store.frame) return;
     store.frame = requestAnimationFrame(() => {
@@ -71,26 +71,44 @@ function storeOf(take) {
   /** Show a view: draws now, on every change of the store, and on every change of the named traits. */
   store.show = ({ model, root, draw, traits = [] }) => {
     const fault = root.appendChild(make("p", { class: "nn-fault", role: "alert" }));
+    const names = ["fault", ...traits].map((name) => `change:${name}`);
+    let placed = false;
+    const hide = () => {
+      store.views.delete(all);
+      names.forEach((name) => model.off(name, store.changed));
+    };
     const all = () => {
+      // A notebook may drop an output without telling its view.
+      if (placed && !root.isConnected) return hide();
+      placed = root.isConnected;
       say(fault, model.get("fault"));
       draw(store.data);
     };
     store.views.add(all);
-    const names = ["fault", ...traits].map((name) => `change:${name}`);
     names.forEach((name) => model.on(name, store.changed));
-    model.send({ type: "page", open: true });
+    tellWhenBusy(model, root);
     all();
-    return () => {
-      store.views.delete(all);
-      names.forEach((name) => model.off(name, store.changed));
-      try {
-        model.send({ type: "page", open: false });
-      } catch {
-        // The kernel closed the widget first: there is nobody left to tell.
-      }
-    };
+    return hide;
+  };
+  /** Let a part that folds open and close as it did before the view was drawn anew. */
+  store.fold = (key, details) => {
+    details.open = store.open[key] ?? false;
+    details.addEventListener("toggle", () => (store.open[key] = details.open));
+    return details;
   };
   return store;
+}
+
+/** Tell the kernel when someone works in a view: it then leaves the output alone. */
+function tellWhenBusy(model, root) {
+  model.send({ type: "page" });
+  let busy = false;
+  const look = () => {
+    const now = root.matches(":hover") || root.contains(document.activeElement);
+    if (now !== busy) model.send({ type: "busy", busy: (busy = now) });
+  };
+  for (const name of ["pointerenter", "pointerleave", "focusin"]) root.addEventListener(name, look);
+  root.addEventListener("focusout", () => setTimeout(look)); // the next element has the focus only then
 }
 
 const number = (value) => (value === null ? "no limit" : Math.round(value).toLocaleString("en-US"));

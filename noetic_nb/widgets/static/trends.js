@@ -12,28 +12,36 @@ const [BLUE, RED, GREEN] = ["#0072B2", "#D55E00", "#009E73"];
 const yOf = (quality) => PAD + (1 - Math.min(Math.max(quality, 0), 1)) * (QUALITY - 2 * PAD);
 const percent = (value) => `${value.toFixed(3)}%`;
 
-/** Give each decision a lane in which its label fits, or no label. */
+/** Give each decision a lane in which its label fits; without labels where words would be covered. */
 function lanesOf(turns, width) {
+  const [placed, covered] = tryLanes(turns, width, true);
+  return covered ? tryLanes(turns, width, false)[0] : placed;
+}
+
+function tryLanes(turns, width, words) {
   const ends = Array(LANES).fill(-1);
-  return turns.flatMap((turn, at) =>
+  const room = 960 / width; // percent that the shape itself takes
+  let covered = false;
+  const placed = turns.flatMap((turn, at) =>
     turn.marks.map(([kind, label, told]) => {
       const x = (100 * (at + 0.5)) / turns.length;
       const wide = (100 * (label.length * 6.6 + 22)) / width;
-      const room = 960 / width; // percent that the shape itself takes
       const left = x > 55;
       let [begin, end] = left ? [x - wide, x + room] : [x - room, x + wide];
-      const inside = begin + room >= 0 && end <= 100 + room;
+      const inside = words && begin + room >= 0 && end <= 100 + room;
       let lane = inside ? ends.findIndex((last) => last <= begin) : -1;
       let text = label;
       if (lane < 0) {
-        // No room for words: the shape alone, where it covers none.
         [text, end] = ["", x + room];
-        lane = Math.max(0, ends.findIndex((last) => last <= x - room));
+        lane = ends.findIndex((last) => last <= x - room);
+        covered ||= lane < 0;
       }
+      lane = Math.max(lane, 0);
       ends[lane] = Math.max(ends[lane], end);
       return { kind, label: text, told, x, left, lane };
     }),
   );
+  return [placed, covered];
 }
 
 const texts = (parent, rows) =>
@@ -97,7 +105,7 @@ export default () => {
 
     grid.append(make("span"));
     const band = plot(LANE, true);
-    put(band, { "aria-label": "Decisions" });
+    put(band, { "aria-label": "Decisions", class: "nn-plot nn-axis" });
     const qualityAxis = plot(QUALITY, false);
     const quality = plot(QUALITY, true);
     const tokensAxis = plot(TOKENS, false);
@@ -116,9 +124,9 @@ export default () => {
     const decided = body.appendChild(make("details"));
     const decidedHead = decided.appendChild(make("summary"));
     const list = decided.appendChild(make("ul", { class: "nn-list" }));
-    let opened = null; // what is open follows the length of the list until someone has chosen
-    decidedHead.addEventListener("click", () => (opened = !decided.open));
-    const behind = body.appendChild(make("details"));
+    // What is open follows the length of the list until someone has chosen.
+    decidedHead.addEventListener("click", () => (store.open.decided = !decided.open));
+    const behind = body.appendChild(store.fold("table", make("details")));
     behind.append(make("summary", {}, "Table"));
     const scroll = behind.appendChild(make("div", { class: "nn-scroll", tabindex: 0, role: "region", "aria-label": "Table" }));
     const table = scroll.appendChild(make("table", { class: "nn-table" }));
@@ -212,13 +220,13 @@ export default () => {
       texts(tokensAxis, [...cap, { x: "100%", y: TOKENS - 1, anchor: "end", text: "0" }]);
 
       const every = Math.ceil(turns.length / 10);
-      texts(turnAxis, turns.map((turn, at) => ({ x: percent(xs[at]), y: 13, anchor: "middle", text: String(turn.turn) })).filter((_, at) => at % every === 0));
+      texts(turnAxis, turns.map((turn, at) => ({ x: percent(xs[at]), y: 13, anchor: at === 0 && every > 1 ? "start" : "middle", text: String(turn.turn) })).filter((_, at) => at % every === 0));
 
       const told = turns.flatMap((turn) => turn.marks.map(([, , text]) => text));
       say(note, earlier ? `${earlier} earlier turns are not shown.` : told.length ? "" : 'No decision but "continue".');
       note.hidden = !note.textContent;
       decided.hidden = told.length === 0;
-      decided.open = opened ?? told.length <= LISTED;
+      decided.open = store.open.decided ?? told.length <= LISTED;
       say(decidedHead, `Decisions: ${told.length}`);
       patch(list, told, () => make("li"), say);
       patch(rows, turns, () => {
