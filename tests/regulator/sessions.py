@@ -8,8 +8,13 @@ import random
 import unicodedata
 from typing import Any
 
+from hypothesis import HealthCheck, settings
+
 from noetic_nb.regulator.triggers import lexicon
 from noetic_nb.regulator.words import RELEASE_WORDS
+
+# A shared machine makes examples slow; that is not a defect of what is tested.
+RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def _lexicon_words() -> list[str]:

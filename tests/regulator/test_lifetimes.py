@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.regulator import Locked, Person, Regulator, decisions, events
@@ -22,6 +22,7 @@ from noetic_nb.regulator.events import (
     TurnStart,
     UserCorrection,
 )
+from tests.regulator.sessions import RELAXED
 
 
 def feed(regulator: Regulator, *several: Any) -> Regulator:
@@ -171,7 +172,7 @@ wild_events = st.one_of(
 )
 
 
-@settings(deadline=None)
+@RELAXED
 @given(st.lists(wild_events, max_size=20))
 def test_only_type_and_value_errors_escape_and_a_refused_event_changes_nothing(several: list[Any]) -> None:
     regulator = Regulator.recommended("ann")
@@ -196,7 +197,7 @@ def observed(regulator: Regulator) -> Any:
     )
 
 
-@settings(deadline=None)
+@RELAXED
 @given(wild_events)
 def test_a_checked_event_survives_both_wire_forms(event: Any) -> None:
     try:

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.regulator import (
@@ -40,6 +40,7 @@ from noetic_nb.regulator.events import (
     TurnStart,
     UserCorrection,
 )
+from tests.regulator.sessions import RELAXED
 
 
 def regulator_with(*predicates: Predicate, events: Any = ()) -> Regulator:
@@ -264,7 +265,7 @@ EVERY_PREDICATE: tuple[Predicate, ...] = (
 )
 
 
-@settings(deadline=None)
+@RELAXED
 @given(some_events)
 def test_an_explanation_agrees_with_the_decision_it_explains(events: list[Any]) -> None:
     regulator = regulator_with(*EVERY_PREDICATE, events=events)
@@ -300,7 +301,7 @@ def change(found: Finding, name: str) -> Any:
     return next((item for item in found.changes if item.field == name), None)
 
 
-@settings(deadline=None)
+@RELAXED
 @given(st.lists(st.integers(0, 20).map(lambda value: value / 20), min_size=3, max_size=3))
 def test_the_least_better_grade_is_that_of_brute_force(qualities: list[float]) -> None:
     def fires(last: float) -> bool:
@@ -319,7 +320,7 @@ def test_the_least_better_grade_is_that_of_brute_force(qualities: list[float]) -
         assert found is None
 
 
-@settings(deadline=None)
+@RELAXED
 @given(grades, st.integers(0, 12))
 def test_the_least_cap_is_that_of_brute_force(qualities: list[float], spent: int) -> None:
     events = [Cost(0, spent, 0), *map(QualityFeedback, qualities)]
@@ -331,7 +332,7 @@ def test_the_least_cap_is_that_of_brute_force(qualities: list[float], spent: int
     assert (found is None and brute == 6) or found.after == brute
 
 
-@settings(deadline=None)
+@RELAXED
 @given(st.sets(st.sampled_from(["alpha", "beta", "gamma", "delta", "omega"]), min_size=1))
 def test_the_least_words_to_anchor_are_those_of_brute_force(response: set[str]) -> None:
     task = "alpha zeta"
@@ -355,7 +356,7 @@ def test_the_least_words_to_anchor_are_those_of_brute_force(response: set[str]) 
     assert found.before - found.after == brute
 
 
-@settings(deadline=None)
+@RELAXED
 @given(st.text("ab", max_size=9), st.integers(2, 4))
 def test_the_least_repetitions_to_drop_are_those_of_brute_force(sequence: str, threshold: int) -> None:
     fires = lambda names: reason(regulator_with(ToolLoop(threshold), events=map(ToolCall, names))) is not None  # noqa: E731
@@ -369,7 +370,7 @@ def test_the_least_repetitions_to_drop_are_those_of_brute_force(sequence: str, t
 
 
 @pytest.mark.parametrize("predicate", EVERY_PREDICATE, ids=lambda predicate: predicate.kind)
-@settings(deadline=None)
+@RELAXED
 @given(events=some_events)
 def test_every_change_of_a_threshold_unfires(predicate: Predicate, events: list[Any]) -> None:
     from dataclasses import replace

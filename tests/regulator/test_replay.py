@@ -37,6 +37,7 @@ from noetic_nb.regulator.events import (
 )
 from noetic_nb.regulator.scorers import FEATURES, drift_features
 from noetic_nb.regulator.shadow import main, read_log, score_statistics, shadow_replay
+from tests.regulator.sessions import RELAXED
 
 some_events = st.lists(
     st.one_of(
@@ -56,7 +57,7 @@ some_events = st.lists(
 
 
 @given(some_events, st.integers(0, 30), st.floats(0, 1), st.integers(2, 6))
-@settings(max_examples=60, deadline=None)
+@settings(RELAXED, max_examples=60)
 def test_a_recording_decides_like_a_regulator_that_had_these_thresholds(
     events: list[Any], cap: int, threshold: float, times: int
 ) -> None:
@@ -132,7 +133,7 @@ def test_a_scorer_sees_earlier_turns_and_tool_outputs() -> None:
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=60)
 
 
-@settings(deadline=None)
+@RELAXED
 @given(st.builds(DriftInput, texts, texts, st.lists(texts, max_size=3), st.lists(texts, max_size=3)))
 def test_the_context_scorer_stays_within_bounds_on_any_text(given_input: DriftInput) -> None:
     features = drift_features(given_input)
@@ -305,7 +306,7 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None)
+@RELAXED
 @given(
     st.fixed_dictionaries(
         {},
