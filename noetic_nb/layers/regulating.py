@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RegulatorDecided, RegulatorSaw
+from noetic_nb.events import QualityGiven, RegulatorDecided, RegulatorSaw
 from noetic_nb.items import assistant_text, compact_json
 from noetic_nb.memory import (
     BeforeToolCallParams,
@@ -142,6 +142,7 @@ class _Regulation:
     layer_id: str
     tasks: dict[str, Regulator] = field(default_factory=dict)
     people: dict[str, Person] = field(default_factory=dict)
+    latched: dict[str, Stop] = field(default_factory=dict)
     executions: dict[str, _Execution] = field(default_factory=dict)
 
     def task(self, ctx: ExecutionContext) -> Regulator:
@@ -173,7 +174,7 @@ class _Regulation:
         if not run.started:
             run.started, run.query = True, p.query
             self.tell(p.ctx, regulator, events.TurnStart(_text(p.query)))
-            stop = self.decide(p.ctx, regulator, "turn_start")
+            stop = self.decide(p.ctx, regulator, "turn_start", held=self.latched.get(p.ctx.thread_id))
         prelude = regulator.corrections_prelude()
         if prelude is None:
             return None if stop is None else {"items": [], "stop": stop}
@@ -227,6 +228,9 @@ class _Regulation:
             if hasattr(grade, "__await__"):
                 grade = await grade
             if grade is not None:
+                if p.ctx.sink is not None:
+                    now = p.ctx.clock.now_ms()
+                    p.ctx.sink.emit(QualityGiven(p.ctx.where, now, float(grade), "grader"))
                 self.tell(p.ctx, regulator, events.QualityFeedback(float(grade)))
                 stop = self.decide(p.ctx, regulator, "quality_feedback") or stop
         return None if stop is None else {"stop": stop}
@@ -236,12 +240,13 @@ class _Regulation:
         regulator = self.task(p.ctx)
         if p.kind == "reset_task":
             regulator.reset_task()
+            self.latched.pop(p.ctx.thread_id, None)
             return
         if p.kind == "quality":
             self.tell(p.ctx, regulator, events.QualityFeedback(p.value))
         else:
             self.tell(p.ctx, regulator, events.UserCorrection(_text(p.value), True))
-        self.decide(p.ctx, regulator, p.kind)
+        self.decide(p.ctx, regulator, p.kind, between_turns=True)
         await p.storage.set("state", _snapshot(regulator))
 
     def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
@@ -256,14 +261,29 @@ class _Regulation:
         if ctx.sink is not None and record:
             ctx.sink.emit(RegulatorSaw(ctx.where, ctx.clock.now_ms(), self.layer_id, events.to_dict(event)))
 
-    def decide(self, ctx: ExecutionContext, regulator: Regulator, at: str) -> Stop | None:
-        """Ask the regulator; a circuit break becomes a stop."""
+    def decide(
+        self,
+        ctx: ExecutionContext,
+        regulator: Regulator,
+        at: str,
+        *,
+        held: Stop | None = None,
+        between_turns: bool = False,
+    ) -> Stop | None:
+        """Ask the regulator; a circuit break becomes a stop and stays one until the task is reset.
+
+        Parameters
+        ----------
+        held : Stop, optional
+            A break of an earlier turn, which stands whatever is decided now.
+        between_turns : bool
+            There is no turn to stop; the next one will be.
+        """
         decision = regulator.decide()
-        broken = isinstance(decision, decisions.CircuitBreak)
-        if ctx.sink is None and not broken:
-            return None
-        plain = decisions.to_dict(decision)
-        suggestion = decision.suggestion if isinstance(decision, decisions.CircuitBreak) else None
+        stop = held
+        if stop is None and isinstance(decision, decisions.CircuitBreak):
+            stop = Stop(decisions.to_dict(decision), decision.suggestion)
+            self.latched[ctx.thread_id] = stop
         if ctx.sink is not None:
             ctx.sink.emit(
                 RegulatorDecided(
@@ -271,15 +291,15 @@ class _Regulation:
                     ctx.clock.now_ms(),
                     self.layer_id,
                     at,
-                    plain,
-                    suggestion,
+                    decisions.to_dict(decision) if stop is None else stop.decision,
+                    None if stop is None else stop.suggestion,
                     regulator.confidence(),
                     regulator.total_tokens_out(),
                     regulator.cost_cap_tokens(),
-                    broken,
+                    stop is not None and not between_turns,
                 )
             )
-        return None if suggestion is None else Stop(plain, suggestion)
+        return stop
 
 
 def _text(value: str) -> str:
