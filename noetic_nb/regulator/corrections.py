@@ -48,6 +48,15 @@ class CorrectionStore:
         self.version = 0
         """Grows with every change, so that a cached decision knows when it is stale."""
 
+    @classmethod
+    def of(cls, texts: Iterable[tuple[str, Sequence[str]]]) -> CorrectionStore:
+        """Return a store of what was recorded before, clusters in order of use, texts oldest first."""
+        store = cls()
+        store._texts = {
+            cluster: list(some[-MAX_CORRECTIONS_PER_CLUSTER:]) for cluster, some in texts if cluster and some
+        }
+        return store
+
     def add(self, cluster: str, text: str) -> None:
         """Record one correction; without a cluster there is nothing to file it under."""
         self.extend(cluster, (text,))

@@ -6,7 +6,7 @@ the settings. The other form keeps them in an extra key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from noetic_nb.regulator.corrections import CorrectionStore
@@ -61,20 +61,19 @@ def restore(
         If the extra key is malformed; the message names the key.
     """
     extra = state.extra if use_extra else None
-    settings, store = RELEASE_SETTINGS, CorrectionStore()
+    settings = RELEASE_SETTINGS
     if extra is not None and isinstance(extra.get("settings"), Mapping):
         settings = Settings.from_dict(extra["settings"], named=named)
-    for cluster, texts in _texts(state, extra):
-        store.extend(cluster, texts)
+    store = CorrectionStore.of(_texts(state, extra))
     learned = state.learned.copy()
     return Person(state.user_id, store, Session(learned, topics=settings.topics)), settings
 
 
-def _texts(state: RegulatorState, extra: Mapping[str, Any] | None) -> list[tuple[str, list[str]]]:
+def _texts(state: RegulatorState, extra: Mapping[str, Any] | None) -> list[tuple[str, Sequence[str]]]:
     kept = None if extra is None else extra.get("corrections")
     if kept is None:
         # The map's key decides the cluster; what a pattern says about itself is recomputed, as in the original.
-        return [(key, list(reversed(found.example_corrections))) for key, found in state.correction_patterns.items()]
+        return [(key, found.example_corrections[::-1]) for key, found in state.correction_patterns.items()]
     if not isinstance(kept, list):
         raise ValueError(f"Snapshot key `{EXTRA_KEY}.corrections` must be a list. Given: {kept!r:.80}.")
     for entry in kept:

@@ -90,8 +90,8 @@ class Topics:
         words = {piece if piece.isalnum() else trimmed(piece) for piece in set(_pieces(text))}
         if self.words.drop_numbers:
             return [token for token in words if self._keeps(token)]
-        words -= self.words.stop_words
-        return [token for token in words if len(token) >= 3 or self._keeps(token)]
+        # Not `words -= stop_words`, which would walk the longer of the two sets.
+        return [token for token in words - self.words.stop_words if len(token) >= 3 or self._keeps(token)]
 
     def _keeps(self, token: str) -> bool:
         return bool(token) and self.words.is_topic(token)
