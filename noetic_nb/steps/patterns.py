@@ -19,7 +19,7 @@ def react(
     *,
     model: str,
     instructions: str | Callable[..., Any] | None = None,
-    tools: Iterable[Tool | Callable[..., Any]] = (),
+    tools: Iterable[Tool | Callable[..., Any]] | None = None,
     max_steps: int = 10,
     max_cost: float | None = None,
     params: ModelParams | None = None,
@@ -32,8 +32,9 @@ def react(
         Name of the model.
     instructions : str or callable, optional
         System text, or a function of the context.
-    tools : iterable of Tool or callable
-        What it may call.
+    tools : iterable of Tool or callable, optional
+        What it may call, beside what the agent's layers provide. None means all tools of the agent, an empty list means
+        none at all.
     max_steps : int
         Most model calls.
     max_cost : float, optional
