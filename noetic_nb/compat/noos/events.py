@@ -74,12 +74,10 @@ class LLMEvent:
             wallclock_ms = whole("wallclock_ms", wallclock_ms, U32_MAX)
         if provider is not None and (provider.__class__ is not str or not provider.isascii()):
             provider = text("provider", provider)
-        event: LLMEvent = _new(_Cost)
-        _set_tokens_in(event, tokens_in)
-        _set_tokens_out(event, tokens_out)
-        _set_wallclock_ms(event, wallclock_ms)
-        _set_provider(event, provider)
-        return event
+        event: Any = _CostDraft(tokens_in, tokens_out, wallclock_ms, provider)
+        event.__class__ = _Cost
+        made: LLMEvent = event
+        return made
 
     @staticmethod
     def quality_feedback(quality: float, fragment_spans: Any = None) -> LLMEvent:
@@ -159,6 +157,18 @@ class _Cost(LLMEvent, events.Cost):
     usd = None  # shadows the slot: the compiled package knows no prices, and one slot fewer is written
 
 
+class _CostDraft:
+    """A cost while it is written."""
+
+    __slots__ = ("tokens_in", "tokens_out", "wallclock_ms", "provider", "usd")  # noqa: RUF023  # as in events.Cost
+
+    def __init__(self, tokens_in: int, tokens_out: int, wallclock_ms: int, provider: str | None) -> None:
+        self.tokens_in = tokens_in
+        self.tokens_out = tokens_out
+        self.wallclock_ms = wallclock_ms
+        self.provider = provider
+
+
 class _QualityFeedback(LLMEvent, events.QualityFeedback):
     __slots__ = ()
     kind = events.QualityFeedback.kind
@@ -188,10 +198,6 @@ for _event, _face in _FACES.items():
 
 # Writing slots directly is how a frozen event is made at half the price of its initialiser.
 _new: Final[Any] = object.__new__
-_set_tokens_in: Final = events.Cost.__dict__["tokens_in"].__set__
-_set_tokens_out: Final = events.Cost.__dict__["tokens_out"].__set__
-_set_wallclock_ms: Final = events.Cost.__dict__["wallclock_ms"].__set__
-_set_provider: Final = events.Cost.__dict__["provider"].__set__
 _set_call_name: Final = events.ToolCall.__dict__["tool_name"].__set__
 _set_args_json: Final = events.ToolCall.__dict__["args_json"].__set__
 
