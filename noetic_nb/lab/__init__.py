@@ -1,5 +1,6 @@
-"""Questions asked of recorded runs: data sets to ask them of, and replay through another regulator."""
+"""Questions asked of recorded runs: data sets to ask them of, replay through another regulator, other rules."""
 
 from noetic_nb.lab import datasets, replay
+from noetic_nb.lab.backtest import backtest
 
-__all__ = ["datasets", "replay"]
+__all__ = ["backtest", "datasets", "replay"]
