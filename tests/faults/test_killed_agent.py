@@ -31,14 +31,17 @@ def test_a_killed_agent_keeps_every_turn_it_had_finished(tmp_path: Path) -> None
     for _ in range(KILLS):
         agent = subprocess.Popen([sys.executable, str(AGENT), str(path)], stdout=subprocess.PIPE, text=True)
         assert agent.stdout is not None
-        for _ in range(dice.randrange(1, 60)):
-            assert agent.stdout.readline()
+        lines = [agent.stdout.readline() for _ in range(dice.randrange(1, 60))]
         agent.kill()
-        said = [int(line) for line in agent.communicate()[0].split()]
+        agent.wait()
+        lines += agent.stdout.readlines()
+        agent.stdout.close()
+        said = [int(line) for line in lines if line.endswith("\n")]
 
         state = state_in(path)
 
         # A turn may have been written and not yet said; never the other way round, and never half.
+        assert said, "the agent died by itself"
         finished = max([finished, *said])
         assert state["last"] >= finished  # type: ignore[operator]
         assert state["pair"] == [state["last"]] * 2
