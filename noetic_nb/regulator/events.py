@@ -1,8 +1,8 @@
 """What a regulator is told: eight frozen events.
 
-Building an event checks nothing, so that a hundred tokens a turn stay cheap; `check` does, and `Regulator.on_event` and
-`from_dict` call it. Two additions to the original are optional and left out of JSON while unset: `Cost.usd` and
-`ToolResult.output`.
+Building an event checks nothing, so that a hundred tokens a turn stay cheap; `check` does, and `from_dict` and
+`Regulator.on_event` call it (of a token, `on_event` checks the types that it uses). Two additions to the original are optional
+and left out of JSON while unset: `Cost.usd` and `ToolResult.output`.
 """
 
 from __future__ import annotations

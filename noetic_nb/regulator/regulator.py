@@ -408,6 +408,10 @@ class Regulator:
         clock : callable, optional
             Monotonic seconds.
         """
+        if not isinstance(state, RegulatorState):
+            raise TypeError(
+                f"import_state takes a RegulatorState; from_json reads text. Given: {type(state).__name__}."
+            )
         person, settings = restore(state, use_extra=not as_original, named=named)
         return cls(person, settings, clock=clock)
 

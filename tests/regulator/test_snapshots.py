@@ -375,3 +375,10 @@ def test_word_lists_are_pluggable() -> None:
 
     assert regulator.cluster == "prüfen+rechnung"
     assert RELEASE_WORDS.drop_numbers is False
+
+
+def test_only_a_state_is_imported() -> None:
+    with pytest.raises(TypeError, match="from_json"):
+        Regulator.import_state(FRESH)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="string"):
+        Regulator.from_json(FRESH.encode())  # type: ignore[arg-type]
