@@ -2,6 +2,7 @@
 
 from noetic_nb.widgets.allocation import TokenAllocation
 from noetic_nb.widgets.ledger import Ledger
+from noetic_nb.widgets.rule_editor import RuleEditor
 from noetic_nb.widgets.trends import RegulatorTrends
 
-__all__ = ["Ledger", "RegulatorTrends", "TokenAllocation"]
+__all__ = ["Ledger", "RegulatorTrends", "RuleEditor", "TokenAllocation"]

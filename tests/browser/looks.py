@@ -65,25 +65,26 @@ def assert_readable(root: Any) -> None:
     """Every text of the view has a contrast of at least 4.5 to 1."""
     result = root.evaluate(CONTRAST)
     assert result["checked"] > 0
-    assert result["found"] == []
+    assert result["found"] == [], result["found"]
 
 
 def assert_contained(root: Any) -> None:
     """Nothing sticks out sideways."""
-    assert root.evaluate(OVERFLOW) == []
+    found = root.evaluate(OVERFLOW)
+    assert found == [], found
 
 
 def assert_marks_have_area(root: Any, *, at_least: int = 1) -> None:
     """Every mark of the picture can be seen."""
     result = root.evaluate(MARKS)
     assert result["total"] >= at_least
-    assert result["flat"] == []
+    assert result["flat"] == [], result["flat"]
 
 
 def at_width(root: Any, width_px: int) -> None:
     """Give the view a page of this width."""
     root.evaluate(
-        "(root, width) => { let box = root.parentElement; box.style.width = `${width}px`; box.style.minWidth = '0';"
-        " box.style.boxSizing = 'border-box'; }",
+        "(root, width) => { for (const box of [root.parentElement, root]) { box.style.width = `${width}px`;"
+        " box.style.minWidth = '0'; box.style.maxWidth = 'none'; box.style.flex = 'none'; box.style.boxSizing = 'border-box'; } }",
         width_px,
     )

@@ -1,0 +1,19 @@
+// One line of text, announced when it changes.
+export default {
+  render({ model, el }) {
+    const root = el.appendChild(make("div", { class: "noetic-nb" }));
+    const line = root.appendChild(make("div", { class: "nn-notice", role: "status", "aria-live": "polite" }));
+    const draw = () => {
+      put(line, { "data-mood": model.get("mood") });
+      say(line, model.get("text"));
+    };
+    tellWhenBusy(model, el.closest(".nn-editor") ?? root);
+    model.on("change:text", draw);
+    model.on("change:mood", draw);
+    draw();
+    return () => {
+      model.off("change:text", draw);
+      model.off("change:mood", draw);
+    };
+  },
+};
