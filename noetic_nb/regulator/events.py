@@ -51,14 +51,12 @@ class Token:
 
     # The generated initialiser of a frozen class looks `object.__setattr__` up three times; this one costs half.
     def __init__(self, token: str, logprob: float, index: int) -> None:
-        set_token(self, token)
-        set_logprob(self, logprob)
-        set_index(self, index)
+        _set_token(self, token)
+        _set_logprob(self, logprob)
+        _set_index(self, index)
 
 
-set_token: Final[Callable[[Any, str], None]] = Token.__dict__["token"].__set__
-set_logprob: Final[Callable[[Any, float], None]] = Token.__dict__["logprob"].__set__
-set_index: Final[Callable[[Any, int], None]] = Token.__dict__["index"].__set__
+_set_token, _set_logprob, _set_index = (Token.__dict__[name].__set__ for name in ("token", "logprob", "index"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ class TurnComplete:
     full_response: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Cost:
     """What one provider call used; `usd` only when the caller knows the price."""
 
@@ -79,6 +77,20 @@ class Cost:
     wallclock_ms: int
     provider: str | None = None
     usd: float | None = None
+
+    def __init__(
+        self, tokens_in: int, tokens_out: int, wallclock_ms: int, provider: str | None = None, usd: float | None = None
+    ) -> None:
+        _set_tokens_in(self, tokens_in)
+        _set_tokens_out(self, tokens_out)
+        _set_wallclock_ms(self, wallclock_ms)
+        _set_provider(self, provider)
+        _set_usd(self, usd)
+
+
+_set_tokens_in, _set_tokens_out, _set_wallclock_ms, _set_provider, _set_usd = (
+    Cost.__dict__[name].__set__ for name in ("tokens_in", "tokens_out", "wallclock_ms", "provider", "usd")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,24 +270,33 @@ def check(event: Event) -> None:
         _CHECKS[name](name, getattr(event, name))
 
 
-def is_plain(event: Event) -> bool:
-    """Say quickly whether an event is of the ordinary kind that `check` would pass; False means "ask `check`"."""
-    if isinstance(event, Cost):
-        a, b, c, provider = event.tokens_in, event.tokens_out, event.wallclock_ms, event.provider
-        return (
-            a.__class__ is b.__class__ is c.__class__ is int
-            and 0 <= a <= U32_MAX
-            and 0 <= b <= U32_MAX
-            and 0 <= c <= U32_MAX
-            and event.usd is None
-            and (provider is None or (provider.__class__ is str and provider.isascii()))
-        )
-    if isinstance(event, ToolCall):
-        name, args = event.tool_name, event.args_json
-        return (name.__class__ is str and name.isascii()) and (
-            args is None or (args.__class__ is str and args.isascii())
-        )
-    return False
+def _is_plain_text(value: object) -> bool:
+    return isinstance(value, str) and value.isascii()
+
+
+def _is_plain_cost(event: Cost) -> bool:
+    a, b, c, provider = event.tokens_in, event.tokens_out, event.wallclock_ms, event.provider
+    return (
+        a.__class__ is b.__class__ is c.__class__ is int
+        # One shift tests three ranges: a sign or a 33rd bit in any of them survives the union.
+        and not (a | b | c) >> 32
+        and event.usd is None
+        and (provider is None or (provider.__class__ is str and provider.isascii()))
+    )
+
+
+def _is_plain_call(event: ToolCall) -> bool:
+    name, args = event.tool_name, event.args_json
+    return (name.__class__ is str and name.isascii()) and (args is None or (args.__class__ is str and args.isascii()))
+
+
+IS_PLAIN: Final[dict[type[Any], Callable[[Any], bool]]] = {
+    TurnStart: lambda event: _is_plain_text(event.user_message),
+    TurnComplete: lambda event: _is_plain_text(event.full_response),
+    Cost: _is_plain_cost,
+    ToolCall: _is_plain_call,
+}
+"""Quick looks at ordinary events: True means that `check` would pass, False that it has to be asked."""
 
 
 def to_dict(event: Event) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from noetic_nb.regulator.confidence import MOST_KEPT
 from noetic_nb.regulator.decisions import CONTINUE, Decision, ProceduralWarning
 from noetic_nb.regulator.dispatch import HANDLERS, TOKENS, TRUSTED
 from noetic_nb.regulator.drift import DriftScorer
-from noetic_nb.regulator.events import Event, Token, check, is_plain, require_text
+from noetic_nb.regulator.events import IS_PLAIN, Event, Token, check, require_text
 from noetic_nb.regulator.explain import Explanation, explain
 from noetic_nb.regulator.person import Person
 from noetic_nb.regulator.predicates import CostCap, Predicate, ScopeDrift
@@ -196,9 +196,7 @@ class Regulator:
         if cls in TOKENS:
             # Inlined, because a hundred tokens make up most of a turn.
             token: Any = event
-            if cls is Token and (
-                token.logprob.__class__ is not float or token.token.__class__ is not str or token.index < 0
-            ):
+            if cls is Token and (token.logprob.__class__ is not float or token.token.__class__ is not str):
                 check(event)
             stats = self._task.token_stats
             tokens = stats.tokens
@@ -211,7 +209,8 @@ class Regulator:
             handler = HANDLERS.get(cls)
             if handler is None:
                 raise TypeError(f"A regulator is fed events such as TurnStart(...). Given: {event!r:.120}.")
-            if not is_plain(event):
+            is_plain = IS_PLAIN.get(cls)
+            if is_plain is None or not is_plain(event):
                 check(event)
         handler(self._task, event)
 
