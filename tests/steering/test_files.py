@@ -1,0 +1,216 @@
+"""Rule files: what is written is read back the same, and nothing in a file is executed or guessed."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import noetic_nb as nn
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.steering import (
+    RuleBook,
+    SteeringRule,
+    dump_rules,
+    load_rules,
+    parse_rules,
+    rule_file_schema,
+    save_rules,
+)
+
+FORMATS = ("yaml", "json")
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
+names = st.lists(texts, min_size=1, max_size=3, unique=True)
+actions = st.sampled_from(["deny", "guide", "ask", "allow"])
+guidances = st.none() | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="{}"), max_size=60)
+common: dict[str, Any] = {"name": st.none() | texts, "enabled": st.booleans()}
+
+conditions = st.fixed_dictionaries(
+    {
+        "applies_to": st.just("before_tool_call"),
+        "when": st.sampled_from(["tool.name == 'a'", "history.exists(h,\n  h.ok)", "ctx.cost > 0.5 // dear", "true"]),
+        "action": st.none() | actions,
+        "guidance": guidances,
+        "tools": st.none() | names,
+        **common,
+    }
+)
+judges = st.fixed_dictionaries(
+    {
+        "applies_to": st.sampled_from(["before_tool_call", ("before_tool_call", "after_model_call")]),
+        "llm_eval": st.fixed_dictionaries(
+            {"mode": st.sampled_from(["sync", "async"]), "prompt": texts, "model": texts}
+        ),
+        "when": st.none() | st.just("ctx.depth == 0"),
+        "tools": st.none() | names,
+        **common,
+    }
+)
+sentences = st.fixed_dictionaries(
+    {
+        "applies_to": st.just("before_tool_call"),
+        "sequence": st.one_of(
+            st.builds(lambda count: {"kind": "at_most", "count": count}, st.integers(0, 9)),
+            st.builds(
+                lambda kind, others: {"kind": kind, "others": others},
+                st.sampled_from(["never_after", "only_after"]),
+                names,
+            ),
+        ),
+        "action": st.none() | actions,
+        "guidance": guidances,
+        "tools": names,
+        **common,
+    }
+)
+rule_lists = st.lists(st.one_of(conditions, judges, sentences), max_size=4).flatmap(
+    lambda fields: st.lists(texts, min_size=len(fields), max_size=len(fields), unique=True).map(
+        lambda ids: [SteeringRule(id=rule_id, **more) for rule_id, more in zip(ids, fields, strict=True)]
+    )
+)
+
+
+@given(rule_lists, st.sampled_from(FORMATS))
+def test_rules_that_are_data_come_back_the_same(rules: list[SteeringRule], form: Any) -> None:
+    text = dump_rules(rules, format=form)
+
+    assert list(parse_rules(text, format=form)) == rules
+    if form == "json":
+        jsonschema.validate(json.loads(text), rule_file_schema())
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".yml", ".json"])
+def test_a_python_rule_is_written_by_name_and_bound_by_who_loads_it(tmp_path: Path, suffix: str) -> None:
+    rules = RuleBook()
+
+    @rules.rule(on="before_tool_call", tools=["pay"], history=True, isolate="thread")
+    def small(call: Any) -> Any:
+        return nn.deny("import os")
+
+    path = save_rules(rules, tmp_path / f"rules{suffix}")
+    loaded = load_rules(path, functions={"small": small})
+
+    assert "import os" not in path.read_text()
+    assert loaded["small"] == rules["small"].model_copy(update={"source": None})
+
+
+def test_a_python_rule_without_its_function_is_an_error_and_not_left_out() -> None:
+    with pytest.raises(NoeticConfigError, match="'small'") as caught:
+        parse_rules("version: 1\nrules:\n- {id: small, python: small}", functions={"other": len})
+
+    assert (caught.value.code, caught.value.rule_id) == ("UNBOUND_RULE", "small")
+
+
+def test_the_published_schema_is_the_one_in_force() -> None:
+    published = resources.files("noetic_nb.steering").joinpath("rules.schema.json").read_text(encoding="utf-8")
+
+    assert json.loads(published) == rule_file_schema()
+    jsonschema.Draft202012Validator.check_schema(rule_file_schema())
+
+
+HEAD = "version: 1\nrules:\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("version: 1\nruels: []", "'rules'"),
+        (HEAD + "- {id: a, when: 'true', guidence: x}", "Did you mean 'guidance'"),
+        (HEAD + "- {id: a, wen: 'true'}", "Did you mean 'when'"),
+        (HEAD + "- {id: a, judge: {promt: x}}", "Did you mean 'prompt'"),
+        (HEAD + "- {id: a, zzzzzz: x}", "Known are id"),
+        (HEAD + "- {id: a}", "nothing decides it"),
+        (HEAD + "- {id: a, when: 'true', at_most: 3, tools: [x]}", "when and at_most"),
+        (HEAD + "- {id: a, at_most: 3}", "`tools`"),
+        (HEAD + "- {id: a, at_most: '3', tools: [x]}", "rules[0].at_most"),
+        (HEAD + "- {id: a, when: 'true', action: permit}", "rules[0].action"),
+        (HEAD + "- {id: a, when: 'true', enabled: maybe}", "rules[0].enabled"),
+        (HEAD + "- {id: a, when: 'true', id: b}", "'id' stands there twice"),
+        (HEAD + "- {id: a, when: 'tool.nme == 1'}", "Did you mean 'name'"),
+        (HEAD + "- {1: a}", "the key 1 is no text"),
+        ("version: 2\nrules: []", "version"),
+        ("- a", "the file"),
+        ("", "the file"),
+        ("version: 1\n  rules: [", "line 2"),
+        ("version: 1\nrules: !!python/object/apply:os.system ['true']", "tags"),
+        ("version: 1\nrules: !!python/name:os.system", "tags"),
+        ("version: 1\nrules: !custom []", "tags"),
+        ("a: &a [x]\nb: [*a, *a]", "anchors"),
+        ("[" * 10_000, "nested more than"),
+        ("version: 1\nrules: []\n---\nversion: 1", "another document"),
+        ("version: 1\nrules: []\n# " + "x" * 1_000_001, "characters"),
+        (HEAD + '- {id: a, when: "' + "x" * 990_000 + '"}', "4,096 are the most"),
+        ("\tversion: 1", "line 1"),
+        ("version: 1\nrules: \x07", ""),
+    ],
+)
+def test_a_yaml_text_that_is_no_rule_file_is_refused_and_says_why(text: str, says: str) -> None:
+    with pytest.raises(NoeticConfigError) as caught:
+        parse_rules(text)
+
+    assert caught.value.code in ("INVALID_RULE_FILE", "RULE_DOES_NOT_COMPILE")
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "JSON"),
+        ("[" * 200_000, "JSON"),
+        ('{"version": 1, "version": 1, "rules": []}', "twice"),
+        ('{"version": 1, "rules": [{"id": "a", "when": "true", "Guidance": "x"}]}', "Did you mean 'guidance'"),
+        ('{"version": 1, "rules": NaN}', "rules"),
+    ],
+)
+def test_a_json_text_that_is_no_rule_file_is_refused_and_says_why(text: str, says: str) -> None:
+    with pytest.raises(NoeticConfigError) as caught:
+        parse_rules(text, format="json")
+
+    assert caught.value.code == "INVALID_RULE_FILE"
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["rules.txt", "rules", "rules.py"])
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(NoeticConfigError) as caught:
+        load_rules(tmp_path / name)
+
+    assert caught.value.code == "INVALID_FORMAT"
+
+
+def test_a_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_bytes(b"version: \xff")
+
+    for path in (tmp_path / "missing.yaml", broken):
+        with pytest.raises(NoeticConfigError, match=path.name) as caught:
+            load_rules(path)
+        assert caught.value.code == "INVALID_RULE_FILE"
+
+
+def test_a_large_file_is_not_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "large.json"
+    path.write_text(" " * 3_000_000)
+
+    with pytest.raises(NoeticConfigError, match="1,000,000"):
+        load_rules(path)
+
+
+def test_words_of_yaml_that_other_readers_take_for_truth_stay_words() -> None:
+    rules = parse_rules(HEAD + "- id: no\n  on: [before_tool_call]\n  tools: [yes, 1970-01-01]\n  when: 'true'\n")
+
+    assert (rules["no"].tools, rules["no"].when) == (("yes", "1970-01-01"), "true")
+
+
+def test_two_rules_of_one_id_are_refused() -> None:
+    with pytest.raises(NoeticConfigError) as caught:
+        parse_rules(HEAD + "- {id: a, when: 'true'}\n- {id: a, when: 'false'}")
+
+    assert caught.value.code == "DUPLICATE_RULE_ID"
