@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from json.encoder import encode_basestring as _quoted
 from typing import Any, Final, Literal
 
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items.frozen import FrozenDict
-from noetic_nb.items.item import Item
+from noetic_nb.items.item import Item, remember_tokens
 from noetic_nb.items.wire import compact_json
-from noetic_nb.tokens import Tokenizer, estimate_tokens
+from noetic_nb.tokens import UNITS_PER_TOKEN, Tokenizer, estimate_tokens
 
 __all__ = [
     "assistant_message",
@@ -27,6 +28,28 @@ __all__ = [
 
 _CALL: Final = "function_call"
 _OUTPUT: Final = "function_call_output"
+
+
+def _frame(role: str, part: FrozenDict) -> int:
+    """Return the length of a message's compact JSON without its id and text."""
+    bare = Item(id="", status="completed", type="message", role=role, content=(part,))
+    return len(compact_json(bare)) - len('""') * 2
+
+
+_FRAMES: Final = {
+    **{role: _frame(role, FrozenDict(type="input_text", text="")) for role in ("user", "developer", "system")},
+    "assistant": _frame("assistant", FrozenDict(type="output_text", text="", annotations=())),
+}
+
+
+def _message(item_id: str, role: str, part: FrozenDict) -> Item:
+    """Make a message and, where that is quick, count it: only its id and text differ from one to the next."""
+    item = Item(id=item_id, status="completed", type="message", role=role, content=(part,))
+    text = part["text"]
+    if text.isascii() and item_id.isascii():
+        units = _FRAMES[role] + len(_quoted(item_id)) + len(_quoted(text))
+        remember_tokens(item, -(-units // UNITS_PER_TOKEN))
+    return item
 
 
 def input_message(
@@ -54,13 +77,8 @@ def input_message(
     >>> input_message("hi", item_id="m1")["content"]
     ({'type': 'input_text', 'text': 'hi'},)
     """
-    return Item(
-        id=ids.new("item") if item_id is None else item_id,
-        status="completed",
-        type="message",
-        role=role,
-        content=(FrozenDict(type="input_text", text=text),),
-    )
+    part = FrozenDict(type="input_text", text=text)
+    return _message(ids.new("item") if item_id is None else item_id, role, part)
 
 
 def assistant_message(text: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None = None) -> Item:
@@ -71,13 +89,8 @@ def assistant_message(text: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None =
     >>> assistant_text([assistant_message("hello", item_id="m2")])
     'hello'
     """
-    return Item(
-        id=ids.new("item") if item_id is None else item_id,
-        status="completed",
-        type="message",
-        role="assistant",
-        content=(FrozenDict(type="output_text", text=text, annotations=()),),
-    )
+    part = FrozenDict(type="output_text", text=text, annotations=())
+    return _message(ids.new("item") if item_id is None else item_id, "assistant", part)
 
 
 def function_call(

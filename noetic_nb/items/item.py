@@ -55,7 +55,9 @@ class Item(FrozenDict):
         return f"Item({dict.__repr__(self)})"
 
 
-_remember_tokens: Final = Item._tokens.__set__  # type: ignore[attr-defined]
+# The slot itself: asking the item would go through the attributes of its data.
+remember_tokens: Final = Item._tokens.__set__  # type: ignore[attr-defined]
+_known_tokens: Final = Item._tokens.__get__  # type: ignore[attr-defined]
 
 
 def is_base_type(kind: str) -> bool:
@@ -154,9 +156,9 @@ def item_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens)
     """
     if tokenizer is estimate_tokens and type(item) is Item:
         try:
-            known: int = item._tokens
+            known: int = _known_tokens(item)
         except AttributeError:
             known = estimate_tokens(compact_json(item))
-            _remember_tokens(item, known)
+            remember_tokens(item, known)
         return known
     return tokenizer(compact_json(item))

@@ -153,6 +153,10 @@ def project_tail(
     """
     size = len(history)
     floor = max(0, size - window) if window else 0
+    if floor == 0 and isinstance(history, ItemView) and history.tokenizer is tokenizer and history.tokens <= budget:
+        lost = history.unresolved()
+        if not lost:  # all of it, as it is: by far the most common case
+            return ProjectedHistory(0, size, frozenset(), history.tokens, ())
     counts = _counts(history, tokenizer)
     start = _tail_start(history, budget, floor, counts, tokenizer)
     user = _latest_user(history)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from noetic_nb.ids import Ids
-from noetic_nb.items import FrozenDict, Item
+from noetic_nb.items import FrozenDict, Item, assistant_message
 from noetic_nb.models.base import NO_USAGE, ModelDelta, ModelResponse, TokenLogprob, Usage
 from noetic_nb.models.failures import failed, refused
 
@@ -30,6 +30,8 @@ def text_item(text: str, item_id: str, status: Literal["completed", "incomplete"
     >>> text_item("hello", "m1")["content"][0]["text"]
     'hello'
     """
+    if status == "completed":
+        return assistant_message(text, item_id=item_id)
     return Item(
         id=item_id,
         status=status,

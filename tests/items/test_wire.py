@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetic_nb.items import compact_json, item_tokens, parse_item
+from noetic_nb.items import assistant_message, compact_json, dump_item, input_message, item_tokens, parse_item
 from noetic_nb.items.wire import number_text
 from noetic_nb.tokens import estimate_tokens, utf16_units
 from tests.items.strategies import ITEMS_WITH_EXTRA, JSON
@@ -93,3 +93,10 @@ def test_node_writes_the_same_letters() -> None:
     done = subprocess.run(["node", "-e", script], input=json.dumps(values).encode(), capture_output=True, check=True)
 
     assert [compact_json(value) for value in values] == json.loads(done.stdout)
+
+
+@given(text=st.text(max_size=60), item_id=st.text(max_size=8))
+def test_builders_count_a_message_as_its_json_says(text: str, item_id: str) -> None:
+    for item in (input_message(text, item_id=item_id), input_message(text, "developer", item_id=item_id),
+                 assistant_message(text, item_id=item_id)):  # fmt: skip
+        assert item_tokens(item) == item_tokens(dump_item(item))
