@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.items import Item
 from noetic_nb.memory import (
     BudgetConfig,
     InitParams,
@@ -19,6 +20,7 @@ from noetic_nb.memory import (
     RecallParams,
     Slot,
     SpawnParams,
+    StoreParams,
     layer_data,
     layer_fn,
 )
@@ -28,6 +30,10 @@ __all__ = ["deep_merge", "working_memory"]
 # Runtime specification, section 11.2.
 DEFAULT_BUDGET: Final = {"min": 200, "max": 1500}
 MAX_MERGE_DEPTH: Final = 32
+# Where notes go that no longer fit the schema.
+REJECTED_KEY: Final = "rejected"
+# What earlier prompts taught models to call; runtime specification, section 11.2.
+LEGACY_CALL: Final = "updateWorkingMemory"
 # Keys that would reach into objects of other languages when a state is shared.
 FORBIDDEN_KEYS: Final = frozenset({"__proto__", "constructor"})
 
@@ -109,7 +115,12 @@ def working_memory(
         stored = await p.storage.get("state")
         if stored is None:
             return {"state": copy.deepcopy(first)}
-        return {"state": _fitting(stored, adapter)}
+        if not _fits(stored, adapter):
+            # Never silently empty: the old notes stay in storage beside the new ones, and somebody is told.
+            await p.storage.set(REJECTED_KEY, stored)
+            p.ctx.diagnostic(id, "init", _rejected(id, stored, p.storage.prefix))
+            return {"state": {}}
+        return {"state": stored}
 
     def recall(p: RecallParams) -> str | None:
         if not p.state:
@@ -138,6 +149,10 @@ def working_memory(
                 ) from exc
         return {"result": None, "state": merged}
 
+    def store(p: StoreParams) -> dict[str, Any] | None:
+        args = None if read_only else _legacy_update(p.new_items)
+        return None if args is None else {"state": update(args, p.state, p.ctx)["state"]}
+
     provides: dict[str, Any] = {"snapshot": layer_data(copy.deepcopy)}
     if not read_only:
         provides["update"] = layer_fn(
@@ -153,25 +168,53 @@ def working_memory(
         slot=slot,
         scope=scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
-        hooks=MemoryHooks(init=init, recall=recall, on_spawn=on_spawn),
+        hooks=MemoryHooks(init=init, recall=recall, store=store, on_spawn=on_spawn),
         provides=provides,
     )
 
 
-def _fitting(stored: Any, adapter: TypeAdapter[Any] | None) -> Any:
-    """Return stored notes, empty ones where they no longer fit the schema.
+def _legacy_update(items: Iterable[Item]) -> dict[str, Any] | None:
+    """Return the arguments of the first call of the legacy function that has an object for them."""
+    for item in items:
+        if item["type"] == "function_call" and item.get("name") == LEGACY_CALL:
+            try:
+                args = json.loads(item.get("arguments") or "")
+            except ValueError:
+                continue
+            if isinstance(args, dict):
+                return args
+    return None
+
+
+def _fits(stored: Any, adapter: TypeAdapter[Any] | None) -> bool:
+    """Tell whether stored notes fit the schema.
 
     Raises
     ------
-    TypeError
-        If they are neither text nor an object: something else wrote them.
+    NoeticError
+        ``storage_failed`` if they are neither text nor an object: something else wrote them.
     """
     if not isinstance(stored, str | dict):
-        raise TypeError(f"Stored working memory is text or an object, not {type(stored).__name__}: {stored!r:.80}.")
+        raise NoeticError(
+            "storage_failed",
+            f"Stored working memory is text or an object, not {type(stored).__name__}",
+            given=stored,
+            hint="Delete the key; nothing was changed.",
+        )
     if adapter is None:
-        return stored
+        return True
     try:
         adapter.validate_python(stored)
     except ValidationError:
-        return {}
-    return stored
+        return False
+    return True
+
+
+def _rejected(layer_id: str, stored: Any, prefix: str) -> NoeticError:
+    return NoeticError(
+        "storage_failed",
+        f"The stored notes of layer {layer_id!r} do not fit its schema; it begins with empty ones",
+        given=stored,
+        hint=f"The old notes are kept under {prefix + REJECTED_KEY!r}.",
+        layer_id=layer_id,
+    )

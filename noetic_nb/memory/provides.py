@@ -30,6 +30,7 @@ class LayerFunction:
     output: TypeAdapter[Any]
     execute: Callable[[Any, Any, Any], Awaitable[Any] | Any]
     input_type: Any
+    for_model: bool = True
     kind: Literal["function"] = "function"
 
 
@@ -55,6 +56,7 @@ def layer_fn(
     input: Any,
     output: Any,
     execute: Callable[[Any, Any, Any], Awaitable[Any] | Any],
+    for_model: bool = True,
 ) -> LayerFunction:
     """Declare a function over the state.
 
@@ -67,6 +69,8 @@ def layer_fn(
     execute : callable
         ``execute(args, state, ctx)``, sync or async, returns ``{"result": ..., "state": ...}``; without ``state`` the
         state stays as it is.
+    for_model : bool, default True
+        Offer it to the model as the tool ``<layer id>/<name>`` as well; code can always call it.
 
     Examples
     --------
@@ -77,7 +81,7 @@ def layer_fn(
     """
     if not callable(execute):
         raise NoeticConfigError("INVALID_PROVIDES", "layer_fn needs a function to execute.", given=execute)
-    return LayerFunction(description, TypeAdapter(input), TypeAdapter(output), execute, input)
+    return LayerFunction(description, TypeAdapter(input), TypeAdapter(output), execute, input, for_model)
 
 
 def checked_provides(provides: LayerProvides | None, *, layer_id: str) -> LayerProvides | None:

@@ -1,0 +1,72 @@
+"""Text blocks for the prompt, held to a budget with their tags in place.
+
+The stack would cut what is too long at the end and lose the closing tag; a layer knows better what to leave out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from noetic_nb.tokens import Tokenizer
+
+__all__ = ["cut_block", "fitting_lines", "tagged"]
+
+
+def tagged(tag: str, body: str) -> str:
+    r"""Return a body between its tags.
+
+    Examples
+    --------
+    >>> tagged("notes", "one")
+    '<notes>\none\n</notes>'
+    """
+    return f"<{tag}>\n{body}\n</{tag}>"
+
+
+def cut_block(tag: str, body: str, budget: float, tokenize: Tokenizer) -> str | None:
+    r"""Return the block, its body cut at the end where it must be; None where not even the tags fit.
+
+    Examples
+    --------
+    >>> from noetic_nb.tokens import estimate_tokens
+    >>> cut_block("a", "x" * 100, 5, estimate_tokens), cut_block("a", "x", 1, estimate_tokens)
+    ('<a>\nxxxxxxxxxx…\n</a>', None)
+    """
+    whole = tagged(tag, body)
+    if tokenize(whole) <= budget:
+        return whole
+    low, high, best = 0, len(body), None
+    while low <= high:
+        middle = (low + high) // 2
+        block = tagged(tag, f"{body[:middle]}…")
+        if tokenize(block) <= budget:
+            best, low = block, middle + 1
+        else:
+            high = middle - 1
+    return best
+
+
+def fitting_lines(tag: str, lines: Sequence[str], budget: float, tokenize: Tokenizer) -> list[str]:
+    """Return the longest head of `lines` whose block fits: pass the most important line first.
+
+    Parameters
+    ----------
+    lines : sequence of str
+        Most important first.
+    budget : float
+        Tokens of the whole block.
+
+    Examples
+    --------
+    >>> from noetic_nb.tokens import estimate_tokens
+    >>> fitting_lines("a", ["first", "second", "third"], 6, estimate_tokens)
+    ['first', 'second']
+    """
+    low, high = 0, len(lines)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if tokenize(tagged(tag, "\n".join(lines[:middle]))) <= budget:
+            low = middle
+        else:
+            high = middle - 1
+    return list(lines[:low])

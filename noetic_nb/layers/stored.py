@@ -1,0 +1,52 @@
+"""Load what a layer kept. A value of another shape is never taken for an empty one: it is an error of ``init``."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.memory import InitParams
+
+__all__ = ["StoredState", "load_state", "option_error"]
+
+
+class StoredState(BaseModel):
+    """What the state of a layer looks like as JSON; only ever used to check it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", defer_build=True)
+
+
+async def load_state(p: InitParams, shape: type[StoredState], default: Any, *, layer_id: str) -> Any:
+    """Return the stored state, a copy of `default` where nothing is stored.
+
+    Raises
+    ------
+    NoeticError
+        ``storage_failed`` where what is stored does not fit `shape`; what happens then is the layer's
+        ``on_init_error``.
+    """
+    stored = await p.storage.get("state")
+    if stored is None:
+        return copy.deepcopy(default)
+    try:
+        shape.model_validate(stored)
+    except ValidationError as exc:
+        problem = exc.errors()[0]
+        place = ".".join(map(str, problem["loc"])) or "state"
+        raise NoeticError(
+            "storage_failed",
+            f"The stored state of layer {layer_id!r} is damaged: {place}: {problem['msg']}",
+            given=stored,
+            hint=f"Repair or delete the key {p.storage.prefix + 'state'!r}; nothing was changed.",
+            layer_id=layer_id,
+            key=p.storage.prefix + "state",
+        ) from exc
+    return stored
+
+
+def option_error(what: str, given: object, hint: str, *, code: str = "INVALID_LAYER_OPTION") -> NoeticConfigError:
+    """Make the error for a layer's option that makes no sense."""
+    return NoeticConfigError(code, what, given=given, hint=hint)
