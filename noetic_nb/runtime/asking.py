@@ -88,10 +88,17 @@ class _Asking:
         self.ctx = ctx
         self.instructions = instructions
         self.policy, self.tools, self.system_tokens, self.budgets = engine.setup(step, instructions)
-        self.hctx = engine.hook_context(ctx)
+        self._hctx: ExecutionContext | None = None
         self.recalled: tuple[RecallEntry, ...] = ()
         self.requests: tuple[RerenderRequest, ...] = ()
         self.ephemeral: tuple[Item, ...] = ()
+
+    @property
+    def hctx(self) -> ExecutionContext:
+        """The execution as hooks see it; made only where a hook will look."""
+        if self._hctx is None:
+            self._hctx = self.engine.hook_context(self.ctx)
+        return self._hctx
 
     async def recall(self) -> None:
         """Ask the layers once per step."""
@@ -288,9 +295,10 @@ class _Asking:
 
     def stop_if_asked(self) -> None:
         """Raise where a layer asked for the turn to stop."""
-        stop = self.engine.stack.take_stop(self.hctx)
-        if stop is not None:
-            raise StoppedError(stop)
+        if self.engine.stack.layers:
+            stop = self.engine.stack.take_stop(self.hctx)
+            if stop is not None:
+                raise StoppedError(stop)
 
 
 def _raise_refusal(response: ModelResponse, step_id: str) -> None:

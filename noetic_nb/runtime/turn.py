@@ -96,15 +96,17 @@ async def run_turn(engine: Engine, ctx: Context, items: Sequence[Mapping[str, An
 
 async def _begin(engine: Engine, ctx: Context, turn: _Turn, items: Sequence[Mapping[str, Any]]) -> None:
     """Initialise the layers and log what the user said; what was said is kept even where a layer cannot be."""
-    hctx = engine.hook_context(ctx)
-    try:
-        if engine.stack.layers:
+    if engine.stack.layers:
+        hctx = engine.hook_context(ctx)
+        try:
             await engine.stack.init(hctx)
-    except BaseException:
+        except BaseException:
+            logged = log_items(engine, ctx, items, "user")
+            _started(engine, ctx, turn, logged)
+            raise
+        logged, _ = await append_input(engine, ctx, hctx, items, "user")
+    else:
         logged = log_items(engine, ctx, items, "user")
-        _started(engine, ctx, turn, logged)
-        raise
-    logged, _ = await append_input(engine, ctx, hctx, items, "user")
     ctx.query = query_of(logged)
     _started(engine, ctx, turn, logged)
 
