@@ -14,6 +14,8 @@ from noetic_nb.items import Item
 
 __all__ = [
     "BudgetsAllocated",
+    "ChildEnded",
+    "ChildStarted",
     "ErrorRaised",
     "EventSink",
     "ItemFate",
@@ -28,6 +30,8 @@ __all__ = [
     "RuleChanged",
     "RunEvent",
     "SteeringDecided",
+    "StepEnded",
+    "StepStarted",
     "ToolCalled",
     "TurnCompleted",
     "TurnStarted",
@@ -323,6 +327,69 @@ class TurnCompleted:
     stopped: Mapping[str, Any] | None = field(default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class StepStarted:
+    """A step begins. Its `path` names the steps around it: ``/think#2/ask#1`` is the first `ask` in the second `think`."""
+
+    kind: ClassVar[str] = "step_started"
+    where: Where
+    t_ms: float
+    step_id: str
+    step_kind: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnded:
+    """A step ended: it ran, it failed, it was cancelled, or its recorded output was used instead of running it again."""
+
+    kind: ClassVar[str] = "step_ended"
+    where: Where
+    t_ms: float
+    step_id: str
+    step_kind: str
+    path: str
+    duration_ms: float
+    status: Literal["ok", "error", "cancelled", "stopped", "replayed"]
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChildStarted:
+    """A child execution begins (`where` is its own): what its parent's layers and log gave it.
+
+    `items` are those its log starts with, `inherited` of them a copy of the parent's; `handed` are the layers' states.
+    """
+
+    kind: ClassVar[str] = "child_started"
+    where: Where
+    t_ms: float
+    parent_id: str
+    step_id: str
+    step_kind: str
+    inherited: int
+    items: tuple[Item, ...]
+    handed: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ChildEnded:
+    """A child execution ended (`where` is its own): what came back. `returned` are states its parent's layers merged."""
+
+    kind: ClassVar[str] = "child_ended"
+    where: Where
+    t_ms: float
+    parent_id: str
+    step_id: str
+    outcome: Literal["success", "failure", "aborted"]
+    duration_ms: float
+    text: str
+    returned: tuple[str, ...]
+    input_tokens: int
+    output_tokens: int
+    cost: float
+
+
 RunEvent: TypeAlias = (
     TurnStarted
     | ItemsAppended
@@ -339,6 +406,10 @@ RunEvent: TypeAlias = (
     | QualityGiven
     | ErrorRaised
     | TurnCompleted
+    | StepStarted
+    | StepEnded
+    | ChildStarted
+    | ChildEnded
 )
 
 
