@@ -56,7 +56,7 @@ CONSTANTS = (
 DECIDING = {
     "regulator.py": {"decide"},
     "predicates.py": {"check", "_mean", "_break"},
-    "loops.py": {"check", "_names_and_keys", "_ending", "_failures"},
+    "loops.py": {"check", "_records", "_ending", "_failures"},
     "spans.py": {"check", "_stretches", "_close"},
     "evidence.py": {"mean_of_last"},
     "tools.py": {"trailing_cycles"},

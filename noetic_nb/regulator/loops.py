@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, TypeAlias
+from operator import attrgetter
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from noetic_nb.regulator.decisions import CircuitBreak, Decision, RepeatedFailurePattern, RepeatedToolCallLoop
+from noetic_nb.regulator.events import ToolCall
 from noetic_nb.regulator.evidence import Evidence
 from noetic_nb.regulator.findings import Change, Condition, Finding, finding, require_whole
 from noetic_nb.regulator.tools import Outcome, trailing_cycles
@@ -67,33 +69,24 @@ class ToolLoop:
         if not isinstance(self.across_turns, bool):
             raise TypeError(f"across_turns must be True or False. Given: {self.across_turns!r}.")
 
-    def _names_and_keys(self, evidence: Evidence) -> tuple[Sequence[str], Sequence[Hashable]]:
+    def _records(self, evidence: Evidence) -> Sequence[ToolCall] | Sequence[Outcome]:
         if self.by == "result":
-            outcomes = evidence.outcomes(across_turns=self.across_turns)
-            return [outcome.tool_name for outcome in outcomes], [_ending(outcome) for outcome in outcomes]
-        calls = evidence.calls(across_turns=self.across_turns)
-        names = [call.tool_name for call in calls]
-        return names, names if self.by == "name" else [(call.tool_name, call.args_json) for call in calls]
+            return evidence.outcomes(across_turns=self.across_turns)
+        return evidence.calls(across_turns=self.across_turns)
 
     def check(self, evidence: Evidence, /) -> Decision | None:
         """Return a circuit break if the newest calls repeat often enough."""
-        seen = (
-            evidence.outcomes(across_turns=self.across_turns)
-            if self.by == "result"
-            else evidence.calls(across_turns=self.across_turns)
-        )
-        if len(seen) < self.threshold * self.period:
-            return None
-        names, keys = self._names_and_keys(evidence)
-        count = trailing_cycles(keys, self.period)
+        records = self._records(evidence)
+        count = trailing_cycles(records, self.period, _KEYS[self.by])
         if not count >= self.threshold:
             return None
-        cycle = " → ".join(repr(name) for name in names[-self.period :])
+        names = [records[-place].tool_name for place in range(self.period, 0, -1)]
+        cycle = " → ".join(map(repr, names))
         return CircuitBreak(RepeatedToolCallLoop(names[-1], count), _LOOP_SUGGESTION.format(names=cycle, count=count))
 
     def explain(self, evidence: Evidence, /) -> Finding:
         """Return the finding."""
-        count = trailing_cycles(self._names_and_keys(evidence)[1], self.period)
+        count = trailing_cycles(self._records(evidence), self.period, _KEYS[self.by])
         changes = [
             Change("repetitions", count, self.threshold - 1, is_threshold=False),
             Change("threshold", self.threshold, count + 1, is_threshold=True),
@@ -106,6 +99,13 @@ class ToolLoop:
 def _ending(outcome: Outcome) -> Hashable:
     # Nothing is known of what a success returned, so only the same call counts as the same success.
     return (outcome.tool_name, outcome.success, outcome.args_json if outcome.success else outcome.error_summary)
+
+
+_KEYS: Final[dict[LoopKey, Callable[[Any], Hashable]]] = {
+    "name": attrgetter("tool_name"),
+    "call": attrgetter("tool_name", "args_json"),
+    "result": _ending,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,14 @@ A result is matched to the oldest unanswered call of that name, which is how par
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from noetic_nb.regulator.events import ToolCall, ToolResult
 
 __all__ = ["Outcome", "ToolHistory", "trailing_cycles"]
+
+T = TypeVar("T")
 
 _MOST_REMEMBERED: Final = 512
 """Calls and outcomes kept across turns (ours); those of the current turn are all kept, like in the original."""
@@ -72,30 +74,35 @@ class ToolHistory:
         return counts
 
 
-def trailing_cycles(keys: Sequence[Hashable], period: int) -> int:
+def trailing_cycles(records: Sequence[T], period: int, key: Callable[[T], Hashable] = lambda record: record) -> int:
     """Return how often a cycle of exactly this period repeats at the end of a sequence.
 
     Parameters
     ----------
-    keys : sequence of hashable
-        One key per call, oldest first.
+    records : sequence
+        Oldest first; read from the end only as far as the cycle goes.
     period : int
         Length of the cycle. A constant run has period 1 only, so that one loop is not reported under several periods.
+    key : callable
+        What has to be equal for two records to count as the same.
 
     Returns
     -------
     int
-        Whole repetitions, at least 1 unless there are fewer than `period` keys.
+        Whole repetitions, at least 1 unless there are fewer than `period` records or they are all the same.
 
     Examples
     --------
     >>> trailing_cycles("xaaa", 1), trailing_cycles("xababab", 2), trailing_cycles("aaaa", 2)
     (3, 3, 0)
     """
-    size = len(keys)
-    if size < period or (period > 1 and len({keys[-1 - place] for place in range(period)}) == 1):
+    size = len(records)
+    if size < period:
+        return 0
+    cycle = [key(records[-1 - place]) for place in range(period)]
+    if period > 1 and len(set(cycle)) == 1:
         return 0
     same = period
-    while same < size and keys[-1 - same] == keys[-1 - same + period]:
+    while same < size and key(records[-1 - same]) == cycle[same % period]:
         same += 1
     return same // period
