@@ -85,6 +85,6 @@ def at_width(root: Any, width_px: int) -> None:
     """Give the view a page of this width."""
     root.evaluate(
         "(root, width) => { for (const box of [root.parentElement, root]) { box.style.width = `${width}px`;"
-        " box.style.minWidth = '0'; box.style.maxWidth = 'none'; box.style.flex = 'none'; box.style.boxSizing = 'border-box'; } }",
+        " Object.assign(box.style, {minWidth: '0', maxWidth: 'none', flex: 'none', boxSizing: 'border-box'}); } }",
         width_px,
     )

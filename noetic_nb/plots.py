@@ -1,0 +1,364 @@
+"""Figures of runs for talks, papers and exports: matplotlib, no global state, the same readings as the live views.
+
+Each function draws on axes it is given or on a figure of its own, which it returns without registering it anywhere: nothing
+has to be closed, nothing is drawn twice in a notebook, and a cell that ends in the figure shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.widgets.allocation_html import headline as call_headline
+from noetic_nb.widgets.allocation_html import title as call_title
+from noetic_nb.widgets.calls import Calls, CallShare, Part
+from noetic_nb.widgets.palette import CATEGORY, ink_on, layer_colour
+from noetic_nb.widgets.signals import POOR_QUALITY_MEAN, Signals, ThreadSignals
+from noetic_nb.widgets.trends_html import LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR, TOKENS_COLOUR
+from noetic_nb.widgets.view import run_of
+from noetic_nb.widgets.words import clip, count
+
+if TYPE_CHECKING:
+    from noetic_nb.widgets.view import Watchable
+
+__all__ = ["allocation", "quality_and_cost"]
+
+# A white page of its own: a picture with a transparent ground loses its black text on a dark theme.
+GROUND: Final = "#FFFFFF"
+INK: Final = "#1A1A1A"
+# Legible from the back of a room when the figure fills a slide (16:9, 10 inches wide).
+SIZE: Final = (10.0, 5.6)
+TEXT_PT: Final = 13.0
+MARKERS: Final = {
+    "circuit_break": "s",
+    "scope_drift_warn": "^",
+    "procedural_warning": "o",
+    "low_confidence_spans": "D",
+}
+# Room for words beside a mark, in letters, before they are left to the legend.
+LABEL_LENGTH: Final = 34
+SCREEN_DPI: Final = 100
+# Beyond these, dots run together and words beside marks cover each other.
+CROWDED_TURNS: Final = 80
+CROWDED_MARKS: Final = 6
+
+
+class _Shown(Figure):
+    """A figure that a notebook shows although pyplot does not know it."""
+
+    def _repr_png_(self) -> bytes:
+        picture = BytesIO()
+        self.savefig(picture, format="png", dpi=SCREEN_DPI)
+        return picture.getvalue()
+
+
+def quality_and_cost(run: Any, *, thread_id: str | None = None, ax: Sequence[Axes] | None = None) -> Figure:
+    """Draw quality and output tokens per turn against the regulator's thresholds.
+
+    Parameters
+    ----------
+    run : Run or object with a ``run``
+        What to draw.
+    thread_id : str, optional
+        Which thread; the one that moved last by default.
+    ax : sequence of two matplotlib Axes, optional
+        Where to draw quality and tokens; a figure of their own by default.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure of the axes.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NOT_A_RUN``, ``UNKNOWN_THREAD``, or ``INVALID_AXES`` where `ax` is not two axes.
+
+    References
+    ----------
+    .. [1] Regulator specification, section 2.1 (mean of the last three, poor below 0.5, output tokens against the cap).
+
+    Examples
+    --------
+    >>> from noetic_nb.runs import Run
+    >>> figure = quality_and_cost(Run())
+    >>> [axes.get_ylabel() for axes in figure.axes]
+    ['quality', 'output tokens']
+    """
+    signals = Signals(thread_id=thread_id)
+    latest: ThreadSignals | None = None
+    for event in _events(run):
+        changed = signals.take(event)
+        latest = latest if changed is None else changed[0]
+    if thread_id is not None and latest is None and len(_events(run)):
+        raise NoeticConfigError(
+            "UNKNOWN_THREAD", "The run has no such thread.", given=thread_id, hint="Look at `run.threads`."
+        )
+    upper, lower = _two_axes(ax)
+    _style(upper, lower)
+    upper.set_ylabel("quality")
+    lower.set_ylabel("output tokens")
+    lower.set_xlabel("turn")
+    if latest is None or not latest.turns:
+        _say_empty(upper, "No turn yet")
+        _say_empty(lower, "")
+        return _figure(upper)
+    turns = latest.turns
+    xs = [turn.turn for turn in turns]
+    _draw_quality(upper, latest)
+    _draw_tokens(lower, latest)
+    lower.set_xlim(min(xs) - 0.6, max(xs) + 0.6)
+    lower.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12, min_n_ticks=1))
+    upper.set_title(f"Quality and cost, thread {clip(latest.thread, 40)}", loc="left", size=TEXT_PT + 2, weight="bold")
+    return _figure(upper)
+
+
+def allocation(run: Any, turn: int | None = None, *, thread_id: str | None = None, ax: Axes | None = None) -> Figure:
+    """Draw where the tokens of the last model call of a turn went.
+
+    Parameters
+    ----------
+    run : Run or object with a ``run``
+        What to draw.
+    turn : int, optional
+        Which turn, 1 for the first; the last one by default.
+    thread_id : str, optional
+        Which thread; the one that called a model last by default.
+    ax : matplotlib Axes, optional
+        Where to draw; a figure of its own by default.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure of the axes.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NOT_A_RUN``, or ``UNKNOWN_TURN`` where that turn called no model.
+
+    Examples
+    --------
+    >>> from noetic_nb.runs import Run
+    >>> allocation(Run()).axes[0].get_xlabel()
+    'tokens'
+    """
+    calls = Calls(turn=turn, thread_id=thread_id)
+    for event in _events(run):
+        calls.take(event)
+    if ax is None:
+        # Each layer is a name below the picture: many of them need room.
+        height = 3.6 + 0.06 * len(calls.order)
+        axes = _Shown(figsize=(SIZE[0], height), facecolor=GROUND, layout="constrained").subplots()
+    else:
+        axes = ax
+    _style(axes)
+    axes.set_xlabel("tokens")
+    if not calls.all:
+        if turn is not None or thread_id is not None:
+            raise NoeticConfigError(
+                "UNKNOWN_TURN", "No model was called there.", given=(turn, thread_id), hint="Look at `run.turns`."
+            )
+        _say_empty(axes, "No model call yet")
+        return _figure(axes)
+    _draw_bars(axes, calls.all[-1], calls.order)
+    return _figure(axes)
+
+
+def _events(run: Any) -> Any:
+    watched: Watchable = run_of(run)
+    return watched.events
+
+
+def _two_axes(ax: Sequence[Axes] | None) -> tuple[Axes, Axes]:
+    if ax is None:
+        figure = _Shown(figsize=SIZE, facecolor=GROUND, layout="constrained")
+        upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+        return upper, lower
+    given: list[Any] = list(ax) if hasattr(ax, "__len__") else [ax]
+    if len(given) != 2:
+        raise NoeticConfigError(
+            "INVALID_AXES", "Quality and tokens need two axes.", given=ax, hint="Pass figure.subplots(2, 1)."
+        )
+    return given[0], given[1]
+
+
+def _figure(axes: Axes) -> Figure:
+    figure = axes.get_figure(root=True)
+    if not isinstance(figure, Figure):
+        raise NoeticConfigError("INVALID_AXES", "The axes belong to no figure.", given=axes, hint="Take fresh axes.")
+    return figure
+
+
+def _style(*all_axes: Axes) -> None:
+    for axes in all_axes:
+        axes.set_facecolor(GROUND)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[["left", "bottom"]].set_color(INK)
+        axes.tick_params(colors=INK, labelsize=TEXT_PT - 2)
+        axes.xaxis.label.set(size=TEXT_PT, color=INK)
+        axes.yaxis.label.set(size=TEXT_PT, color=INK)
+
+
+def _say_empty(axes: Axes, text: str) -> None:
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", size=TEXT_PT, color=INK)
+
+
+def _put_legend(axes: Axes, handles: Sequence[Any], names: Sequence[str]) -> None:
+    # About 118 letters of this size go side by side; a swatch and its gaps take seven.
+    columns = max(1, min(6, len(names), 118 // (max(map(len, names), default=1) + 7)))
+    shown = [name.replace("$", r"\$") for name in names]  # a name is text, not a formula
+    look: dict[str, Any] = {"frameon": False, "fontsize": TEXT_PT - 2, "labelcolor": INK, "handlelength": 1.3}
+    figure = axes.get_figure(root=True)
+    if isinstance(figure, _Shown):
+        figure.legend(handles, shown, loc="outside lower center", ncols=columns, **look)
+    else:
+        axes.legend(handles, shown, loc="best", ncols=min(columns, 2), **look)
+
+
+def _draw_quality(axes: Axes, thread: ThreadSignals) -> None:
+    graded = [turn for turn in thread.turns if turn.qualities]
+    axes.set_ylim(-0.04, 1.28)
+    axes.set_yticks([0, POOR_QUALITY_MEAN, 1], ["0", f"poor {POOR_QUALITY_MEAN}", "1"])
+    axes.axhspan(0, POOR_QUALITY_MEAN, color=MEAN_COLOUR, alpha=0.10, lw=0)
+    axes.axhline(POOR_QUALITY_MEAN, color=INK, lw=1.2)
+    thin, thick, dot = (0.8, 1.8, 3) if len(thread.turns) > CROWDED_TURNS else (1.5, 3.5, 7)
+    axes.plot([turn.turn for turn in graded], [turn.qualities[-1] for turn in graded], color=QUALITY_COLOUR, lw=thin)
+    points = [(turn.turn, quality) for turn in graded for quality in turn.qualities]
+    axes.plot(*_columns(points), "o", color=QUALITY_COLOUR, ms=dot, label="quality of a turn")
+    means = [(turn.turn, turn.mean) for turn in graded if turn.mean is not None]
+    axes.plot(*_columns(means), color=MEAN_COLOUR, lw=thick, label="mean of the last 3")
+    _draw_marks(axes, thread)
+    _put_legend(axes, *axes.get_legend_handles_labels())
+
+
+def _columns(points: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:
+    return [x for x, _ in points], [y for _, y in points]
+
+
+def _draw_marks(axes: Axes, thread: ThreadSignals) -> None:
+    first, last = thread.turns[0].turn, thread.turns[-1].turn
+    marked = [(turn.turn, mark) for turn in thread.turns for mark in turn.marks]
+    is_crowded = len(marked) > CROWDED_MARKS
+    for at, (x, mark) in enumerate(marked):
+        y = 1.1 + 0.09 * (at % 2)
+        colour = LOOKS.get(mark.kind, OTHER_LOOK)[0]
+        axes.axvline(x, color=INK, lw=0.8, alpha=0.3, zorder=0)
+        axes.plot([x], [y], MARKERS.get(mark.kind, "D"), color=colour, ms=11, mec=INK, mew=0.6, clip_on=False)
+        if not is_crowded:
+            is_right = x > (first + last) / 2
+            axes.annotate(
+                clip(mark.label, LABEL_LENGTH),
+                (x, y),
+                xytext=(-10 if is_right else 10, 0),
+                textcoords="offset points",
+                ha="right" if is_right else "left",
+                va="center",
+                size=TEXT_PT - 1.5,
+                color=INK,
+                parse_math=False,
+            )
+    if is_crowded:
+        for kind, name in list(dict.fromkeys((mark.kind, mark.label) for _, mark in marked))[:CROWDED_MARKS]:
+            axes.plot(
+                [],
+                [],
+                MARKERS.get(kind, "D"),
+                color=LOOKS.get(kind, OTHER_LOOK)[0],
+                ms=9,
+                mec=INK,
+                mew=0.6,
+                label=clip(name, LABEL_LENGTH),
+            )
+
+
+def _draw_tokens(axes: Axes, thread: ThreadSignals) -> None:
+    turns = thread.turns
+    over = [thread.cap is not None and turn.spent >= thread.cap for turn in turns]
+    colours = [MEAN_COLOUR if is_over else TOKENS_COLOUR for is_over in over]
+    axes.bar([turn.turn for turn in turns], [turn.spent for turn in turns], width=0.64, color=colours)
+    top = max(1.0, thread.cap or 0.0, *(turn.spent for turn in turns))
+    axes.set_ylim(0, 1.22 * top)
+    axes.yaxis.set_major_formatter(lambda value, _: count(value))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
+    last = turns[-1]
+    axes.annotate(
+        count(last.spent), (last.turn, last.spent), xytext=(0, 3), textcoords="offset points", ha="center",
+        va="bottom", size=TEXT_PT - 2, color=INK,
+    )  # fmt: skip
+    if thread.cap is not None:
+        axes.axhline(thread.cap, color=INK, lw=1.6)
+        axes.annotate(
+            f"cap {count(thread.cap)}", (0, thread.cap), xycoords=("axes fraction", "data"), xytext=(6, 3),
+            textcoords="offset points", va="bottom", size=TEXT_PT - 2, color=INK,
+        )  # fmt: skip
+
+
+def _draw_bars(axes: Axes, call: CallShare, order: dict[str, int]) -> None:
+    scale = call.scale(order)
+    for y, height, parts in ((1.0, 0.62, call.sent_parts(order)), (0.25, 0.34, call.planned_parts(order))):
+        left = 0.0
+        for part in parts:
+            axes.barh(y, part.tokens, left=left, height=height, **_look(part))
+            if height > 0.5:
+                _label(axes, part, left, y, scale)
+            left += part.tokens
+    axes.set_yticks([1.0, 0.25], ["sent", "planned"], size=TEXT_PT)
+    axes.set_ylim(-0.05, 1.45)
+    axes.set_xlim(0, scale)
+    axes.xaxis.set_major_formatter(lambda value, _: count(value))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=8))
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    if call.total is not None and call.total < scale:
+        axes.axvline(call.total, color=INK, lw=2)
+    told = f"{clip(call_title(call), 60)}\n{call_headline(call)}"
+    axes.set_title(told, loc="left", size=TEXT_PT, color=INK, parse_math=False)
+    _legend(axes, call, order)
+
+
+def _look(part: Part) -> dict[str, Any]:
+    edge = {"edgecolor": GROUND, "linewidth": 1.0}
+    match part.kind:
+        case "free":
+            return {"facecolor": "none", "edgecolor": "#767676", "linewidth": 1.0, "linestyle": (0, (3, 3))}
+        case "reserve":
+            return {"facecolor": "#E2E2E2", "edgecolor": "#767676", "linewidth": 1.0}
+        case "yielded":
+            colour = layer_colour(part.layer or 0)
+            return {"facecolor": f"{colour}38", "edgecolor": colour, "linewidth": 1.0, "hatch": "///"}
+        case "layer":
+            return {"facecolor": layer_colour(part.layer or 0), **edge}
+        case _:
+            return {"facecolor": CATEGORY[part.kind], **edge}
+
+
+def _label(axes: Axes, part: Part, left: float, y: float, scale: float) -> None:
+    # A letter takes about 0.95 % of a bar that is as wide as the figure.
+    if len(part.label) * 0.0105 + 0.01 > part.tokens / scale:
+        return
+    fill = layer_colour(part.layer) if part.layer is not None else CATEGORY.get(part.kind)
+    axes.text(
+        left + part.tokens / 2, y, part.label, ha="center", va="center", size=TEXT_PT - 2, weight="bold",
+        color=INK if fill is None else ink_on(fill), parse_math=False,
+    )  # fmt: skip
+
+
+def _legend(axes: Axes, call: CallShare, order: dict[str, int]) -> None:
+    entries: list[tuple[Any, str]] = []
+    for part in call.sent_parts(order):
+        handle = axes.barh(0, 0, **_look(part))
+        given = next((layer for layer in call.layers if part.kind == "layer" and layer.name == part.label), None)
+        of = "" if given is None or given.allocated is None else f" of {count(given.allocated)}"
+        entries.append((handle, f"{clip(part.label, 22)} {count(part.tokens)}{of}"))
+    if any(part.kind == "yielded" for part in call.planned_parts(order)):
+        entries.append((axes.barh(0, 0, facecolor="#FFFFFF", edgecolor="#767676", hatch="///"), "yielded to history"))
+    _put_legend(axes, [handle for handle, _ in entries], [name for _, name in entries])

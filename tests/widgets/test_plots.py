@@ -1,0 +1,88 @@
+"""Figures: what is drawn is what the run says, for long, empty and hostile runs too, and nothing global is touched."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+
+from noetic_nb import plots
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.runs import Run
+from tests.widgets.scenes import demo_run, hostile_run, long_run, many_layers_run, two_threads_run
+
+SCENES: list[Callable[[], Run]] = [demo_run, many_layers_run, hostile_run, long_run, two_threads_run, Run]
+
+
+def texts(figure: Figure) -> str:
+    found: Any = figure.findobj(match=lambda artist: hasattr(artist, "get_text"))
+    return "\n".join(artist.get_text() for artist in found)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("draw", [plots.quality_and_cost, plots.allocation])
+def test_every_run_can_be_drawn_without_a_warning(draw: Callable[..., Figure], scene: Callable[[], Run]) -> None:
+    figure = draw(scene())
+
+    png = figure._repr_png_()  # type: ignore[attr-defined]  # of the figures that notebooks show
+
+    assert png.startswith(b"\x89PNG")
+
+
+def test_quality_and_cost_draws_grades_mean_tokens_cap_and_decisions() -> None:
+    figure = plots.quality_and_cost(demo_run())
+    upper, lower = figure.axes
+
+    lines = {line.get_label(): list(line.get_ydata()) for line in upper.lines}
+    assert lines["quality of a turn"] == [0.86, 0.81, 0.72, 0.55, 0.41, 0.28]
+    assert lines["mean of the last 3"] == pytest.approx([0.796667, 0.693333, 0.56, 0.413333], abs=1e-5)
+    assert [patch.get_height() for patch in lower.patches] == [210, 470, 810, 1230, 1740, 2220]
+    for words in ("cap 2,000", "circuit break: cost cap", "scope drift", "poor 0.5"):
+        assert words in texts(figure)
+
+
+def test_allocation_draws_sent_and_planned_bars_to_the_budget() -> None:
+    axes = plots.allocation(demo_run(), turn=6).axes[0]
+
+    at = {
+        y: sum(p.get_width() for p in axes.patches if abs(p.get_y() + p.get_height() / 2 - y) < 1e-9)
+        for y in (1.0, 0.25)
+    }
+
+    assert at == {1.0: 8000, 0.25: 8000}
+    assert axes.get_xlim() == (0, 8000)
+
+
+def test_a_name_with_dollars_is_text_and_not_a_formula() -> None:
+    assert "$x^2$" in texts(plots.allocation(hostile_run())).replace(r"\$", "$")
+
+
+def test_given_axes_are_drawn_on() -> None:
+    figure = Figure()
+    upper, lower = figure.subplots(2, 1)
+
+    assert plots.quality_and_cost(demo_run(), ax=(upper, lower)) is figure
+    assert lower.patches
+    assert plots.allocation(demo_run(), ax=Figure().subplots()).axes[0].patches
+
+
+def test_pyplot_is_never_imported() -> None:
+    before = "matplotlib.pyplot" in sys.modules
+    plots.quality_and_cost(demo_run()).savefig(io.BytesIO())
+
+    assert ("matplotlib.pyplot" in sys.modules) == before
+
+
+def test_what_is_not_there_is_named() -> None:
+    with pytest.raises(NoeticConfigError) as turn:
+        plots.allocation(demo_run(), turn=99)
+    with pytest.raises(NoeticConfigError) as thread:
+        plots.quality_and_cost(demo_run(), thread_id="nobody")
+    with pytest.raises(NoeticConfigError) as axes:
+        plots.quality_and_cost(demo_run(), ax=[Figure().subplots()])
+
+    assert [caught.value.code for caught in (turn, thread, axes)] == ["UNKNOWN_TURN", "UNKNOWN_THREAD", "INVALID_AXES"]

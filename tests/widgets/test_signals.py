@@ -1,0 +1,153 @@
+"""The reading behind the trends: every grade once, one count of tokens, decisions told once a turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from noetic_nb.events import ModelCalled, QualityGiven, RegulatorDecided, RegulatorSaw, Where
+from noetic_nb.runs import Run
+from noetic_nb.widgets.signals import Signals, ThreadSignals, rolling_mean
+from noetic_nb.widgets.trends_html import lanes
+from tests.widgets.scenes import demo_run, hostile_run, long_run, two_threads_run
+
+T1 = Where("t1", "e1", 1)
+
+
+def read(*events: Any) -> ThreadSignals:
+    signals = Signals()
+    for event in events:
+        signals.take(event)
+    return next(iter(signals.threads.values()))
+
+
+def saw(kind: str, where: Where = T1, layer: str = "regulation", **fields: Any) -> RegulatorSaw:
+    return RegulatorSaw(where, 0.0, layer, {"kind": kind, **fields})
+
+
+def decided(decision: dict[str, Any], **fields: Any) -> RegulatorDecided:
+    return RegulatorDecided(T1, 0.0, "regulation", "tool_call", decision, **fields)
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=8),
+    st.booleans(),
+)
+def test_a_grade_seen_by_two_witnesses_counts_once(qualities: list[float], seen_first: bool) -> None:
+    events: list[Any] = []
+    for quality in qualities:
+        pair = [QualityGiven(T1, 0.0, quality, "user"), saw("quality_feedback", quality=quality)]
+        events += reversed(pair) if seen_first else pair
+
+    assert read(*events).qualities == qualities
+
+
+def test_a_grade_only_the_regulator_saw_counts_too() -> None:
+    thread = read(
+        saw("quality_feedback", quality=0.9), QualityGiven(T1, 0.0, 0.2, "user"), saw("quality_feedback", quality=0.2)
+    )
+
+    assert thread.qualities == [0.9, 0.2]
+
+
+def test_a_grade_outside_any_turn_belongs_to_the_last_turn() -> None:
+    thread = read(*demo_run().events, QualityGiven(Where("t1", "e", 0), 9.0, 0.75, "user"))
+
+    assert thread.turns[-1].turn == 6
+    assert thread.turns[-1].qualities == [0.28, 0.75]
+
+
+def test_grades_that_are_no_numbers_are_dropped_as_the_regulator_does() -> None:
+    assert read(saw("quality_feedback", quality=float("nan")), saw("quality_feedback", quality="1")).qualities == []
+
+
+@given(st.lists(st.floats(0, 1), max_size=10))
+def test_rolling_mean_is_undefined_below_three_grades_and_stays_in_range(qualities: list[float]) -> None:
+    mean = rolling_mean(qualities)
+
+    if len(qualities) < 3:
+        assert mean is None
+    else:
+        assert mean is not None
+        assert min(qualities[-3:]) - 1e-9 <= mean <= max(qualities[-3:]) + 1e-9
+
+
+def called(tokens: int, where: Where = T1) -> ModelCalled:
+    return ModelCalled(where, 0.0, 0, "m", "agent", 1.0, "ok", output_tokens=tokens)
+
+
+def test_tokens_are_the_regulators_count_where_there_is_one_and_the_models_otherwise() -> None:
+    assert read(called(10), called(5)).spent == 15
+    assert read(called(10), saw("cost", tokens_out=10), called(5), saw("cost", tokens_out=5)).spent == 15
+    assert (
+        read(called(10), saw("cost", tokens_out=10), decided({"kind": "continue"}, tokens_out=40, cost_cap=99.0)).spent
+        == 40
+    )
+
+
+def test_a_second_regulator_does_not_count_the_same_tokens_again() -> None:
+    assert read(saw("cost", tokens_out=7), saw("cost", layer="other", tokens_out=7)).spent == 7
+
+
+def test_one_decision_heard_several_times_in_a_turn_is_told_once() -> None:
+    drift = {"kind": "scope_drift_warn", "drift_tokens": ["a"], "drift_score": 0.6, "task_tokens": []}
+
+    marks = read(decided(drift), decided({"kind": "continue"}), decided(drift)).turns[0].marks
+
+    assert [(mark.label, mark.detail, mark.times) for mark in marks] == [
+        ("scope drift", "a not in the task, drift 0.60", 2)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("decision", "label", "detail"),
+    [
+        (
+            {
+                "kind": "circuit_break",
+                "reason": {"kind": "repeated_tool_call_loop", "tool_name": "s", "consecutive_count": 5},
+            },
+            "circuit break: tool loop",
+            "s called 5 times. Try another way.",
+        ),
+        (
+            {"kind": "circuit_break", "reason": {"kind": "quality_decline_no_recovery", "turns": 3, "mean_delta": 0.4}},
+            "circuit break: quality decline",
+            "Fell by 0.40. Try another way.",
+        ),
+        ({"kind": "scope_drift_warn", "drift_score": "no number"}, "scope drift", "Try another way."),
+        ({"kind": "unheard_of", "reason": 3}, "unheard_of", "Try another way."),
+        ({}, "None", "Try another way."),
+    ],
+)
+def test_decisions_are_told_in_words_even_when_malformed(decision: dict[str, Any], label: str, detail: str) -> None:
+    mark = read(decided(decision, suggestion="Try another way.")).turns[0].marks[0]
+
+    assert (mark.label, mark.detail) == (label, detail)
+
+
+def test_threads_are_kept_apart_and_can_be_chosen() -> None:
+    signals, only = Signals(), Signals(thread_id="t2")
+    for event in two_threads_run().events:
+        signals.take(event)
+        only.take(event)
+
+    assert {name: thread.qualities for name, thread in signals.threads.items()} == {"t1": [0.9], "t2": [0.3]}
+    assert list(only.threads) == ["t2"]
+
+
+@pytest.mark.parametrize("run", [demo_run(), long_run(), hostile_run()], ids=["demo", "long", "hostile"])
+def test_no_label_of_a_mark_covers_another_mark(run: Run) -> None:
+    turns = read(*run.events).turns[-300:]
+    placed = lanes(turns)
+
+    assert len(placed) == sum(len(turn.marks) for turn in turns)
+    for one in placed:
+        wide = 100 * (len(one.label) * 6.6 + 22) / 320 if one.label else 0
+        begin, end = (one.x - wide, one.x) if one.left else (one.x, one.x + wide)
+        for other in placed:
+            if one.label and other is not one and other.lane == one.lane:
+                assert not begin < other.x < end
