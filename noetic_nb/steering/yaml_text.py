@@ -41,7 +41,9 @@ def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
 
 
 def _loader(yaml: Any) -> Any:
-    class PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
+    base: Any = yaml.SafeLoader
+
+    class PlainLoader(base):  # type: ignore[misc]
         yaml_implicit_resolvers = _resolvers()
         depth = 0
 
@@ -117,7 +119,9 @@ def dump_yaml(data: Any) -> str:
     """
     yaml = _yaml()
 
-    class PlainDumper(yaml.SafeDumper):  # type: ignore[misc]
+    base: Any = yaml.SafeDumper
+
+    class PlainDumper(base):  # type: ignore[misc]
         yaml_implicit_resolvers = _resolvers()
 
         def ignore_aliases(self, data: Any) -> bool:
