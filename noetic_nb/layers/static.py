@@ -6,29 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.layers.blocks import cut_block
 from noetic_nb.memory import BudgetConfig, InitParams, MemoryHooks, MemoryLayer, MemoryScope, RecallParams
-from noetic_nb.tokens import Tokenizer
 
 __all__ = ["static_content"]
 
 # Between working memory and durable task state; runtime specification, section 11.1.
 SLOT = 105
-
-
-def _cut(text: str, tag: str, budget: float, tokenize: Tokenizer) -> str | None:
-    """Return the block cut to a budget with its closing tag in place, None where not even the tags fit."""
-    opening, closing = f"<{tag}>\n", f"\n</{tag}>"
-    if tokenize(opening + text + closing) <= budget:
-        return opening + text + closing
-    low, high, best = 0, len(text), None
-    while low <= high:
-        middle = (low + high) // 2
-        block = f"{opening}{text[:middle]}…{closing}"
-        if tokenize(block) <= budget:
-            best, low = block, middle + 1
-        else:
-            high = middle - 1
-    return best
 
 
 def static_content(
@@ -68,6 +52,6 @@ def static_content(
         return {"state": text}
 
     def recall(p: RecallParams) -> str | None:
-        return _cut(p.state, tag, p.budget, p.ctx.tokenize) if p.state else None
+        return cut_block(tag, p.state, p.budget, p.ctx.tokenize) if p.state else None
 
     return MemoryLayer(id=id, slot=slot, scope=scope, budget=budget, hooks=MemoryHooks(init=init, recall=recall))

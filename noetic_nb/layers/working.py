@@ -11,6 +11,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import Item
+from noetic_nb.layers.blocks import cut_block
 from noetic_nb.memory import (
     BudgetConfig,
     InitParams,
@@ -126,7 +127,7 @@ def working_memory(
         if not p.state:
             return None
         text = p.state if isinstance(p.state, str) else json.dumps(p.state, indent=2, ensure_ascii=False)
-        return f"<working_memory>\n{text}\n</working_memory>"
+        return cut_block("working_memory", text, p.budget, p.ctx.tokenize)
 
     def on_spawn(p: SpawnParams) -> dict[str, Any] | None:
         return {"child_state": copy.deepcopy(p.parent_state)} if scope == "resource" else None
