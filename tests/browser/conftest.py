@@ -112,12 +112,11 @@ def quiet_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     contexts: list[Any] = []
     foreign: list[str] = []
 
-    def open_file(path: Path, *, width: int = 1000, dark: bool = False) -> Page:
+    def open_file(path: Path, *, width: int = 1000) -> Page:
         context = browser.new_context(
             java_script_enabled=False,
             offline=True,
             viewport={"width": width, "height": 1000},
-            color_scheme="dark" if dark else "light",
         )
         contexts.append(context)
         page = context.new_page()
