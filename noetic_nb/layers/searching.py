@@ -6,6 +6,7 @@ grows with what is remembered.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -135,7 +136,7 @@ def semantic_recall(
         messages = (
             [item for item in p.log[-max(1, 4 * skip_recent) :] if item["type"] == "message"] if skip_recent else []
         )
-        hidden = {str(item.get("id")) for item in messages[-skip_recent:]}
+        hidden = {key for key, _, _ in _remarks(messages[-skip_recent:], p.ctx.thread_id)}
         hits = await search.nearest(index, p.query, hidden)
         lines = [f"{index.said[number].role}: {index.said[number].text}" for number in hits]
         chosen = sorted(hits[: len(fitting_lines(TAG, lines, p.budget, p.ctx.tokenize))])
@@ -147,7 +148,7 @@ def semantic_recall(
         index = search.of(p.ctx.execution_id)
         if index is None:
             return None
-        added = await search.add(index, [*_unknown(p.log, index), *p.new_items], p.ctx.ids)
+        added = await search.add(index, [*_unknown(p.log, index, p.ctx.thread_id), *p.new_items], p.ctx.thread_id)
         return {"state": {"count": len(index.said)}} if added else None
 
     async def search_all(args: _Search, state: Any, ctx: Any) -> dict[str, Any]:
@@ -175,25 +176,29 @@ def semantic_recall(
     )
 
 
-def _unknown(log: Sequence[Item], index: _Index) -> list[Item]:
+def _unknown(log: Sequence[Item], index: _Index, thread_id: str) -> list[Item]:
     """Return the end of a log that is not indexed yet; what is indexed ends the search, so this is O(new items)."""
     found: list[Item] = []
     for position in range(len(log) - 1, -1, -1):
-        item = log[position]
-        if item["type"] == "message" and str(item.get("id")) in index.ids:
+        if any(key in index.ids for key, _, _ in _remarks(log[position : position + 1], thread_id)):
             break
-        found.append(item)
+        found.append(log[position])
     return found[::-1]
 
 
-def _remarks(items: Sequence[Item]) -> Iterator[tuple[Item, str, str]]:
+def _remarks(items: Sequence[Item], thread_id: str) -> Iterator[tuple[str, str, str]]:
+    """Yield key, role and text of what people and agents said.
+
+    The key holds a checksum beside the ids: ids that are seeded or missing repeat from thread to thread.
+    """
     for item in items:
         role = str(item.get("role") or "")
         if item["type"] != "message" or role not in ("user", "assistant"):
             continue
-        text = "".join(output_texts([item]) if role == "assistant" else input_texts([item])).strip()
+        text = "".join(output_texts([item]) if role == "assistant" else input_texts([item])).strip()[:LONGEST]
         if text:
-            yield item, role, text[:LONGEST]
+            checksum = zlib.crc32(text.encode("utf-8", "surrogatepass"))
+            yield f"{thread_id}:{item.get('id') or ''}:{checksum:08x}", role, text
 
 
 def _read(layer_id: str, key: str, entry: Any) -> _Said:
@@ -261,21 +266,20 @@ class _Searching:
     def close(self, p: DisposeParams) -> None:
         self.live.pop(p.ctx.execution_id, None)
 
-    async def add(self, index: _Index, items: Sequence[Item], ids: Any) -> int:
+    async def add(self, index: _Index, items: Sequence[Item], thread_id: str) -> int:
         """Index what is said in items that are not known yet."""
         fresh: dict[str, tuple[str, str]] = {}
-        for item, role, text in _remarks(items):
-            item_id = str(item.get("id") or ids.new("item"))
-            if item_id not in index.ids:
-                fresh[item_id] = (role, text)
+        for key, role, text in _remarks(items, thread_id):
+            if key not in index.ids:
+                fresh[key] = (role, text)
         vectors = await embed(self.embedder, [text for _, text in fresh.values()])
-        for (item_id, (role, text)), vector in zip(fresh.items(), vectors, strict=True):
+        for (key, (role, text)), vector in zip(fresh.items(), vectors, strict=True):
             number = index.said[-1].number + 1 if index.said else 0
             rounded = [round(x, 6) for x in vector]
-            index.said.append(_Said(item_id, number, role, text, rounded))
-            index.ids.add(item_id)
+            index.said.append(_Said(key, number, role, text, rounded))
+            index.ids.add(key)
             if index.storage is not None:
-                entry = {"id": item_id, "role": role, "text": text, "vector": rounded}
+                entry = {"id": key, "role": role, "text": text, "vector": rounded}
                 await index.storage.set(f"{PREFIX}{number:010}", entry)
         while len(index.said) > self.max_entries:
             gone = index.said.pop(0)
