@@ -28,6 +28,8 @@ FAILED_GUIDANCE: Final = (
 )
 """What the model reads when a rule failed; fixed, so that no error text of a rule reaches the model."""
 
+_FIELDS: Final = ("decision", "stop", "state", "outcome")
+
 _Point: TypeAlias = Literal["before_tool_call", "after_model_call"]
 
 
@@ -37,9 +39,7 @@ def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None]:
         return ALLOW, UNSET, None
     if isinstance(value, SteeringDecision):
         return value, UNSET, None
-    given = field_of(value, "decision", hook=hook)
-    stop = field_of(value, "stop", hook=hook)
-    state = field_of(value, "state", hook=hook)
+    given, stop, state, outcome = [field_of(value, name, hook=hook) for name in _FIELDS]
     if given is UNSET:
         decision = ALLOW if stop is not UNSET or state is not UNSET else as_decision(value)
     else:
@@ -48,7 +48,6 @@ def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None]:
         decision = SteeringDecision(decision.action, decision.guidance, decision.rule_ids, stop)
     elif stop is not UNSET and stop is not None:
         raise TypeError(f"`stop` is a Stop(decision, suggestion), not {type(stop).__name__}: {stop!r:.80}.")
-    outcome = field_of(value, "outcome", hook=hook)
     return decision, state, outcome if isinstance(outcome, str) else None
 
 
@@ -94,7 +93,7 @@ async def decide(
         decisions.append(decision)
         if decision.action is SteeringAction.DENY or decision.stop is not None:
             break
-    return most_restrictive(decisions)
+    return decisions[0] if decisions == [ALLOW] else most_restrictive(decisions)
 
 
 async def _ask(

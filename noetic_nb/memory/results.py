@@ -54,7 +54,7 @@ def field_of(result: Any, name: str, *, hook: str) -> Any:
     """
     if result is None:
         return UNSET
-    if isinstance(result, Mapping):
+    if type(result) is dict or isinstance(result, Mapping):  # the abstract check costs ten times as much
         wire = _CAMEL[name]
         if wire in result:
             return result[wire]

@@ -101,7 +101,8 @@ class HookRunner:
 
     def _collect_stop(self, value: Any, ctx: ExecutionContext) -> None:
         """Keep the first stop any hook asks for; the harness ends the turn when it comes by."""
-        stop = value.get("stop") if isinstance(value, Mapping) else getattr(value, "stop", None)
+        plain = type(value) is dict or isinstance(value, Mapping)
+        stop = value.get("stop") if plain else getattr(value, "stop", None)
         if isinstance(stop, Stop):
             self._stops.setdefault(ctx.execution_id, stop)
 

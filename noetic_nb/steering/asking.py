@@ -27,8 +27,10 @@ class Asked:
     """A rule and how it is asked."""
 
     rule: SteeringRule
+    predicate: Callable[[Any], Any] | None
+    """A plain function of the hook's parameters, asked first."""
     ask: Ask | None
-    """Answers what the rule answers, or something to await; None where only a judge decides."""
+    """Everything else that answers, or answers something to await; None where only a judge decides."""
     decide: Callable[[Params], SteeringDecision] | None
     """What a condition leads to that is true; None where the rule answers decisions itself."""
 
@@ -47,13 +49,14 @@ def askable(rules: Iterable[SteeringRule]) -> tuple[tuple[Asked, ...], frozenset
         if rule.when is not None:
             found = compiled(rule)
             needs |= found.needs
-            asked.append(Asked(rule, found.ask, found.decide))
+            asked.append(Asked(rule, None, found.ask, found.decide))
         elif rule.sequence is not None:
-            asked.append(Asked(rule, partial(_sentence, rule), None))
+            asked.append(Asked(rule, None, partial(_sentence, rule), None))
         elif rule.predicate is not None:
-            asked.append(Asked(rule, _predicate(rule, rule.predicate), None))
+            isolated = _in_thread(rule, rule.predicate) if rule.isolate == "thread" else None
+            asked.append(Asked(rule, rule.predicate if isolated is None else None, isolated, None))
         else:
-            asked.append(Asked(rule, None, None))
+            asked.append(Asked(rule, None, None, None))
     return tuple(asked), frozenset(needs)
 
 
@@ -61,7 +64,5 @@ def _sentence(rule: SteeringRule, params: Params, _: Bindings) -> SteeringDecisi
     return broken(rule, params)
 
 
-def _predicate(rule: SteeringRule, predicate: Callable[[Any], Any]) -> Ask:
-    if rule.isolate == "thread":
-        return lambda params, _: in_thread(predicate, params, name=rule.id)
-    return lambda params, _: predicate(params)
+def _in_thread(rule: SteeringRule, predicate: Callable[[Any], Any]) -> Ask:
+    return lambda params, _: in_thread(predicate, params, name=rule.id)

@@ -105,15 +105,19 @@ async def evaluate(
         rule = asked.rule
         try:
             answer: Any = None
-            if asked.ask is not None:
+            if asked.predicate is not None:
+                answer = asked.predicate(params)
+                if answer is None and rule.llm_eval is None:
+                    continue
+            elif asked.ask is not None:
                 answer = asked.ask(params, bindings)
-                if answer is not None and hasattr(answer, "__await__"):
-                    result.waited, result.asking = True, rule.id
-                    answer = await answer
-                if asked.decide is not None:
-                    if not answer:
-                        continue  # the condition is not met
-                    answer = None if rule.llm_eval is not None else asked.decide(params)
+            if answer is not None and type(answer) is not SteeringDecision and hasattr(answer, "__await__"):
+                result.waited, result.asking = True, rule.id
+                answer = await answer
+            if asked.decide is not None:
+                if not answer:
+                    continue  # the condition is not met
+                answer = None if rule.llm_eval is not None else asked.decide(params)
             if answer is not None:
                 decision: SteeringDecision | None = _named(answer, asked)
             elif rule.llm_eval is None:

@@ -62,7 +62,10 @@ class FeedbackQueues:
         return queue.pending
 
     def _of(self, ctx: ExecutionContext) -> _Queue:
-        return self._queues.setdefault(ctx.execution_id, _Queue(ctx.thread_id, ctx.depth))
+        found = self._queues.get(ctx.execution_id)
+        if found is None:
+            found = self._queues[ctx.execution_id] = _Queue(ctx.thread_id, ctx.depth)
+        return found
 
     def pending(self, ctx: ExecutionContext, stated: list[Entry] | None = None) -> list[Entry]:
         """Return the live list of waiting entries; a list that replaced it in the layer's state takes its place."""

@@ -168,11 +168,11 @@ class _Steering:
     def delivered(self, ctx: ExecutionContext, sent: frozenset[str]) -> None:
         self.queues.delivered(ctx, sent)
 
-    async def before_tool_call(self, p: BeforeToolCallParams) -> Mapping[str, Any]:
-        return await self._decide("before_tool_call", p)
+    def before_tool_call(self, p: BeforeToolCallParams) -> Awaitable[Mapping[str, Any]]:
+        return self._decide("before_tool_call", p)
 
-    async def after_model_call(self, p: AfterModelCallParams) -> Mapping[str, Any]:
-        return await self._decide("after_model_call", p)
+    def after_model_call(self, p: AfterModelCallParams) -> Awaitable[Mapping[str, Any]]:
+        return self._decide("after_model_call", p)
 
     async def _decide(self, point: Point, p: Params) -> Mapping[str, Any]:
         if p.state is None or p.state.get("uninitialised"):
@@ -217,19 +217,24 @@ class _Steering:
         state = p.state if state is None else state
         ledger = [] if state is None else state["ledger"]
         waiting = self.queues.pending(p.ctx, None if state is None else state["pendingAsync"])
-        kept = {key: value for key, value in (state or {}).items() if key not in ("ledger", "pendingAsync")}
-        return {"ledger": self._capped([*ledger, *self._edits(p.ctx), entry]), "pendingAsync": waiting, **kept}
+        # The list is new, because others may hold the one there is; only what is kept of it is copied.
+        kept = ledger[1 - self.max_entries :] if self.max_entries > 1 else []
+        written = self._capped([*kept, *self._edits(p.ctx), entry])
+        return {**(state or {}), "ledger": written, "pendingAsync": waiting}
 
     def _edits(self, ctx: ExecutionContext) -> list[dict[str, Any]]:
         """Return entries for the edits that this execution's ledger does not know of yet."""
-        known = self._known_changes.get(ctx.execution_id)
-        if known is None or known == self.book.change_count:
+        count = self.book.change_count
+        known = self._known_changes.get(ctx.execution_id, count)
+        if known == count:
             return []
         new = self.book.changes[known:]
         self._known_changes[ctx.execution_id] = known + len(new)
         return [change_entry(change, ctx.clock.now_ms()) for change in new]
 
     def _capped(self, ledger: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if len(ledger) <= self.max_entries:
+            return ledger
         return ledger[-self.max_entries :] if self.max_entries else []
 
     async def _ask_now(self, rule: SteeringRule, p: Params) -> SteeringDecision | None:
