@@ -91,6 +91,15 @@ def test_a_hard_cap_ignores_quality() -> None:
     assert reason(regulator_with(CostCap(tokens_out=10, poor_mean=None), events=good)).tokens_spent == 10
 
 
+def test_a_cap_may_look_at_the_newest_grade_alone() -> None:
+    regulator = regulator_with(CostCap(tokens_out=10, window=1), events=[Cost(0, 10, 0), QualityFeedback(0.9)])
+    assert reason(regulator) is None
+
+    regulator.on_event(QualityFeedback(0.25))
+
+    assert reason(regulator) == CostCapReached(10, 10, 0.25)
+
+
 def calls(*keys: str) -> list[Any]:
     """`a1` is a call of a with arguments 1; `|` a new turn."""
     return [TurnStart("the") if key == "|" else ToolCall(key[0], key[1:]) for key in keys]
