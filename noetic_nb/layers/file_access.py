@@ -23,7 +23,7 @@ DEFAULT_EXTENSIONS: Final = frozenset(
     }
 )  # fmt: skip
 
-_REFERENCE: Final = re.compile(r"(?<![\w/.:#\[(])#((?:[\w.-]+/)*[\w-][\w.-]*\.\w+)")
+_REFERENCE: Final = re.compile(r"(?<![\w/.:#\[(])#((?:[\w.-]+/)*\.?[\w-][\w.-]*\.\w+)")
 _NOT_ANCHOR: Final = re.compile(r"[^0-9A-Za-z]+")
 
 Problem = Literal["absolute", "outside", "extension", "symlink", "missing", "size", "unreadable"]

@@ -197,7 +197,7 @@ async def test_nothing_is_indexed_twice() -> None:
 async def test_a_damaged_remark_is_reported_by_its_key() -> None:
     key = "layers/semantic-recall/ann/said/0000000000"
 
-    with pytest.raises(NoeticError, match="said/0000000000.*damaged"):
+    with pytest.raises(NoeticError, match=r"said/0000000000.*damaged"):
         await Talk(semantic_recall(), storage=InMemoryStorage({key: {"text": "half"}})).begin()
 
 

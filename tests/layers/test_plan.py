@@ -1,0 +1,229 @@
+"""Plan memory: nothing is carried out while a plan is made, and no plan is carried out before it stands."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from noetic_nb.layers import plan_memory
+from noetic_nb.layers.plan_documents import PlanProblem, cycle_in, depth_of, read_document, references, slug_problem
+from tests.layers.talk import Talk
+
+
+def llm(id: str = "a") -> dict[str, Any]:
+    return {"kind": "llm", "id": id, "instructions": "Go."}
+
+
+def sequence(*steps: Any, id: str = "s") -> dict[str, Any]:
+    return {"kind": "sequence", "id": id, "steps": list(steps)}
+
+
+def subflow(ref: str) -> dict[str, Any]:
+    return {"kind": "subflow", "id": f"to-{ref}", "ref": ref}
+
+
+def document(root: Any) -> dict[str, Any]:
+    return {"version": 1, "root": root}
+
+
+async def planning(**options: Any) -> Talk:
+    talk = Talk(plan_memory(**options))
+    await talk.begin()
+    await talk.call("plan", "enter_plan_mode", goal="Ship it")
+    return talk
+
+
+async def phase(talk: Talk) -> str:
+    return str(talk.data("plan", "status")["phase"])
+
+
+async def may_call(talk: Talk, name: str) -> bool:
+    decision = await talk.stack.before_tool_call(talk.context(), tool_name=name, tool_args={})
+    return str(decision.action) == "allow"
+
+
+async def test_defect_3_planning_refuses_tools_that_change_something_and_never_its_own_functions() -> None:
+    talk = await planning(additional_allowed_tools=["lookup"])
+
+    allowed = {name: await may_call(talk, name) for name in ("plan/update_prd", "read_file", "lookup", "pay", "plan_x")}
+
+    assert allowed == {"plan/update_prd": True, "read_file": True, "lookup": True, "pay": False, "plan_x": False}
+
+
+async def test_outside_of_planning_every_tool_may_be_called() -> None:
+    talk = Talk(plan_memory())
+    await talk.begin()
+
+    assert await may_call(talk, "pay")
+
+
+async def test_a_plan_goes_from_planning_to_executing_to_completed() -> None:
+    talk = await planning()
+    assert "<plan_mode>" in await talk.shown()
+    await talk.call("plan", "update_prd", content="# Ship it\nSoon.")
+    await talk.call("plan", "set_workflow", name="build", document=document(sequence(llm("x"), llm("y"))))
+    await talk.call("plan", "set_plan_tree", document=json.dumps(document(sequence(subflow("build")))))
+
+    assert await talk.call("plan", "exit_plan_mode", action="execute") == "The plan is being carried out."
+    shown = await talk.shown()
+    assert shown.startswith("<active_plan>")
+    assert "- build: 3 nodes (llm x2, sequence x1)" in shown
+    assert await may_call(talk, "pay")
+    await talk.end("done")
+
+    assert await talk.begin() == "<plan_outcome>\nPlan v1 completed.\n</plan_outcome>"
+    assert talk.state("plan")["executionLog"][0]["outcome"] == "completed"
+
+
+async def test_a_plan_whose_execution_fails_has_failed() -> None:
+    talk = await planning()
+    await talk.call("plan", "set_plan_tree", document=llm())
+    await talk.call("plan", "exit_plan_mode", action="execute")
+    await talk.end("oops", outcome="failure")
+    await talk.begin()
+
+    assert await phase(talk) == "failed"
+
+
+async def test_an_idle_plan_shows_nothing_and_refuses_everything_in_words() -> None:
+    talk = Talk(plan_memory())
+
+    assert await talk.begin() == ""
+    for name, args in (
+        ("update_prd", {"content": "x"}),
+        ("set_plan_tree", {"document": llm()}),
+        ("set_workflow", {"name": "a", "document": llm()}),
+        ("remove_workflow", {"name": "a"}),
+        ("exit_plan_mode", {"action": "execute"}),
+    ):
+        assert (await talk.call("plan", name, **args)).startswith("Not done: no plan is being made"), name
+    assert await phase(talk) == "idle"
+
+
+async def test_cancelling_drops_everything() -> None:
+    talk = await planning()
+    await talk.call("plan", "exit_plan_mode", action="cancel")
+
+    assert talk.data("plan", "status") == {
+        "phase": "idle",
+        "hasPrd": False,
+        "hasPlanTree": False,
+        "workflowNames": [],
+        "version": 0,
+    }
+
+
+async def test_a_plan_is_not_carried_out_before_it_stands() -> None:
+    talk = Talk(plan_memory())
+    await talk.begin()
+    await talk.call("plan", "enter_plan_mode")
+    ask = ("plan", "exit_plan_mode")
+
+    assert "requirements are missing" in await talk.call(*ask, action="execute")
+    await talk.call("plan", "update_prd", content="x")
+    assert "plan is missing" in await talk.call(*ask, action="execute")
+    assert "Still to be written: a." in await talk.call("plan", "set_plan_tree", document=subflow("a"))
+    assert "do not exist: a" in await talk.call(*ask, action="execute")
+    await talk.call("plan", "set_workflow", name="a", document=subflow("b"))
+    await talk.call("plan", "set_workflow", name="b", document=subflow("a"))
+    assert "circle: a -> b -> a" in await talk.call(*ask, action="execute")
+    assert await phase(talk) == "planning"
+
+
+@pytest.mark.parametrize(("answer", "expected"), [(True, "executing"), (False, "planning"), ("too risky", "planning")])
+async def test_a_person_may_have_to_approve(answer: Any, expected: str) -> None:
+    async def approve(state: Any) -> Any:
+        state["prd"] = "meddled"
+        return answer
+
+    talk = await planning(approve=approve)
+    await talk.call("plan", "set_plan_tree", document=llm())
+
+    said = await talk.call("plan", "exit_plan_mode", action="execute")
+
+    assert await phase(talk) == expected
+    assert answer is True or (answer or "not approved") in said
+    assert talk.state("plan")["prd"] == "# Ship it\n"
+
+
+async def test_limits_are_refused_in_words() -> None:
+    talk = await planning()
+
+    assert "at most 50000" in await talk.call("plan", "update_prd", content="x" * 50_001)
+    assert "at most 20000" in await talk.call("plan", "set_workflow", name="a", document=llm() | {"note": "x" * 20_000})
+    for n in range(20):
+        await talk.call("plan", "set_workflow", name=f"w{n}", document=llm())
+    assert "20 workflows already" in await talk.call("plan", "set_workflow", name="more", document=llm())
+    assert await talk.call("plan", "set_workflow", name="w0", document=llm("new")) == "w0 is kept."
+    assert json.loads(await talk.call("plan", "get_workflow", name="w0"))["root"]["id"] == "new"
+    assert "Known: w0" in await talk.call("plan", "get_workflow", name="none")
+    assert await talk.call("plan", "remove_workflow", name="w0") == "w0 is removed."
+
+
+DEEP = llm()
+for level in range(6):
+    DEEP = {"kind": "spawn", "id": f"d{level}", "child": DEEP}
+
+BAD = [
+    (7, "an object"),
+    ("{", "not JSON"),
+    ({"version": 2, "root": llm()}, "version"),
+    ({}, "version"),
+    (document({"kind": "magic", "id": "a"}), "unknown kind"),
+    (document({"kind": ["llm"], "id": "a"}), "unknown kind"),
+    (document({"kind": "llm", "id": " ", "instructions": ""}), "non-empty id"),
+    (document({"kind": "llm", "id": "a"}), "lacks instructions"),
+    (document(sequence("text")), "no node"),
+    (document({"kind": "sequence", "id": "s", "steps": llm()}), "list of nodes"),
+    (document({"kind": "branch", "id": "b", "routes": [{"match": 1, "target": llm()}]}), "match"),
+    (document({"kind": "branch", "id": "b", "routes": 1}), "list of routes"),
+    (document({"kind": "subflow", "id": "x"}), "exactly one"),
+    (document({"kind": "subflow", "id": "x", "ref": "A b"}), "no name"),
+    (document(DEEP), "nested more than 5"),
+]
+
+
+@pytest.mark.parametrize(("given_document", "why"), BAD, ids=[why for _, why in BAD])
+def test_a_document_that_is_none_is_refused_with_the_place(given_document: Any, why: str) -> None:
+    with pytest.raises(PlanProblem, match=why):
+        read_document(given_document)
+
+
+NODES = st.recursive(
+    st.just(llm()) | st.sampled_from("abc").map(subflow),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda steps: sequence(*steps))
+        | inner.map(lambda child: {"kind": "spawn", "id": "sp", "child": child})
+        | inner.map(
+            lambda node: {"kind": "branch", "id": "b", "routes": [{"match": "x", "target": node}], "default": node}
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@given(NODES)
+def test_a_document_that_is_kept_reads_back_the_same(root: Any) -> None:
+    try:
+        found = read_document(document(root))
+    except PlanProblem:
+        assume(False)
+    assert found == document(root)
+    assert depth_of(found) <= 5
+    assert read_document(json.dumps(found)) == found
+    assert set(references(found)) <= set("abc")
+    assert (cycle_in(found, dict.fromkeys("abc", found)) is not None) == bool(references(found))
+
+
+@pytest.mark.parametrize("name", ["a", "ship-it", "x" * 64, "a1-2"])
+def test_a_slug_is_a_name(name: str) -> None:
+    assert slug_problem(name) is None
+
+
+@pytest.mark.parametrize("name", ["", "A", "a b", "-a", "a--b", "x" * 65, "a\n", "é"])
+def test_anything_else_is_not(name: str) -> None:
+    assert slug_problem(name) is not None
