@@ -10,7 +10,7 @@ import sys
 from typing import Any, Protocol
 from weakref import WeakSet
 
-__all__ = ["Discardable", "current_cell", "enter_cell"]
+__all__ = ["Discardable", "current_cell", "enter_cell", "running_shell"]
 
 
 class Discardable(Protocol):
@@ -22,6 +22,12 @@ class Discardable(Protocol):
 
 
 _open: dict[str, tuple[str, WeakSet[Any]]] = {}
+
+
+def running_shell() -> Any:
+    """Return IPython's shell, None outside of it."""
+    ipython = sys.modules.get("IPython")  # never imported here: without it there is no notebook
+    return ipython.get_ipython() if ipython is not None else None
 
 
 def current_cell() -> tuple[str, str] | None:
@@ -37,9 +43,7 @@ def current_cell() -> tuple[str, str] | None:
     >>> current_cell() is None
     True
     """
-    ipython = sys.modules.get("IPython")  # never imported here: without it there is no notebook
-    shell = ipython.get_ipython() if ipython is not None else None
-    parent = getattr(shell, "parent_header", None)
+    parent = getattr(running_shell(), "parent_header", None)
     if not isinstance(parent, dict):
         return None
     request = parent.get("header", {}).get("msg_id")

@@ -137,7 +137,7 @@ class RuleEditor(Shown, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
             f'<td class="nn-text"><pre class="nn-code">{escape(plain(_text(rule), PAGE_LENGTH))}</pre></td></tr>'
             for at, rule in enumerate(self.rulebook, start=1)
         )
-        names = "".join(f'<th scope="col">{name}</th>' for name in ("Rule", "Where", "Enabled", "Text"))
+        names = "".join(f'<th scope="col" class="nn-text">{name}</th>' for name in ("Rule", "Where", "Enabled", "Text"))
         head = f"<thead><tr>{names}</tr></thead>"
         table = f'<div class="nn-scroll"><table class="nn-table">{head}<tbody>{rows}</tbody></table></div>'
         title = f'<p class="nn-title">Rules, version {self.rulebook.version}</p>'

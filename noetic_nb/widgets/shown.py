@@ -1,8 +1,8 @@
 """How a widget is put on a page: with a static form beside it, which a saved notebook keeps.
 
-The static form of an output is what it was when the cell ended, and a live view has moved on since. So the output is brought
-up to date: at once while no page has drawn the view (a notebook that is executed and exported), otherwise after a
-pause and not while someone works in the view, because the page then draws the view anew.
+The static form of an output is what it was when its cell ended, and a live view has moved on since. So the output is brought
+up to date, once at the end of the running cell or after a pause, however many turns there were. Not while someone works in
+the view, though, because the page then draws it anew.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from noetic_nb.widgets.assets import static_style
+from noetic_nb.widgets.cells import running_shell
 
 __all__ = ["Shown", "static_frame"]
 
@@ -28,9 +29,9 @@ class Shown:
     """Mixed into a widget that has `to_html` and `to_text`."""
 
     _handle: Any = None
-    _has_page = False
     _is_busy = False
     _is_stale = False
+    _is_waiting = False
     _timer: asyncio.TimerHandle | None = None
 
     def to_html(self) -> str:
@@ -58,39 +59,48 @@ class Shown:
     def publish_static(self) -> None:
         """Bring the output up to date now."""
         self._is_stale = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._stop_waiting()
         if self._handle is not None:
             self._handle.update(self._repr_mimebundle_()[0], raw=True)
 
     def refresh_static(self) -> None:
-        """Bring the output up to date when nobody is disturbed by it."""
+        """Bring the output up to date when the cell ends or after a pause, and when nobody is disturbed by it."""
         if self._handle is None:
             return
-        if not self._has_page:
-            self.publish_static()
-            return
         self._is_stale = True
-        if self._is_busy or self._timer is not None:
+        if self._is_busy or self._is_waiting:
             return
+        self._is_waiting = True
+        shell = running_shell()
+        if shell is not None:  # the end of a cell: the last moment at which a notebook that is only executed listens
+            shell.events.register("post_run_cell", self._bring_up_to_date)
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # a thread without a loop cannot wait
-            self.publish_static()
-            return
-        self._timer = loop.call_later(PAUSE_S, self._after_pause)
+        except RuntimeError:
+            return  # a thread without a loop: the end of the cell it is
+        self._timer = loop.call_later(PAUSE_S, self._bring_up_to_date)
 
-    def _after_pause(self) -> None:
-        self._timer = None
+    def _bring_up_to_date(self, *_result: Any) -> None:
+        self._stop_waiting()
         if self._is_stale and not self._is_busy:
             self.publish_static()
+
+    def _stop_waiting(self) -> None:
+        if not self._is_waiting:
+            return
+        self._is_waiting = False
+        shell = running_shell()
+        if shell is not None:
+            shell.events.unregister("post_run_cell", self._bring_up_to_date)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def hear_page(self, content: Any) -> bool:
         """Take a message of a page about being opened or worked in; False where it is about something else."""
         match content:
             case {"type": "page"}:
-                self._has_page, self._is_busy = True, False
+                self._is_busy = False  # a page that was left while someone worked in it cannot say so
             case {"type": "busy", "busy": bool(busy)}:
                 self._is_busy = busy
                 if self._is_stale and not busy:
@@ -101,9 +111,7 @@ class Shown:
 
     def release_widget(self, *widgets: Any) -> bool:
         """Close the comms of the given widgets, their layouts and their styles; False where that was done before."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._stop_waiting()
         if self.comm is None:  # type: ignore[attr-defined]  # of the widget this is mixed into
             return False
         for widget in widgets:

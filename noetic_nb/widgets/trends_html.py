@@ -30,6 +30,7 @@ PAD_PX: Final = 8
 NARROW_PX: Final = 320
 LANES: Final = 3
 BAND: Final = "Decisions"
+TEXT_CELL: Final = ' class="nn-text"'
 
 QUALITY_COLOUR: Final = "#0072B2"
 MEAN_COLOUR: Final = "#D55E00"
@@ -289,7 +290,7 @@ def rows(turns: Sequence[TurnSignals]) -> list[tuple[str, str, str, str, str]]:
 
 def _table(turns: Sequence[TurnSignals]) -> str:
     names = ("Turn", "Quality", "Mean of 3", "Output tokens so far", "Decisions")
-    head = "".join(f'<th scope="col">{name}</th>' for name in names)
+    head = "".join(f'<th scope="col"{TEXT_CELL if name == names[-1] else ""}>{name}</th>' for name in names)
     body = "".join(
         f'<tr><th scope="row">{turn}</th><td>{quality}</td><td>{mean}</td><td>{tokens}</td>'
         f'<td class="nn-text">{escape(told)}</td></tr>'

@@ -121,7 +121,7 @@ def test_the_output_is_left_alone_while_someone_works_in_the_view(notebook: Open
 
     opened.kernel.run("for e in scenes.turn(7): run.append(e)")
     expect(root.locator(".nn-sub")).to_contain_text("Turn 7")
-    assert opened.kernel.value("(shown._is_stale, shown._timer)") == "(True, None)"
+    assert opened.kernel.value("(shown._is_stale, shown._is_waiting)") == "(True, False)"
     assert opened.page.locator("[data-kept]").count() == 1
 
     opened.page.evaluate("() => document.activeElement.blur()")

@@ -84,3 +84,15 @@ def test_a_view_shown_before_the_run_is_exported_as_it_was_at_the_end(
     page = quiet_page(export(tmp_path, cells, monkeypatch))
 
     expect(page.locator(".noetic-nb-static .nn-sub")).to_contain_text("Turn 3, call 1")
+
+
+def test_a_long_live_run_updates_its_output_once_a_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = [
+        "from noetic_nb.runs import Run\nfrom noetic_nb.widgets import *\nfrom tests.widgets import scenes\nrun = Run()",
+        "shown = TokenAllocation(run)\nshown",
+        "updates = []\nshown._handle.update = lambda *a, **k: updates.append(a)\n"
+        "for n in range(1, 300):\n    for event in scenes.turn(n): run.append(event)",
+        "print('updates:', len(updates))",
+    ]
+
+    assert "updates: 1\n" in export(tmp_path, cells, monkeypatch).read_text(encoding="utf-8")

@@ -132,7 +132,7 @@ export default () => {
     const table = scroll.appendChild(make("table", { class: "nn-table" }));
     const head = table.appendChild(make("thead")).appendChild(make("tr"));
     for (const name of ["Turn", "Quality", "Mean of 3", "Output tokens so far", "Decisions"]) {
-      head.append(make("th", { scope: "col" }, name));
+      head.append(make("th", { scope: "col", class: name === "Decisions" ? "nn-text" : null }, name));
     }
     const rows = table.appendChild(make("tbody"));
 
