@@ -1,0 +1,92 @@
+"""The guided tour as a newcomer meets it: in JupyterLab with all cells queued at once, and as one exported page."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from playwright.sync_api import expect
+
+from tests.browser.lab import ROOT, wait_for
+
+TOUR = ROOT / "notebooks" / "00_tour.ipynb"
+
+
+def code_cells() -> list[str]:
+    notebook = nbformat.read(TOUR, as_version=4)
+    return [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def test_the_tour_runs_in_lab_and_a_rule_edited_in_the_page_steers_the_agent(
+    notebook: Callable[..., Any], shot: Callable[..., Any]
+) -> None:
+    opened = notebook(*code_cells())
+    opened.run_all()
+    page, kernel = opened.page, opened.kernel
+    trends = page.locator(".noetic-nb", has_text="Regulator trends").last
+    trends.wait_for()
+    wait_for(lambda: kernel.value("stop.turn") == "4", "the last cells have run")
+    assert kernel.value("reply.stopped['reason']['kind']") == "'quality_decline_no_recovery'"
+
+    allocation = page.locator(".noetic-nb", has_text="Token allocation").first
+    expect(allocation.locator(".nn-sub")).to_contain_text("Turn 6, call 1")
+    allocation.get_by_role("slider").focus()
+    page.keyboard.press("Home")
+    expect(allocation.locator(".nn-sub")).to_contain_text("Turn 1, call 1")
+
+    # A task of its own, and a model that always tries to search: only the rules decide.
+    kernel.run(
+        "probe = nn.AgentHarness(nn.AgentConfig(name='probe', step=nn.react(model='m', tools=[search_flights, "
+        "cancel_reservation], max_steps=2), memory=[nn.steering(rules)]), model=nn.ScriptedModel(lambda r: "
+        "nn.CallTool('cancel_reservation', reservation_id='ZFA04Y') if r.items[-1]['type'] == 'message' else "
+        "r.items[-1]['output']))"
+    )
+    asked = "nn.run_sync(probe.execute('Cancel ZFA04Y')).text"
+    assert "steering_denied" in kernel.value(asked)
+
+    editor = page.locator(".nn-editor").first
+    editor.locator("textarea").fill("def known_reservation(call):\n    return allow()")
+    editor.get_by_role("button", name="Apply").click()
+    expect(editor.locator(".nn-notice")).to_contain_text("Applied")
+    assert "cancelled" in kernel.value(asked)
+
+    editor.locator("textarea").fill("def known_reservation(call):\n    return deny('Closed for today.')")
+    editor.get_by_role("button", name="Apply").click()
+    expect(editor.locator(".nn-notice")).to_contain_text("Applied as version 5")
+    assert "Closed for today." in kernel.value(asked)
+    for theme in ("JupyterLab Light", "JupyterLab Dark"):
+        opened.theme(theme)
+        shot(page, f"tour-{theme.split()[-1].lower()}")
+
+
+def test_the_exported_tour_shows_everything_without_scripts_and_without_a_network(
+    tmp_path: Path, quiet_page: Callable[..., Any], shot: Callable[..., Any]
+) -> None:
+    target = tmp_path / "tour.html"
+    command = [sys.executable, str(ROOT / "notebooks" / "export.py"), str(TOUR), str(target)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+
+    page = quiet_page(target)
+
+    page.screenshot(path=shot(page, "tour-exported"), full_page=True)
+    pictures = page.locator(".noetic-nb-static")
+    expect(pictures).to_have_count(5)  # tokens, rules, ledger, trends of the agent, trends of the recorded run
+    for at in range(5):
+        expect(pictures.nth(at)).to_be_visible()
+    for words in (
+        "Token allocation",
+        "Ledger",
+        "Regulator trends",
+        "circuit break: quality decline",
+        "known_reservation",
+    ):
+        expect(page.get_by_text(words).locator("visible=true").first).to_be_visible()
+    figure = page.locator("img").first
+    assert figure.evaluate("image => image.naturalWidth > 400")
+    assert page.locator("table.dataframe tbody tr").count() == 7
+    assert page.locator("script").count() == 0
