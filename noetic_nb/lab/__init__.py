@@ -2,5 +2,6 @@
 
 from noetic_nb.lab import datasets, replay
 from noetic_nb.lab.backtest import backtest
+from noetic_nb.lab.lint import lint
 
-__all__ = ["backtest", "datasets", "replay"]
+__all__ = ["backtest", "datasets", "lint", "replay"]

@@ -13,7 +13,7 @@ from typing import Final
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.steering.names import nearest
 
-__all__ = ["FUNCTIONS", "VARIABLES", "Analysis", "analyse", "does_not_compile"]
+__all__ = ["FUNCTIONS", "VARIABLES", "Analysis", "analyse", "cel_tokens", "does_not_compile"]
 
 VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "tool": ("name", "args"),
@@ -106,7 +106,8 @@ def does_not_compile(
     )
 
 
-def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
+def cel_tokens(text: str) -> Iterator[tuple[str, str, int]]:
+    """Yield the words of an expression: kind, text and line."""
     line = 1
     for match in _TOKEN.finditer(text):
         kind, value = str(match.lastgroup), match.group()
@@ -120,7 +121,7 @@ class _Reader:
 
     def __init__(self, rule_id: str, text: str) -> None:
         self.rule_id = rule_id
-        self.tokens = list(_tokens(text))
+        self.tokens = list(cel_tokens(text))
         self.needs: set[str] = set()
         self.open: list[_Open] = []
         self.nested = False

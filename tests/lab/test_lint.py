@@ -1,0 +1,440 @@
+"""The linter, tried on what it is for: clean rule books, and the same books with one fault planted in one rule."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pytest
+
+import noetic_nb as nn
+from noetic_nb.events import ToolCalled
+from noetic_nb.lab import datasets, lint
+from noetic_nb.steering import RuleBook, SteeringRule
+from noetic_nb.steering.source import compile_predicate
+
+RUNS: Final = datasets.airline()
+
+
+def schemas() -> dict[str, Any]:
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for run in RUNS:
+        for call in run.select(ToolCalled):
+            found[call.name] |= set(call.args or {})
+    return {name: {"properties": {key: {} for key in sorted(args)}} for name, args in found.items()}
+
+
+TOOLS: Final = schemas()
+
+PYTHON: Final = {
+    "few_bags": (
+        ("book_reservation",),
+        """
+def few_bags(call):
+    if call.tool_args["total_baggages"] > 2:
+        return deny("At most two bags.")
+""",
+    ),
+    "short_thoughts": (
+        ("think",),
+        """
+def short_thoughts(call):
+    text = call.tool_args.get("thought", "")
+    words = [word for word in text.split() if word]
+    words.append("end")
+    if len(words) > 40:
+        return guide(f"Think in at most 40 words, not {len(words)}.")
+""",
+    ),
+    "search_once": (
+        ("search_direct_flight",),
+        """
+def search_once(call):
+    same = [past for past in call.history if past.name == call.tool_name]
+    if any(past.args["origin"] == call.tool_args["origin"] for past in same):
+        return deny("You have searched from there already.")
+""",
+    ),
+    "cancel_after_look": (
+        None,
+        """
+def cancel_after_look(call):
+    if call.tool_name != "cancel_reservation":
+        return None
+    seen = {past.args.get("reservation_id") for past in call.history if past.name == "get_reservation_details"}
+    if call.tool_args["reservation_id"] not in seen:
+        return {"action": "guide", "guidance": "Look at the reservation in this turn first."}
+    return allow()
+""",
+    ),
+}
+
+CEL: Final[dict[str, dict[str, Any]]] = {
+    "business": {
+        "when": "tool.args.cabin == 'business' && tool.args.insurance == 'no'",
+        "tools": "book_reservation",
+        "guidance": "Offer insurance for {tool.args.cabin} first.",
+        "action": "guide",
+    },
+    "arithmetic": {
+        "when": "tool.args.expression.contains('*') && size(tool.args.expression) > 8",
+        "tools": "calculate",
+        "guidance": "Shorter, please.",
+    },
+    "york": {
+        "when": "tool.name in ['search_direct_flight', 'search_onestop_flight'] && tool.args.origin == 'JFK'",
+        "guidance": "Ask which airport of New York is meant.",
+        "action": "ask",
+    },
+    "apology": {
+        "when": "response.text.contains('apologize')",
+        "guidance": "Do not apologize.",
+        "action": "guide",
+        "on": "after_model_call",
+    },
+}
+
+
+def python_book() -> RuleBook:
+    rules = RuleBook()
+    for name, (tools, text) in PYTHON.items():
+        rules.put(python_rule(name, text, tools))
+    return rules
+
+
+def python_rule(name: str, text: str, tools: Any) -> SteeringRule:
+    return SteeringRule(
+        id=name,
+        applies_to="before_tool_call",
+        tools=tools,
+        predicate=compile_predicate(name, text, {}),
+        source=text,
+    )
+
+
+def cel_book() -> RuleBook:
+    rules = RuleBook()
+    for name, fields in CEL.items():
+        rules.when(fields["when"], id=name, **{key: value for key, value in fields.items() if key != "when"})
+    return rules
+
+
+def sentence_book() -> RuleBook:
+    rules = RuleBook()
+    rules.at_most(2, "get_reservation_details", id="two_looks")
+    rules.only("cancel_reservation", after="get_reservation_details", id="look_first")
+    rules.never("transfer_to_human_agents", after="cancel_reservation", id="no_handover")
+    rules.at_most(0, "send_certificate", id="no_gifts")
+    return rules
+
+
+def tour_book() -> tuple[RuleBook, Any, list[nn.Run]]:
+    """The rules of the tour, on runs they were written for."""
+    rules = RuleBook()
+    texts = {
+        "within_two_cancellations": (
+            "before_tool_call",
+            ("cancel_reservation",),
+            "def within_two_cancellations(call):\n"
+            "    if sum(past.name == 'cancel_reservation' for past in call.history) >= 1:\n"
+            "        return deny('One cancellation a turn.')\n",
+        ),
+        "no_promises": (
+            "after_model_call",
+            None,
+            "def no_promises(response):\n"
+            "    if 'guarantee' in response.text or 'promise' in response.text:\n"
+            "        return guide('Say what the data say, and promise nothing.')\n",
+        ),
+    }
+    for name, (point, tools, text) in texts.items():
+        rules.put(python_rule(name, text, tools).model_copy(update={"applies_to": (point,)}))
+    runs = [*RUNS, _promising_run()]
+    return rules, TOOLS, runs
+
+
+def _promising_run() -> nn.Run:
+    from noetic_nb.events import ModelCalled, Where
+    from noetic_nb.items import assistant_message
+
+    where = Where("t", "e", 1)
+    said = [(assistant_message(text),) for text in ("I promise it will be on time.", "I guarantee it.")]
+    return nn.Run("promise", events=[ModelCalled(where, 0.0, 0, "m", "agent", 0.0, "ok", items) for items in said])
+
+
+BOOKS: Final[dict[str, Callable[[], tuple[RuleBook, Any, list[nn.Run]]]]] = {
+    "python": lambda: (python_book(), TOOLS, RUNS),
+    "cel": lambda: (cel_book(), TOOLS, RUNS),
+    "sentences": lambda: (sentence_book(), TOOLS, RUNS),
+    "tour": tour_book,
+}
+
+
+@pytest.mark.parametrize("name", BOOKS)
+def test_a_clean_book_has_no_finding(name: str) -> None:
+    rules, tools, runs = BOOKS[name]()
+
+    assert [str(finding) for finding in lint(rules, runs, tools=tools)] == []
+
+
+# Mutation operators: each yields a list of rules with one fault, and the id of the rule that has it.
+
+Mutant = tuple[list[SteeringRule], str]
+
+
+def with_rule(rules: RuleBook, new: SteeringRule) -> list[SteeringRule]:
+    return [new if rule.id == new.id else rule for rule in rules]
+
+
+def text_mutants(rules: RuleBook, edit: Callable[[str], str | None]) -> Iterator[Mutant]:
+    for rule in rules:
+        if rule.predicate is not None and rule.source is not None:
+            text = edit(rule.source)
+            if text is not None and text != rule.source:
+                new = rule.model_copy(update={"predicate": compile_predicate(rule.id, text, {}), "source": text})
+                yield with_rule(rules, new), rule.id
+
+
+def field_mutants(rules: RuleBook, edit: Callable[[SteeringRule], dict[str, Any] | None]) -> Iterator[Mutant]:
+    for rule in rules:
+        fields = edit(rule)
+        if fields is not None:
+            yield with_rule(rules, rule.model_copy(update=fields)), rule.id
+
+
+def body_first(statement: str) -> Callable[[str], str]:
+    def edit(source: str) -> str:
+        lines = source.strip().splitlines()
+        return "\n".join([lines[0], f"    {statement}", *lines[1:]]) + "\n"
+
+    return edit
+
+
+def never(rules: RuleBook) -> Iterator[Mutant]:
+    yield from text_mutants(rules, body_first("return None"))
+    yield from field_mutants(rules, lambda r: {"when": f"({r.when}) && false"} if r.when else None)
+    yield from field_mutants(
+        rules,
+        lambda r: (
+            {"sequence": r.sequence.model_copy(update={"count": 10_000})}
+            if r.sequence is not None and r.sequence.count is not None
+            else None
+        ),
+    )
+
+
+def always(rules: RuleBook) -> Iterator[Mutant]:
+    yield from text_mutants(rules, body_first("return deny('Always.')"))
+    yield from field_mutants(rules, lambda r: {"when": f"({r.when}) || true"} if r.when else None)
+
+
+def shadow(rules: RuleBook) -> Iterator[Mutant]:
+    for place, rule in enumerate(rules):
+        fields = {"action": "deny"} if rule.form in ("cel", "sequence") else {}
+        earlier = rule.model_copy(update={"id": "earlier", **fields})
+        if rule.predicate is not None and rule.source is not None and "guide" in rule.source:
+            text = rule.source.replace("guide(", "deny(").replace('"guide"', '"deny"')
+            earlier = earlier.model_copy(update={"predicate": compile_predicate("earlier", text, {}), "source": text})
+        yield [*list(rules)[:place], earlier, *list(rules)[place:]], rule.id
+
+
+def silence(rules: RuleBook) -> Iterator[Mutant]:
+    import re
+
+    def edit(source: str) -> str:
+        text = re.sub(r"(deny|guide)\(f?\".*?\"\)", r"\1()", source)
+        text = re.sub(r"(deny|guide)\('.*?'\)", r"\1()", text)
+        return re.sub(r", \"guidance\": \".*?\"", "", text)
+
+    yield from text_mutants(rules, edit)
+    yield from field_mutants(rules, lambda r: {"guidance": None} if r.when else None)
+    yield from field_mutants(rules, lambda r: {"guidance": " "} if r.sequence else None)
+
+
+def misspell(name: str) -> str:
+    return name[:-2] + name[-1] + name[-2] if name[-1] != name[-2] else name + "s"
+
+
+def wrong_tool(rules: RuleBook) -> Iterator[Mutant]:
+    yield from field_mutants(rules, lambda r: {"tools": tuple(map(misspell, r.tools))} if r.tools else None)
+    yield from field_mutants(
+        rules,
+        lambda r: (
+            {"sequence": r.sequence.model_copy(update={"others": tuple(map(misspell, r.sequence.others))})}
+            if r.sequence is not None and r.sequence.others
+            else None
+        ),
+    )
+    for tool in TOOLS:
+        yield from text_mutants(rules, lambda source, tool=tool: source.replace(f'"{tool}"', f'"{misspell(tool)}"'))
+        yield from field_mutants(
+            rules,
+            lambda r, tool=tool: (
+                {"when": r.when.replace(f"'{tool}'", f"'{misspell(tool)}'")}
+                if r.when is not None and f"'{tool}'" in r.when
+                else None
+            ),
+        )
+
+
+def wrong_argument(rules: RuleBook) -> Iterator[Mutant]:
+    names = {name for schema in TOOLS.values() for name in schema["properties"]}
+    for name in sorted(names):
+        for form in (f'tool_args["{name}"]', f'tool_args.get("{name}"'):
+            yield from text_mutants(
+                rules, lambda source, form=form, name=name: source.replace(form, form.replace(name, misspell(name)))
+            )
+        for field in ("when", "guidance"):
+            yield from field_mutants(
+                rules,
+                lambda r, field=field, name=name: (
+                    {field: getattr(r, field).replace(f"tool.args.{name}", f"tool.args.{misspell(name)}")}
+                    if f"tool.args.{name}" in (getattr(r, field) or "")
+                    else None
+                ),
+            )
+
+
+def contradict(rules: RuleBook) -> Iterator[Mutant]:
+    for rule in rules:
+        opposite: SteeringRule | None = None
+        if rule.when is not None and rule.action != "ask":
+            deny = rule.model_copy(update={"action": "deny"})
+            opposite = rule.model_copy(update={"id": "opposite", "when": f"!({rule.when})", "action": "deny"})
+            yield [*with_rule(rules, deny), opposite], "opposite"
+            yes = rule.model_copy(update={"id": "yes", "action": "allow", "guidance": None})
+            yield [*with_rule(rules, deny), yes], "yes"
+        elif rule.sequence is not None and rule.sequence.kind == "only_after":
+            other = rule.sequence.model_copy(update={"kind": "never_after"})
+            yield [*rules, rule.model_copy(update={"id": "opposite", "sequence": other})], "opposite"
+            book = RuleBook(rules)
+            ban = book.at_most(0, rule.sequence.others, id="opposite")
+            yield [*rules, ban], "opposite"
+
+
+def impure(rules: RuleBook) -> Iterator[Mutant]:
+    statements = [
+        "import time; started = time.time()",
+        "from datetime import datetime; late = datetime.now().hour > 20",
+        "import random; lucky = random.random() > 0.5",
+        "print(call)",
+        "open('/tmp/x')",
+        "global seen; seen = call",
+        "WORDS.append(call)",
+        "CACHE[call.call_id] = call",
+        "call.tool_args['x'] = 1",
+        "call.ctx.state = 3",
+        "import os; os.environ.get('X')",
+        "now = call.ctx.clock.now_ms()",
+    ]
+    for statement in statements:
+        yield from text_mutants(rules, lambda source, statement=statement: _guarded(source, statement))
+
+
+def _guarded(source: str, statement: str) -> str:
+    """Put a statement where it stands in the text and does no harm to the other checks: behind a condition."""
+    lines = source.strip().splitlines()
+    parts = [part.strip() for part in statement.split(";")]
+    return (
+        "\n".join([lines[0], "    if not hasattr(call, 'ctx'):", *[f"        {part}" for part in parts], *lines[1:]])
+        + "\n"
+    )
+
+
+def slow(rules: RuleBook) -> Iterator[Mutant]:
+    yield from text_mutants(rules, body_first("total = sum(number * number for number in range(300_000))"))
+
+
+OPERATORS: Final[dict[str, Callable[[RuleBook], Iterator[Mutant]]]] = {
+    "never_fires": never,
+    "always_fires": always,
+    "shadowed": shadow,
+    "missing_guidance": silence,
+    "unknown_tool": wrong_tool,
+    "unknown_argument": wrong_argument,
+    "contradiction": contradict,
+    "impure": impure,
+    "slow": slow,
+}
+# Fewest of 100 mutants that have to be found. A rule that is against one moment only cannot be told from an accident.
+RECALL: Final = dict.fromkeys(OPERATORS, 0.95)
+
+
+def few(runs: list[nn.Run]) -> list[nn.Run]:
+    """Return some runs that hold every tool the rules are about: slow rules make slow tests."""
+    wanted = ("cancel_reservation", "book_reservation", "think", "search_direct_flight")
+    first = [next(run for run in runs if any(c.name == name for c in run.select(ToolCalled))) for name in wanted]
+    return list({id(run): run for run in first}.values())
+
+
+@pytest.mark.parametrize("code", OPERATORS)
+def test_planted_faults_are_found(code: Any, record_property: Any) -> None:
+    missed: list[str] = []
+    count = 0
+    for name, make in BOOKS.items():
+        rules, tools, runs = make()
+        for mutant, rule_id in OPERATORS[code](rules):
+            count += 1
+            found = lint(mutant, few(runs) if code == "slow" else runs, tools=tools, only=[code])
+            if rule_id not in [finding.rule_id for finding in found]:
+                missed.append(f"{name}: {rule_id}")
+            assert all(finding.why and finding.fix for finding in found)
+
+    recall = 1 - len(missed) / count
+    record_property("recall", recall)
+    print(f"\n{code}: {count - len(missed)} of {count} found, recall {recall:.2f}", *missed, sep="\n  missed ")
+    assert count >= 4
+    assert recall >= RECALL[code], missed
+
+
+def test_the_nearest_names_are_suggested() -> None:
+    rules = RuleBook()
+    rules.when("tool.args.total_bagages > 2", id="bags", tools="book_reservatoin", guidance="{tool.args.cabn}")
+    rules.at_most(3, "bооk_reservation", id="twin")  # Cyrillic
+
+    fixes = {(finding.rule_id, finding.code): finding.fix for finding in lint(rules, tools=TOOLS)}
+
+    assert fixes["bags", "unknown_tool"] == "Did you mean 'book_reservation'?"
+    assert fixes["twin", "unknown_tool"] == "Write 'book_reservation'."
+    assert fixes["bags", "unknown_argument"] in ("Did you mean 'cabin'?", "Did you mean 'total_baggages'?")
+
+
+def test_tools_may_be_records_specs_or_names() -> None:
+    @nn.tool
+    async def pay(amount: int) -> str:
+        """Pay."""
+        return "paid"
+
+    rules = RuleBook()
+    rules.when("tool.args.amont > 2", id="r", tools="pay", guidance="No.")
+
+    assert [finding.code for finding in lint(rules, tools=[pay])] == ["unknown_argument"]
+    assert [finding.code for finding in lint(rules, tools=[pay.spec])] == ["unknown_argument"]
+    assert lint(rules, tools=["pay"]) == ()
+    assert [finding.code for finding in lint(rules, tools=["other"])] == ["unknown_tool"]
+
+
+def test_a_rule_that_raises_is_a_finding_and_not_one_that_always_fires() -> None:
+    rules = RuleBook([python_rule("broken", "def broken(call):\n    return call.tool_args['nothing']\n", None)])
+
+    found = lint(rules, RUNS)
+
+    assert [finding.code for finding in found] == ["raises"]
+    assert "KeyError" in found[0].why
+
+
+def test_disabled_rules_and_judges_are_not_asked() -> None:
+    rules = RuleBook()
+    rules.when("false", id="off", on="before_tool_call", guidance="x")
+    rules.disable("off")
+    rules.judge("Fair?", id="fair")
+
+    assert lint(rules, RUNS, tools=TOOLS) == ()
+
+
+def test_without_runs_only_the_text_is_looked_at() -> None:
+    rules = RuleBook()
+    rules.when("false", id="quiet", on="before_tool_call")
+
+    assert [finding.code for finding in lint(rules)] == ["missing_guidance"]
