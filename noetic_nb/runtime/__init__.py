@@ -1,11 +1,27 @@
 """The runtime: steps made to happen, threads, plans, and everything an execution owes to its layers."""
 
+from noetic_nb.runtime.checkpoint import Checkpoints
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.findings import Finding
 from noetic_nb.runtime.harness import AgentHarness
+from noetic_nb.runtime.limits import Limits
 from noetic_nb.runtime.plan import TurnPlan, plan_turn
 from noetic_nb.runtime.reply import AgentReply
-from noetic_nb.steps import react
+from noetic_nb.runtime.streaming import TurnStream
+from noetic_nb.steps import channel, react
 
-__all__ = ["AgentConfig", "AgentHarness", "AgentReply", "Context", "Finding", "TurnPlan", "plan_turn", "react"]
+__all__ = [
+    "AgentConfig",
+    "AgentHarness",
+    "AgentReply",
+    "Checkpoints",
+    "Context",
+    "Finding",
+    "Limits",
+    "TurnPlan",
+    "TurnStream",
+    "channel",
+    "plan_turn",
+    "react",
+]

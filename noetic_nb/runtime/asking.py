@@ -6,24 +6,25 @@ three times; one that is still guided after that is denied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from noetic_nb.errors import NoeticError
-from noetic_nb.events import BudgetsAllocated, ItemsAppended, ViewAssembled
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import BudgetsAllocated, ViewAssembled
 from noetic_nb.items import Item, assistant_text, function_call_output, input_message
 from noetic_nb.memory import ExecutionContext, RecallEntry, RerenderRequest, SteeringAction, SteeringDecision
 from noetic_nb.memory.decision import denied
 from noetic_nb.models.base import NO_USAGE, ModelRequest, ModelResponse
 from noetic_nb.runtime.calling import call_tool
-from noetic_nb.runtime.context import Context, LastStep
+from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.errors import StoppedError
 from noetic_nb.runtime.plan import TurnPlan, plan_turn
+from noetic_nb.runtime.saying import TurnInput, append_input, as_input_items, log_items, query_of
 from noetic_nb.runtime.summary import summarised
-from noetic_nb.steps import LLMStep
+from noetic_nb.runtime.walking import listed_tools
+from noetic_nb.steps import LLMStep, StepMeta
 
-__all__ = ["append_input", "run_llm"]
+__all__ = ["run_llm"]
 
 # Runtime specification, section 8.5: at most three guided retries, that is four model calls.
 MAX_GUIDED_RETRIES: Final = 3
@@ -33,59 +34,14 @@ MAX_EMPTY_RETRIES: Final = 3
 DEFAULT_GUIDANCE: Final = "Adjust your last answer and try again."
 
 
-async def append_input(
-    engine: Engine, ctx: Context, hctx: ExecutionContext, items: Iterable[Mapping[str, Any]], origin: Any
-) -> tuple[tuple[Item, ...], tuple[RerenderRequest, ...]]:
-    """Log items after the layers have had their say; returns what was logged and which re-renders were asked for."""
-    requests: tuple[RerenderRequest, ...] = ()
-    if engine.stack.having("on_item_append"):
-        result = await engine.stack.append(hctx, items, log=ctx.item_log)
-        items, requests = result.items, result.rerender_requests
-    return log_items(engine, ctx, items, origin), requests
-
-
-def log_items(engine: Engine, ctx: Context, items: Iterable[Mapping[str, Any]], origin: Any) -> tuple[Item, ...]:
-    """Log items as they are."""
-    start = len(ctx.item_log)
-    logged = ctx.item_log.extend(items)
-    if engine.sink is not None and logged:
-        engine.sink.emit(ItemsAppended(ctx.where, engine.clock.now_ms(), start, logged, origin))
-    return logged
-
-
-def as_input_items(engine: Engine, value: Any, step_id: str) -> list[Mapping[str, Any]]:
-    """Return the items an input stands for: a user message for text, items as they are, nothing for None and ''.
-
-    Raises
-    ------
-    NoeticError
-        ``step_failed`` for anything else: an input is never dropped silently.
-    """
-    if value is None or (isinstance(value, str) and not value):
-        return []
-    if isinstance(value, str):
-        return [input_message(value, ids=engine.ids)]
-    if isinstance(value, Mapping) and "type" in value:
-        return [value]
-    if isinstance(value, Sequence) and all(isinstance(item, Mapping) and "type" in item for item in value):
-        return list(value)
-    raise NoeticError(
-        "step_failed",
-        f"The llm step {step_id!r} cannot send a {type(value).__name__}",
-        given=value,
-        hint="Pass text, an item or a list of items.",
-        step_id=step_id,
-        retries_exhausted=False,
-    )
-
-
 class _Asking:
     """The state of one llm step while it runs."""
 
-    def __init__(self, engine: Engine, step: LLMStep, ctx: Context, instructions: str) -> None:
+    def __init__(self, engine: Engine, step: LLMStep, ctx: Context, model: str, instructions: str) -> None:
         self.engine = engine
         self.step = step
         self.ctx = ctx
+        self.model = model
         self.instructions = instructions
         self.policy, self.tools, self.system_tokens, self.budgets = engine.setup(step, instructions)
         self._hctx: ExecutionContext | None = None
@@ -152,7 +108,7 @@ class _Asking:
         def made(extra: tuple[RecallEntry, ...] = ()) -> TurnPlan:
             return plan_turn(
                 log,
-                self.engine.config.memory,
+                self.engine.stack.layers,
                 self.policy,
                 (*self.recalled, *extra),
                 instructions=self.instructions,
@@ -164,7 +120,7 @@ class _Asking:
 
         plan = made()
         if self.policy.overflow == "summarize" and projected is None and plan.window[0] > 0:
-            plan = await summarised(self.engine, self.ctx, self.step.model, self.policy, plan, made)
+            plan = await summarised(self.engine, self.ctx, self.model, self.policy, plan, made)
         return plan
 
     def show(self, plan: TurnPlan) -> None:
@@ -204,14 +160,16 @@ class _Asking:
         guided = empty = 0
         while True:
             self.ctx.check_abort()
+            await self.take_inbox()
             plan = await self.plan()
             self.show(plan)
             request = ModelRequest(
-                self.step.model,
+                self.model,
                 (*plan.items, *self.ephemeral) if self.ephemeral else plan.items,
                 self.instructions or None,
                 self.tools.specs,
                 self.step.params,
+                None if self.step.output is None else self.step.output.json_schema,
                 thread_id=self.ctx.thread_id,
             )
             response, duration = await self.engine.ask(self.ctx, request, step=self.ctx.step_count)
@@ -222,9 +180,9 @@ class _Asking:
                 if empty > MAX_EMPTY_RETRIES:
                     raise NoeticError(
                         "llm_failed",
-                        f"Model {self.step.model!r} gave {empty} empty answers in a row",
+                        f"Model {self.model!r} gave {empty} empty answers in a row",
                         hint="Ask again later, or try another model.",
-                        model=self.step.model,
+                        model=self.model,
                     )
                 self.ephemeral = (input_message("continue", ids=self.engine.ids),)
                 continue
@@ -235,16 +193,29 @@ class _Asking:
                 return response
             guided += 1
             if decision.action is not SteeringAction.GUIDE or guided > MAX_GUIDED_RETRIES:
-                raise denied(decision, f"A response of model {self.step.model!r} was denied.", step_id=self.step.id)
+                raise denied(decision, f"A response of model {self.model!r} was denied.", step_id=self.step.id)
             guidance = input_message(decision.guidance or DEFAULT_GUIDANCE, "developer", ids=self.engine.ids)
             log_items(self.engine, self.ctx, [guidance], "guidance")
+
+    async def take_inbox(self) -> None:
+        """Take in what was said to the agent while it worked."""
+        inbox = self.ctx.tree.inbox
+        if not inbox or self.ctx.parent is not None or self.ctx.model_calls == 0:
+            return
+        said, inbox[:] = list(inbox), []
+        logged, requests = await append_input(
+            self.engine, self.ctx, self.hctx, [item for message in said for item in message.take()], "user"
+        )
+        self.ctx.query = query_of(logged) or self.ctx.query
+        self.requests += requests
+        await self.rerender()
 
     async def tell_outcome(self, response: ModelResponse, duration_ms: float) -> None:
         """Tell the layers what the call cost, whether or not its response will stand."""
         if self.engine.stack.having("on_model_outcome"):
             await self.engine.stack.model_outcome(
                 self.hctx,
-                model=self.step.model,
+                model=self.model,
                 usage=response.usage,
                 cost=response.cost,
                 duration_ms=duration_ms,
@@ -262,13 +233,14 @@ class _Asking:
             raise StoppedError(stop)
         return decision
 
-    async def run_calls(self, response: ModelResponse) -> int:
-        """Run the tools a response asks for, in order; returns how many there were."""
-        calls = [item for item in response.items if item["type"] == "function_call"]
-        for call in calls:
-            self.ctx.check_abort()
+    async def run_calls(self, response: ModelResponse) -> tuple[Item, ...]:
+        """Run the tools a response asks for, in order; returns the calls. None is left without an answer in the log."""
+        calls = tuple([item for item in response.items if item["type"] == "function_call"])
+        for position, call in enumerate(calls):
             call_id = call.call_id or call.id or ""
             try:
+                self.ctx.check_abort()
+                self.ctx.check_limits()
                 end = await call_tool(
                     self.engine,
                     self.ctx,
@@ -278,14 +250,18 @@ class _Asking:
                     arguments=call.arguments or "",
                     call_id=call_id,
                 )
-            except StoppedError as stopped:
-                text = f"Error: not run, the turn was stopped: {stopped.stop.suggestion}"
-                log_items(self.engine, self.ctx, [function_call_output(call_id, text, ids=self.engine.ids)], "tool")
+            except BaseException as exc:
+                why = f"the turn was stopped: {exc.stop.suggestion}" if isinstance(exc, StoppedError) else str(exc)
+                outputs = [
+                    function_call_output(left.call_id or left.id or "", f"Error: not run, {why}", ids=self.engine.ids)
+                    for left in calls[position:]
+                ]
+                log_items(self.engine, self.ctx, outputs, "tool")
                 raise
             output = function_call_output(call_id, end.output, ids=self.engine.ids)
             _, requests = await append_input(self.engine, self.ctx, self.hctx, [output], "tool")
             self.requests += requests
-        return len(calls)
+        return calls
 
     async def store(self, response: ModelResponse) -> None:
         """Let the layers keep what matters of the step's response."""
@@ -324,22 +300,54 @@ def _raise_refusal(response: ModelResponse, step_id: str) -> None:
         )
 
 
-async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> str:
-    """Run an llm step; returns the text of the last assistant message it produced."""
+async def _chosen(value: Any, ctx: Context) -> Any:
+    """Return a field of a step that may be a function of the context."""
+    if not callable(value):
+        return value
+    made = value(ctx)
+    return await made if hasattr(made, "__await__") else made
+
+
+async def _begin(engine: Engine, step: LLMStep, ctx: Context) -> _Asking:
+    """Settle model, instructions and tools, in this order."""
+    model = step.model if isinstance(step.model, str) else await _chosen(step.model, ctx)
+    if not isinstance(model, str) or not model.strip():
+        raise NoeticConfigError(
+            "MISSING_MODEL",
+            f"The llm step {step.id!r} has no model.",
+            given=model,
+            hint="Its function must return a name.",
+            step_id=step.id,
+        )
     instructions = step.instructions
     if callable(instructions):
-        instructions = instructions(ctx)
-        if hasattr(instructions, "__await__"):
-            instructions = await instructions
-    asking = _Asking(engine, step, ctx, str(instructions or ""))
-    items = as_input_items(engine, value, step.id)
+        instructions = await _chosen(instructions, ctx)
+    asking = _Asking(engine, step, ctx, model, str(instructions or ""))
+    if callable(step.tools):
+        tools = await _chosen(step.tools, ctx)
+        asking.tools = engine.tools_of(listed_tools(LLMStep(id=step.id, model=model, tools=tuple(tools or ()))))
+    return asking
+
+
+async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> Any:
+    """Run an llm step; returns the text of the last assistant message it produced, or the value it stands for.
+
+    Raises
+    ------
+    NoeticError
+        ``llm_parse_error`` where the text does not fit the step's `output`, after it was logged and stored.
+    """
+    ctx.calls_in_step = 0
+    asking = await _begin(engine, step, ctx)
+    heard = isinstance(value, TurnInput) and value.is_in(ctx.item_log)
+    items = () if heard else as_input_items(engine, value, step.id)
     if items:
-        logged, _ = await append_input(engine, ctx, asking.hctx, items, "user")
+        logged, asking.requests = await append_input(engine, ctx, asking.hctx, items, "user")
         ctx.query = query_of(logged) or ctx.query
     await asking.recall()
     produced: list[Item] = []
     usage, cost = NO_USAGE, 0.0
-    calls = 0
+    calls: tuple[Item, ...] = ()
     for _ in range(step.tool_rounds):
         await asking.rerender()
         response = await asking.ask()
@@ -357,21 +365,11 @@ async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> st
                 step_id=step.id,
                 retries_exhausted=False,
             )
-    ctx.last_step = LastStep(calls, usage, cost, tuple(produced))
-    await asking.store(ModelResponse(tuple(produced), usage, cost or None, response.logprobs))
-    return assistant_text(produced)
-
-
-def query_of(items: Iterable[Mapping[str, Any]]) -> str:
-    """Return the text of the last user message among items, empty where there is none.
-
-    Examples
-    --------
-    >>> query_of([input_message("hello"), input_message("be brief", "developer")])
-    'hello'
-    """
-    text = ""
-    for item in items:
-        if item.get("type") == "message" and item.get("role") == "user":
-            text = "".join(part.get("text") or "" for part in item.get("content") or () if isinstance(part, Mapping))
-    return text
+    made = tuple(produced)
+    ctx.last_step_meta = StepMeta(calls, usage, cost, made)
+    if engine.stack.having("store"):
+        await asking.store(ModelResponse(made, usage, cost or None, response.logprobs))
+    ctx.check_limits()
+    text = assistant_text(made)
+    # A round that only calls tools has not answered yet: nothing is read as the answer then.
+    return text if step.output is None or calls else step.output.parse(text, step_id=step.id)

@@ -42,6 +42,30 @@ class CallEnd:
     decision: SteeringDecision | None = None
 
 
+class ToolCallContext:
+    """The execution as a tool sees it: everything of the `Context`, and which call this is.
+
+    Attributes
+    ----------
+    call_id : str
+        As the model named it.
+    idempotency_key : str
+        The same when the call is made again after a crash: pass it on to whatever must not happen twice.
+    """
+
+    __slots__ = ("_ctx", "call_id", "idempotency_key")
+
+    def __init__(self, ctx: Context, call_id: str) -> None:
+        self._ctx = ctx
+        self.call_id = call_id
+        # Paths are counted only while steps are watched, as they are wherever an execution can be resumed.
+        place = f"{ctx.place}:{ctx.calls_in_step}" if ctx.tree.checkpoint is not None else call_id
+        self.idempotency_key = f"{ctx.id}:{place}"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ctx, name)
+
+
 def denial_text(decision: SteeringDecision) -> str:
     """Return what the model reads of a decision against its call: a structured error.
 
@@ -80,6 +104,7 @@ async def call_tool(
         Where a rule cannot work as it is set up.
     """
     ctx.tool_calls += 1
+    ctx.calls_in_step += 1
     if tool is None:
         end = CallEnd("unknown", f"Error: unknown tool {name!r}")
         _record(engine, ctx, name, call_id, None, end, 0.0)
@@ -97,7 +122,7 @@ async def call_tool(
         _record(engine, ctx, tool.name, call_id, frozen, refused, 0.0)
         return refused
     start = engine.clock.monotonic_ms()
-    end = await _run(tool, args, ctx)
+    end = await _run(tool, args, ctx, call_id)
     duration = engine.clock.monotonic_ms() - start
     _record(engine, ctx, tool.name, call_id, frozen, end, duration)
     if engine.stack.having("on_tool_outcome"):
@@ -134,15 +159,18 @@ async def _steer(
     return None
 
 
-async def _run(tool: Tool, args: Mapping[str, Any], ctx: Context) -> CallEnd:
+async def _run(tool: Tool, args: Mapping[str, Any], ctx: Context, call_id: str) -> CallEnd:
+    seen = ToolCallContext(ctx, call_id) if tool.wants_context else None
     try:
-        value = await tool.call(args, ctx)
+        value = await ctx.until_aborted(tool.call(args, seen))
         return CallEnd("ok", tool.render(value), value)
     except asyncio.CancelledError:
         raise
-    except NoeticConfigError:
+    except (NoeticConfigError, StoppedError):
         raise
     except NoeticError as exc:
+        if ctx.aborted and exc.kind == "cancelled":
+            raise
         status: Status = "invalid_result" if exc.facts.get("reason") == "invalid_result" else "error"
         return CallEnd(status, f"Error: {exc.what}", error=exc)
     except Exception as exc:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, InstanceOf, ValidationError, field_validator
+from pydantic import Field, InstanceOf, field_validator
 
-from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory import MemoryConfig, MemoryLayer, ProjectionPolicy, memory
+from noetic_nb.runtime.limits import Limits
 from noetic_nb.steps import Step, Tool, make_tool
 from noetic_nb.steps.base import Frozen
 
@@ -31,6 +31,8 @@ class AgentConfig(Frozen):
     ('desk', 128000)
     """
 
+    error_code: ClassVar[str] = "INVALID_AGENT_CONFIG"
+
     name: str = Field(min_length=1)
     step: Step | None = None
     """What `execute` runs."""
@@ -43,19 +45,12 @@ class AgentConfig(Frozen):
     on_steering_error: Literal["deny", "allow", "raise"] = "deny"
     """What a failing enforcement hook means where its layer does not say."""
 
-    def __init__(self, **data: Any) -> None:
-        try:
-            super().__init__(**data)
-        except ValidationError as exc:
-            first = exc.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "config"
-            raise NoeticConfigError(
-                "INVALID_AGENT_CONFIG",
-                f"{where}: {first['msg']}",
-                given=first.get("input"),
-                hint=f"Fields are {', '.join(AgentConfig.model_fields)}.",
-                field=where,
-            ) from exc
+    limits: Limits | None = None
+    """What one turn may spend; more raises ``budget_exceeded``."""
+    before_step: Callable[..., Any] | None = None
+    """``before_step(step, input, ctx)``, sync or async; what it raises fails the step."""
+    after_step: Callable[..., Any] | None = None
+    """``after_step(step, output, ctx)``, after each step that succeeded."""
 
     @field_validator("memory", mode="before")
     @classmethod

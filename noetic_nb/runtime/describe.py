@@ -8,6 +8,7 @@ from typing import Any
 
 from noetic_nb.models.base import ModelClient
 from noetic_nb.runtime.config import AgentConfig
+from noetic_nb.runtime.walking import inner_steps
 from noetic_nb.steps import LLMStep, LoopStep, Step, ToolStep
 
 __all__ = ["describe"]
@@ -22,20 +23,24 @@ def _step(step: Step | None) -> Any:
         return None
     about: dict[str, Any] = {"kind": step.kind, "id": step.id}
     if isinstance(step, LLMStep):
-        about["model"] = step.model
+        about["model"] = step.model if isinstance(step.model, str) else "function"
         if isinstance(step.instructions, str):
             about["instructions"] = step.instructions
-        if step.tools is not None:
+        if isinstance(step.tools, tuple):
             about["tools"] = [tool.name for tool in step.tools]
     elif isinstance(step, LoopStep):
-        about["steps"] = [_step(inner) for inner in step.steps]
-        about["until"] = step.until.model_dump(by_alias=True)
+        about["until"] = step.until.model_dump(
+            by_alias=True, fallback=lambda value: getattr(value, "__name__", "function")
+        )
     elif isinstance(step, ToolStep):
         about["tool"] = step.tool.name
+    inner = inner_steps(step)
+    if inner:
+        about["steps"] = [_step(one) for one in inner]
     return about
 
 
-def describe(config: AgentConfig, models: ModelClient | Mapping[str, ModelClient]) -> dict[str, Any]:
+def describe(config: AgentConfig, models: ModelClient | Mapping[str, ModelClient] | None) -> dict[str, Any]:
     """Return what an agent was set up with; callables by name only."""
     policy = config.projection.model_dump(by_alias=True)
     layers = [
@@ -48,7 +53,7 @@ def describe(config: AgentConfig, models: ModelClient | Mapping[str, ModelClient
         }
         for layer in config.memory
     ]
-    names = list(models) if isinstance(models, Mapping) else [type(models).__name__]
+    names = list(models) if isinstance(models, Mapping) else [] if models is None else [type(models).__name__]
     return {
         "config": {
             "name": config.name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from noetic_nb.clock import Clock
@@ -15,17 +15,26 @@ from noetic_nb.memory import (
     ExecutionContext,
     HookModelRequest,
     LayerStack,
+    MemoryLayer,
     ProjectionPolicy,
     allocate_budgets,
 )
 from noetic_nb.memory.context import as_response
 from noetic_nb.memory.diagnostics import Diagnostic
-from noetic_nb.models.base import ModelClient, ModelRequest, ModelResponse
+from noetic_nb.models.base import (
+    ModelClient,
+    ModelDelta,
+    ModelRequest,
+    ModelResponse,
+    StreamingModelClient,
+    Usage,
+)
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.provided import provided_tools
 from noetic_nb.runtime.toolset import ToolSet
-from noetic_nb.steps import LLMStep
+from noetic_nb.runtime.walking import listed_tools, llm_steps
+from noetic_nb.steps import LLMStep, Tool
 from noetic_nb.tokens import Tokenizer
 
 __all__ = ["Approve", "Engine", "EventHub"]
@@ -36,6 +45,7 @@ Approve: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
 
 # Instructions that change at every step would fill the table of set-ups for ever.
 MAX_SETUPS: Final = 256
+NO_TOOLS: Final = ToolSet(())
 
 
 class EventHub:
@@ -85,7 +95,7 @@ class Engine:
         self,
         config: AgentConfig,
         *,
-        model: ModelClient | Mapping[str, ModelClient],
+        model: ModelClient | Mapping[str, ModelClient] | None,
         stack: LayerStack,
         hub: EventHub,
         clock: Clock,
@@ -97,15 +107,72 @@ class Engine:
         self.models = model
         self.stack = stack
         self.hub = hub
-        self.sink: EventHub | None = None
         self.clock = clock
         self.ids = ids
         self.tokenizer = tokenizer
         self.approve = approve
         self.summaries: dict[str, dict[int, str]] = {}
-        self.layer_tools = provided_tools(config.memory, stack=stack, hook_context=self.hook_context)
+        self.layer_tools = provided_tools(stack.layers, stack=stack, hook_context=self.hook_context)
+        self._inner: dict[int, tuple[object, Engine]] = {}
         self._toolsets: dict[int, tuple[LLMStep, ToolSet]] = {}
         self._setups: dict[tuple[int, str], tuple[LLMStep, StepSetup]] = {}
+
+    @property
+    def sink(self) -> EventHub | None:
+        """Where events go; None while nobody listens, so that none are made."""
+        return self.hub if self.hub else None
+
+    @property
+    def watches_steps(self) -> bool:
+        """Whether anyone wants to know of each step."""
+        config = self.config
+        return bool(self.hub) or config.before_step is not None or config.after_step is not None
+
+    async def sleep(self, ms: float) -> None:
+        """Wait so many milliseconds."""
+        await asyncio.sleep(ms / 1000)
+
+    def stack_of(self, layers: tuple[MemoryLayer, ...]) -> LayerStack:
+        """Return a stack of some layers over the same state and storage."""
+        return LayerStack(
+            layers,
+            storage=self.stack.storage,
+            state=self.stack.state,
+            force_atomic_recall=self.config.force_atomic_recall,
+            on_steering_error=self.config.on_steering_error,
+            sink=self.sink,
+            clock=self.clock,
+            ids=self.ids,
+        )
+
+    def with_layers(self, step: object, layers: tuple[MemoryLayer, ...]) -> Engine:
+        """Return this engine with other layers, the same one for the same step."""
+        known = self._inner.get(id(step))
+        if known is not None and known[0] is step:
+            return known[1]
+        inner = Engine(
+            self.config,
+            model=self.models,
+            stack=self.stack_of(layers),
+            hub=self.hub,
+            clock=self.clock,
+            ids=self.ids,
+            tokenizer=self.tokenizer,
+            approve=self.approve,
+        )
+        inner.summaries = self.summaries
+        self._inner[id(step)] = (step, inner)
+        return inner
+
+    def listen(self) -> None:
+        """Tell the stacks whether anyone listens."""
+        self.stack.sink = self.sink
+        for _, inner in self._inner.values():
+            inner.listen()
+
+    def has_model(self, name: str) -> bool:
+        """Tell whether a client answers a model's name."""
+        return name in self.models if isinstance(self.models, Mapping) else self.models is not None
 
     def client(self, name: str) -> ModelClient:
         """Return the client that answers a model's name.
@@ -113,8 +180,15 @@ class Engine:
         Raises
         ------
         NoeticConfigError
-            ``UNKNOWN_MODEL``.
+            ``UNKNOWN_MODEL``, or ``NO_LLM_PROVIDER`` where there is no client at all.
         """
+        if self.models is None:
+            raise NoeticConfigError(
+                "NO_LLM_PROVIDER",
+                "The agent asks a model, and the harness has none.",
+                given=name,
+                hint="Pass model=... to AgentHarness.",
+            )
         if not isinstance(self.models, Mapping):
             return self.models
         found = self.models.get(name)
@@ -128,18 +202,28 @@ class Engine:
         return found
 
     def toolset(self, step: LLMStep) -> ToolSet:
-        """Return the tools of an llm step: its own or the agent's, and what layers provide."""
+        """Return the tools of an llm step: its own or all the agent has, and what layers provide."""
         known = self._toolsets.get(id(step))
         if known is not None and known[0] is step:
             return known[1]
-        own = self.config.tools if step.tools is None else step.tools
-        extra = () if step.tools == () else self.layer_tools
-        found = ToolSet((*own, *extra))
+        own: Sequence[Tool]
+        if step.tools is None:
+            own = (*self.config.tools, *[t for s in llm_steps(self.config.step) for t in listed_tools(s)])
+        else:
+            own = listed_tools(step)
+        found = self.tools_of(own, closed=step.tools == ())
         self._toolsets[id(step)] = (step, found)
         return found
 
+    def tools_of(self, own: Sequence[Tool], *, closed: bool = False) -> ToolSet:
+        """Return a set of tools with those the layers provide; a closed one has only its own."""
+        return ToolSet(own if closed else (*own, *self.layer_tools))
+
     def setup(self, step: LLMStep, instructions: str) -> StepSetup:
-        """Return the policy, tools and budgets of an llm step; worked out once for the same instructions."""
+        """Return the policy, tools and budgets of an llm step; worked out once for the same instructions.
+
+        Tools that a function of the context chooses are the caller's business.
+        """
         key = (id(step), instructions)
         known = self._setups.get(key)
         if known is not None and known[0] is step:
@@ -147,14 +231,15 @@ class Engine:
         policy = step.projection or self.config.projection
         system_tokens = self.tokenizer(instructions) if instructions else 0
         budgets = allocate_budgets(
-            self.config.memory,
+            self.stack.layers,
             total_budget=policy.token_budget,
             system_prompt_tokens=system_tokens,
             response_reserve=policy.response_reserve,
         )
         if len(self._setups) >= MAX_SETUPS:
             self._setups.clear()
-        found = StepSetup(policy, self.toolset(step), system_tokens, budgets)
+        tools = NO_TOOLS if callable(step.tools) else self.toolset(step)
+        found = StepSetup(policy, tools, system_tokens, budgets)
         self._setups[key] = (step, found)
         return found
 
@@ -224,9 +309,17 @@ class Engine:
             What the client raises, or ``llm_failed`` for any other exception and for an answer that is none.
         """
         client = self.client(request.model)
+        ctx.check_limits()
         start = self.clock.monotonic_ms()
         try:
-            response = await client.complete(request)
+            if (
+                ctx.tree.on_delta is not None
+                and request.purpose == "agent"
+                and isinstance(client, StreamingModelClient)
+            ):
+                response = await ctx.until_aborted(_streamed(client, request, ctx.tree.on_delta))
+            else:
+                response = await ctx.until_aborted(client.complete(request))
             if type(response) is not ModelResponse:
                 response = as_response(response)
             for item in response.items:
@@ -235,7 +328,10 @@ class Engine:
             self._called(ctx, request, step, start, "cancelled", None, None)
             raise
         except (NoeticError, NoeticConfigError) as exc:
-            self._called(ctx, request, step, start, "error", None, exc)
+            self._called(ctx, request, step, start, "cancelled" if ctx.aborted else "error", None, exc)
+            spent = getattr(exc, "facts", {}).get("usage")
+            if isinstance(spent, Usage):  # a refusal costs what an answer costs
+                ctx.charge(ModelResponse((), spent, exc.facts.get("cost")))
             raise
         except Exception as exc:
             self._called(ctx, request, step, start, "error", None, exc)
@@ -286,3 +382,18 @@ class Engine:
         if self.sink is not None:
             kind = error.kind if isinstance(error, NoeticError) else getattr(error, "code", type(error).__name__)
             self.sink.emit(ErrorRaised(ctx.where, self.clock.now_ms(), str(kind), str(error), step_id))
+
+
+async def _streamed(
+    client: StreamingModelClient, request: ModelRequest, tell: Callable[[ModelDelta], None]
+) -> ModelResponse:
+    """Ask with a stream, passing on what is written while it is written."""
+    response: ModelResponse | None = None
+    async for part in client.stream(request):
+        if isinstance(part, ModelDelta):
+            tell(part)
+        else:
+            response = part
+    if response is None:
+        raise NoeticError("llm_failed", f"The stream of model {request.model!r} ended without an answer")
+    return response

@@ -11,9 +11,9 @@ from noetic_nb.memory.layer import budget_range
 from noetic_nb.models.base import ModelClient
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.engine import Engine
-from noetic_nb.steps import LLMStep, LoopStep, Step
+from noetic_nb.runtime.walking import llm_steps
 
-__all__ = ["Finding", "find", "llm_steps"]
+__all__ = ["Finding", "check_models", "find"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,23 @@ class Finding:
         return f"{self.level}: {self.message} {self.hint}".strip()
 
 
-def llm_steps(step: Step | None) -> Iterator[LLMStep]:
-    """Yield the llm steps inside a step, in order."""
-    if isinstance(step, LLMStep):
-        yield step
-    elif isinstance(step, LoopStep):
-        for inner in step.steps:
-            yield from llm_steps(inner)
+def check_models(model: object) -> None:
+    """Refuse what answers no requests.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_MODEL``.
+    """
+    clients = model.values() if isinstance(model, Mapping) else [] if model is None else [model]
+    for client in clients:
+        if not isinstance(client, ModelClient):
+            raise NoeticConfigError(
+                "INVALID_MODEL",
+                "A harness needs a model client, or a mapping of names to clients.",
+                given=client,
+                hint="Use nn.ScriptedModel([...]), nn.OpenAIModel('...'), or anything with `async complete(request)`.",
+            )
 
 
 def find(engine: Engine) -> tuple[Finding, ...]:
@@ -46,11 +56,11 @@ def find(engine: Engine) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda finding: order[finding.level]))
 
 
-def _steps(config: AgentConfig, models: ModelClient | Mapping[str, ModelClient]) -> Iterator[Finding]:
+def _steps(config: AgentConfig, models: ModelClient | Mapping[str, ModelClient] | None) -> Iterator[Finding]:
     if config.step is None:
         yield Finding("error", "NO_STEP_CONFIGURED", "The agent has no step.", "Pass step=... to AgentConfig.")
     for step in llm_steps(config.step):
-        if isinstance(models, Mapping) and step.model not in models:
+        if isinstance(models, Mapping) and isinstance(step.model, str) and step.model not in models:
             known = ", ".join(map(repr, models)) or "none"
             yield Finding(
                 "error", "UNKNOWN_MODEL", f"Step {step.id!r} asks model {step.model!r}.", f"The harness has {known}."

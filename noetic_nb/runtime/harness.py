@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -16,19 +15,25 @@ from noetic_nb.items import ItemLog, thaw
 from noetic_nb.memory import LayerStack, LayerStateStore
 from noetic_nb.memory.diagnostics import Diagnostic, log_diagnostic
 from noetic_nb.models.base import ModelClient
-from noetic_nb.runtime.asking import as_input_items, log_items
+from noetic_nb.runtime.channels import ChannelHandle, Channels
+from noetic_nb.runtime.checkpoint import Checkpoints, as_checkpoints
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.describe import describe
 from noetic_nb.runtime.engine import Approve, Engine, EventHub
 from noetic_nb.runtime.errors import StoppedError
-from noetic_nb.runtime.findings import Finding, find, llm_steps
+from noetic_nb.runtime.findings import Finding, check_models, find
+from noetic_nb.runtime.forking import as_step
 from noetic_nb.runtime.interpreter import run_step
+from noetic_nb.runtime.limits import Limits
 from noetic_nb.runtime.plan import TurnPlan, plan_turn
 from noetic_nb.runtime.reply import AgentReply
-from noetic_nb.runtime.session import Message, Session
-from noetic_nb.runtime.turn import close_execution, new_context, run_turn
-from noetic_nb.steps import Step
+from noetic_nb.runtime.saying import log_items
+from noetic_nb.runtime.session import Delivery
+from noetic_nb.runtime.streaming import TurnStream
+from noetic_nb.runtime.threads import Threads
+from noetic_nb.runtime.walking import llm_steps
+from noetic_nb.steps import Channel, Step
 from noetic_nb.storage import StorageAdapter
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
@@ -42,8 +47,8 @@ class AgentHarness:
     ----------
     config : AgentConfig
         What it does.
-    model : ModelClient or mapping of str to ModelClient
-        One client for every model name, or clients by name.
+    model : ModelClient or mapping of str to ModelClient, optional
+        One client for every model name, or clients by name; an agent without llm steps needs none.
     storage : StorageAdapter, optional
         Where state outlives executions; in memory by default.
     clock, ids : Clock, Ids, optional
@@ -55,6 +60,8 @@ class AgentHarness:
         why not; may be async. Without it such calls are denied at once.
     diagnostic : callable, optional
         Told of errors that do not fail a turn: ``diagnostic(layer_id, hook, error)``; a warning is logged by default.
+    checkpoints : bool or Checkpoints
+        Write down after every step where a turn stands, so that `resume` can go on after a crash.
 
     Examples
     --------
@@ -70,15 +77,16 @@ class AgentHarness:
         self,
         config: AgentConfig,
         *,
-        model: ModelClient | Mapping[str, ModelClient],
+        model: ModelClient | Mapping[str, ModelClient] | None = None,
         storage: StorageAdapter | None = None,
         clock: Clock = SYSTEM_CLOCK,
         ids: Ids = SYSTEM_IDS,
         tokenizer: Tokenizer = estimate_tokens,
         approve: Approve | None = None,
         diagnostic: Diagnostic = log_diagnostic,
+        checkpoints: bool | Checkpoints = False,
     ) -> None:
-        _check_models(model)
+        check_models(model)
         self.config = config
         self._hub = EventHub(diagnostic)
         state = LayerStateStore(diagnostic)
@@ -101,9 +109,9 @@ class AgentHarness:
             tokenizer=tokenizer,
             approve=approve,
         )
-        self._sessions: dict[str, Session] = {}
-        self._live: dict[str, Context] = {}
         self._stop_listening: Any = None
+        kept = None if checkpoints is False else as_checkpoints(checkpoints, self._stack)
+        self._threads = Threads(self._engine, self, kept)
 
     # -- talking --------------------------------------------------------------------------------------------------
 
@@ -113,6 +121,9 @@ class AgentHarness:
         *,
         thread_id: str = "default",
         resource_id: str | None = None,
+        delivery: Delivery = "next_turn",
+        limits: Limits | Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
     ) -> AgentReply:
         """Say something and wait for the turn it becomes part of.
 
@@ -124,6 +135,13 @@ class AgentHarness:
             The conversation. Turns of one thread never overlap; what is said meanwhile shares the next turn.
         resource_id : str, optional
             The person, tenant or project; what layers of that scope know is shared between its threads.
+        delivery : {"next_turn", "between_rounds", "interrupt"}
+            Where a turn of the thread is running: wait for the next; be heard before its next model call and get its
+            reply; or cancel it and be answered instead.
+        limits : Limits or mapping, optional
+            What the turn may spend, instead of the agent's limits.
+        state : mapping, optional
+            What ``ctx.state`` starts with.
 
         Returns
         -------
@@ -138,28 +156,42 @@ class AgentHarness:
         NoeticConfigError
             Where something cannot work as it is set up.
         """
-        items = as_input_items(self._engine, text_or_items, "execute")
-        session = self._session(thread_id)
-        return await session.say(Message(items, resource_id), self._run)
+        message = self._threads.message(text_or_items, resource_id, delivery, limits, state)
+        return await self._threads.session(thread_id).say(message, self._threads.run, delivery)
 
-    async def _run(self, session: Session, messages: Sequence[Message]) -> AgentReply:
-        session.turn += 1
-        first = messages[0]
-        ctx = new_context(
-            self._engine,
-            thread_id=session.thread_id,
-            resource_id=first.resource_id if first.resource_id is not None else session.resource_id,
-            log=session.log,
-            turn=session.turn,
-        )
-        session.resource_id = ctx.resource_id
-        session.ctx, session.task = ctx, asyncio.current_task()
-        self._live[ctx.id] = ctx
-        try:
-            return await run_turn(self._engine, ctx, [item for message in messages for item in message.items])
-        finally:
-            session.last, session.ctx, session.task = ctx, None, None
-            self._live.pop(ctx.id, None)
+    def stream(
+        self, text_or_items: str | Sequence[Mapping[str, Any]], *, thread_id: str = "default", **options: Any
+    ) -> TurnStream:
+        """Say something and follow the turn: text as it is written, items as they are logged, events as they happen.
+
+        Parameters
+        ----------
+        text_or_items, thread_id, **options
+            As for `execute`.
+
+        Returns
+        -------
+        TurnStream
+            Iterate over ``.text``, ``.items`` or ``.events``, several at a time if need be; await ``.reply``.
+
+        Examples
+        --------
+        >>> import asyncio
+        >>> import noetic_nb as nn
+        >>> config = nn.AgentConfig(name="echo", step=nn.react(model="scripted"))
+        >>> harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Hello, world!"]))
+        >>> async def main():
+        ...     return [piece async for piece in harness.stream("Hi").text]
+        >>> asyncio.run(main())
+        ['Hello, ', 'world!']
+        """
+        resource_id, delivery = options.pop("resource_id", None), options.pop("delivery", "next_turn")
+        limits, state = options.pop("limits", None), options.pop("state", None)
+        if options:
+            raise NoeticConfigError("INVALID_OPTION", "stream has no such option.", given=sorted(options))
+        message = self._threads.message(text_or_items, resource_id, delivery, limits, state)
+        session = self._threads.session(thread_id)
+        return TurnStream(self, message, lambda: session.say(message, self._threads.run, delivery))
 
     async def cancel(self, thread_id: str = "default", reason: str = "cancelled by the caller") -> bool:
         """Cancel the turn that is running on a thread; whoever waits for it gets ``cancelled``.
@@ -169,16 +201,21 @@ class AgentHarness:
         bool
             False where no turn was running.
         """
-        session = self._sessions.get(thread_id)
+        session = self._threads.sessions.get(thread_id)
         if session is None or session.ctx is None:
             return False
         session.ctx.abort(reason)
-        if session.task is not None and session.task is not asyncio.current_task():
-            session.task.cancel()
         return True
 
     @asynccontextmanager
-    async def execution(self, *, thread_id: str = "default", resource_id: str | None = None) -> AsyncIterator[Context]:
+    async def execution(
+        self,
+        *,
+        thread_id: str = "default",
+        resource_id: str | None = None,
+        limits: Limits | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> AsyncIterator[Context]:
         """Hold one execution open over several steps, or several cells; its layers complete and dispose once.
 
         Raises
@@ -186,43 +223,19 @@ class AgentHarness:
         NoeticError
             ``step_failed`` where a turn of the thread is running.
         """
-        session = self._resting(thread_id)
-        session.busy = True
-        session.turn += 1
-        ctx = new_context(
-            self._engine,
-            thread_id=thread_id,
-            resource_id=session.resource_id if resource_id is None else resource_id,
-            log=session.log,
-            turn=session.turn,
-        )
-        self._live[ctx.id] = ctx
-        outcome: Any = "failure"
-        try:
-            await self._stack.init(self._engine.hook_context(ctx))
+        async with self._threads.execution(thread_id, resource_id, limits, state) as ctx:
             yield ctx
-            outcome = "success"
-        except asyncio.CancelledError:
-            outcome = "aborted"
-            raise
-        finally:
-            session.last = ctx
-            self._live.pop(ctx.id, None)
-            try:
-                await close_execution(self._engine, ctx, outcome)
-            finally:
-                session.release(self._run)
 
-    async def run(self, step: Step, value: Any, ctx: Context) -> Any:
+    async def run(self, step: Step | Mapping[str, Any], value: Any, ctx: Context) -> Any:
         """Run one step inside an open execution.
 
         Raises
         ------
         NoeticError
-            ``aborted`` turns of a layer arrive as ``cancelled`` with the suggestion as the reason.
+            What the step raises; where a layer stops the execution, ``cancelled`` with the suggestion as the reason.
         """
         try:
-            return await run_step(self._engine, step, value, ctx)
+            return await run_step(ctx.engine, as_step(step, "what was to run"), value, ctx)
         except StoppedError as stopped:
             raise NoeticError(
                 "cancelled",
@@ -230,6 +243,55 @@ class AgentHarness:
                 reason=stopped.stop.suggestion,
                 decision=stopped.stop.decision,
             ) from None
+
+    def channel_handle(self, channel: Channel, execution_id: str) -> ChannelHandle:
+        """Return an external channel of a running execution, to send to it from outside.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_CHANNEL`` for a channel that is not declared external.
+        """
+        if not channel.external:
+            raise NoeticConfigError(
+                "INVALID_CHANNEL",
+                f"Channel {channel.name!r} cannot be reached from outside.",
+                hint="Declare it with external=True.",
+                channel_name=channel.name,
+            )
+        ctx = self._threads.live.get(execution_id)
+        if ctx is None:
+            gone = Channels()
+            gone.close()
+            return ChannelHandle(gone, channel)
+        return ChannelHandle(ctx.tree.channels, channel)
+
+    @property
+    def executions(self) -> tuple[str, ...]:
+        """Ids of the executions that are open now."""
+        return tuple(self._threads.live)
+
+    # -- going on after a crash -----------------------------------------------------------------------------------
+
+    async def unfinished(self) -> tuple[str, ...]:
+        """Return the ids of turns that were under way when their process ended, from the storage of checkpoints."""
+        return () if self._threads.checkpoints is None else await self._threads.checkpoints.unfinished()
+
+    async def resume(self, execution_id: str) -> AgentReply:
+        """Go on with a turn that was under way when its process ended; steps whose end was recorded are not run again.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``NO_CHECKPOINT`` where there is nothing to go on with, ``CHECKPOINT_SCHEMA_MISMATCH`` for a damaged one.
+        NoeticError
+            As for `execute`.
+        """
+        if self._threads.checkpoints is None:
+            raise NoeticConfigError(
+                "NO_CHECKPOINT", "This harness keeps no checkpoints.", hint="Pass checkpoints=True and a storage."
+            )
+        return await self._threads.resume(execution_id)
 
     # -- feedback -------------------------------------------------------------------------------------------------
 
@@ -250,7 +312,7 @@ class AgentHarness:
         """
         if isinstance(quality, bool) or not isinstance(quality, int | float) or not math.isfinite(quality):
             raise NoeticConfigError("INVALID_FEEDBACK", "Quality is a finite number from 0 to 1.", given=quality)
-        ctx = self._context_of(thread_id)
+        ctx = self._threads.context_of(thread_id)
         if self._engine.sink is not None:
             now = self._engine.clock.now_ms()
             self._engine.sink.emit(QualityGiven(ctx.where, now, float(quality), source))
@@ -266,23 +328,13 @@ class AgentHarness:
         """
         if not isinstance(message, str) or not message.strip():
             raise NoeticConfigError("INVALID_FEEDBACK", "A correction is a text.", given=message)
-        ctx = self._context_of(thread_id)
+        ctx = self._threads.context_of(thread_id)
         await self._stack.feedback(self._engine.hook_context(ctx), kind="correction", value=message, source=source)
 
     async def reset_task(self, thread_id: str = "default") -> None:
         """Begin a new task on a thread: what a regulator counted for the old one no longer stops it."""
-        ctx = self._context_of(thread_id)
+        ctx = self._threads.context_of(thread_id)
         await self._stack.feedback(self._engine.hook_context(ctx), kind="reset_task", value=None, source="user")
-
-    def _context_of(self, thread_id: str) -> Context:
-        """Return the context a remark about a thread belongs to: its last turn's."""
-        session = self._session(thread_id)
-        found = session.ctx or session.last
-        if found is not None:
-            return found
-        return new_context(
-            self._engine, thread_id=thread_id, resource_id=session.resource_id, log=session.log, turn=session.turn
-        )
 
     # -- looking --------------------------------------------------------------------------------------------------
 
@@ -291,7 +343,7 @@ class AgentHarness:
 
         The layers' part is what they last recalled on the thread; no hook is run.
         """
-        session = self._session(thread_id)
+        session = self._threads.session(thread_id)
         step = next(iter(llm_steps(self.config.step)), None)
         instructions = step.instructions if step is not None and isinstance(step.instructions, str) else ""
         last = session.ctx or session.last
@@ -315,7 +367,7 @@ class AgentHarness:
 
     def log(self, thread_id: str = "default") -> ItemLog:
         """Return a copy of a thread's log."""
-        return self._session(thread_id).log.fork()
+        return self._threads.session(thread_id).log.fork()
 
     def seed(self, thread_id: str, items: Iterable[Mapping[str, Any]]) -> None:
         """Begin a thread with what was said before, without asking anyone.
@@ -327,8 +379,8 @@ class AgentHarness:
         ItemValidationError
             For what is no item; nothing is logged then.
         """
-        self._resting(thread_id)
-        log_items(self._engine, self._context_of(thread_id), items, "seed")
+        self._threads.resting(thread_id)
+        log_items(self._engine, self._threads.context_of(thread_id), items, "seed")
 
     def close_thread(self, thread_id: str) -> bool:
         """Forget a thread: its log and what is kept for it in memory. What layers stored stays in storage.
@@ -343,34 +395,17 @@ class AgentHarness:
         NoeticError
             ``step_failed`` where a turn of the thread is running.
         """
-        if thread_id not in self._sessions:
+        if thread_id not in self._threads.sessions:
             return False
-        self._resting(thread_id)
-        del self._sessions[thread_id]
+        self._threads.resting(thread_id)
+        del self._threads.sessions[thread_id]
         self._engine.summaries.pop(thread_id, None)
         return True
-
-    def _resting(self, thread_id: str) -> Session:
-        session = self._session(thread_id)
-        if session.busy:
-            raise NoeticError(
-                "step_failed", f"A turn of thread {thread_id!r} is running", hint="Await it first.", step_id="execution"
-            )
-        return session
 
     @property
     def threads(self) -> tuple[str, ...]:
         """The threads there are."""
-        return tuple(self._sessions)
-
-    def _session(self, thread_id: str) -> Session:
-        session = self._sessions.get(thread_id)
-        if session is None:
-            if not isinstance(thread_id, str) or not thread_id:
-                raise NoeticConfigError("INVALID_THREAD", "A thread needs a non-empty id.", given=thread_id)
-            session = Session(thread_id, ItemLog(tokenizer=self._engine.tokenizer))
-            self._sessions[thread_id] = session
-        return session
+        return tuple(self._threads.sessions)
 
     # -- recording ------------------------------------------------------------------------------------------------
 
@@ -388,8 +423,7 @@ class AgentHarness:
     def _listen(self) -> None:
         """Make events only while someone listens."""
         heard = bool(self._hub)
-        self._engine.sink = self._hub if heard else None
-        self._stack.sink = self._hub if heard else None
+        self._engine.listen()
         if heard and self._stop_listening is None:
             begun = [layer.hooks.on_record for layer in self._stack.layers if layer.hooks.on_record is not None]
             ends = [self._stack.state.listen(self._state_written)]
@@ -400,22 +434,10 @@ class AgentHarness:
             self._stop_listening = None
 
     def _state_written(self, execution_id: str, layer_id: str, state: Any, hook: str) -> None:
-        ctx = self._live.get(execution_id)
+        ctx = self._threads.live.get(execution_id)
         if ctx is not None:
             now = self._engine.clock.now_ms()
             self._hub.emit(LayerStateChanged(ctx.where, now, layer_id, hook, thaw(state)))
 
     def __repr__(self) -> str:
-        return f"AgentHarness({self.config.name!r}, {len(self._sessions)} threads)"
-
-
-def _check_models(model: object) -> None:
-    clients = model.values() if isinstance(model, Mapping) else [model]
-    for client in clients:
-        if not isinstance(client, ModelClient):
-            raise NoeticConfigError(
-                "INVALID_MODEL",
-                "A harness needs a model client, or a mapping of names to clients.",
-                given=client,
-                hint="Use nn.ScriptedModel([...]), nn.OpenAIModel('...'), or anything with `async complete(request)`.",
-            )
+        return f"AgentHarness({self.config.name!r}, {len(self._threads.sessions)} threads)"

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import StepEnded, StepStarted
 from noetic_nb.memory import SteeringDecision
 from noetic_nb.memory.decision import denied
 from noetic_nb.runtime.asking import run_llm
 from noetic_nb.runtime.calling import call_tool
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.engine import Engine
-from noetic_nb.runtime.errors import StoppedError
-from noetic_nb.steps import LLMStep, LoopSnapshot, LoopStep, RunStep, Step, ToolStep
+from noetic_nb.runtime.errors import StoppedError, step_failed
+from noetic_nb.runtime.forking import as_step, run_fork
+from noetic_nb.runtime.looping import run_loop
+from noetic_nb.runtime.saying import TurnInput
+from noetic_nb.runtime.spawning import run_spawn
+from noetic_nb.steps import BranchStep, ForkStep, LoopStep, RunStep, SpawnStep, Step, ToolStep
+from noetic_nb.steps.snapshot import output_text
 
-__all__ = ["MAX_DEPTH", "run_step"]
+__all__ = ["MAX_DEPTH", "MAX_NESTING", "run_step"]
 
 # Runtime specification, section 2: deeper nesting of executions is a runaway recursion.
 MAX_DEPTH: Final = 64
-# Outputs a loop remembers; runtime specification, section 2.8.
-MAX_LOOP_HISTORY: Final = 100
-
-
-def _failed(step_id: str, what: str, cause: BaseException | None = None, *, hint: str = "") -> NoeticError:
-    return NoeticError("step_failed", what, hint=hint, step_id=step_id, cause=cause, retries_exhausted=False)
+# Steps inside steps of one execution; a branch that routes to itself gets here, and Python's own limit is not far.
+MAX_NESTING: Final = 64
 
 
 async def run_step(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
@@ -35,44 +36,117 @@ async def run_step(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
     Raises
     ------
     NoeticError
-        ``step_failed``, ``cancelled``, or what the step's kind raises.
+        ``step_failed``, ``cancelled``, ``budget_exceeded``, or what the step's kind raises.
     NoeticConfigError
         Where something is set up in a way that cannot work.
     """
     if ctx.depth >= MAX_DEPTH:
-        raise _failed(step.id, f"Executions are nested {ctx.depth} deep", hint="Bound the recursion by `ctx.depth`.")
+        raise step_failed(
+            step.id,
+            f"Executions are nested {ctx.depth} deep",
+            hint="Bound the recursion by `ctx.depth`.",
+            retries_exhausted=True,
+        )
+    if len(ctx.frames) >= MAX_NESTING + ctx.depth:
+        raise step_failed(
+            step.id,
+            f"Steps are nested more than {MAX_NESTING} deep",
+            hint="Does a branch lead back to itself? Use a loop.",
+            retries_exhausted=True,
+        )
     ctx.check_abort()
     ctx.step_count += 1
-    match step:
-        case LLMStep():
-            return await run_llm(engine, step, value, ctx)
-        case LoopStep():
-            return await _run_loop(engine, step, value, ctx)
-        case RunStep():
-            return await _run_function(step, value, ctx)
-        case ToolStep():
-            return await _run_tool(engine, step, value, ctx)
-        case _:
-            assert_never(step)
-
-
-async def _run_function(step: RunStep, value: Any, ctx: Context) -> Any:
+    ctx.tree.steps += 1
+    if ctx.tree.limits is not None:
+        ctx.check_limits()
+    if engine.watches_steps or ctx.tree.checkpoint is not None:
+        return await _watched(engine, step, value, ctx)
+    ctx.frames.append(step.id)
     try:
-        result = step.execute(value, ctx)
-        return await result if hasattr(result, "__await__") else result
-    except (asyncio.CancelledError, StoppedError):
+        return await _HANDLERS[step.kind](engine, step, value, ctx)
+    finally:
+        ctx.frames.pop()
+
+
+async def _watched(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
+    """Run a step with its hooks, its events and its place in the record of what was done."""
+    checkpoint = ctx.tree.checkpoint
+    path = ctx.where_is(step.id)
+    told = engine.sink is not None and getattr(step, "emit", True)
+    start = engine.clock.monotonic_ms()
+    if told:
+        assert engine.sink is not None
+        engine.sink.emit(StepStarted(ctx.where, engine.clock.now_ms(), step.id, step.kind, path))
+    status: Any = "error"
+    problem: BaseException | None = None
+    ctx.frames.append(path.rsplit("/", 1)[1])
+    try:
+        found, output = (False, None) if checkpoint is None else checkpoint.recorded(path, step, ctx)
+        if found:
+            status = "replayed"
+            return output
+        await _hook(engine.config.before_step, step, value, ctx)
+        output = await _HANDLERS[step.kind](engine, step, value, ctx)
+        await _hook(engine.config.after_step, step, output, ctx)
+        if checkpoint is not None:
+            await checkpoint.step_done(path, step, output, ctx)
+        status = "ok"
+        return output
+    except BaseException as exc:
+        problem = exc
+        status = _ended_by(exc)
         raise
-    except Exception as exc:
-        if isinstance(exc, NoeticError) and exc.kind in ("cancelled", "step_failed"):
+    finally:
+        ctx.frames.pop()
+        if told and engine.sink is not None:
+            duration = engine.clock.monotonic_ms() - start
+            said = None if problem is None else str(problem)
+            engine.sink.emit(
+                StepEnded(ctx.where, engine.clock.now_ms(), step.id, step.kind, path, duration, status, said)
+            )
+
+
+def _ended_by(error: BaseException) -> str:
+    if isinstance(error, StoppedError):
+        return "stopped"
+    if isinstance(error, asyncio.CancelledError) or getattr(error, "kind", "") == "cancelled":
+        return "cancelled"
+    return "error"
+
+
+async def _hook(hook: Any, step: Step, value: Any, ctx: Context) -> None:
+    if hook is not None:
+        made = hook(step, value, ctx)
+        if hasattr(made, "__await__"):
+            await made
+
+
+async def _run_function(engine: Engine, step: RunStep, value: Any, ctx: Context) -> Any:
+    attempts = 1 if step.retry is None else step.retry.max_attempts
+    for attempt in range(attempts):
+        ctx.check_abort()
+        try:
+            result = step.execute(value, ctx)
+            return await ctx.until_aborted(result) if hasattr(result, "__await__") else result
+        except StoppedError:
             raise
-        raise _failed(step.id, f"Run step {step.id!r} failed: {type(exc).__name__}: {exc}", exc) from exc
+        except Exception as exc:
+            if isinstance(exc, NoeticError) and exc.kind in ("cancelled", "budget_exceeded"):
+                raise
+            if step.retry is None or attempt + 1 == attempts:
+                if isinstance(exc, NoeticError) and exc.kind == "step_failed" and attempts == 1:
+                    raise
+                what = f"Run step {step.id!r} failed: {type(exc).__name__}: {exc}"
+                raise step_failed(step.id, what, exc, retries_exhausted=attempts > 1) from exc
+            await ctx.until_aborted(engine.sleep(step.retry.delay_ms(attempt)))
+    raise AssertionError("a retry policy has at least one attempt")
 
 
 async def _run_tool(engine: Engine, step: ToolStep, value: Any, ctx: Context) -> Any:
-    if value is None or value == "":
+    if value is None or value == "" or isinstance(value, TurnInput) or not step.takes_input:
         value = {}
     if not isinstance(value, Mapping):
-        raise _failed(
+        raise step_failed(
             step.id, f"Tool step {step.id!r} needs arguments, not {type(value).__name__}", hint="Pass a mapping."
         )
     end = await call_tool(
@@ -89,59 +163,44 @@ async def _run_tool(engine: Engine, step: ToolStep, value: Any, ctx: Context) ->
     if end.decision is not None:
         decision: SteeringDecision = end.decision
         raise denied(decision, f"The call of tool {step.tool.name!r} was denied.", step_id=step.id)
-    if isinstance(end.error, NoeticConfigError):
+    if isinstance(end.error, NoeticConfigError) or (isinstance(end.error, NoeticError) and end.status == "error"):
         raise end.error
-    raise _failed(
+    raise step_failed(
         step.id, f"Tool step {step.id!r} failed: {end.output.removeprefix('Error: ')}", end.error
     ) from end.error
 
 
-def _as_text(value: Any) -> str:
-    """Return what a predicate sees of an output as text."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
+async def _run_branch(engine: Engine, step: BranchStep, value: Any, ctx: Context) -> Any:
+    if step.route is None:
+        text = output_text(value).strip().casefold()
+        chosen: Any = next((r.target for r in step.routes if r.match.casefold() in text), step.default)
+    else:
+        chosen = step.route(value, ctx)
+        if hasattr(chosen, "__await__"):
+            chosen = await ctx.until_aborted(chosen)
+    if chosen is None:
         return value
-    text = value.get("text") if isinstance(value, Mapping) else getattr(value, "text", None)
-    if isinstance(text, str):
-        return text
-    try:
-        return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError):
-        return str(value)
+    return await run_step(engine, as_step(chosen, f"the route of branch {step.id!r}"), value, ctx)
 
 
 async def _run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context) -> Any:
-    check = step.until.start()
-    started = engine.clock.monotonic_ms()
-    history: list[Any] = []
-    count = 0
-    while True:
-        ctx.check_abort()
-        if count >= step.max_iterations:
-            raise _failed(
-                step.id,
-                f"Loop {step.id!r} did not stop within {step.max_iterations} iterations",
-                hint="Raise `max_iterations`, or look at why its predicate never holds.",
-            )
-        output = value
-        for inner in step.steps:
-            output = await run_step(engine, inner, output, ctx)
-        count += 1
-        history = [*history[-(MAX_LOOP_HISTORY - 1) :], output]
-        verdict = check(
-            LoopSnapshot(
-                step_count=count,
-                tokens=ctx.tokens,
-                cost=ctx.cost,
-                elapsed_ms=engine.clock.monotonic_ms() - started,
-                last_output=output,
-                last_text=_as_text(output),
-                history=history,
-                depth=ctx.depth,
-                last_tool_calls=0 if ctx.last_step is None else ctx.last_step.tool_calls,
-            )
-        )
-        if verdict.stop:
-            return output
-        value = output if step.feed_output else None
+    return await run_loop(engine, step, value, ctx, run_step)
+
+
+async def _run_fork(engine: Engine, step: ForkStep, value: Any, ctx: Context) -> Any:
+    return await run_fork(engine, step, value, ctx, run_step)
+
+
+async def _run_spawn(engine: Engine, step: SpawnStep, value: Any, ctx: Context) -> Any:
+    return await run_spawn(engine, step, value, ctx, run_step)
+
+
+_HANDLERS: Final[Mapping[str, Any]] = {
+    "run": _run_function,
+    "llm": run_llm,
+    "tool": _run_tool,
+    "branch": _run_branch,
+    "fork": _run_fork,
+    "spawn": _run_spawn,
+    "loop": _run_loop,
+}

@@ -18,7 +18,7 @@ class AgentReply:
 
     `text` is the last assistant message of the turn, or the suggestion where the turn was stopped; `stopped` is the
     decision that stopped it, as plain data with a ``kind``, else None. `usage` and `cost` (US dollars) are those of the
-    turn, judges and layers included.
+    turn, judges, layers and children included. `output` is what the agent's step returned, the value where it has a schema.
     """
 
     text: str
@@ -28,6 +28,7 @@ class AgentReply:
     stopped: Mapping[str, Any] | None
     turn_id: str
     thread_id: str = "default"
+    output: Any = None
 
     def __str__(self) -> str:
         return self.text

@@ -9,25 +9,55 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
+from noetic_nb.errors import NoeticError
 from noetic_nb.items import ItemLog
 from noetic_nb.runtime.context import Context
+from noetic_nb.runtime.limits import Limits
 from noetic_nb.runtime.reply import AgentReply
 
-__all__ = ["Message", "Session"]
+__all__ = ["Delivery", "Message", "Session"]
+
+Delivery: TypeAlias = Literal["next_turn", "between_rounds", "interrupt"]
+"""When something said during a turn is heard: in the next one, before its next model call, or at once instead of it."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Message:
     """What someone said, and where their reply goes."""
 
     items: Sequence[Mapping[str, Any]]
-    resource_id: str | None
+    resource_id: str | None = None
+    limits: Limits | None = None
+    state: dict[str, Any] | None = None
+    watch: Callable[[Context], None] | None = None
     reply: asyncio.Future[AgentReply] | None = None
+    taken: bool = False
+
+    def take(self) -> Sequence[Mapping[str, Any]]:
+        """Return the items, which are part of a turn from now on."""
+        self.taken = True
+        return self.items
+
+    @property
+    def waits(self) -> bool:
+        """Whether someone still waits for the reply."""
+        return self.reply is not None and not self.reply.done()
+
+    def answer(self, outcome: AgentReply | BaseException) -> None:
+        """Give the reply, or the error, to whoever waits for it."""
+        if self.reply is None or self.reply.done():
+            return
+        if isinstance(outcome, AgentReply):
+            self.reply.set_result(outcome)
+        elif isinstance(outcome, asyncio.CancelledError):
+            self.reply.cancel()
+        else:
+            self.reply.set_exception(outcome)
 
 
-RunMessages = Callable[["Session", Sequence[Message]], Awaitable[AgentReply]]
+RunMessages: TypeAlias = Callable[["Session", Sequence[Message]], Awaitable[AgentReply]]
 
 
 @dataclass(slots=True)
@@ -40,22 +70,49 @@ class Session:
     resource_id: str | None = None
     ctx: Context | None = None
     last: Context | None = None
-    task: asyncio.Task[Any] | None = None
     busy: bool = False
     waiting: list[Message] = field(default_factory=list)
+    between: list[Message] = field(default_factory=list)
+    heard: list[Message] = field(default_factory=list)
     draining: asyncio.Task[None] | None = None
 
-    async def say(self, message: Message, run: RunMessages) -> AgentReply:
-        """Run a turn for a message now, or queue it behind the one that runs."""
-        if self.busy:
-            message.reply = asyncio.get_running_loop().create_future()
+    async def say(self, message: Message, run: RunMessages, delivery: Delivery = "next_turn") -> AgentReply:
+        """Run a turn for a message now, or let the turn that runs, or the next, take it."""
+        if not self.busy:
+            self.busy = True
+            try:
+                return await self._turn([message], run)
+            finally:
+                self.release(run)
+        message.reply = asyncio.get_running_loop().create_future()
+        if delivery == "between_rounds" and self.ctx is not None:
+            self.between.append(message)
+            self.heard.append(message)
+        elif delivery == "interrupt":
+            self.waiting.insert(0, message)
+            if self.ctx is not None:
+                self.ctx.abort("interrupted by a newer message")
+        else:
             self.waiting.append(message)
-            return await message.reply
-        self.busy = True
+        return await message.reply
+
+    async def _turn(self, messages: Sequence[Message], run: RunMessages) -> AgentReply:
+        """Run one turn; what was said during it, and heard, shares its outcome."""
+        outcome: AgentReply | BaseException = NoeticError("cancelled", "The turn did not end", reason="lost")
         try:
-            return await run(self, [message])
+            outcome = await run(self, messages)
+            return outcome
+        except BaseException as exc:
+            outcome = exc
+            raise
         finally:
-            self.release(run)
+            for message in self.heard:
+                if message.taken:
+                    message.answer(outcome)
+                elif message.waits:  # too late for this turn
+                    self.waiting.append(message)
+            self.heard.clear()
+            self.between.clear()
 
     def release(self, run: RunMessages) -> None:
         """Let the next turn begin: of what was said meanwhile, if anything was."""
@@ -66,28 +123,20 @@ class Session:
     async def _drain(self, run: RunMessages) -> None:
         """Run turns until nobody waits; what came together is answered together."""
         try:
-            while messages := [m for m in self.waiting if m.reply is not None and not m.reply.done()]:
+            while messages := [message for message in self.waiting if message.waits]:
                 self.waiting.clear()
                 try:
-                    reply = await run(self, messages)
+                    reply = await self._turn(messages, run)
                 except BaseException as exc:
                     for message in messages:
-                        _fail(message, exc)
+                        message.answer(exc)
                     if not isinstance(exc, Exception):
                         raise
                 else:
                     for message in messages:
-                        if message.reply is not None and not message.reply.done():
-                            message.reply.set_result(reply)
+                        message.answer(reply)
         finally:
+            for message in self.waiting:  # only where this task itself was cancelled
+                message.answer(asyncio.CancelledError())
             self.waiting.clear()
             self.busy = False
-
-
-def _fail(message: Message, error: BaseException) -> None:
-    if message.reply is None or message.reply.done():
-        return
-    if isinstance(error, asyncio.CancelledError):
-        message.reply.cancel()
-    else:
-        message.reply.set_exception(error)

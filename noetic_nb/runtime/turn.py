@@ -10,16 +10,18 @@ from typing import Any, Final, Literal
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import TurnCompleted, TurnStarted
-from noetic_nb.items import Item, ItemLog, assistant_text
+from noetic_nb.items import Item, ItemLog, assistant_message, assistant_text
 from noetic_nb.memory import ExecutionContext, Stop
-from noetic_nb.runtime.asking import append_input, log_items, query_of
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.errors import StoppedError
 from noetic_nb.runtime.interpreter import run_step
+from noetic_nb.runtime.limits import Limits, exceeded
 from noetic_nb.runtime.reply import AgentReply
+from noetic_nb.runtime.saying import TurnInput, append_input, log_items, query_of
+from noetic_nb.steps.snapshot import output_text
 
-__all__ = ["close_execution", "new_context", "run_turn"]
+__all__ = ["Resumed", "arm_deadline", "close_execution", "new_context", "run_turn", "turn_input"]
 
 _log: Final = logging.getLogger("noetic_nb")
 
@@ -35,22 +37,47 @@ class _Turn:
     started_ms: float
     outcome: ExecutionEnd = "failure"
     stop: Stop | None = None
+    output: Any = None
 
 
-def new_context(engine: Engine, *, thread_id: str, resource_id: str | None, log: ItemLog, turn: int) -> Context:
+def new_context(
+    engine: Engine,
+    *,
+    thread_id: str,
+    resource_id: str | None,
+    log: ItemLog,
+    turn: int,
+    limits: Limits | None = None,
+    state: dict[str, Any] | None = None,
+    execution_id: str | None = None,
+    harness: Any = None,
+) -> Context:
     """Return the context of a new root execution."""
-    return Context(
-        id=engine.ids.new("execution"),
+    ctx = Context(
+        id=engine.ids.new("execution") if execution_id is None else execution_id,
         thread_id=thread_id,
         resource_id=resource_id,
         log=log,
         turn=turn,
         started_ms=engine.clock.monotonic_ms(),
+        state=state,
+        limits=engine.config.limits if limits is None else limits,
     )
+    ctx.engine, ctx.harness = engine, harness
+    return ctx
 
 
-async def run_turn(engine: Engine, ctx: Context, items: Sequence[Mapping[str, Any]]) -> AgentReply:
+async def run_turn(
+    engine: Engine, ctx: Context, items: Sequence[Mapping[str, Any]], *, resumed: Resumed | None = None
+) -> AgentReply:
     """Log what the user said and let the agent answer.
+
+    Parameters
+    ----------
+    items : sequence of items
+        What the user said.
+    resumed : Resumed, optional
+        The turn was under way before: its items are logged already and its layers have their state.
 
     Raises
     ------
@@ -67,16 +94,20 @@ async def run_turn(engine: Engine, ctx: Context, items: Sequence[Mapping[str, An
             "The agent has no step to run.",
             hint="Pass step=... to AgentConfig, such as nn.react(...).",
         )
-    turn = _Turn(engine.ids.new("turn"), len(ctx.item_log), engine.clock.monotonic_ms())
+    first = len(ctx.item_log) if resumed is None else resumed.first
+    turn = _Turn(engine.ids.new("turn"), first, engine.clock.monotonic_ms())
+    timer = arm_deadline(ctx)
     try:
-        await _begin(engine, ctx, turn, items)
-        await run_step(engine, step, None, ctx)
+        said = await _begin(engine, ctx, turn, items) if resumed is None else resumed.said
+        if ctx.tree.checkpoint is not None:
+            await ctx.tree.checkpoint.begin(ctx, first)
+        turn.output = await run_step(engine, step, said, ctx)
+        _log_answer(engine, ctx, turn)
         turn.outcome = "success"
     except StoppedError as stopped:
         turn.stop, turn.outcome = stopped.stop, "aborted"
     except asyncio.CancelledError:
         turn.outcome = "aborted"
-        _raise_if_cancelled_by_us(engine, ctx)
         raise
     except NoeticError as exc:
         turn.outcome = "aborted" if exc.kind == "cancelled" else "failure"
@@ -86,6 +117,8 @@ async def run_turn(engine: Engine, ctx: Context, items: Sequence[Mapping[str, An
         engine.report(ctx, exc)
         raise
     finally:
+        if timer is not None:
+            timer.cancel()
         late = await close_execution(engine, ctx, turn.outcome)
         if late is not None and turn.stop is None and turn.outcome == "success":
             turn.stop, turn.outcome = late, "aborted"
@@ -94,7 +127,28 @@ async def run_turn(engine: Engine, ctx: Context, items: Sequence[Mapping[str, An
     return reply
 
 
-async def _begin(engine: Engine, ctx: Context, turn: _Turn, items: Sequence[Mapping[str, Any]]) -> None:
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Where a turn stood: its first item, and what the user had said."""
+
+    first: int
+    said: TurnInput
+
+
+def arm_deadline(ctx: Context) -> asyncio.TimerHandle | None:
+    """Abort an execution when its time is up, so that a model call under way is cut short."""
+    limits = ctx.tree.limits
+    if limits is None or limits.max_duration_ms is None:
+        return None
+    limit = limits.max_duration_ms
+
+    def expire() -> None:
+        ctx.abort("out of time", error=exceeded("duration", limit, max(limit, ctx.elapsed_ms)))
+
+    return asyncio.get_running_loop().call_later(limit / 1000, expire)
+
+
+async def _begin(engine: Engine, ctx: Context, turn: _Turn, items: Sequence[Mapping[str, Any]]) -> TurnInput:
     """Initialise the layers and log what the user said; what was said is kept even where a layer cannot be."""
     if engine.stack.layers:
         hctx = engine.hook_context(ctx)
@@ -109,6 +163,21 @@ async def _begin(engine: Engine, ctx: Context, turn: _Turn, items: Sequence[Mapp
         logged = log_items(engine, ctx, items, "user")
     ctx.query = query_of(logged)
     _started(engine, ctx, turn, logged)
+    return turn_input(ctx.query, ctx.item_log, turn.first)
+
+
+def turn_input(text: str, log: ItemLog, first: int) -> TurnInput:
+    """Return what the first step of a turn is given: the text of the items logged from `first` on."""
+    return TurnInput(text, log[first] if first < len(log) else None, first)
+
+
+def _log_answer(engine: Engine, ctx: Context, turn: _Turn) -> None:
+    """Log the answer of an agent whose children gave it: the conversation must show what the user read."""
+    text = output_text(turn.output)
+    if not text or isinstance(turn.output, TurnInput):
+        return
+    if not any(item.get("role") == "assistant" for item in ctx.item_log[turn.first :]):
+        log_items(engine, ctx, [assistant_message(text, ids=engine.ids)], "model")
 
 
 def _started(engine: Engine, ctx: Context, turn: _Turn, logged: Sequence[Item]) -> None:
@@ -121,23 +190,15 @@ def _started(engine: Engine, ctx: Context, turn: _Turn, logged: Sequence[Item]) 
         )
 
 
-def _raise_if_cancelled_by_us(engine: Engine, ctx: Context) -> None:
-    """Turn a cancellation that `cancel` asked for into the error its caller expects."""
-    if ctx.aborted:
-        task = asyncio.current_task()
-        if task is not None:
-            task.uncancel()
-        error = NoeticError("cancelled", f"The turn was cancelled: {ctx.abort_reason}", reason=ctx.abort_reason)
-        engine.report(ctx, error)
-        raise error from None
-
-
 async def close_execution(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> Stop | None:
     """Complete and dispose the layers, always; returns a stop that one of them asked for at the end.
 
     Every hook in here has its own limit, so the whole is bounded; a cancellation that arrives meanwhile waits until the
     state is written.
     """
+    ctx.tree.channels.close()
+    if ctx.tree.checkpoint is not None:
+        await ctx.tree.checkpoint.end(ctx, outcome)
     if not engine.stack.layers:
         return None
     hctx = engine.hook_context(ctx)
@@ -171,7 +232,7 @@ def _reply(ctx: Context, turn: _Turn) -> AgentReply:
     items = tuple(ctx.item_log[turn.first :])
     text = assistant_text(items) if turn.stop is None else turn.stop.suggestion
     stopped = None if turn.stop is None else turn.stop.decision
-    return AgentReply(text, items, ctx.tokens, ctx.cost, stopped, turn.turn_id, ctx.thread_id)
+    return AgentReply(text, items, ctx.tokens, ctx.cost, stopped, turn.turn_id, ctx.thread_id, turn.output)
 
 
 def _completed(engine: Engine, ctx: Context, turn: _Turn, reply: AgentReply) -> None:

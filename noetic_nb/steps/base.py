@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
@@ -13,21 +13,45 @@ __all__ = ["Frozen", "StepRecord"]
 
 
 class Frozen(BaseModel):
-    """A frozen record; unknown keys are errors; keys in snake_case or camelCase."""
+    """A frozen record; unknown keys are errors; keys in snake_case or camelCase.
+
+    Raises
+    ------
+    NoeticConfigError
+        With the class's own `error_code`, naming the field: pydantic's error is a `ValueError`, which a schema that holds
+        this record would swallow.
+    """
 
     model_config = ConfigDict(
-        defer_build=True,  # schemas are built when first used, not at import
         frozen=True,
         extra="forbid",
+        use_attribute_docstrings=True,
         alias_generator=to_camel,
         validate_by_name=True,
         validate_by_alias=True,
         arbitrary_types_allowed=True,
     )
 
+    error_code: ClassVar[str] = "INVALID_STEP"
+
+    def __init__(self, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as exc:
+            first = exc.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "value"
+            name = data.get("id", data.get("name", ""))
+            raise NoeticConfigError(
+                self.error_code,
+                f"{type(self).__name__}{f' {name!r}' if name else ''}, {where}: {first['msg']}",
+                given=first.get("input"),
+                hint=f"Fields are {', '.join(type(self).model_fields)}.",
+                field=where,
+            ) from exc
+
 
 class StepRecord(Frozen):
-    """The id of a step, and errors in the words of this library.
+    """The id of a step.
 
     Raises
     ------
@@ -43,16 +67,4 @@ class StepRecord(Frozen):
             raise NoeticConfigError(
                 "EMPTY_STEP_ID", f"{type(self).__name__} needs a non-blank id.", given=step_id, hint="Pass id='...'."
             )
-        try:
-            super().__init__(**data)
-        except ValidationError as exc:
-            first = exc.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "step"
-            raise NoeticConfigError(
-                "INVALID_STEP",
-                f"{type(self).__name__} {step_id!r}, {where}: {first['msg']}",
-                given=first.get("input"),
-                hint=f"Fields are {', '.join(type(self).model_fields)}.",
-                step_id=step_id,
-                field=where,
-            ) from exc
+        super().__init__(**data)

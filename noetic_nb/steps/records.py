@@ -1,23 +1,43 @@
-"""The kinds of step, as data. What happens when they run is the runtime's business."""
+"""The seven kinds of step, as data. What happens when they run is the runtime's business."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import Field, InstanceOf, field_validator
+from pydantic import Field, FiniteFloat, InstanceOf, TypeAdapter, field_validator
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.memory.layer import MemoryConfig, MemoryLayer, memory
 from noetic_nb.memory.projection import ProjectionPolicy
 from noetic_nb.models.base import ModelParams
-from noetic_nb.steps.base import StepRecord
+from noetic_nb.steps.base import Frozen, StepRecord
+from noetic_nb.steps.channel import Channel
+from noetic_nb.steps.retry import RetryPolicy
+from noetic_nb.steps.schema import OutputSchema, as_schema
+from noetic_nb.steps.strategies import ContextIn, ContextOut, FreshContext, FullResult, as_strategy
 from noetic_nb.steps.tool import Tool, make_tool
 from noetic_nb.steps.until import UntilPredicate
 
-__all__ = ["LLMStep", "LoopStep", "RunStep", "Step", "ToolStep"]
+__all__ = [
+    "STEP_ADAPTER",
+    "BranchStep",
+    "ForkStep",
+    "LLMStep",
+    "LoopStep",
+    "Route",
+    "RunStep",
+    "SpawnStep",
+    "Step",
+    "ToolStep",
+]
 
 # Rounds of tools inside one llm step; runtime specification, section 2.2.
-MAX_TOOL_ROUNDS = 32
+MAX_TOOL_ROUNDS: Final = 32
+
+
+def _missing(code: str, what: str, given: object, hint: str) -> NoeticConfigError:
+    return NoeticConfigError(code, what, given=given, hint=hint)
 
 
 class RunStep(StepRecord):
@@ -25,29 +45,43 @@ class RunStep(StepRecord):
 
     kind: Literal["run"] = "run"
     execute: Callable[..., Any]
+    retry: RetryPolicy | None = None
+
+    @field_validator("execute", mode="before")
+    @classmethod
+    def _execute_is_callable(cls, value: object) -> object:
+        if not callable(value):
+            raise _missing(
+                "MISSING_EXECUTE_FUNCTION", "A run step needs a function.", value, "Pass a callable of (input, ctx)."
+            )
+        return value
 
 
 class LLMStep(StepRecord):
     """Ask the model, run the tools it calls, and ask again until it calls none."""
 
     kind: Literal["llm"] = "llm"
-    model: str = Field(min_length=1)
-    """Name of the model, looked up in the harness's models."""
+    model: str | Callable[..., Any]
+    """Name of the model, looked up in the harness's models, or a function of the context that returns it."""
     instructions: str | Callable[..., Any] | None = None
     """System text, or a function of the context that returns it."""
-    tools: tuple[InstanceOf[Tool], ...] | None = None
-    """Tools the model may call; None means all the harness has, an empty tuple means none."""
+    tools: tuple[InstanceOf[Tool], ...] | Callable[..., Any] | None = None
+    """Tools the model may call, or a function of the context; None means all the agent has, an empty tuple none."""
+    output: InstanceOf[OutputSchema] | None = None
+    """What the answer, read as JSON, must look like; the step's output is the value then, not the text."""
     params: ModelParams | None = None
     projection: ProjectionPolicy | None = None
     """Instead of the agent's."""
     tool_rounds: int = Field(default=MAX_TOOL_ROUNDS, ge=1)
     """Rounds of tools before the step ends; 1 ends it after the first calls, as the loop of `react` wants it."""
+    emit: bool = True
+    """Whether the step, not what happens in it, is reported to those who follow the run."""
 
     @field_validator("model", mode="before")
     @classmethod
     def _model_is_named(cls, value: object) -> object:
-        if isinstance(value, str) and not value.strip():
-            raise NoeticConfigError("MISSING_MODEL", "An llm step needs the name of a model.", given=value)
+        if value is None or (isinstance(value, str) and not value.strip()):
+            raise _missing("MISSING_MODEL", "An llm step needs the name of a model.", value, "Pass model='...'.")
         return value
 
     @field_validator("tools", mode="before")
@@ -57,6 +91,11 @@ class LLMStep(StepRecord):
             return tuple([tool if isinstance(tool, Tool) or not callable(tool) else make_tool(tool) for tool in value])
         return value
 
+    @field_validator("output", mode="before")
+    @classmethod
+    def _output_is_schema(cls, value: Any) -> Any:
+        return as_schema(value)
+
 
 class ToolStep(StepRecord):
     """Call a tool with the input merged under `args`; steering applies as everywhere."""
@@ -64,6 +103,114 @@ class ToolStep(StepRecord):
     kind: Literal["tool"] = "tool"
     tool: InstanceOf[Tool]
     args: dict[str, Any] | None = None
+    takes_input: bool = True
+    """False calls the tool with `args` alone, whatever the input is."""
+
+    @field_validator("tool", mode="before")
+    @classmethod
+    def _tool_is_tool(cls, value: Any) -> Any:
+        if not isinstance(value, Tool):
+            raise _missing("MISSING_TOOL", "A tool step needs a tool.", value, "Make one with @nn.tool.")
+        return value
+
+
+class Route(Frozen):
+    """Where a branch goes when its input contains `match`, upper and lower case alike."""
+
+    match: str
+    target: Step
+
+
+class BranchStep(StepRecord):
+    """Go one of several ways: ``route(input, ctx)`` returns a step, or None to hand the input on."""
+
+    kind: Literal["branch"] = "branch"
+    route: Callable[..., Any] | None = None
+    routes: tuple[Route, ...] = ()
+    """Instead of a function: the first route whose text is in the input."""
+    default: Step | None = None
+    """Where `routes` go when none fits."""
+
+    def model_post_init(self, context: object) -> None:
+        """Check that there is one way to decide."""
+        if (self.route is None) == (not self.routes and self.default is None):
+            raise _missing(
+                "MISSING_ROUTE_FUNCTION",
+                f"Branch {self.id!r} needs a function, or routes, and not both.",
+                self.route,
+                "Pass route=lambda input, ctx: a step or None.",
+            )
+
+
+class ForkStep(StepRecord):
+    """Run several steps at once on the same input, each in a child execution."""
+
+    kind: Literal["fork"] = "fork"
+    mode: Literal["all", "race", "settle"]
+    paths: tuple[Step, ...] | Callable[..., Any] | None = None
+    """Steps, or ``paths(input, ctx)`` that returns them."""
+    each: Step | None = None
+    """Instead of paths: this step once for every element of a JSON array in the input."""
+    over: str | None = None
+    """With `each`, the key of the array in an input that is an object."""
+    merge: Callable[..., Any] | Literal["first", "last", "concat"] | None = None
+    """``merge(results, ctx)``, sync or async; a race has none."""
+    concurrency: int | None = Field(default=None, ge=1)
+    """How many run at the same time; all when absent."""
+
+    def model_post_init(self, context: object) -> None:
+        """Check that the parts fit together."""
+        if (self.paths is None) == (self.each is None):
+            raise _missing(
+                "MISSING_PATHS",
+                f"Fork {self.id!r} needs paths, or each, and not both.",
+                self.paths,
+                "Pass paths=[...].",
+            )
+        if self.over is not None and self.each is None:
+            raise _missing("INVALID_STEP", f"Fork {self.id!r} has `over` without `each`.", self.over, "Remove it.")
+        if self.mode != "race" and self.merge is None:
+            raise _missing(
+                "MISSING_MERGE_FUNCTION",
+                f"Fork {self.id!r} needs to know how to merge its results.",
+                None,
+                "Pass merge=lambda results, ctx: ..., or 'first', 'last' or 'concat'.",
+            )
+        if self.mode == "race" and self.merge is not None:
+            raise _missing(
+                "INVALID_STEP", f"Race {self.id!r} has one result; nothing is merged.", self.merge, "Remove it."
+            )
+
+
+class SpawnStep(StepRecord):
+    """Run a step in a child execution with a context of its own."""
+
+    kind: Literal["spawn"] = "spawn"
+    child: Step
+    context_in: ContextIn = Field(default_factory=FreshContext)
+    context_out: ContextOut = Field(default_factory=FullResult)
+    memory: tuple[InstanceOf[MemoryLayer], ...] | None = None
+    """The child's layers instead of the inherited ones."""
+    timeout_ms: FiniteFloat | None = Field(default=None, gt=0, alias="timeout")
+
+    @field_validator("child", mode="before")
+    @classmethod
+    def _child_is_there(cls, value: object) -> object:
+        if value is None:
+            raise _missing("MISSING_CHILD_STEP", "A spawn needs a child step.", value, "Pass child=...")
+        return value
+
+    @field_validator("context_in", "context_out", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        return as_strategy(value)
+
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _layers(cls, value: Any) -> Any:
+        if isinstance(value, MemoryConfig):
+            return value.layers
+        return memory(value).layers if isinstance(value, Iterable) else value
 
 
 class LoopStep(StepRecord):
@@ -73,8 +220,31 @@ class LoopStep(StepRecord):
     steps: tuple[Step, ...] = Field(min_length=1)
     until: UntilPredicate
     max_iterations: int = Field(default=1000, ge=1)
+    """A loop that needs more fails; iterations that were retried or skipped count."""
+    max_history_size: int = Field(default=100, ge=1)
+    """How many outputs the predicate sees."""
+    inbox: InstanceOf[Channel] | None = None
+    """Read when the predicate says stop: a message keeps the loop going."""
+    park_timeout_ms: FiniteFloat = Field(default=0.0, ge=0, alias="parkTimeout")
+    """How long to wait for a message then; 0 only looks."""
+    prepare_next: Callable[..., Any] | None = None
+    """``prepare_next(output, verdict, ctx)`` returns the next input."""
+    on_error: Callable[..., Any] | Literal["retry", "skip", "abort"] | None = None
+    """``on_error(error, ctx)`` answers "retry", "skip" or "abort"."""
     feed_output: bool = True
     """Give each iteration the output of the last one as its input; False leaves the later ones without input."""
 
+    @field_validator("until", mode="before")
+    @classmethod
+    def _until_is_there(cls, value: object) -> object:
+        if value is None:
+            raise _missing("MISSING_UNTIL_PREDICATE", "A loop needs to know when to stop.", value, "Pass until=...")
+        return value
 
-Step: TypeAlias = Annotated[RunStep | LLMStep | ToolStep | LoopStep, Field(discriminator="kind")]
+
+Step: TypeAlias = Annotated[
+    RunStep | LLMStep | ToolStep | BranchStep | ForkStep | SpawnStep | LoopStep, Field(discriminator="kind")
+]
+for _model in (Route, BranchStep, ForkStep, SpawnStep, LoopStep):
+    _model.model_rebuild()
+STEP_ADAPTER: Final[TypeAdapter[Any]] = TypeAdapter(Step)

@@ -1,0 +1,173 @@
+"""Child executions: made, given something by their parent's layers, and taken leave of.
+
+What a child spends is charged to its parents while it spends it, so nothing is lost when it fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.events import ChildEnded, ChildStarted
+from noetic_nb.items import ItemLog
+from noetic_nb.runtime.context import Context
+from noetic_nb.runtime.engine import Engine
+from noetic_nb.steps.snapshot import output_text
+
+__all__ = ["Child"]
+
+_log: Final = logging.getLogger("noetic_nb")
+
+
+class Child:
+    """One child execution, from its making to its end.
+
+    Parameters
+    ----------
+    outer, engine : Engine
+        The parent's, and the child's where it has layers of its own.
+    parent : Context
+        Who makes it.
+    step_id, kind : str
+        Which step does.
+    """
+
+    def __init__(
+        self, outer: Engine, engine: Engine, parent: Context, step_id: str, kind: Literal["spawn", "fork"], log: ItemLog
+    ) -> None:
+        self.engine = engine
+        self.outer = outer
+        self.parent = parent
+        self.step_id = step_id
+        self.kind = kind
+        self.inherited = len(log)
+        self.ctx = Context(
+            id=engine.ids.new("execution"),
+            thread_id=parent.thread_id,
+            resource_id=parent.resource_id,
+            log=log,
+            turn=parent.turn,
+            started_ms=engine.clock.monotonic_ms(),
+            parent=parent,
+            state=copy.deepcopy(parent.state),
+        )
+        self.ctx.engine = engine
+        self.ctx.frames = list(parent.frames)
+        self._own_layers: tuple[str, ...] = ()
+
+    async def begin(self, items: Iterable[Mapping[str, Any]] = (), *, append_handed: bool = True) -> None:
+        """Give the child its items, and what the layers pass on to it.
+
+        Parameters
+        ----------
+        items : iterable of items
+            Appended to its log.
+        append_handed : bool
+            Whether items of the layers' ``on_spawn`` follow; a fork's log is a copy that has them already.
+        """
+        start = len(self.ctx.item_log)
+        self.ctx.item_log.extend(items)
+        stack = self.engine.stack
+        handed: dict[str, Any] = {}
+        if stack.layers:
+            hctx = self.engine.hook_context(self.ctx)
+            for layer_id, state, extra in await stack.spawn(self.outer.hook_context(self.parent), hctx):
+                handed[layer_id] = state
+                if append_handed:
+                    self.ctx.item_log.extend(extra)
+            await self._initialise(hctx)
+        sink = self.engine.sink
+        if sink is not None:
+            sink.emit(
+                ChildStarted(
+                    self.ctx.where,
+                    self.engine.clock.now_ms(),
+                    self.parent.id,
+                    self.step_id,
+                    self.kind,
+                    self.inherited,
+                    tuple(self.ctx.item_log[start:]),
+                    handed,
+                )
+            )
+
+    async def _initialise(self, hctx: Any) -> None:
+        """Start the layers that the parent never had: nobody else will."""
+        known = {layer.id for layer in self.outer.stack.layers}
+        fresh = tuple([layer for layer in self.engine.stack.layers if layer.id not in known])
+        if fresh:
+            await self.engine.stack_of(fresh).init(hctx)
+            self._own_layers = tuple([layer.id for layer in fresh])
+
+    async def give_back(self, result: Any) -> tuple[Any, tuple[str, ...]]:
+        """Let the layers merge what the child learned; returns the result they make of its output, and who merged."""
+        stack = self.engine.stack
+        if not stack.having("on_return"):
+            return result, ()
+        merged: list[str] = []
+        stop = stack.state.listen(
+            lambda execution, layer, state, hook: merged.append(layer) if execution == self.parent.id else None
+        )
+        try:
+            result = await stack.return_(
+                self.outer.hook_context(self.parent),
+                self.engine.hook_context(self.ctx),
+                child_log=self.ctx.item_log,
+                result=result,
+            )
+        finally:
+            stop()
+        return result, tuple(merged)
+
+    async def end(
+        self, outcome: Literal["success", "failure", "aborted"], result: Any, merged: tuple[str, ...]
+    ) -> None:
+        """Forget the child; layers that were started for it complete first."""
+        ctx = self.ctx
+        ctx.leave()
+        sink = self.engine.sink
+        if sink is not None:
+            sink.emit(
+                ChildEnded(
+                    ctx.where,
+                    self.engine.clock.now_ms(),
+                    self.parent.id,
+                    self.step_id,
+                    outcome,
+                    self.engine.clock.monotonic_ms() - ctx.started_ms,
+                    output_text(result),
+                    merged,
+                    ctx.tokens.input_tokens,
+                    ctx.tokens.output_tokens,
+                    ctx.cost,
+                )
+            )
+        if not self.engine.stack.layers:
+            return
+        closing = asyncio.ensure_future(self._close(outcome))
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await asyncio.wait([closing])
+            if not closing.cancelled() and closing.exception() is not None:
+                _log.error("Closing a child execution failed.", exc_info=closing.exception())
+            raise
+
+    async def _close(self, outcome: Literal["success", "failure", "aborted"]) -> None:
+        hctx = self.engine.hook_context(self.ctx)
+        try:
+            if self._own_layers:
+                own = [layer for layer in self.engine.stack.layers if layer.id in self._own_layers]
+                await self.engine.stack_of(tuple(own)).complete(hctx, log=self.ctx.item_log, outcome=outcome)
+        finally:
+            await self.engine.stack.dispose(hctx)
+
+
+def outcome_of(error: BaseException) -> Literal["failure", "aborted"]:
+    """Return how an execution ended that an error ended."""
+    cut = isinstance(error, asyncio.CancelledError) or (isinstance(error, NoeticError) and error.kind == "cancelled")
+    return "aborted" if cut else "failure"

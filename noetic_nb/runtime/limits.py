@@ -1,0 +1,51 @@
+"""How much one execution may spend, all its children included. Going beyond raises; it never just stops quietly."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, FiniteFloat
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.steps.base import Frozen
+
+__all__ = ["Limits", "exceeded"]
+
+
+class Limits(Frozen):
+    """Limits of a turn, or of an execution held open; what is None is not limited.
+
+    Examples
+    --------
+    >>> Limits(max_cost=0.5, max_steps=20).max_steps
+    20
+    """
+
+    error_code: ClassVar[str] = "INVALID_LIMITS"
+
+    max_cost: FiniteFloat | None = Field(default=None, ge=0)
+    """US dollars, judges and layers included."""
+    max_tokens: int | None = Field(default=None, ge=0)
+    """Input and output tokens together."""
+    max_steps: int | None = Field(default=None, ge=1)
+    """Steps dispatched, those of children included."""
+    max_duration_ms: FiniteFloat | None = Field(default=None, gt=0, alias="maxDuration")
+    """Milliseconds; a model call or a tool that is under way then is cut short."""
+
+
+def exceeded(field: Literal["cost", "tokens", "steps", "duration"], limit: float, actual: float) -> NoeticError:
+    """Return the error for spending more than a limit.
+
+    Examples
+    --------
+    >>> exceeded("steps", 3, 4).field
+    'steps'
+    """
+    return NoeticError(
+        "budget_exceeded",
+        f"The execution went beyond its limit of {field}: {actual:g} of {limit:g}",
+        hint="Raise the limit, or look at what the agent keeps doing.",
+        field=field,
+        limit=limit,
+        actual=actual,
+    )

@@ -1,0 +1,183 @@
+"""The threads of one harness: their turns, the executions that are open, and what goes on after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, get_args
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.items import ItemLog
+from noetic_nb.runtime.checkpoint import Checkpoints
+from noetic_nb.runtime.context import Context
+from noetic_nb.runtime.engine import Engine
+from noetic_nb.runtime.limits import Limits
+from noetic_nb.runtime.reply import AgentReply
+from noetic_nb.runtime.saying import as_input_items
+from noetic_nb.runtime.session import Delivery, Message, Session
+from noetic_nb.runtime.turn import Resumed, arm_deadline, close_execution, new_context, run_turn, turn_input
+
+__all__ = ["Threads"]
+
+
+class Threads:
+    """Sessions by thread, contexts by execution.
+
+    Parameters
+    ----------
+    engine : Engine
+        What runs their turns.
+    harness : AgentHarness
+        Who a context says it belongs to.
+    checkpoints : Checkpoints, optional
+        Where turns are written down.
+    """
+
+    def __init__(self, engine: Engine, harness: Any, checkpoints: Checkpoints | None) -> None:
+        self.sessions: dict[str, Session] = {}
+        self.live: dict[str, Context] = {}
+        self.checkpoints = checkpoints
+        self._engine = engine
+        self._harness = harness
+
+    def session(self, thread_id: str) -> Session:
+        """Return a thread, begun now where there is none.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_THREAD``.
+        """
+        session = self.sessions.get(thread_id)
+        if session is None:
+            if not isinstance(thread_id, str) or not thread_id:
+                raise NoeticConfigError("INVALID_THREAD", "A thread needs a non-empty id.", given=thread_id)
+            session = Session(thread_id, ItemLog(tokenizer=self._engine.tokenizer))
+            self.sessions[thread_id] = session
+        return session
+
+    def resting(self, thread_id: str) -> Session:
+        """Return a thread in which nothing runs.
+
+        Raises
+        ------
+        NoeticError
+            ``step_failed`` where a turn is running.
+        """
+        session = self.session(thread_id)
+        if session.busy:
+            raise NoeticError(
+                "step_failed", f"A turn of thread {thread_id!r} is running", hint="Await it first.", step_id="execution"
+            )
+        return session
+
+    def context_of(self, thread_id: str) -> Context:
+        """Return the context a remark about a thread belongs to: its last turn's."""
+        session = self.session(thread_id)
+        found = session.ctx or session.last
+        if found is not None:
+            return found
+        return new_context(
+            self._engine,
+            thread_id=thread_id,
+            resource_id=session.resource_id,
+            log=session.log,
+            turn=session.turn,
+            harness=self._harness,
+        )
+
+    def message(self, said: Any, resource_id: str | None, delivery: str, limits: Any, state: Any) -> Message:
+        """Check what is said and how; nothing has happened yet."""
+        if delivery not in get_args(Delivery):
+            raise NoeticConfigError(
+                "INVALID_OPTION", "There is no such delivery.", given=delivery, hint=f"Use one of {get_args(Delivery)}."
+            )
+        items = as_input_items(self._engine, said, "execute", serialise=False)
+        checked = limits if limits is None or isinstance(limits, Limits) else Limits(**limits)
+        return Message(items, resource_id, checked, None if state is None else dict(state))
+
+    async def run(self, session: Session, messages: Sequence[Message]) -> AgentReply:
+        """Run one turn for everything that is said at once; its options are those of the first message."""
+        first = messages[0]
+        ctx = self._open(session, first.resource_id, limits=first.limits, state=first.state)
+        for message in messages:
+            if message.watch is not None:
+                message.watch(ctx)
+        return await self._turn(session, ctx, [item for message in messages for item in message.take()])
+
+    async def _turn(
+        self, session: Session, ctx: Context, items: Sequence[Mapping[str, Any]], resumed: Resumed | None = None
+    ) -> AgentReply:
+        session.ctx = ctx
+        ctx.tree.inbox = session.between
+        try:
+            return await run_turn(self._engine, ctx, items, resumed=resumed)
+        finally:
+            session.last, session.ctx = ctx, None
+            self.live.pop(ctx.id, None)
+
+    def _open(self, session: Session, resource_id: str | None, **more: Any) -> Context:
+        """Make the context of a thread's next turn."""
+        session.turn += 1
+        ctx = new_context(
+            self._engine,
+            thread_id=session.thread_id,
+            resource_id=session.resource_id if resource_id is None else resource_id,
+            log=session.log,
+            turn=session.turn,
+            harness=self._harness,
+            **more,
+        )
+        session.resource_id = ctx.resource_id
+        if self.checkpoints is not None:
+            ctx.tree.checkpoint = self.checkpoints.open(ctx)
+        self.live[ctx.id] = ctx
+        return ctx
+
+    @asynccontextmanager
+    async def execution(
+        self, thread_id: str, resource_id: str | None, limits: Limits | None, state: Mapping[str, Any] | None
+    ) -> AsyncIterator[Context]:
+        """Hold one execution of a thread open."""
+        session = self.resting(thread_id)
+        session.busy = True
+        ctx = self._open(session, resource_id, limits=limits, state=None if state is None else dict(state))
+        session.ctx = ctx
+        timer = arm_deadline(ctx)
+        outcome: Any = "failure"
+        try:
+            await self._engine.stack.init(self._engine.hook_context(ctx))
+            yield ctx
+            outcome = "aborted" if ctx.aborted else "success"
+        except asyncio.CancelledError:
+            outcome = "aborted"
+            raise
+        except NoeticError as exc:
+            outcome = "aborted" if exc.kind == "cancelled" else "failure"
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+            session.last, session.ctx = ctx, None
+            self.live.pop(ctx.id, None)
+            try:
+                await close_execution(self._engine, ctx, outcome)
+            finally:
+                session.release(self.run)
+
+    async def resume(self, execution_id: str) -> AgentReply:
+        """Go on with a turn of a process that has ended."""
+        assert self.checkpoints is not None
+        snapshot = await self.checkpoints.load(execution_id)
+        session = self.resting(snapshot.thread_id)
+        session.busy = True
+        try:
+            session.log = snapshot.log(self._engine.tokenizer)
+            session.turn = snapshot.turn - 1
+            ctx = self._open(session, snapshot.resource_id, execution_id=execution_id, state=dict(snapshot.state))
+            await self.checkpoints.restore(ctx, snapshot)
+            said = turn_input(ctx.query, ctx.item_log, snapshot.first)
+            return await self._turn(session, ctx, (), Resumed(snapshot.first, said))
+        finally:
+            session.release(self.run)

@@ -1,0 +1,51 @@
+"""Walk through the steps inside a step. What a function will choose at run time cannot be known before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from noetic_nb.steps import BranchStep, ForkStep, LLMStep, LoopStep, SpawnStep, Step, Tool
+
+__all__ = ["inner_steps", "listed_tools", "llm_steps", "steps_within"]
+
+
+def inner_steps(step: Step) -> tuple[Step, ...]:
+    """Return the steps directly inside a step, in order."""
+    match step:
+        case LoopStep():
+            return step.steps
+        case SpawnStep():
+            return (step.child,)
+        case ForkStep():
+            listed = step.paths if isinstance(step.paths, tuple) else ()
+            return listed if step.each is None else (step.each,)
+        case BranchStep():
+            targets = tuple([route.target for route in step.routes])
+            return targets if step.default is None else (*targets, step.default)
+        case _:
+            return ()
+
+
+def steps_within(step: Step | None) -> Iterator[Step]:
+    """Yield a step and all the steps inside it, outer ones first; one that occurs twice, once."""
+    seen: set[int] = set()
+    waiting = [] if step is None else [step]
+    while waiting:
+        found = waiting.pop()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        yield found
+        waiting.extend(reversed(inner_steps(found)))
+
+
+def llm_steps(step: Step | None) -> Iterator[LLMStep]:
+    """Yield the llm steps inside a step, in order."""
+    for found in steps_within(step):
+        if isinstance(found, LLMStep):
+            yield found
+
+
+def listed_tools(step: LLMStep) -> tuple[Tool, ...]:
+    """Return the tools an llm step names; none where it names none, or a function chooses them."""
+    return step.tools if isinstance(step.tools, tuple) else ()

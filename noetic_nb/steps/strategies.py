@@ -1,0 +1,91 @@
+"""What a child execution is told when it begins, and what its parent is told when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import Field, InstanceOf, field_validator
+
+from noetic_nb.steps.base import Frozen
+from noetic_nb.steps.schema import OutputSchema, as_schema
+
+__all__ = [
+    "SUMMARY_PROMPT",
+    "ContextIn",
+    "ContextOut",
+    "CustomContext",
+    "FreshContext",
+    "FullResult",
+    "InheritContext",
+    "SchemaResult",
+    "SubsetContext",
+    "SummaryResult",
+    "as_strategy",
+]
+
+SUMMARY_PROMPT: Final = "Summarise concisely what was done above and what came of it."
+
+
+class InheritContext(Frozen):
+    """The child starts with a copy of its parent's whole log."""
+
+    strategy: Literal["inherit"] = "inherit"
+
+
+class FreshContext(Frozen):
+    """The child starts with its input and nothing else."""
+
+    strategy: Literal["fresh"] = "fresh"
+
+
+class SubsetContext(Frozen):
+    """The child starts with the items that ``select(items, state)`` picks from a copy of its parent's log."""
+
+    strategy: Literal["subset"] = "subset"
+    select: Callable[..., Any]
+
+
+class CustomContext(Frozen):
+    """The child starts with the items that ``build(input, parent_ctx)`` makes."""
+
+    strategy: Literal["custom"] = "custom"
+    build: Callable[..., Any]
+
+
+class FullResult(Frozen):
+    """The parent gets the child's output as it is."""
+
+    strategy: Literal["full"] = "full"
+
+
+class SummaryResult(Frozen):
+    """The parent gets a summary of the child's conversation, written by a model."""
+
+    strategy: Literal["summary"] = "summary"
+    model: str | None = None
+    """Writes the summary; the model the child last asked when absent."""
+    prompt: str = SUMMARY_PROMPT
+
+
+class SchemaResult(Frozen):
+    """The parent gets the child's output, checked."""
+
+    strategy: Literal["schema"] = "schema"
+    schema_: InstanceOf[OutputSchema] = Field(alias="schema")
+
+    @field_validator("schema_", mode="before")
+    @classmethod
+    def _is_schema(cls, value: Any) -> Any:
+        return as_schema(value)
+
+
+ContextIn: TypeAlias = Annotated[
+    InheritContext | FreshContext | SubsetContext | CustomContext, Field(discriminator="strategy")
+]
+ContextOut: TypeAlias = Annotated[FullResult | SummaryResult | SchemaResult, Field(discriminator="strategy")]
+
+
+def as_strategy(value: Any) -> Any:
+    """Return a strategy given by its name alone in its long form."""
+    return {"strategy": value} if isinstance(value, str) else value
