@@ -12,7 +12,7 @@ import traitlets
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
-from noetic_nb.widgets.allocation_html import EMPTY, headline, left_out_text, static_html, static_text, title
+from noetic_nb.widgets.allocation_html import EMPTY, NOTE, headline, left_out_text, static_html, static_text, title
 from noetic_nb.widgets.assets import script, style
 from noetic_nb.widgets.calls import Calls, CallShare
 from noetic_nb.widgets.palette import CATEGORY, ink_on, layer_colour
@@ -43,6 +43,7 @@ class AllocationReading:
         self.shown = -1
         self._snapshot: dict[str, Any] = {
             "empty": EMPTY,
+            "note": NOTE,
             "fills": {kind: [fill, ink_on(fill)] for kind, fill in CATEGORY.items()},
             "layers": [],
             "calls": [],

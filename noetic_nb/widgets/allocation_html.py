@@ -10,9 +10,13 @@ from noetic_nb.widgets.bars import bar, swatch
 from noetic_nb.widgets.calls import CallShare, LeftOut, Part
 from noetic_nb.widgets.words import REASONS, count
 
-__all__ = ["EMPTY", "headline", "left_out_text", "rows", "static_html", "static_text", "title"]
+__all__ = ["EMPTY", "NOTE", "headline", "left_out_text", "rows", "static_html", "static_text", "title"]
 
 EMPTY: Final = "No model call yet. Each call appears here as soon as the agent sends one."
+NOTE: Final = (
+    "Planned is the split of the budget before the call; tools and framing come off history. "
+    "Pale with a dashed edge: allocated to a layer, not used by it, yielded to history."
+)
 # Older calls stay in the run's tables; a page of a saved notebook stays light. A short list is shown at once.
 CALLS_SHOWN: Final = 60
 CALLS_OPEN: Final = 12
@@ -141,7 +145,7 @@ def static_html(calls: Sequence[CallShare], shown: int, order: dict[str, int]) -
         f'{head}<p class="nn-sub">{escape(title(call))}: {escape(headline(call))}</p>'
         f'<div class="nn-rows"><span class="nn-row-name">Sent</span>{sent}'
         f'<span class="nn-row-name">Planned</span>{planned}</div>'
-        '<p class="nn-note">Pale with a dashed edge: allocated to a layer, not used by it, yielded to history.</p>'
+        f'<p class="nn-note">{NOTE}</p>'
         f"{_table(call, order)}{_left_out(call)}{_all_calls(calls, order)}"
     )
 

@@ -105,15 +105,17 @@ class CallShare:
         return tuple(part for part in parts if part.tokens > 0)
 
     def planned_parts(self, order: dict[str, int]) -> tuple[Part, ...]:
-        """Return the segments of the plan: each allocation as its used part and the part that was yielded."""
-        parts = [Part("system", "System", self.system), Part("tools", "Tools", self.tools)]
+        """Return the segments of the plan: each allocation as its used part and the part that was yielded.
+
+        Tools and framing are not planned for; they come off history when the request is made.
+        """
+        parts = [Part("system", "System", self.system)]
         for layer in self.layers:
             inside = layer.used if layer.allocated is None else min(layer.used, layer.allocated)
             parts.append(Part("layer", layer.name, inside, order[layer.name]))
             if layer.allocated is not None:
                 parts.append(Part("yielded", layer.name, layer.allocated - inside, order[layer.name]))
         parts += [
-            Part("framing", "Framing", self.framing),
             Part("history", "History", self.history if self.history_budget is None else self.history_budget),
             Part("reserve", "Reserve", self.reserve),
         ]

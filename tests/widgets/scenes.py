@@ -64,7 +64,7 @@ def view(
         tools=310,
         framing=60,
         history=history,
-        history_budget=max(0.0, total - 1000 - 790 - allocated),
+        history_budget=max(0.0, total - 1000 - 420 - allocated),
         history_items=window[1] - window[0],
     )
 

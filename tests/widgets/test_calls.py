@@ -63,6 +63,14 @@ def test_bar_segments_are_seen_and_stay_inside_the_bar(tokens: list[float]) -> N
     assert sum(drawn) == pytest.approx(100, abs=1e-6)
 
 
+def test_the_plan_splits_the_whole_budget() -> None:
+    calls = Calls()
+    share = calls.take(view(layers=(layer("a", 600, 240), layer("b", 1500, 1500)), history=4000))
+    assert share is not None
+
+    assert sum(part.tokens for part in share.planned_parts(calls.order)) == share.total == share.scale(calls.order)
+
+
 def test_an_infinite_budget_reads_as_no_limit() -> None:
     share = only_call(total=math.inf, layers=(LayerTokens("a", math.inf, 10, math.inf),))
 

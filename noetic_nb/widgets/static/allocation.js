@@ -31,7 +31,8 @@ function partsOf(call, data) {
   return {
     all: [...start, ...layers, frame, told, open, keep],
     sent: [...start, ...layers, frame, told, open, keep].filter((part) => part.tokens > 0),
-    planned: [...start, ...planned, frame, promised, keep].filter((part) => part.tokens > 0),
+    // Tools and framing are not planned for; they come off history when the request is made.
+    planned: [start[0], ...planned, promised, keep].filter((part) => part.tokens > 0),
   };
 }
 
@@ -148,9 +149,7 @@ export default () => {
     const sent = bar("Sent", 34);
     const planned = bar("Planned", 16);
     const legend = body.appendChild(make("ul", { class: "nn-legend", "aria-label": "Tokens by part" }));
-    body.append(
-      make("p", { class: "nn-note" }, "Pale with a dashed edge: allocated to a layer, not used by it, yielded to history."),
-    );
+    const note = body.appendChild(make("p", { class: "nn-note" }));
     const out = body.appendChild(store.fold("out", make("details")));
     const outHead = out.appendChild(make("summary"));
     const outList = out.appendChild(make("ul", { class: "nn-list" }));
@@ -197,6 +196,7 @@ export default () => {
       back.disabled = at === 0;
       on.disabled = at === data.calls.length - 1;
       follow.checked = model.get("follow");
+      say(note, data.note);
       say(place, `${at + 1} of ${data.calls.length}`);
       say(sub, `${call.title}: ${call.head}`);
       drawBar(sent, parts.sent, call.scale, `Sent: ${call.head}`, call.total);
