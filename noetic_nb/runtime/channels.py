@@ -167,12 +167,8 @@ class Channels:
         state.messages.append(value)
 
     def close(self) -> None:
-        """End all of them; whoever still waits gets ``channel_closed``."""
+        """Take no more messages: the execution has ended. What is there can still be taken out without waiting."""
         self.closed = True
-        for state in self._states.values():
-            for place in (*state.readers, *(sender for sender, _ in state.senders)):
-                if not place.done():
-                    place.set_exception(closed_error(state.declared))
 
 
 class ChannelHandle:

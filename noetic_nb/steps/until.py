@@ -112,13 +112,10 @@ class Converged(Frozen):
             last[:] = [s.last_text]
             if before is None:
                 return _GO_ON
-            if before == s.last_text:
-                return Verdict(True, "Output converged")
             if self.embed is not None and self.threshold < 1:
                 near = _cosine(self.embed(before), self.embed(s.last_text))
-                if near >= self.threshold:
-                    return Verdict(True, f"Output converged (similarity {near:.3f})")
-            return _GO_ON
+                return Verdict(True, f"Output converged (similarity {near:.3f})") if near >= self.threshold else _GO_ON
+            return Verdict(True, "Output converged") if before == s.last_text else _GO_ON
 
         return check
 
@@ -219,8 +216,8 @@ class _Merge:
 
     def verdict(self) -> Verdict:
         """Return what the members say together."""
-        reason = "; ".join(self._reasons) if self._stop else ""
-        return Verdict(self._stop, reason or None, "\n".join(self._feedback) or None)
+        reason = ("; ".join(self._reasons) or "Nothing is left to wait for") if self._stop else None
+        return Verdict(self._stop, reason, "\n".join(self._feedback) or None)
 
 
 UntilPredicate: TypeAlias = Annotated[

@@ -101,9 +101,7 @@ class Bench:
     def layer(self, spec: dict[str, Any]) -> MemoryLayer:
         hooks = {snake(name): self.hook(spec["id"], name, behaviour) for name, behaviour in spec["hooks"].items()}
         options = {snake(k): v for k, v in spec.items() if k not in ("id", "slot", "scope", "hooks")}
-        return MemoryLayer(
-            id=spec["id"], slot=spec["slot"], scope=spec["scope"], hooks=MemoryHooks(**hooks), **options
-        )
+        return MemoryLayer(id=spec["id"], slot=spec["slot"], scope=spec["scope"], hooks=MemoryHooks(**hooks), **options)
 
     def hook(self, layer_id: str, name: str, behaviour: Any) -> Any:
         async def run(params: Any) -> Any:

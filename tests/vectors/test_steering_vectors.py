@@ -131,7 +131,9 @@ class Bench:
             case "state":
                 return {"state": self.seen_state(op["exec"])}
             case "stored":
-                return {"stored": {key: seen_stored(await self.storage.get(key)) for key in await self.storage.list("")}}
+                return {
+                    "stored": {key: seen_stored(await self.storage.get(key)) for key in await self.storage.list("")}
+                }
             case "complete":
                 await stack.complete(ctx, log=(), outcome=op["outcome"])
             case "dispose":

@@ -35,14 +35,14 @@ async def judged(given: dict[str, Any]) -> dict[str, Any]:
     rule = given["rule"]
     judge = {"mode": "sync", **{key: rule[key] for key in ("prompt", "model") if key in rule}}
     retries = {} if "maxRetries" not in given else {"max_retries": given["maxRetries"]}
-    state = LayerStateStore(diagnostic=lambda layer, hook, _: diagnostics.append({"layerId": layer, "hook": camel(hook)}))
+    state = LayerStateStore(
+        diagnostic=lambda layer, hook, _: diagnostics.append({"layerId": layer, "hook": camel(hook)})
+    )
     stack = LayerStack(
         [steering(rules=[SteeringRule(id=rule["id"], applies_to=(given["hook"],), llm_eval=judge)], **retries)],
         state=state,
     )
-    ctx = ExecutionContext(
-        execution_id="e1", thread_id="t1", call_model=call_model if given["callModel"] else None
-    )
+    ctx = ExecutionContext(execution_id="e1", thread_id="t1", call_model=call_model if given["callModel"] else None)
     await stack.init(ctx)
     out: dict[str, Any] = {}
     try:
