@@ -154,5 +154,8 @@ def test_clipped_text_never_exceeds_its_length(text: str, length: int) -> None:
     assert len(plain(text, length)) <= length
 
 
-def test_shown_text_holds_no_credential() -> None:
-    assert "sk-proj" not in plain("key sk-proj-abcdefghijklmnopqrstuvwx", 20)
+def test_shown_text_holds_no_credential_even_where_one_is_cut() -> None:
+    key = "sk-proj-abcdefghijklmnopqrstuvwx"
+
+    assert plain(f"key {key}") == "key [redacted]"
+    assert "sk-" not in plain(f"{'a' * 9} {key} {'b' * 60}", 30)

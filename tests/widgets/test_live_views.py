@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import QualityGiven, ViewAssembled, Where
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Ledger, RegulatorTrends, TokenAllocation, cells
-from tests.widgets.scenes import demo_run, layer, turn, view
+from tests.widgets.scenes import demo_run, hostile_run, layer, turn, view
 
 VIEWS = [TokenAllocation, RegulatorTrends, Ledger]
 
@@ -107,6 +108,29 @@ def test_a_view_shows_a_widget_static_html_and_plain_text(make: Any) -> None:
     assert "<script" not in data["text/html"]
     assert "http" not in data["text/html"].replace("http://www.w3.org/2000/svg", "")
     assert len(data["text/plain"].splitlines()) > 3
+
+
+class Elements(HTMLParser):
+    """Every element of a page, and every attribute that could run something."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.handlers: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.handlers += [name for name, _ in attrs if name.startswith("on") or name in {"href", "src"}]
+
+
+@pytest.mark.parametrize("make", VIEWS)
+def test_hostile_names_never_become_elements_of_the_static_form(make: Any) -> None:
+    with make(demo_run()) as tame, make(hostile_run()) as hostile:
+        expected, found = Elements(tame.to_html()), Elements(hostile.to_html())
+
+    assert found.tags <= expected.tags
+    assert found.handlers == []
 
 
 @pytest.mark.parametrize("make", VIEWS)
