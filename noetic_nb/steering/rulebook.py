@@ -131,6 +131,27 @@ class RuleBook(RuleForms):
             self._become("add", new.id, [*rules, new], None, new)
         return new
 
+    def draft(self, rule_id: str, text: str) -> SteeringRule:
+        """Return a Python rule with another text, without putting it into the book: something to try first.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_RULE``, ``INVALID_RULE`` for a rule of another form, ``RULE_DOES_NOT_COMPILE`` with a `line`.
+        """
+        old = self[rule_id]
+        if old.form not in ("python", "none"):
+            raise NoeticConfigError(
+                "INVALID_RULE",
+                f"Rule {rule_id!r} is not a Python rule.",
+                given=old.form,
+                hint="Put a whole rule in its place: rules.put({...}).",
+                rule_id=rule_id,
+            )
+        names = getattr(inspect.unwrap(old.predicate), "__globals__", {}) if old.predicate is not None else {}
+        predicate = compile_predicate(rule_id, text, names)
+        return old.model_copy(update={"predicate": predicate, "source": text})
+
     def replace_source(self, rule_id: str, text: str, *, samples: Iterable[Any] = ()) -> SteeringRule:
         """Replace a Python rule by what a text says, if the text holds up; else the last good version stays.
 
@@ -148,18 +169,7 @@ class RuleBook(RuleForms):
         NoeticConfigError
             ``UNKNOWN_RULE``, ``RULE_DOES_NOT_COMPILE`` or ``RULE_FAILS_ON_SAMPLE``; the last two have a `line`.
         """
-        old = self[rule_id]
-        if old.form not in ("python", "none"):
-            raise NoeticConfigError(
-                "INVALID_RULE",
-                f"Rule {rule_id!r} is not a Python rule.",
-                given=old.form,
-                hint="Put a whole rule in its place: rules.put({...}).",
-                rule_id=rule_id,
-            )
-        names = getattr(inspect.unwrap(old.predicate), "__globals__", {}) if old.predicate is not None else {}
-        predicate = compile_predicate(rule_id, text, names)
-        new = old.model_copy(update={"predicate": predicate, "source": text})
+        new = self.draft(rule_id, text)
         check_on_samples(new, samples)
         return self.put(new)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["script", "static_style", "style"]
+__all__ = ["script", "sheet", "static_style", "style"]
 
 
 @cache
@@ -31,6 +31,12 @@ def script(name: str) -> str:
 def style() -> str:
     """Return the style sheet of all views, live and static."""
     return _text("views.css")
+
+
+@cache
+def sheet(name: str) -> str:
+    """Return the style sheet of all views with that of one of them after it."""
+    return f"{style()}\n{_text(f'{name}.css')}"
 
 
 @cache

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import Any
 
 import ipywidgets
 import pytest
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ToolCalled, Where
+from noetic_nb.events import SteeringDecided, ToolCalled, Where
+from noetic_nb.lab import backtest, datasets
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook, SteeringRule, deny
 from noetic_nb.widgets import RuleEditor
+from noetic_nb.widgets.live_trial import LiveTrial, TooLong
 from tests.widgets.scenes import HOSTILE
 
 GOOD = "def only_a(call):\n    if call.tool_args['order'] != 'A':\n        return deny('Only A.')"
@@ -127,11 +131,242 @@ def test_a_change_made_elsewhere_is_shown() -> None:
         assert editor.rules.value == "short"
 
 
-def test_a_rule_that_is_not_python_is_shown_only() -> None:
-    rules = RuleBook([{"id": "cel", "applies_to": ["before_tool_call"], "when": "tool.name == 'pay'"}])
+def airline_book() -> RuleBook:
+    rules = RuleBook()
+    rules.when("tool.args.total_baggages > 5", id="bags", tools="book_reservation", guidance="Fewer bags.")
+    rules.judge("Is it fair?", id="fair", tools="cancel_reservation", model="judge")
+    rules.at_most(3, "think", id="think")
+    return rules
+
+
+def choose(editor: RuleEditor, rule_id: str) -> None:
+    editor.rules.value = rule_id
+
+
+def test_a_condition_has_action_and_guidance_beside_its_text() -> None:
+    rules = airline_book()
     with RuleEditor(rules) as editor:
-        assert editor.apply_button.disabled
-        assert "tool.name == 'pay'" in editor.source.value
+        assert (editor.source.value, editor.fields.guidance.value) == ("tool.args.total_baggages > 5", "Fewer bags.")
+        editor.source.value = "tool.args.total_baggages > 2"
+        editor.fields.action.value = "ask"
+        editor.fields.guidance.value = "So many, {tool.args.total_baggages}?"
+
+        assert editor.apply() is True
+
+    found = rules["bags"]
+    assert (found.when, found.action, found.guidance, found.tools) == (
+        "tool.args.total_baggages > 2",
+        "ask",
+        "So many, {tool.args.total_baggages}?",
+        ("book_reservation",),
+    )
+
+
+def test_a_judge_has_mode_model_and_condition_beside_its_prompt() -> None:
+    rules = airline_book()
+    with RuleEditor(rules) as editor:
+        choose(editor, "fair")
+        editor.source.value = "Is it kind?"
+        editor.fields.mode.value = "async"
+        editor.fields.condition.value = "history.size() > 1"
+        editor.apply_button.click()
+
+    judge = rules["fair"].llm_eval
+    assert judge is not None
+    assert (judge.prompt, judge.mode, judge.model) == ("Is it kind?", "async", "judge")
+    assert rules["fair"].when == "history.size() > 1"
+
+
+def test_a_sentence_is_shown_in_words_and_its_action_can_be_changed() -> None:
+    rules = airline_book()
+    with RuleEditor(rules) as editor:
+        choose(editor, "think")
+        assert (editor.source.value, editor.source.disabled) == ("think may be called at most 3 times.", True)
+        editor.fields.action.value = "guide"
+        editor.apply()
+
+    assert rules["think"].action == "guide"
+
+
+@pytest.mark.parametrize(
+    ("rule_id", "text", "line"),
+    [("bags", "true &&\ntool.arg.x > 1", 2), ("only_a", "def only_a(call):\n    return (", 2)],
+)
+def test_the_line_that_fails_is_marked_until_the_text_changes(rule_id: str, text: str, line: int) -> None:
+    rules = RuleBook([*book(), *airline_book()])
+    with RuleEditor(rules) as editor:
+        choose(editor, rule_id)
+        editor.source.value = text
+        assert editor.apply() is False
+        assert editor.source.error_line == line
+        assert editor.notice.mood == "bad"
+
+        editor.source.value = text + " "
+        assert (editor.source.error_line, editor.notice.text) == (0, "")
+
+
+def test_a_draft_is_tried_on_the_recorded_runs_while_it_is_written() -> None:
+    rules = airline_book()
+    with RuleEditor(rules, run=datasets.airline()) as editor:
+        assert editor.diff is not None
+        editor.source.value = "tool.args.total_baggages > 1"
+
+        shown = editor.diff.snapshot
+        assert shown["title"].startswith("Tried on ")
+        counts = {change: number for change, _, number in shown["counts"]}
+        table = backtest(
+            rules, datasets.airline(), candidate=SteeringRule(**changed(rules["bags"], when=editor.source.value))
+        )
+        assert counts == {change: number for change, number in table.attrs["summary"].items() if number}
+        assert counts["newly_denied"] == len(shown["rows"]) > 0
+        assert "Fewer bags." in shown["rows"][0]
+        assert "fair" in shown["note"]
+        assert rules.version == 3
+
+        editor.source.value = "tool.arg"
+        assert "does not compile" in editor.diff.snapshot["note"]
+        assert editor.source.error_line == 1
+
+
+def changed(rule: SteeringRule, **fields: Any) -> dict[str, Any]:
+    return {name: getattr(rule, name) for name in type(rule).model_fields} | fields
+
+
+def test_a_python_draft_is_tried_without_being_applied() -> None:
+    rules = book()
+    with RuleEditor(rules, run=recorded(order="A")) as editor:
+        assert editor.diff is not None
+        editor.source.value = GOOD
+
+        assert editor.diff.snapshot["counts"] == [["newly_allowed", "newly allowed", 1]]
+        assert rules["only_a"].source != GOOD
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def only_a(call):\n    open('/tmp/never_written', 'w')",
+        "import os\nos.remove('/tmp/never')\ndef only_a(call):\n    pass",
+        "print('x')\ndef only_a(call):\n    pass",
+    ],
+)
+def test_a_draft_that_acts_is_not_run_while_it_is_written(text: str, tmp_path: Any) -> None:
+    with RuleEditor(book(), run=recorded(order="A")) as editor:
+        assert editor.diff is not None
+        editor.source.value = text
+
+        assert "more than decide" in editor.diff.snapshot["note"]
+
+
+def test_rules_are_moved_removed_added_and_the_history_tells() -> None:
+    rules = book()
+    with RuleEditor(rules) as editor:
+        choose(editor, "short")
+        editor.up_button.click()
+        editor.up_button.click()
+        assert [rule.id for rule in rules] == ["short", "only_a"]
+        editor.down_button.click()
+        editor.remove_button.click()
+        assert [rule.id for rule in rules] == ["only_a"]
+        editor.new_form.value = "Condition (CEL)"
+
+        assert [(rule.id, rule.form, rule.enabled) for rule in rules][1:] == [("rule_1", "cel", False)]
+        assert editor.rules.value == "rule_1"
+        assert editor.history.options[:3] == (
+            "version 6 · add rule_1",
+            "version 5 · remove short",
+            "version 4 · move short",
+        )
+
+
+@pytest.mark.parametrize("form", ["Python", "Condition (CEL)", "Judge"])
+def test_a_new_rule_can_be_edited_and_applied(form: str) -> None:
+    rules = RuleBook()
+    with RuleEditor(rules) as editor:
+        editor.add("fresh", form)
+        editor.source.value = editor.source.value.replace("...", "pay").replace("asked", "wanted")
+
+        assert editor.apply() is True
+        editor.enabled.value = True
+    assert rules["fresh"].enabled
+
+
+def test_hits_are_counted_as_they_come() -> None:
+    rules = book()
+    run = recorded(order="A")
+    with RuleEditor(rules, run=run) as editor:
+        where = Where("t", "e", 1)
+        for action in ("deny", "deny", "guide", "allow"):
+            names = () if action == "allow" else ("only_a",)
+            run.append(
+                SteeringDecided(where, 0.0, "steering", "before_tool_call", "look", {}, action, None, names, 0.1)
+            )
+
+        assert editor.rules.options[0][0].endswith("· 2 denied, 1 guided")
+        assert "2 denied, 1 guided" in editor.to_html()
+    assert not run._listeners
+
+
+async def test_only_the_newest_work_is_done_and_reported() -> None:
+    heard: list[Any] = []
+    done = asyncio.Event()
+
+    def report(result: Any, error: Any) -> None:
+        heard.append((result, error))
+        done.set()
+
+    trial: LiveTrial[int] = LiveTrial(report, pause_s=0)
+    for number in range(20):
+        trial.later(lambda stop, number=number: number)
+    await asyncio.wait_for(done.wait(), 10)
+
+    assert heard == [(19, None)]
+
+
+async def test_work_that_never_ends_is_given_up_and_its_thread_ends() -> None:
+    heard: list[Any] = []
+    done = asyncio.Event()
+    ended = threading.Event()
+
+    def forever(stop: Any) -> None:
+        try:
+            while True:
+                try:
+                    sum(range(100))
+                except Exception:  # a rule that swallows whatever it can
+                    continue
+        finally:
+            ended.set()
+
+    def report(result: Any, error: Any) -> None:
+        heard.append(error)
+        done.set()
+
+    trial: LiveTrial[None] = LiveTrial(report, pause_s=0, limit_s=0.05)
+    trial.later(forever)
+    await asyncio.wait_for(done.wait(), 10)
+
+    assert isinstance(heard[0], TooLong)
+    assert await asyncio.to_thread(ended.wait, 10)
+
+
+async def test_cancelled_work_reports_nothing() -> None:
+    heard: list[Any] = []
+    begun = threading.Event()
+
+    def work(stop: Any) -> None:
+        begun.set()
+        while not stop():
+            pass
+
+    trial: LiveTrial[None] = LiveTrial(lambda result, error: heard.append(result), pause_s=0, limit_s=60)
+    trial.later(work)
+    await asyncio.to_thread(begun.wait, 10)
+    trial.cancel()
+    await asyncio.to_thread(lambda: [t.join(10) for t in threading.enumerate() if t.name == "noetic_nb trial"])
+
+    assert heard == []
+    assert not [t for t in threading.enumerate() if t.name == "noetic_nb trial"]
 
 
 def test_an_empty_rule_book_says_how_to_begin() -> None:

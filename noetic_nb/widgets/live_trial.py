@@ -1,0 +1,140 @@
+"""Try something while someone types: after a pause, in a thread, given up when it is no longer wanted or takes too long.
+
+What is tried is code that is half written. It may loop for ever, so the thread is told to end from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import threading
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+__all__ = ["LiveTrial", "TooLong"]
+
+T = TypeVar("T")
+
+# A pause in typing; shorter ones try every letter.
+PAUSE_S: Final = 0.3
+# Longer than this is not live any more.
+LIMIT_S: Final = 2.0
+
+
+class TooLong(Exception):
+    """It was given up because it took too long."""
+
+
+class _Ended(BaseException):
+    """Raised inside a thread that is no longer wanted; not an Exception, so that rules cannot swallow it."""
+
+
+class _Attempt:
+    """One run of the work."""
+
+    def __init__(self) -> None:
+        self.is_wanted = True
+        self.thread: threading.Thread | None = None
+        self.limit: asyncio.TimerHandle | None = None
+
+    def end(self) -> None:
+        self.is_wanted = False
+        if self.limit is not None:
+            self.limit.cancel()
+        thread = self.thread
+        if thread is not None and thread.is_alive() and thread.ident is not None:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Ended))
+
+
+class LiveTrial(Generic[T]):
+    """Runs the newest of the works it is given, and reports what became of it.
+
+    Parameters
+    ----------
+    report : callable
+        ``report(result, error)`` in the thread of the loop; not called for work that was given up for newer work.
+    pause_s, limit_s : float, seconds
+        How long typing must rest, and how long the work may take.
+
+    Examples
+    --------
+    >>> trial = LiveTrial(lambda result, error: print(result, error))
+    >>> trial.later(lambda stop: 6 * 7)
+    42 None
+    """
+
+    def __init__(
+        self,
+        report: Callable[[T | None, Exception | None], None],
+        *,
+        pause_s: float = PAUSE_S,
+        limit_s: float = LIMIT_S,
+    ) -> None:
+        self._report = report
+        self._pause_s = pause_s
+        self._limit_s = limit_s
+        self._timer: asyncio.TimerHandle | None = None
+        self._attempt: _Attempt | None = None
+
+    def later(self, work: Callable[[Callable[[], bool]], T]) -> None:
+        """Do the work after a pause, unless newer work comes; at once where no loop is running.
+
+        Parameters
+        ----------
+        work : callable
+            ``work(stop)``; `stop` says whether it is no longer wanted.
+        """
+        self.cancel()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._finish(*_done(work, lambda: False))
+            return
+        self._timer = loop.call_later(self._pause_s, self._start, loop, work)
+
+    def cancel(self) -> None:
+        """Give up what is waiting or running."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        attempt, self._attempt = self._attempt, None
+        if attempt is not None:
+            attempt.end()
+
+    def _start(self, loop: asyncio.AbstractEventLoop, work: Callable[[Callable[[], bool]], T]) -> None:
+        self._timer = None
+        attempt = self._attempt = _Attempt()
+
+        def run() -> None:
+            try:
+                result, error = _done(work, lambda: not attempt.is_wanted)
+                loop.call_soon_threadsafe(self._hear, attempt, result, error)
+            except (_Ended, RuntimeError):
+                return  # no longer wanted, or the loop has ended
+
+        attempt.thread = threading.Thread(target=run, name="noetic_nb trial", daemon=True)
+        attempt.limit = loop.call_later(self._limit_s, self._give_up, attempt)
+        attempt.thread.start()
+
+    def _give_up(self, attempt: _Attempt) -> None:
+        if attempt is self._attempt:
+            self._attempt = None
+            attempt.end()
+            self._finish(None, TooLong(f"It took more than {self._limit_s:g} seconds and was stopped."))
+
+    def _hear(self, attempt: _Attempt, result: T | None, error: Exception | None) -> None:
+        if attempt is self._attempt:
+            self._attempt = None
+            if attempt.limit is not None:
+                attempt.limit.cancel()
+            self._finish(result, error)
+
+    def _finish(self, result: T | None, error: Exception | None) -> None:
+        self._report(result, error)
+
+
+def _done(work: Callable[[Callable[[], bool]], T], stop: Callable[[], bool]) -> tuple[Any, Exception | None]:
+    try:
+        return work(stop), None
+    except Exception as exc:
+        return None, exc

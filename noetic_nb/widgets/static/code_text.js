@@ -1,0 +1,75 @@
+// A textarea with line numbers beside it. Tab indents, Escape then Tab leaves, Enter keeps the indentation.
+export default {
+  render({ model, el }) {
+    const root = el.appendChild(make("div", { class: "noetic-nb nn-code-text" }));
+    const gutter = root.appendChild(make("div", { class: "nn-gutter", "aria-hidden": "true" }));
+    const area = root.appendChild(
+      make("textarea", { spellcheck: "false", autocapitalize: "off", autocomplete: "off", wrap: "off", rows: 12 }),
+    );
+    area.setAttribute("data-lm-suppress-shortcuts", "true");
+    let leaves = false;
+
+    const number_lines = () => {
+      const bad = model.get("error_line");
+      const lines = Array.from({ length: area.value.split("\n").length }, (_, at) => at + 1);
+      patch(gutter, lines, () => make("div"), (node, line) => {
+        say(node, String(line));
+        put(node, { "data-bad": line === bad ? "yes" : null });
+      });
+      put(area, { "aria-invalid": bad ? "true" : "false" });
+      gutter.scrollTop = area.scrollTop;
+    };
+    const tell = () => {
+      number_lines();
+      model.set("value", area.value);
+      model.save_changes();
+    };
+    const insert = (text) => {
+      area.setRangeText(text, area.selectionStart, area.selectionEnd, "end");
+      tell();
+    };
+    /** Indent or outdent the lines of the selection. */
+    const shift = (out) => {
+      const { value, selectionStart, selectionEnd } = area;
+      const first = value.lastIndexOf("\n", selectionStart - 1) + 1;
+      const block = value.slice(first, selectionEnd);
+      const moved = out ? block.replace(/^ {1,4}/gm, "") : block.replace(/^/gm, "    ");
+      area.setRangeText(moved, first, selectionEnd, "select");
+      tell();
+    };
+    const draw = () => {
+      const value = model.get("value");
+      if (area.value !== value) area.value = value;
+      area.disabled = model.get("disabled");
+      put(area, { "aria-label": model.get("label"), placeholder: model.get("placeholder") });
+      number_lines();
+    };
+
+    area.addEventListener("input", tell);
+    area.addEventListener("scroll", () => (gutter.scrollTop = area.scrollTop));
+    area.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") leaves = true;
+      else if (event.key === "Tab" && !leaves) {
+        event.preventDefault();
+        if (event.shiftKey || area.selectionStart !== area.selectionEnd) shift(event.shiftKey);
+        else insert("    ");
+      } else if (event.key === "Enter" && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+        const line = area.value.slice(0, area.selectionStart).split("\n").at(-1);
+        const indent = line.match(/^ */)[0] + (line.trimEnd().endsWith(":") ? "    " : "");
+        if (indent) {
+          event.preventDefault();
+          insert(`\n${indent}`);
+        }
+      } else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+        event.preventDefault();
+        event.stopPropagation();
+        model.send({ type: "apply" });
+      }
+      if (event.key !== "Escape") leaves = false;
+    });
+    const names = ["value", "error_line", "disabled", "label", "placeholder"].map((name) => `change:${name}`);
+    names.forEach((name) => model.on(name, draw));
+    draw();
+    return () => names.forEach((name) => model.off(name, draw));
+  },
+};
