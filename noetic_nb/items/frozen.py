@@ -89,6 +89,10 @@ class FrozenDict(dict[str, Any]):
         return type(self), (dict(self),)
 
 
+# Types whose values are frozen by nature; looked up before anything else, because most of an item is text.
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+
+
 def freeze(value: Any, *, _depth: int = 0) -> Any:
     """Return JSON data with mappings as `FrozenDict` and sequences as tuples, all the way down.
 
@@ -108,7 +112,7 @@ def freeze(value: Any, *, _depth: int = 0) -> Any:
         If something is not JSON data, is not finite, or is nested more than 200 deep (as cyclic data is).
     """
     kind = type(value)
-    if kind is str or value is None or kind is int or kind is bool:
+    if kind in _PLAIN:
         return value
     if isinstance(value, FrozenDict):
         return value
@@ -118,15 +122,15 @@ def freeze(value: Any, *, _depth: int = 0) -> Any:
         raise ItemValidationError("A number in an item is not finite.", given=value, hint="JSON has no NaN.")
     if _depth >= MAX_DEPTH:
         raise ItemValidationError(f"An item is nested more than {MAX_DEPTH} deep.", hint="Is it cyclic?")
-    if isinstance(value, Mapping):
+    if kind is dict or isinstance(value, Mapping):
         frozen = {}
         for key, inner in value.items():
-            if not isinstance(key, str):
+            if type(key) is not str and not isinstance(key, str):
                 raise ItemValidationError("Keys of items are text.", given=key)
-            frozen[key] = freeze(inner, _depth=_depth + 1)
+            frozen[key] = inner if type(inner) in _PLAIN else freeze(inner, _depth=_depth + 1)
         return FrozenDict(frozen)
-    if isinstance(value, list | tuple):
-        return tuple([freeze(inner, _depth=_depth + 1) for inner in value])
+    if kind is list or kind is tuple or isinstance(value, list | tuple):
+        return tuple([inner if type(inner) in _PLAIN else freeze(inner, _depth=_depth + 1) for inner in value])
     if isinstance(value, str):  # a subclass, such as a string enumeration
         return str(value.value) if hasattr(value, "value") else str(value)
     if isinstance(value, int | float):

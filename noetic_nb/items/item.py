@@ -72,7 +72,7 @@ def is_base_type(kind: str) -> bool:
 
 
 def _renamed(value: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
-    if not any(snake in value for snake in names):
+    if value.keys().isdisjoint(names):
         return value
     for snake, wire in names.items():
         if snake in value and wire in value:
@@ -100,18 +100,23 @@ def parse_shape(value: object) -> Item:
     """
     if type(value) is Item:
         return value
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise ItemValidationError("An item is a mapping.", given=value)
     kind = value.get("type")
     if not isinstance(kind, str) or not kind:
         raise ItemValidationError("An item needs a non-empty string `type`.", given=dict(value))
     names = _FIELDS.get(kind)
     if names is not None:
-        value = _renamed(value, names)
+        if names:
+            value = _renamed(value, names)
         content = value.get("content")
         if kind == "message" and isinstance(content, list | tuple):
-            parts = [_renamed(part, _PART_FIELDS) if isinstance(part, Mapping) else part for part in content]
-            value = {**value, "content": parts}
+            parts = [
+                _renamed(part, _PART_FIELDS) if type(part) is dict or isinstance(part, Mapping) else part
+                for part in content
+            ]
+            if any(new is not old for new, old in zip(parts, content, strict=True)):
+                value = {**value, "content": parts}
     frozen = freeze(value if not isinstance(value, FrozenDict) else dict(value))
     return Item(frozen)
 

@@ -40,6 +40,12 @@ class BudgetPlan:
         return {share.layer_id: share.allocated for share in self.allocations}
 
 
+# The same layers and numbers are split at every step of an agent. Layers are frozen, so identity says enough; an entry
+# holds its layers, so that no identity is used again meanwhile.
+MAX_KNOWN: Final = 256
+_KNOWN: Final[dict[tuple[float, ...], tuple[Sequence[MemoryLayer], BudgetPlan]]] = {}
+
+
 def _refused(field: str, given: object) -> NoeticConfigError:
     return NoeticConfigError(
         "INVALID_BUDGET_INPUT",
@@ -102,10 +108,22 @@ def allocate_budgets(
     ({'notes': 1500.0, 'facts': 3980.0}, 3520.0)
     """
     _check(total_budget, system_prompt_tokens, response_reserve)
-    available = total_budget - response_reserve - system_prompt_tokens
-    if math.isnan(available):
-        raise _refused("total_budget", (total_budget, system_prompt_tokens, response_reserve))
     layers = tuple(layers)
+    key = (total_budget, system_prompt_tokens, response_reserve, *map(id, layers))
+    known = _KNOWN.get(key)
+    if known is not None:
+        return known[1]
+    plan = _split(layers, total_budget, system_prompt_tokens, response_reserve)
+    if len(_KNOWN) >= MAX_KNOWN:
+        _KNOWN.clear()
+    _KNOWN[key] = (layers, plan)
+    return plan
+
+
+def _split(layers: Sequence[MemoryLayer], total: float, system: float, reserve: float) -> BudgetPlan:
+    available = total - reserve - system
+    if math.isnan(available):
+        raise _refused("total_budget", (total, system, reserve))
     ids = [layer.id for layer in layers]
     if available <= 0:
         return _plan(ids, [0.0] * len(ids), 0.0)

@@ -6,7 +6,8 @@ Most hooks return at once; a timeout scope around each of them would cost more t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Generator
+from types import CoroutineType
 from typing import Any
 
 from noetic_nb.errors import NoeticError
@@ -36,24 +37,18 @@ class HookTimeout(NoeticError, TimeoutError):
 
 
 class _Limited:
-    """Awaits something; starts the clock at its first suspension."""
+    """Goes on with something that has begun to wait; its time runs from here."""
 
-    __slots__ = ("_awaitable", "_seconds", "expired")
+    __slots__ = ("_seconds", "_steps", "_waiting", "expired")
 
-    def __init__(self, awaitable: Awaitable[Any], seconds: float) -> None:
-        self._awaitable = awaitable
+    def __init__(self, steps: Any, waiting: Any, seconds: float) -> None:
+        self._steps = steps
+        self._waiting = waiting
         self._seconds = seconds
         self.expired = False
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        steps: Any = self._awaitable.__await__()
-        try:
-            waiting = steps.send(None)
-        except StopIteration as done:
-            return done.value
-        return (yield from self._rest(steps, waiting))
-
-    def _rest(self, steps: Any, waiting: Any) -> Generator[Any, Any, Any]:
+        steps, waiting = self._steps, self._waiting
         scope = asyncio.timeout(self._seconds)
         yield from scope.__aenter__().__await__()
         try:
@@ -103,11 +98,17 @@ async def call_hook(hook: Callable[[Any], Any], params: Any, *, layer_id: str, n
     2
     """
     result = hook(params)
-    if not hasattr(result, "__await__"):
+    if type(result) is not CoroutineType and not hasattr(result, "__await__"):
         return result
     if timeout_ms <= 0 or timeout_ms == float("inf"):
         return await result
-    limited = _Limited(result, timeout_ms / 1000)
+    # A coroutine is driven as it is: the wrapper around it would cost as much as a hook that does not wait.
+    steps = result if type(result) is CoroutineType else result.__await__()
+    try:
+        waiting = steps.send(None)
+    except StopIteration as done:
+        return done.value
+    limited = _Limited(steps, waiting, timeout_ms / 1000)
     try:
         return await limited
     except TimeoutError as exc:

@@ -10,12 +10,13 @@ import asyncio
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.events import LayerTokens
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, content_tokens, input_message
+from noetic_nb.memory.calling import call_hook
 from noetic_nb.memory.context import ExecutionContext
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import RecallParams
@@ -51,12 +52,14 @@ class MiscountedTokens(Warning):
     """A layer reported another number of tokens than its items have; the real one is used."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Recalled:
+class _Recalled(NamedTuple):
     entry: RecallEntry | None
     state: Any
     notes: tuple[Warning, ...]
     request: RerenderRequest | None = None
+
+
+_NOTHING: Final = _Recalled(None, None, ())
 
 
 class Recaller:
@@ -94,59 +97,84 @@ class Recaller:
         self.begin(ctx)
         entries: list[RecallEntry] = []
         wanted = None if only is None else set(only)
-        for layer in self._runner.having("recall"):
+        caches = wanted is None and mode != "all" and bool(self._eventual)
+        runner = self._runner
+        ask = self._ask_quietly if runner.sink is None else self._ask_traced
+        for layer in runner.having("recall"):
             if wanted is not None and layer.id not in wanted:
                 continue
-            eventual = wanted is None and mode != "all" and self._is_eventual(layer)
+            eventual = caches and layer.id in self._eventual
             if (mode == "atomic" and eventual) or (mode == "eventual" and not eventual):
                 continue
-            if not self._runner.runs(layer, ctx.execution_id):
-                self._runner.skipped(layer, "recall", ctx)
+            if runner.idle_reason(layer, ctx.execution_id) is not None:
+                runner.skipped(layer, "recall", ctx)
                 continue
-            state = self._runner.state.get(ctx.execution_id, layer.id)
+            state = runner.state.get(ctx.execution_id, layer.id)
             params = RecallParams(log, query, ctx, state, budgets.get(layer.id, math.inf))
-            entry = await (
-                self._cached(layer, params) if eventual else self._ask(layer, params, again=wanted is not None)
-            )
+            if eventual:
+                entry = await self._cached(layer, params)
+            else:
+                entry = await ask(layer, params, wanted is not None)
             if entry is not None:
                 entries.append(entry)
         return tuple(entries)
 
-    async def _ask(self, layer: MemoryLayer, params: RecallParams, *, again: bool = False) -> RecallEntry | None:
-        ctx = params.ctx
+    async def _ask(self, layer: MemoryLayer, params: RecallParams) -> RecallEntry | None:
+        ask = self._ask_quietly if self._runner.sink is None else self._ask_traced
+        return await ask(layer, params, False)
+
+    async def _ask_traced(self, layer: MemoryLayer, params: RecallParams, again: bool) -> RecallEntry | None:
         outcome = await self._runner.run(
             layer,
             "recall",
             params,
-            ctx,
+            params.ctx,
             read=lambda value: self._read(layer, params, value),
             budget=lambda recalled: _tokens(layer.id, params.budget, recalled.entry),
             count=lambda recalled: 0 if recalled.entry is None else len(recalled.entry.items),
         )
-        if outcome.error is not None:
+        return None if outcome.error is not None else self._take(layer, params, outcome.value, again)
+
+    async def _ask_quietly(self, layer: MemoryLayer, params: RecallParams, again: bool) -> RecallEntry | None:
+        """Do what `HookRunner.run` does where nobody wants a trace: recall runs at every step, a trace costs as much."""
+        hook: Any = layer.hooks.recall
+        try:
+            value = await call_hook(
+                hook, params, layer_id=layer.id, name="recall", timeout_ms=layer.timeout_ms("recall")
+            )
+            recalled = self._read(layer, params, value)
+            self._runner.collect_stop(value, params.ctx)
+        except Exception as exc:
+            self._runner.state.diagnostic(layer.id, "recall", exc)
             return None
-        recalled: _Recalled = outcome.value
-        for note in recalled.notes:
-            self._runner.state.diagnostic(layer.id, "recall", note)
+        return self._take(layer, params, recalled, again)
+
+    def _take(self, layer: MemoryLayer, params: RecallParams, recalled: _Recalled, again: bool) -> RecallEntry | None:
+        if recalled.notes:
+            for note in recalled.notes:
+                self._runner.state.diagnostic(layer.id, "recall", note)
         if again and recalled.request is not None:
-            self._requests.setdefault(ctx.execution_id, []).append(recalled.request)
+            self._requests.setdefault(params.ctx.execution_id, []).append(recalled.request)
         if recalled.state is not None:
-            self._runner.state.set(ctx.execution_id, layer.id, recalled.state, hook="recall")
+            self._runner.state.set(params.ctx.execution_id, layer.id, recalled.state, hook="recall")
         return recalled.entry
 
     def _read(self, layer: MemoryLayer, params: RecallParams, value: Any) -> _Recalled:
         tokenize = params.ctx.tokenize
         if value is None or value == "":
-            return _Recalled(None, None, ())
-        notes: list[Warning] = []
+            return _NOTHING
         if isinstance(value, str):
-            text, cut = _held(value, params.budget, tokenize)
-            if cut:
-                notes.append(_overrun(layer.id, tokenize(value), params.budget))
+            notes: tuple[Warning, ...] = ()
+            text, count = value, tokenize(value)
+            if count > params.budget:
+                notes = (_overrun(layer.id, count, params.budget),)
+                text = _head(value, params.budget, tokenize)
+                count = tokenize(text)
             if not text:
-                return _Recalled(None, None, tuple(notes))
+                return _Recalled(None, None, notes)
             item = input_message(text, "developer", ids=self._ids)
-            return _Recalled(RecallEntry(layer.id, (item,), tokenize(text)), None, tuple(notes))
+            return _Recalled(RecallEntry(layer.id, (item,), count), None, notes)
+        warnings: list[Warning] = []
         new_state = field_of(value, "state", hook="recall")
         state = None if new_state is UNSET else new_state
         request = read_request(value, layer, hook="recall")
@@ -161,7 +189,7 @@ class Recaller:
         counts = [content_tokens(item, tokenize) for item in items]
         reported = field_of(value, "token_count", hook="recall")
         if isinstance(reported, int | float) and abs(reported - sum(counts)) > COUNT_TOLERANCE * sum(counts):
-            notes.append(MiscountedTokens(f"Layer {layer.id!r} reported {reported} tokens; they are {sum(counts)}."))
+            warnings.append(MiscountedTokens(f"Layer {layer.id!r} reported {reported} tokens; they are {sum(counts)}."))
         kept: list[Item] = []
         dropped: list[Item] = []
         used = 0
@@ -172,8 +200,8 @@ class Recaller:
             else:
                 dropped.append(item)
         if dropped:
-            notes.append(_overrun(layer.id, sum(counts), params.budget))
-        return _Recalled(RecallEntry(layer.id, tuple(kept), used, tuple(dropped)), state, tuple(notes), request)
+            warnings.append(_overrun(layer.id, sum(counts), params.budget))
+        return _Recalled(RecallEntry(layer.id, tuple(kept), used, tuple(dropped)), state, tuple(warnings), request)
 
     def take_requests(self, execution_id: str) -> tuple[RerenderRequest, ...]:
         """Return the re-renders that layers asked for while being re-rendered, once."""
@@ -253,6 +281,11 @@ class Recaller:
             self._keep(key, await self._ask(layer, fresh))
             again = key in self._stale
 
+    def drop(self, layer_id: str, scope_key: str) -> None:
+        """Forget what an eventual layer last offered in a scope: its state was changed by hand."""
+        self._cache.pop((scope_key, layer_id), None)
+        self._asked.pop((scope_key, layer_id), None)
+
     async def settle(self) -> None:
         """Wait for refreshes under way."""
         while self._refreshing:
@@ -278,10 +311,8 @@ def _tokens(layer_id: str, budget: float, entry: RecallEntry | None) -> LayerTok
     return LayerTokens(layer_id, budget, used, max(0.0, budget - used), 0 if entry is None else len(entry.items))
 
 
-def _held(text: str, budget: float, tokenize: Any) -> tuple[str, bool]:
-    """Return the longest head of a text that fits, and whether something was cut."""
-    if tokenize(text) <= budget:
-        return text, False
+def _head(text: str, budget: float, tokenize: Any) -> str:
+    """Return the longest head of a text that fits."""
     low, high = 0, len(text)
     while low < high:
         middle = (low + high + 1) // 2
@@ -289,4 +320,4 @@ def _held(text: str, budget: float, tokenize: Any) -> tuple[str, bool]:
             low = middle
         else:
             high = middle - 1
-    return text[:low], True
+    return text[:low]

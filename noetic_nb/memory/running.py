@@ -99,7 +99,7 @@ class HookRunner:
             return "uninitialised"
         return None
 
-    def _collect_stop(self, value: Any, ctx: ExecutionContext) -> None:
+    def collect_stop(self, value: Any, ctx: ExecutionContext) -> None:
         """Keep the first stop any hook asks for; the harness ends the turn when it comes by."""
         plain = type(value) is dict or isinstance(value, Mapping)
         stop = value.get("stop") if plain else getattr(value, "stop", None)
@@ -162,7 +162,7 @@ class HookRunner:
             )
             outcome.value = value if read is None else read(value)
             if value is not None:
-                self._collect_stop(value, ctx)
+                self.collect_stop(value, ctx)
         except Exception as exc:
             outcome.error = exc
             outcome.status = "timeout" if isinstance(exc, HookTimeout) else "error"

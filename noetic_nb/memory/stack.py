@@ -435,6 +435,10 @@ class LayerStack:
             if layer.hooks.delivered is not None and self._runner.runs(layer, ctx.execution_id):
                 layer.hooks.delivered(ctx, sent)
 
+    def forget_recalled(self, layer_id: str, scope_key: str) -> None:
+        """Let an eventual layer be asked anew: its state was changed by hand."""
+        self._recaller.drop(layer_id, scope_key)
+
     async def settle(self) -> None:
         """Wait for background refreshes of eventual layers."""
         await self._recaller.settle()

@@ -29,6 +29,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"budget": {"min": 5, "max": 1}}, "INVALID_BUDGET"),
     ({"budget": {"min": -5, "max": 1}}, "INVALID_BUDGET"),
     ({"budget": {"min": 5}}, "INVALID_BUDGET"),
+    ({"budget": {"min": math.inf, "max": math.inf}}, "INVALID_BUDGET"),
     ({"budget": {"min": 1, "max": 2, "mid": 1}}, "INVALID_BUDGET"),
     ({"budget": {"min": 1, "max": math.nan}}, "INVALID_BUDGET"),
     ({"hooks": {"recall": print}}, "INVALID_HOOK"),

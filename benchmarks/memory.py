@@ -1,0 +1,151 @@
+"""What memory costs, each beside the plain work it stands for, in the same run.
+
+Run ``python benchmarks/memory.py``. Contestants take turns within each round and medians are compared, so that a machine that
+slows down halfway slows all of them down. ``--check`` exits with 1 when a ratio misses its goal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import Any, Final
+
+from noetic_nb.items import ItemLog, assistant_message, input_message, item_tokens, parse_item
+from noetic_nb.memory import (
+    ExecutionContext,
+    LayerStack,
+    MemoryHooks,
+    MemoryLayer,
+    ProjectionPolicy,
+    allocate_budgets,
+    assemble_view,
+    budget,
+)
+from noetic_nb.tokens import estimate_tokens
+
+LAYERS: Final = 20
+HISTORY: Final = 10_000
+POLICY: Final = ProjectionPolicy(token_budget=128_000, response_reserve=4_000, overflow="truncate")
+PLAIN: Final[dict[str, Any]] = {
+    "id": "item_0123456789abcdef",
+    "status": "completed",
+    "type": "message",
+    "role": "user",
+    "content": [{"type": "input_text", "text": "Where is order A17? " * 4}],
+}
+# Name -> (what is measured, what it is measured against, at most so many times as much).
+GOALS: Final = {
+    "recall of 20 trivial layers / a bare loop of awaits": ("recall", "bare awaits", 3.0),
+    "recall of 20 layers that really wait / the same, bare": ("recall, waiting", "bare awaits, waiting", None),
+    "allocate_budgets, known / cold": ("allocate, known", "allocate, cold", 0.2),
+    "assemble_view of 10 000 items / counting them again": ("assemble", "recount", 0.15),
+    "assemble_view of 10 000 items that are no log / counting": ("assemble a list", "recount", None),
+    "append of an item, counted / json.dumps of it": ("append", "json.dumps", 5.0),
+}
+
+
+async def _said(params: Any) -> str:
+    return "hello"
+
+
+async def _said_later(params: Any) -> str:
+    await asyncio.sleep(0)
+    return "hello"
+
+
+def _layers(recall: Any) -> list[MemoryLayer]:
+    return [
+        MemoryLayer(id=f"l{n}", slot=n, scope="thread", budget={"min": 0, "max": 100}, hooks=MemoryHooks(recall=recall))
+        for n in range(LAYERS)
+    ]
+
+
+async def _bare(recall: Callable[[Any], Awaitable[str]]) -> list[tuple[Any, int]]:
+    """Do what recall must do at least: ask each layer, count, make a message of it."""
+    found = []
+    for _ in range(LAYERS):
+        text = await recall(None)
+        found.append((input_message(text, "developer"), estimate_tokens(text)))
+    return found
+
+
+async def measure(rounds: int) -> dict[str, float]:
+    """Return the median cost of each operation, microseconds."""
+    samples: dict[str, list[float]] = {}
+
+    async def timed(name: str, action: Callable[[], Any], times: int) -> None:
+        started = perf_counter()
+        for _ in range(times):
+            done = action()
+            if hasattr(done, "__await__"):
+                await done
+        samples.setdefault(name, []).append((perf_counter() - started) * 1e6 / times)
+
+    ctx = ExecutionContext(execution_id="e", thread_id="t")
+    trivial, waiting = LayerStack(_layers(_said)), LayerStack(_layers(_said_later))
+    layers = _layers(_said)
+    budgets = allocate_budgets(layers, total_budget=8_000, response_reserve=1_000).by_layer()
+    asked: list[int] = []
+
+    def counted(text: str) -> int:
+        asked.append(1)
+        return estimate_tokens(text)
+
+    grown = ItemLog(tokenizer=counted)
+
+    def split_cold() -> None:
+        budget._KNOWN.clear()
+        allocate_budgets(layers, total_budget=8_000, response_reserve=1_000)
+
+    # Before the long history is made: a heap of 100 000 objects makes the collector's share of any loop a matter of luck.
+    for _ in range(rounds):
+        await timed("bare awaits", lambda: _bare(_said), 50)
+        await timed("recall", lambda: trivial.recall(ctx, budgets=budgets), 50)
+        await timed("bare awaits, waiting", lambda: _bare(_said_later), 20)
+        await timed("recall, waiting", lambda: waiting.recall(ctx, budgets=budgets), 20)
+        await timed("allocate, cold", split_cold, 200)
+        await timed(
+            "allocate, known", lambda: allocate_budgets(layers, total_budget=8_000, response_reserve=1_000), 200
+        )
+        await timed("json.dumps", lambda: json.dumps(PLAIN), 200)
+        await timed("append", lambda: grown.append(PLAIN), 200)
+    said = [
+        (input_message if n % 2 else assistant_message)(f"remark number {n} " * 6, item_id=f"i{n}")
+        for n in range(HISTORY)
+    ]
+    log = ItemLog(said)
+    for _ in range(rounds):
+        # Copies, because an item remembers its own count.
+        copies = [parse_item(dict(item)) for item in said]
+        await timed("recount", lambda items=copies: sum([item_tokens(item) for item in items]), 1)
+        await timed("assemble", lambda: assemble_view([], [], log.items, POLICY), 5)
+        await timed("assemble a list", lambda: assemble_view([], [], said, POLICY), 1)
+    assert len(asked) == len(grown), "an item was counted twice"
+    before = len(asked)
+    assemble_view([], [], grown.items, POLICY, tokenizer=counted)
+    assert len(asked) == before, "a view counted again what the log had counted"
+    return {name: statistics.median(times) for name, times in samples.items()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a ratio misses its goal")
+    options = parser.parse_args()
+    cost = asyncio.run(measure(options.rounds))
+    missed = 0
+    for name, (ours, theirs, goal) in GOALS.items():
+        ratio = cost[ours] / cost[theirs]
+        verdict = "" if goal is None else f"goal <= {goal:g}" + ("" if ratio <= goal else "  MISSED")
+        missed += goal is not None and ratio > goal
+        print(f"{name:<58} {cost[ours]:9.2f} / {cost[theirs]:9.2f} us = {ratio:6.3f}  {verdict}")
+    return 1 if missed and options.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
