@@ -6,6 +6,7 @@ import copy
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from noetic_nb.layers.arguments import Arguments
 from noetic_nb.layers.stored import option_error
 from noetic_nb.memory import (
     BudgetConfig,
@@ -22,6 +23,11 @@ __all__ = ["tool_memory"]
 
 # Runtime specification, sections 11.1 and 11.10.
 SLOT: Final = 110
+
+
+class _Set(Arguments):
+    value: Any
+    """The new state, JSON data where it outlives the execution."""
 
 
 def tool_memory(
@@ -57,7 +63,7 @@ def tool_memory(
 
     Examples
     --------
-    A tool writes ``await ctx.memory["cart"].set({"items": [...]})`` and reads ``ctx.memory["cart"].value``.
+    A tool writes ``await ctx.memory["cart"].set(value={"items": [...]})`` and reads ``ctx.memory["cart"].value``.
 
     >>> tool_memory("cart", initial={"items": []}).scope
     'execution'
@@ -85,9 +91,9 @@ def tool_memory(
             "value": layer_data(copy.deepcopy),
             "set": layer_fn(
                 description="Replace the state.",
-                input=Any,
-                output=Any,
-                execute=lambda value, state, ctx: {"result": value, "state": value},
+                input=_Set,
+                output=None,
+                execute=lambda args, state, ctx: {"state": args.value},
                 for_model=False,
             ),
         },

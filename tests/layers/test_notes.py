@@ -291,8 +291,9 @@ async def test_tools_share_a_state_by_id_that_the_model_is_shown() -> None:
     talk = Talk(tool_memory("cart", initial=lambda: {"items": []}, show=lambda cart: f"Cart: {len(cart['items'])}"))
 
     assert await talk.begin() == "Cart: 0"
-    await talk.call("cart", "set", root={"items": ["tea"]})
-    assert talk.data("cart", "value") == {"root": {"items": ["tea"]}}
+    await talk.call("cart", "set", value={"items": ["tea"]})
+    assert talk.data("cart", "value") == {"items": ["tea"]}
+    assert await talk.shown() == "Cart: 1"
 
 
 async def test_tool_memory_is_new_in_every_execution_and_never_stored() -> None:
