@@ -9,6 +9,7 @@ shared machine moves the absolute figures by a factor of two, the ratios much le
 from __future__ import annotations
 
 import asyncio
+import gc
 import statistics
 import subprocess
 import sys
@@ -64,22 +65,24 @@ async def turns() -> None:
     import noetic_nb as nn
 
     config = nn.AgentConfig(name="bench", step=nn.react(model="scripted", instructions="Be brief."))
-    harness = nn.AgentHarness(config, model=nn.ScriptedModel(lambda request: "Hello."))
 
     def answers() -> Any:
         while True:
             yield AIMessage("Hello.")
 
     agent = create_agent(GenericFakeChatModel(messages=answers()), tools=[], system_prompt="Be brief.")
-    count, thread = 200, 0
+    count = 200
     ours: list[float] = []
     theirs: list[float] = []
     for repeat in range(REPEATS + 1):
+        # A harness keeps every thread; a new one each round keeps the garbage of earlier rounds out of this one.
+        harness = nn.AgentHarness(config, model=nn.ScriptedModel(lambda request: "Hello."))
+        gc.collect()
         start = time.perf_counter()
-        for _ in range(count):
-            thread += 1
+        for thread in range(count):
             await harness.execute("Hi", thread_id=str(thread))
         mine = (time.perf_counter() - start) / count
+        gc.collect()
         start = time.perf_counter()
         for _ in range(count // 10):
             await agent.ainvoke({"messages": [("user", "Hi")]})
