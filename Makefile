@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 NOTEBOOKS := notebooks
 BUILD := build
 
-.PHONY: lab demo test bench clean lint types unit vectors notebooks browser
+.PHONY: lab demo test bench fuzz clean lint types unit vectors notebooks browser
 
 lab: $(VENV)/.lab
 	$(BIN)/jupyter lab $(NOTEBOOKS)/00_tour.ipynb
@@ -35,8 +35,14 @@ notebooks: $(VENV)/.test
 browser: $(VENV)/.test
 	$(BIN)/pytest tests/browser
 
+# Ratios against peers measured in the same run. The drift study needs the full data set: see CONTRIBUTING.md.
+BENCHMARKS := basics runtime memory steering regulator storage
 bench: $(VENV)/.bench
-	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
+
+# A million random events through our regulator and the compiled original, side by side.
+fuzz: $(VENV)/.test
+	NOETIC_NB_FUZZ_EVENTS=1000000 $(BIN)/pytest tests/regulator/test_wheel.py
 
 clean:
 	rm -rf $(BUILD) $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks dist *.egg-info
