@@ -16,4 +16,4 @@ _log: Final = logging.getLogger("noetic_nb")
 
 def log_diagnostic(layer_id: str, hook: str, error: BaseException) -> None:
     """Write a warning: the default diagnostic."""
-    _log.warning("Layer %r, hook %r: %s", layer_id, hook, error)
+    _log.warning("Layer %r, hook %r: %s: %s", layer_id, hook, type(error).__name__, error)
