@@ -118,7 +118,8 @@ class ProjectedHistory:
         return kept if self.forced is None or self.forced >= self.start else [self.forced, *kept]
 
 
-def _latest_user(history: Sequence[Item]) -> int | None:
+def latest_user(history: Sequence[Item]) -> int | None:
+    """Return where the newest user message of a history is, None where there is none."""
     if isinstance(history, ItemView):
         return history.latest_user()
     for position in range(len(history) - 1, -1, -1):
@@ -159,7 +160,7 @@ def project_tail(
             return ProjectedHistory(0, size, frozenset(), history.tokens, ())
     counts = _counts(history, tokenizer)
     start = _tail_start(history, budget, floor, counts, tokenizer)
-    user = _latest_user(history)
+    user = latest_user(history)
     forced = user if user is not None and user < start else None
     if forced is not None:  # it takes its room from the oldest of the tail
         start = max(start, _tail_start(history, max(0.0, budget - counts(forced)), floor, counts, tokenizer))
@@ -194,7 +195,7 @@ def _tail_start(
 
 def must_send(history: Sequence[Item], tokenizer: Tokenizer = estimate_tokens) -> int:
     """Return the tokens of the latest user message, which no layer's item may take; 0 where there is none."""
-    user = _latest_user(history)
+    user = latest_user(history)
     return 0 if user is None else _counts(history, tokenizer)(user)
 
 

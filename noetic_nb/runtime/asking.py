@@ -6,6 +6,7 @@ three times; one that is still guided after that is denied.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -47,6 +48,7 @@ class _Asking:
         self._hctx: ExecutionContext | None = None
         self.recalled: tuple[RecallEntry, ...] = ()
         self.requests: tuple[RerenderRequest, ...] = ()
+        self._chosen: tuple[int, Sequence[Item] | None] | None = None
         self.ephemeral: tuple[Item, ...] = ()
 
     @property
@@ -97,13 +99,19 @@ class _Asking:
             self.requests = ()
             self.ctx.recalled = self.recalled
 
+    async def _projected(self) -> Sequence[Item] | None:
+        """Let the layers choose of the history, once per step; what is logged during the step follows as it is."""
+        log = self.ctx.item_log
+        if self._chosen is None:
+            shown = await self.engine.stack.project_history(self.hctx, log.items)
+            self._chosen = (len(log), None if shown is log.items else shown)
+        known, shown_items = self._chosen
+        return None if shown_items is None else (*shown_items, *log[known:])
+
     async def plan(self) -> TurnPlan:
         """Plan the next call, with a summary in place of what would be dropped where the policy wants one."""
         log, stack = self.ctx.item_log, self.engine.stack
-        projected = None
-        if stack.having("project_history"):
-            shown = await stack.project_history(self.hctx, log.items)
-            projected = None if shown is log.items else shown
+        projected = await self._projected() if stack.having("project_history") else None
 
         def made(extra: tuple[RecallEntry, ...] = ()) -> TurnPlan:
             return plan_turn(
@@ -260,7 +268,8 @@ class _Asking:
                 raise
             output = function_call_output(call_id, end.output, ids=self.engine.ids)
             _, requests = await append_input(self.engine, self.ctx, self.hctx, [output], "tool")
-            self.requests += requests
+            self.requests += tuple([request for request in requests if request.timing == "immediate"])
+            self.ctx.rerenders += tuple([request for request in requests if request.timing == "batched"])
         return calls
 
     async def store(self, response: ModelResponse) -> None:
@@ -344,6 +353,8 @@ async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> An
     if items:
         logged, asking.requests = await append_input(engine, ctx, asking.hctx, items, "user")
         ctx.query = query_of(logged) or ctx.query
+    if ctx.rerenders:
+        asking.requests, ctx.rerenders = (*ctx.rerenders, *asking.requests), ()
     await asking.recall()
     produced: list[Item] = []
     usage, cost = NO_USAGE, 0.0
@@ -365,6 +376,8 @@ async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> An
                 step_id=step.id,
                 retries_exhausted=False,
             )
+    # What was asked for after the last model call of this step is owed by the next one.
+    ctx.rerenders += asking.requests
     made = tuple(produced)
     ctx.last_step_meta = StepMeta(calls, usage, cost, made)
     if engine.stack.having("store"):

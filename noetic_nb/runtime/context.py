@@ -13,7 +13,7 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import Where
 from noetic_nb.items import ItemLog
-from noetic_nb.memory import PastCall, RecallEntry
+from noetic_nb.memory import PastCall, RecallEntry, RerenderRequest
 from noetic_nb.models.base import NO_USAGE, ModelDelta, ModelResponse
 from noetic_nb.runtime.channels import WAIT_MS, Channels
 from noetic_nb.runtime.limits import Limits, exceeded
@@ -88,6 +88,7 @@ class Context:
         "parent",
         "query",
         "recalled",
+        "rerenders",
         "resource_id",
         "started_ms",
         "state",
@@ -131,6 +132,8 @@ class Context:
         self.calls_in_step = 0
         self.query: str = "" if parent is None else parent.query
         self.recalled: tuple[RecallEntry, ...] = ()
+        # Re-renders that layers asked for and that the next llm step owes them.
+        self.rerenders: tuple[RerenderRequest, ...] = ()
         self.model_calls = 0
         self.tool_calls = 0
         self.locks: dict[str, asyncio.Lock] = {}
@@ -157,6 +160,11 @@ class Context:
         while ctx.parent is not None:
             ctx = ctx.parent
         return ctx
+
+    @property
+    def memory(self) -> Any:
+        """What layers provide, by layer id: ``ctx.memory["notes"].snapshot``; a `ContextMemory`."""
+        return self.engine.open_memory(self.engine, self)
 
     @property
     def elapsed_ms(self) -> float:

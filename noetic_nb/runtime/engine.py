@@ -112,6 +112,8 @@ class Engine:
         self.tokenizer = tokenizer
         self.approve = approve
         self.summaries: dict[str, dict[int, str]] = {}
+        # From an engine and a context to what layers provide there; above this file, so the harness hands it in.
+        self.open_memory: Callable[[Engine, Context], Any] | None = None
         self.layer_tools = provided_tools(stack.layers, stack=stack, hook_context=self.hook_context)
         self._inner: dict[int, tuple[object, Engine]] = {}
         self._toolsets: dict[int, tuple[LLMStep, ToolSet]] = {}
@@ -160,7 +162,7 @@ class Engine:
             tokenizer=self.tokenizer,
             approve=self.approve,
         )
-        inner.summaries = self.summaries
+        inner.summaries, inner.open_memory = self.summaries, self.open_memory
         self._inner[id(step)] = (step, inner)
         return inner
 

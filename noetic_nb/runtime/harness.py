@@ -26,7 +26,9 @@ from noetic_nb.runtime.findings import Finding, check_models, find
 from noetic_nb.runtime.forking import as_step
 from noetic_nb.runtime.interpreter import run_step
 from noetic_nb.runtime.limits import Limits
+from noetic_nb.runtime.memory_view import MemoryView
 from noetic_nb.runtime.plan import TurnPlan, plan_turn
+from noetic_nb.runtime.remembering import ContextMemory
 from noetic_nb.runtime.reply import AgentReply
 from noetic_nb.runtime.saying import log_items
 from noetic_nb.runtime.session import Delivery
@@ -111,6 +113,7 @@ class AgentHarness:
         )
         self._stop_listening: Any = None
         kept = None if checkpoints is False else as_checkpoints(checkpoints, self._stack)
+        self._engine.open_memory = ContextMemory
         self._threads = Threads(self._engine, self, kept)
 
     # -- talking --------------------------------------------------------------------------------------------------
@@ -356,6 +359,10 @@ class AgentHarness:
             tool_tokens=0 if step is None else self._engine.toolset(step).tokens,
             tokenizer=self._engine.tokenizer,
         )
+
+    def memory(self, thread_id: str = "default") -> MemoryView:
+        """Return the memory of a thread: look at it, edit it, rewind it; see `MemoryView`."""
+        return self._threads.memory(thread_id)
 
     def check(self) -> tuple[Finding, ...]:
         """Look the configuration over; returns findings, worst first."""

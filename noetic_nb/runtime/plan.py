@@ -20,7 +20,7 @@ from noetic_nb.memory import (
     allocate_budgets,
     project_tail,
 )
-from noetic_nb.memory.projection import must_send
+from noetic_nb.memory.projection import latest_user, must_send
 from noetic_nb.runtime.sent import SentItems
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
@@ -121,7 +121,7 @@ def plan_turn(
             response_reserve=policy.response_reserve,
         )
     view: Sequence[Item] = log.items if isinstance(log, ItemLog) else log
-    source = view if projected is None else projected
+    source = view if projected is None else _with_question(projected, view)
     head, history = _split_system(source)
     head_tokens = sum([item_tokens(item, tokenizer) for item in head])
     left = policy.view_budget(system + tool_tokens) - head_tokens
@@ -153,6 +153,14 @@ def plan_turn(
         span,
         fates,
     )
+
+
+def _with_question(projected: Sequence[Item], view: Sequence[Item]) -> Sequence[Item]:
+    """Return what layers chose of the history, led by the latest user message where they left none."""
+    if any(item.get("role") == "user" and item["type"] == "message" for item in projected):
+        return projected
+    asked = latest_user(view)
+    return projected if asked is None else (view[asked], *projected)
 
 
 def _split_system(items: Sequence[Item]) -> tuple[Sequence[Item], Sequence[Item]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,30 +17,36 @@ from noetic_nb.runtime.context import Context
 from noetic_nb.steps import Tool
 from noetic_nb.steps.tool import spec_tokens
 
-__all__ = ["provided_tools"]
+__all__ = ["function_tool", "provided_tools"]
 
 
 def provided_tools(
     layers: Iterable[MemoryLayer], *, stack: LayerStack, hook_context: Callable[[Context], ExecutionContext]
 ) -> tuple[Tool, ...]:
-    """Return a tool for every function the layers provide, named ``<layer id>/<function>``."""
+    """Return a tool for every function the layers provide for the model, named ``<layer id>/<function>``."""
     return tuple(
         [
-            _as_tool(layer, name, declared, stack, hook_context)
+            function_tool(layer, name, declared, stack, hook_context)
             for layer in layers
             for name, declared in (layer.provides or {}).items()
-            if isinstance(declared, LayerFunction)
+            if isinstance(declared, LayerFunction) and declared.for_model
         ]
     )
 
 
-def _as_tool(
+def function_tool(
     layer: MemoryLayer,
     name: str,
     declared: LayerFunction,
     stack: LayerStack,
     hook_context: Callable[[Context], ExecutionContext],
 ) -> Tool:
+    """Return one function of a layer as a tool.
+
+    The function is given a copy of the state, and what it returns counts only once its result has been checked: a call
+    that fails changes nothing.
+    """
+
     async def execute(*, root: Any, ctx: Context) -> Any:
         if not stack.runs(layer, ctx.id):
             raise NoeticError(
@@ -50,7 +57,7 @@ def _as_tool(
             )
         lock = ctx.locks.setdefault(layer.id, asyncio.Lock())
         async with lock:  # read, change, write: two calls at once would lose one change
-            value = declared.execute(root, stack.state.get(ctx.id, layer.id), hook_context(ctx))
+            value = declared.execute(root, copy.deepcopy(stack.state.get(ctx.id, layer.id)), hook_context(ctx))
             if hasattr(value, "__await__"):
                 value = await value
             result = field_of(value, "result", hook=name)

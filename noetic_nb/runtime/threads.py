@@ -8,11 +8,14 @@ from contextlib import asynccontextmanager
 from typing import Any, get_args
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import Where
 from noetic_nb.items import ItemLog
 from noetic_nb.runtime.checkpoint import Checkpoints
+from noetic_nb.runtime.chronicle import Chronicle
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.limits import Limits
+from noetic_nb.runtime.memory_view import MemoryView
 from noetic_nb.runtime.reply import AgentReply
 from noetic_nb.runtime.saying import as_input_items
 from noetic_nb.runtime.session import Delivery, Message, Session
@@ -40,6 +43,8 @@ class Threads:
         self.checkpoints = checkpoints
         self._engine = engine
         self._harness = harness
+        self._chronicle = Chronicle(engine.clock)
+        engine.stack.state.listen(self._chronicle.listener(engine.stack.layers, self._place_of))
 
     def session(self, thread_id: str) -> Session:
         """Return a thread, begun now where there is none.
@@ -53,7 +58,9 @@ class Threads:
         if session is None:
             if not isinstance(thread_id, str) or not thread_id:
                 raise NoeticConfigError("INVALID_THREAD", "A thread needs a non-empty id.", given=thread_id)
-            session = Session(thread_id, ItemLog(tokenizer=self._engine.tokenizer))
+            session = Session(
+                thread_id, ItemLog(registry=self._engine.stack.registry, tokenizer=self._engine.tokenizer)
+            )
             self.sessions[thread_id] = session
         return session
 
@@ -87,6 +94,26 @@ class Threads:
             harness=self._harness,
         )
 
+    def memory(self, thread_id: str) -> MemoryView:
+        """Return the memory of a thread."""
+        ctx = self.context_of(thread_id)
+        return MemoryView(
+            self._engine,
+            self._chronicle,
+            self._engine.hook_context(ctx),
+            self.session(thread_id).log,
+            is_live=ctx.id in self.live,
+            open_thread=self._open_thread,
+            threads=tuple(self.sessions),
+        )
+
+    def _open_thread(self, thread_id: str, log: ItemLog, turn: int, resource_id: str | None) -> None:
+        self.sessions[thread_id] = Session(thread_id, log, turn=turn, resource_id=resource_id)
+
+    def _place_of(self, execution_id: str) -> tuple[str | None, Where] | None:
+        ctx = self.live.get(execution_id)
+        return None if ctx is None else (ctx.resource_id, ctx.where)
+
     def message(self, said: Any, resource_id: str | None, delivery: str, limits: Any, state: Any) -> Message:
         """Check what is said and how; nothing has happened yet."""
         if delivery not in get_args(Delivery):
@@ -116,6 +143,7 @@ class Threads:
         finally:
             session.last, session.ctx = ctx, None
             self.live.pop(ctx.id, None)
+            self._chronicle.turn_ended(session.thread_id, session.turn, len(session.log))
 
     def _open(self, session: Session, resource_id: str | None, **more: Any) -> Context:
         """Make the context of a thread's next turn."""
@@ -160,10 +188,11 @@ class Threads:
             if timer is not None:
                 timer.cancel()
             session.last, session.ctx = ctx, None
-            self.live.pop(ctx.id, None)
             try:
                 await close_execution(self._engine, ctx, outcome)
             finally:
+                self.live.pop(ctx.id, None)
+                self._chronicle.turn_ended(session.thread_id, session.turn, len(session.log))
                 session.release(self.run)
 
     async def resume(self, execution_id: str) -> AgentReply:

@@ -158,7 +158,7 @@ async def _begin(engine: Engine, ctx: Context, turn: _Turn, items: Sequence[Mapp
             logged = log_items(engine, ctx, items, "user")
             _started(engine, ctx, turn, logged)
             raise
-        logged, _ = await append_input(engine, ctx, hctx, items, "user")
+        logged, ctx.rerenders = await append_input(engine, ctx, hctx, items, "user")
     else:
         logged = log_items(engine, ctx, items, "user")
     ctx.query = query_of(logged)

@@ -1,0 +1,129 @@
+"""What a harness remembers of its layers' states: who wrote what, in which turn, and where each turn ended.
+
+Kept in memory and bounded, so that a notebook can look back and rewind; the run's events hold the same for good.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from noetic_nb.clock import Clock
+from noetic_nb.events import Where
+from noetic_nb.memory import MemoryLayer, resolve_scope_key
+
+__all__ = ["Chronicle", "StateChange"]
+
+# Changes kept of one layer in one scope, and scopes kept in all; the oldest go first.
+MAX_CHANGES: Final = 200
+MAX_SCOPES: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """A layer's state as it was written: by which hook or function, in which turn of which thread.
+
+    `hook` is ``"edit"`` for a change made by hand, ``"rewind"`` for one carried into a fork.
+    """
+
+    layer_id: str
+    scope_key: str
+    thread_id: str
+    turn: int
+    execution_id: str
+    hook: str
+    t_ms: float
+    order: int
+    state: Any
+
+
+class _Ids(NamedTuple):
+    execution_id: str
+    thread_id: str
+    resource_id: str | None
+
+
+class Chronicle:
+    """Listens to every write of a layer's state."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._changes: OrderedDict[tuple[str, str], deque[StateChange]] = OrderedDict()
+        self._ends: dict[str, dict[int, tuple[int, int]]] = {}
+        self._order = 0
+
+    def listener(
+        self, layers: Iterable[MemoryLayer], place_of: Callable[[str], tuple[str | None, Where] | None]
+    ) -> Callable[[str, str, Any, str], None]:
+        """Return a listener of a `LayerStateStore`.
+
+        Parameters
+        ----------
+        layers : iterable of MemoryLayer
+            Whose states are noted.
+        place_of : callable
+            From an execution's id to its resource id and where it runs, None where that is not known any more.
+        """
+        scopes = {layer.id: layer.scope for layer in layers}
+
+        def heard(execution_id: str, layer_id: str, state: Any, hook: str) -> None:
+            scope, place = scopes.get(layer_id), place_of(execution_id)
+            if scope is not None and place is not None:
+                resource_id, where = place
+                key = resolve_scope_key(scope, _Ids(execution_id, where.thread_id, resource_id))
+                self.note(layer_id, key, where, hook, state)
+
+        return heard
+
+    def note(self, layer_id: str, scope_key: str, where: Where, hook: str, state: Any) -> None:
+        """Note one write."""
+        key = (layer_id, scope_key)
+        changes = self._changes.get(key)
+        if changes is None:
+            changes = self._changes[key] = deque(maxlen=MAX_CHANGES)
+            while len(self._changes) > MAX_SCOPES:
+                self._changes.popitem(last=False)
+        if hook == "init" and changes and changes[-1].state == state:
+            return  # loaded as it was left
+        self._order += 1
+        changes.append(
+            StateChange(
+                layer_id,
+                scope_key,
+                where.thread_id,
+                where.turn,
+                where.execution_id,
+                hook,
+                self._clock.now_ms(),
+                self._order,
+                copy.deepcopy(state),
+            )
+        )
+
+    def turn_ended(self, thread_id: str, turn: int, items: int) -> None:
+        """Note where a turn of a thread ended: how many items its log had, and which write was the last."""
+        self._ends.setdefault(thread_id, {})[turn] = (items, self._order)
+
+    def changes(self, layer_id: str, scope_key: str) -> tuple[StateChange, ...]:
+        """Return the writes of a layer in one scope that are remembered, oldest first."""
+        return tuple(self._changes.get((layer_id, scope_key), ()))
+
+    def end_of(self, thread_id: str, turn: int) -> tuple[int, int] | None:
+        """Return the number of items and the order of the last write at the end of a turn."""
+        return self._ends.get(thread_id, {}).get(turn)
+
+    def turns(self, thread_id: str) -> tuple[int, ...]:
+        """Return the turns of a thread whose end is known."""
+        return tuple(self._ends.get(thread_id, {}))
+
+    def state_at(self, layer_id: str, scope_key: str, order: int) -> StateChange | None:
+        """Return the last write up to a moment, None where none is remembered."""
+        found = None
+        for change in self._changes.get((layer_id, scope_key), ()):
+            if change.order > order:
+                break
+            found = change
+        return found
