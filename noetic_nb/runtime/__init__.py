@@ -2,6 +2,7 @@
 
 from noetic_nb.runtime.checkpoint import Checkpoints
 from noetic_nb.runtime.config import AgentConfig
+from noetic_nb.runtime.config_json import dump_config, load_config
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.findings import Finding
 from noetic_nb.runtime.harness import AgentHarness
@@ -22,6 +23,8 @@ __all__ = [
     "TurnPlan",
     "TurnStream",
     "channel",
+    "dump_config",
+    "load_config",
     "plan_turn",
     "react",
 ]

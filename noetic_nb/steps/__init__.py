@@ -2,12 +2,16 @@
 
 from noetic_nb.steps.build import branch, fork, loop, spawn, step
 from noetic_nb.steps.channel import Channel, channel
+from noetic_nb.steps.codec import dump_step, load_step
+from noetic_nb.steps.json_schema import step_json_schema
 from noetic_nb.steps.patterns import react
 from noetic_nb.steps.records import BranchStep, ForkStep, LLMStep, LoopStep, Route, RunStep, SpawnStep, Step, ToolStep
+from noetic_nb.steps.registry import Registry
 from noetic_nb.steps.retry import RetryPolicy
 from noetic_nb.steps.snapshot import LoopSnapshot, StepMeta, Verdict
 from noetic_nb.steps.tool import Tool, make_tool, tool, wire_name
 from noetic_nb.steps.until import UntilPredicate, until
+from noetic_nb.steps.workflow import load_workflow
 
 __all__ = [
     "BranchStep",
@@ -16,6 +20,7 @@ __all__ = [
     "LLMStep",
     "LoopSnapshot",
     "LoopStep",
+    "Registry",
     "RetryPolicy",
     "Route",
     "RunStep",
@@ -28,12 +33,16 @@ __all__ = [
     "Verdict",
     "branch",
     "channel",
+    "dump_step",
     "fork",
+    "load_step",
+    "load_workflow",
     "loop",
     "make_tool",
     "react",
     "spawn",
     "step",
+    "step_json_schema",
     "tool",
     "until",
     "wire_name",

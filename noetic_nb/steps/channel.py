@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final, Literal
 
-from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
+from pydantic import Field, InstanceOf, field_validator
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.steps.base import Frozen
+from noetic_nb.steps.schema import OutputSchema, as_schema
 
 __all__ = ["DEFAULT_CAPACITY", "DEFAULT_TIMEOUT_MS", "EMPTY", "Channel", "channel"]
 
@@ -47,14 +48,13 @@ class Channel(Frozen):
     mode: Literal["value", "queue", "topic"] = "queue"
     capacity: int | None = None
     external: bool = False
-    payload: Any = None
-    """A type its messages fit, or None for any."""
-    _adapter: TypeAdapter[Any] | None = PrivateAttr(default=None)
+    payload: InstanceOf[OutputSchema] | None = None
+    """What its messages fit, or None for any."""
 
     error_code: ClassVar[str] = "INVALID_CHANNEL"
 
     def model_post_init(self, context: object) -> None:
-        """Check the capacity and prepare the check of messages."""
+        """Check the capacity."""
         if self.capacity is not None and (self.mode != "queue" or self.capacity < 1):
             raise NoeticConfigError(
                 "INVALID_CHANNEL",
@@ -62,8 +62,11 @@ class Channel(Frozen):
                 given=self.capacity,
                 hint="Only queues have one, of at least 1.",
             )
-        if self.payload is not None:
-            self._adapter = TypeAdapter(self.payload)
+
+    @field_validator("payload", mode="before")
+    @classmethod
+    def _payload_is_schema(cls, value: Any) -> Any:
+        return as_schema(value)
 
     @property
     def room(self) -> int:
@@ -78,14 +81,14 @@ class Channel(Frozen):
         NoeticError
             ``step_failed`` with ``reason`` ``"invalid_payload"``.
         """
-        if self._adapter is None:
+        if self.payload is None:
             return value
         try:
-            return self._adapter.validate_python(value, strict=True)
-        except ValidationError as exc:
+            return self.payload.check(value, strict=True)
+        except ValueError as exc:
             raise NoeticError(
                 "step_failed",
-                f"A message does not fit channel {self.name!r}: {exc.errors()[0]['msg']}",
+                f"A message does not fit channel {self.name!r}: {exc}",
                 given=value,
                 hint="Send what its schema says.",
                 step_id=self.name,
@@ -96,7 +99,7 @@ class Channel(Frozen):
 
     def same_as(self, other: Channel) -> bool:
         """Tell whether two declarations under one name mean the same channel."""
-        mine, others = (c._adapter and c._adapter.json_schema() for c in (self, other))
+        mine, others = (None if c.payload is None else c.payload.json_schema for c in (self, other))
         return (self.mode, self.room, mine) == (other.mode, other.room, others)
 
 

@@ -223,7 +223,7 @@ class LoopStep(StepRecord):
     """A loop that needs more fails; iterations that were retried or skipped count."""
     max_history_size: int = Field(default=100, ge=1)
     """How many outputs the predicate sees."""
-    inbox: InstanceOf[Channel] | None = None
+    inbox: Channel | None = None
     """Read when the predicate says stop: a message keeps the loop going."""
     park_timeout_ms: FiniteFloat = Field(default=0.0, ge=0, alias="parkTimeout")
     """How long to wait for a message then; 0 only looks."""

@@ -97,8 +97,8 @@ class OutputSchema:
                 hint="Pass a type, a pydantic model, or a JSON Schema as a mapping.",
             ) from exc
 
-    def check(self, value: Any) -> Any:
-        """Return a value that fits, converted where the schema is a Python type.
+    def check(self, value: Any, *, strict: bool = False) -> Any:
+        """Return a value that fits, converted where the schema is a Python type and `strict` is not set.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class OutputSchema:
         """
         if self._adapter is not None:
             try:
-                return self._adapter.validate_python(value)
+                return self._adapter.validate_python(value, strict=strict)
             except ValidationError as exc:
                 first = exc.errors()[0]
                 raise ValueError(f"{'.'.join(map(str, first['loc'])) or 'value'}: {first['msg']}") from exc

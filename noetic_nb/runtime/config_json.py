@@ -1,0 +1,54 @@
+"""Agent configurations as JSON and back, with references for what JSON cannot hold; see `noetic_nb.steps.codec`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.runtime.config import AgentConfig
+from noetic_nb.steps import Registry
+from noetic_nb.steps.codec import dump_record, resolved
+
+__all__ = ["dump_config", "load_config"]
+
+
+def dump_config(config: AgentConfig, registry: Registry | None = None) -> dict[str, Any]:
+    """Return a configuration as JSON data.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNREGISTERED_FUNCTION`` and the like, saying where.
+
+    Examples
+    --------
+    >>> from noetic_nb.steps import step
+    >>> dump_config(AgentConfig(name="desk", step=step.llm("ask", model="m")))
+    {'name': 'desk', 'step': {'id': 'ask', 'kind': 'llm', 'model': 'm'}}
+    """
+    return dump_record(config, registry or Registry(), config.name)
+
+
+def load_config(data: Mapping[str, Any] | str, registry: Registry | None = None) -> AgentConfig:
+    """Return the configuration that `dump_config` wrote, or a person.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_AGENT_CONFIG``, ``UNKNOWN_FUNCTION_REFERENCE`` and the like, or what a step raises.
+
+    Examples
+    --------
+    >>> load_config('{"name": "desk", "step": {"kind": "llm", "id": "ask", "model": "m"}}').step.model
+    'm'
+    """
+    if isinstance(data, str):
+        try:
+            data = json.loads(data)
+        except (ValueError, RecursionError) as exc:
+            raise NoeticConfigError("INVALID_AGENT_CONFIG", f"This is no JSON: {exc}", given=data) from exc
+    if not isinstance(data, Mapping):
+        raise NoeticConfigError("INVALID_AGENT_CONFIG", "A configuration is a mapping.", given=data)
+    return AgentConfig(**resolved(data, registry or Registry()))

@@ -1,0 +1,96 @@
+"""The published JSON Schema of steps: for editors, and for models that write steps.
+
+It is generated from the records, so it says what `load_step` accepts in camelCase; a test compares it with the file.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+
+from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.steps.records import STEP_ADAPTER
+from noetic_nb.steps.schema import OutputSchema
+from noetic_nb.steps.tool import Tool
+
+__all__ = ["PUBLISHED", "published_schema", "step_json_schema"]
+
+PUBLISHED: Final = Path(__file__).with_name("step.schema.json")
+_DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+# What stands for a reference until the schema is whole: pydantic would follow a `$ref` of ours as one of its own.
+_MARK: Final = "x-reference"
+
+
+def _reference(kind: str) -> JsonSchemaValue:
+    about = {"fn": "function", "tool": "tool", "layer": "memory layer"}[kind]
+    properties: dict[str, Any] = {"$ref": {"type": "string", "pattern": f"^{kind}:.+"}}
+    if kind == "fn":
+        properties["args"] = {"type": "object"}
+    return {
+        "type": "object",
+        "description": f"A registered {about}.",
+        "properties": properties,
+        "required": ["$ref"],
+        "additionalProperties": False,
+    }
+
+
+def _with_references(value: Any) -> Any:
+    if isinstance(value, dict):
+        if _MARK in value:
+            return _reference(value[_MARK])
+        return {key: _with_references(inner) for key, inner in value.items()}
+    return [_with_references(inner) for inner in value] if isinstance(value, list) else value
+
+
+class _Generator(GenerateJsonSchema):
+    """Says what stands for the things JSON cannot hold."""
+
+    def callable_schema(self, schema: Any) -> JsonSchemaValue:
+        """Return the mark of a reference to a function."""
+        return {_MARK: "fn"}
+
+    def dataclass_schema(self, schema: Any) -> JsonSchemaValue:
+        """Return the mark of a reference to a tool or a layer."""
+        marks = {Tool: "tool", MemoryLayer: "layer"}
+        mark = marks.get(schema["cls"])
+        return super().dataclass_schema(schema) if mark is None else {_MARK: mark}
+
+    def is_instance_schema(self, schema: Any) -> JsonSchemaValue:
+        """Return the form of a schema: the schema itself, or a reference to one."""
+        if schema["cls"] is OutputSchema:
+            return {"type": "object", "description": "A JSON Schema, or a reference such as schema:name."}
+        return super().is_instance_schema(schema)
+
+
+def step_json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of steps.
+
+    Examples
+    --------
+    >>> sorted(step_json_schema()["discriminator"]["mapping"])
+    ['branch', 'fork', 'llm', 'loop', 'run', 'spawn', 'tool']
+    """
+    adapter: TypeAdapter[Any] = STEP_ADAPTER
+    schema = adapter.json_schema(by_alias=True, schema_generator=_Generator)
+    whole: dict[str, Any] = _with_references(schema)
+    params = whole["$defs"]["ModelParams"]  # a record of another floor, which has Python's names only
+    params["properties"] = {to_camel(name): about for name, about in params["properties"].items()}
+    return {"$schema": _DRAFT, "title": "noetic_nb step, version 1", **whole}
+
+
+def published_schema() -> dict[str, Any]:
+    """Return the JSON Schema of steps as it was published with this version."""
+    read: dict[str, Any] = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    return read
+
+
+if __name__ == "__main__":
+    PUBLISHED.write_text(json.dumps(step_json_schema(), indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -1,0 +1,203 @@
+"""Names for what JSON cannot hold: functions, tools, layers, schemas. A file only ever names them; it never brings code."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar, overload
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.memory.layer import MemoryConfig, MemoryLayer
+from noetic_nb.steps.schema import OutputSchema
+from noetic_nb.steps.tool import Tool, make_tool
+
+__all__ = ["Registry"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_KINDS: Final[Mapping[str, tuple[str, str]]] = {
+    "fn": ("function", "UNKNOWN_FUNCTION_REFERENCE"),
+    "tool": ("tool", "UNKNOWN_TOOL_REFERENCE"),
+    "layer": ("layer", "UNKNOWN_LAYER_REFERENCE"),
+    "schema": ("schema", "UNKNOWN_SCHEMA_REFERENCE"),
+    "workflow": ("workflow", "UNKNOWN_WORKFLOW_REFERENCE"),
+}
+
+
+class Registry:
+    """What references are resolved against.
+
+    Parameters
+    ----------
+    functions : mapping of str to callable, or iterable of callable
+        By name; those of an iterable are called what they are called.
+    tools : iterable of Tool or callable
+        By their own names.
+    layers : iterable of MemoryLayer
+        By their own ids.
+    schemas : mapping of str to type
+        Types of structured outputs and of messages.
+    workflows : mapping of str to mapping
+        Workflow documents that others may refer to.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``DUPLICATE_REFERENCE`` where one name would mean two things.
+
+    Examples
+    --------
+    >>> registry = Registry()
+    >>> @registry.fn
+    ... def double(value, ctx):
+    ...     return 2 * value
+    >>> registry.resolve("fn:double")(4, None)
+    8
+    """
+
+    def __init__(
+        self,
+        functions: Mapping[str, Callable[..., Any]] | Iterable[Callable[..., Any]] = (),
+        *,
+        tools: Iterable[Tool | Callable[..., Any]] = (),
+        layers: MemoryConfig | Iterable[MemoryLayer] = (),
+        schemas: Mapping[str, Any] | None = None,
+        workflows: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self._known: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
+        named = functions if isinstance(functions, Mapping) else {_name_of(f): f for f in functions}
+        for name, function in named.items():
+            self.fn(function, name=name)
+        for tool in tools:
+            self.tool(tool)
+        for layer in layers:
+            self.layer(layer)
+        for name, schema in (schemas or {}).items():
+            self.schema(name, schema)
+        for name, document in (workflows or {}).items():
+            self._add("workflow", name, document)
+
+    @overload
+    def fn(self, function: F, /, *, name: str | None = None) -> F: ...
+    @overload
+    def fn(self, function: None = None, /, *, name: str | None = None) -> Callable[[F], F]: ...
+    def fn(self, function: Any = None, /, *, name: str | None = None) -> Any:
+        """Name a function; as a decorator, with or without a name."""
+        if function is None:
+            return lambda wrapped: self.fn(wrapped, name=name)
+        if not callable(function):
+            raise NoeticConfigError("INVALID_REFERENCE", "Only callables are registered as functions.", given=function)
+        self._add("fn", name or _name_of(function), function)
+        return function
+
+    def tool(self, tool: Tool | Callable[..., Any]) -> Tool:
+        """Name a tool by its own name."""
+        made = tool if isinstance(tool, Tool) else make_tool(tool)
+        self._add("tool", made.name, made)
+        return made
+
+    def layer(self, layer: MemoryLayer) -> MemoryLayer:
+        """Name a layer by its own id."""
+        self._add("layer", layer.id, layer)
+        return layer
+
+    def schema(self, name: str, schema: Any) -> Any:
+        """Name a type of structured outputs or messages."""
+        self._add("schema", name, schema)
+        return schema
+
+    def _add(self, kind: str, name: str, thing: Any) -> None:
+        known = self._known[kind]
+        if name in known and known[name] is not thing:
+            raise NoeticConfigError(
+                "DUPLICATE_REFERENCE",
+                f"Two {_KINDS[kind][0]}s would have the name {name!r}.",
+                given=name,
+                hint="Give one of them another name.",
+            )
+        known[name] = thing
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        """Return the known names of a kind: ``fn``, ``tool``, ``layer``, ``schema`` or ``workflow``."""
+        return tuple(sorted(self._known[kind]))
+
+    def resolve(self, ref: str, args: Mapping[str, Any] | None = None) -> Any:
+        """Return what a reference such as ``fn:double`` names; with `args`, a function that has them set already.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_FUNCTION_REFERENCE`` and the like, with the names that are known.
+        """
+        kind, _, name = ref.partition(":")
+        if kind not in _KINDS:
+            raise NoeticConfigError(
+                "INVALID_REFERENCE",
+                "This is no reference.",
+                given=ref,
+                hint=f"Use {', '.join(_KINDS)}, as in 'fn:name'.",
+            )
+        what, code = _KINDS[kind]
+        if name not in self._known[kind]:
+            known = ", ".join(map(repr, self.names(kind))) or "none"
+            raise NoeticConfigError(
+                code,
+                f"There is no {what} of this name.",
+                given=name,
+                hint=f"Known are {known}.",
+                known=self.names(kind),
+            )
+        found = self._known[kind][name]
+        return functools.partial(found, **args) if args else found
+
+    def reference(self, thing: Any, where: str) -> dict[str, Any]:
+        """Return the reference of a function, tool, layer or schema.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNREGISTERED_FUNCTION``, ``UNREGISTERED_TOOL`` or ``UNREGISTERED_LAYER``.
+        """
+        if isinstance(thing, Tool):
+            return self._named("tool", thing.name, thing, where)
+        if isinstance(thing, MemoryLayer):
+            return self._named("layer", thing.id, thing, where)
+        function, args = thing, {}
+        if isinstance(thing, functools.partial) and not thing.args:
+            function, args = thing.func, dict(thing.keywords)
+        for name, known in self._known["fn"].items():
+            if known is function:
+                return {"$ref": f"fn:{name}", **({"args": args} if args else {})}
+        raise self._unregistered("fn", thing, where)
+
+    def schema_reference(self, schema: OutputSchema) -> dict[str, Any]:
+        """Return the reference of a schema, or the schema itself as JSON Schema where it has no name."""
+        for name, known in self._known["schema"].items():
+            if known is schema.given or known is schema:
+                return {"$ref": f"schema:{name}"}
+        return dict(schema.json_schema)
+
+    def _named(self, kind: str, name: str, thing: Any, where: str) -> dict[str, Any]:
+        if self._known[kind].get(name) is not thing:
+            raise self._unregistered(kind, thing, where)
+        return {"$ref": f"{kind}:{name}"}
+
+    def _unregistered(self, kind: str, thing: Any, where: str) -> NoeticConfigError:
+        what = _KINDS[kind][0]
+        known = ", ".join(map(repr, self.names(kind))) or "none"
+        return NoeticConfigError(
+            f"UNREGISTERED_{what.upper()}",
+            f"The {what} at {where} is not registered, so JSON cannot name it.",
+            given=getattr(thing, "__name__", None) or getattr(thing, "name", None) or thing,
+            hint=f"Add it to the Registry; known are {known}.",
+            where=where,
+        )
+
+
+def _name_of(function: Any) -> str:
+    name = getattr(function, "__name__", "")
+    if not name or name == "<lambda>":
+        raise NoeticConfigError(
+            "INVALID_REFERENCE", "This function has no name of its own.", given=function, hint="Pass name='...'."
+        )
+    return str(name)

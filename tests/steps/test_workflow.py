@@ -1,0 +1,187 @@
+"""Workflow documents, the published schema, and configurations as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import noetic_nb as nn
+from noetic_nb.steps import Registry, dump_step, load_workflow, step_json_schema
+from noetic_nb.steps.json_schema import published_schema
+from noetic_nb.steps.schema import OutputSchema, _problem
+from noetic_nb.steps.workflow import workflow_depth
+from tests.steps.test_codec import NOTES, REGISTRY, everything, lookup
+
+
+def shout(value: Any, ctx: Any) -> str:
+    return str(value).upper()
+
+
+FLOWS = Registry(
+    [shout],
+    tools=[lookup],
+    layers=[NOTES],
+    workflows={
+        "shout": {"version": 1, "root": {"kind": "run", "id": "s", "execute": {"$ref": "fn:shout"}}},
+        "self": {"version": 1, "root": {"kind": "subflow", "id": "again", "ref": "self"}},
+    },
+)
+SHOUT = {"kind": "run", "id": "s", "execute": {"$ref": "fn:shout"}}
+
+
+async def outcome(root: dict[str, Any], value: Any, replies: Any = ()) -> Any:
+    made = load_workflow({"version": 1, "root": root}, FLOWS)
+    harness = nn.AgentHarness(nn.AgentConfig(name="w"), model=nn.ScriptedModel(list(replies)))
+    async with harness.execution() as ctx:
+        return await harness.run(made, value, ctx)
+
+
+@pytest.mark.parametrize(
+    ("root", "value", "expected"),
+    [
+        (SHOUT, "hi", "HI"),
+        ({"kind": "tool", "id": "t", "toolName": "lookup", "args": {"order_id": "A"}}, "whatever", "A"),
+        ({"kind": "branch", "id": "b", "routes": [{"match": "YES", "target": SHOUT}]}, " oh yes ", "OH YES".join("  ")),
+        ({"kind": "branch", "id": "b", "routes": [{"match": "yes", "target": SHOUT}]}, "no", "no"),
+        ({"kind": "branch", "id": "b", "routes": [{"match": "yes", "target": SHOUT}], "default": SHOUT}, "no", "NO"),
+        ({"kind": "fork", "id": "f", "mode": "all", "each": SHOUT, "merge": "concat"}, '["a", {"b": 1}]', 'A\n{"B":1}'),
+        ({"kind": "fork", "id": "f", "mode": "all", "each": SHOUT, "over": "list", "merge": "first"}, {"list": ["x"]}, "X"),
+        ({"kind": "fork", "id": "f", "mode": "all", "paths": [SHOUT, {**SHOUT, "id": "u"}]}, "a", "A"),
+        ({"kind": "sequence", "id": "q", "steps": [SHOUT, SHOUT]}, "a", "A"),
+        ({"kind": "spawn", "id": "p", "child": SHOUT, "layers": ["notes"]}, "a", "A"),
+        ({"kind": "loop", "id": "l", "body": SHOUT, "until": {"kind": "converged"}}, "a", "A"),
+        ({"kind": "subflow", "id": "w", "ref": "shout"}, "a", "A"),
+        ({"kind": "subflow", "id": "w", "ref": "shout", "input": "b"}, "a", "B"),
+    ],
+)  # fmt: skip
+async def test_every_kind_of_node_runs(root: Any, value: Any, expected: Any) -> None:
+    assert await outcome(root, value) == expected
+
+
+async def test_text_flows_from_one_llm_node_to_the_next() -> None:
+    root = {"kind": "sequence", "id": "q", "steps": [{"kind": "llm", "id": "a", "instructions": "Draft."},
+                                                     {"kind": "llm", "id": "b", "instructions": "Check."}]}  # fmt: skip
+
+    assert await outcome(root, "write", ["draft", "checked"]) == "checked"
+
+
+@pytest.mark.parametrize(
+    ("document", "code"),
+    [
+        ("{", "INVALID_WORKFLOW_SOURCE"),
+        ({"version": 1}, "INVALID_WORKFLOW_SOURCE"),
+        ({"version": 2, "root": SHOUT}, "WORKFLOW_VALIDATION_FAILED"),
+        ({"version": 1, "root": {"kind": "dance", "id": "d"}}, "UNKNOWN_NODE_KIND"),
+        ({"version": 1, "root": {"kind": "every", "id": "d", "ms": 5}}, "UNKNOWN_NODE_KIND"),
+        ({"version": 1, "root": {"kind": "llm", "id": "", "instructions": "x"}}, "WORKFLOW_VALIDATION_FAILED"),
+        ({"version": 1, "root": {"kind": "llm", "id": "a"}}, "WORKFLOW_VALIDATION_FAILED"),
+        ({"version": 1, "root": {"kind": "tool", "id": "t", "toolName": "nothing"}}, "UNKNOWN_TOOL_REFERENCE"),
+        ({"version": 1, "root": {"kind": "run", "id": "r", "execute": "import os"}}, "UNKNOWN_SUBPROCESS_REFERENCE"),
+        ({"version": 1, "root": {"kind": "spawn", "id": "s", "child": SHOUT, "layers": ["x"]}}, "UNKNOWN_LAYER_REFERENCE"),
+        ({"version": 1, "root": {"kind": "loop", "id": "l", "body": SHOUT, "until": {"kind": "x"}}}, "UNKNOWN_UNTIL_PREDICATE"),
+        ({"version": 1, "root": {"kind": "loop", "id": "l", "body": SHOUT, "until": {"kind": "maxCost"}}},
+         "WORKFLOW_VALIDATION_FAILED"),
+        ({"version": 1, "root": {"kind": "subflow", "id": "w", "ref": "nothing"}}, "UNKNOWN_WORKFLOW_REFERENCE"),
+        ({"version": 1, "root": {"kind": "subflow", "id": "w", "ref": "self"}}, "WORKFLOW_CYCLE"),
+        ({"version": 1, "root": {"kind": "fork", "id": "f", "paths": [SHOUT], "each": SHOUT}}, "WORKFLOW_VALIDATION_FAILED"),
+    ],
+)  # fmt: skip
+def test_a_bad_document_says_which_rule_it_breaks(document: Any, code: str) -> None:
+    with pytest.raises(nn.NoeticConfigError) as caught:
+        load_workflow(document, FLOWS)
+
+    assert caught.value.code == code
+
+
+def test_a_document_nested_without_end_is_refused() -> None:
+    node: dict[str, Any] = SHOUT
+    for _ in range(3_000):
+        node = {"kind": "spawn", "id": "s", "child": node}
+
+    with pytest.raises(nn.NoeticConfigError, match="nested"):
+        load_workflow({"version": 1, "root": node}, FLOWS)
+    assert workflow_depth({"kind": "spawn", "id": "s", "child": SHOUT}) == 1
+
+
+async def test_each_over_an_input_without_an_array_is_an_error() -> None:
+    with pytest.raises(nn.NoeticConfigError) as caught:
+        await outcome({"kind": "fork", "id": "f", "mode": "all", "each": SHOUT}, "no json")
+
+    assert caught.value.code == "INVALID_FORK_INPUT"
+
+
+def test_the_published_schema_is_the_generated_one() -> None:
+    assert published_schema() == step_json_schema(), "run: python -m noetic_nb.steps.json_schema"
+
+
+def test_what_is_dumped_fits_the_published_schema() -> None:
+    schema = published_schema()
+    dumped = dump_step(everything(), REGISTRY)
+
+    def fits(value: Any, kind: str) -> str:
+        return _problem(value, schema["$defs"][kind], schema, "", 0)
+
+    assert fits(dumped, "LoopStep") == ""
+    assert fits({**dumped, "colour": 1}, "LoopStep") == "colour: not expected"
+
+
+def test_a_configuration_comes_back_from_json() -> None:
+    config = nn.AgentConfig(
+        name="desk", step=everything(), memory=[NOTES], tools=[lookup], limits={"max_cost": 2.5}, force_atomic_recall=True,
+        projection=nn.ProjectionPolicy(token_budget=500, response_reserve=50, overflow="sliding_window", window_size=4),
+    )  # fmt: skip
+
+    text = json.dumps(nn.dump_config(config, REGISTRY))
+    back = nn.load_config(text, REGISTRY)
+
+    assert json.dumps(nn.dump_config(back, REGISTRY)) == text
+    assert (back.memory, back.tools, back.limits, back.projection) == (
+        config.memory,
+        config.tools,
+        config.limits,
+        config.projection,
+    )
+
+
+@pytest.mark.parametrize("data", ["{", "[]", 3, {"name": ""}, {"name": "x", "step": {"kind": "dance", "id": "d"}}])
+def test_a_bad_configuration_is_one_clear_error(data: Any) -> None:
+    with pytest.raises(nn.NoeticConfigError):
+        nn.load_config(data)
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad", "says"),
+    [
+        ({"type": "integer", "minimum": 1}, 1, 0, "minimum"),
+        ({"type": "integer"}, 1.0, True, "type integer"),
+        ({"enum": ["a", 1]}, 1, True, "not one of"),
+        ({"const": None}, None, 0, "not None"),
+        ({"type": "array", "items": {"type": "string"}, "minItems": 1}, ["a"], ["a", 1], "1: not of type string"),
+        ({"type": "array", "uniqueItems": True}, [1, 2], [1, 1], "different"),
+        ({"type": "object", "properties": {"n": {"type": "number"}}, "required": ["n"]}, {"n": 1}, {}, "n: missing"),
+        ({"type": "object", "properties": {}, "additionalProperties": False}, {}, {"x": 1}, "x: not expected"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, None, 1, "no form fits"),
+        ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, 1.5, 1, "more than one"),
+        ({"allOf": [{"minLength": 2}, {"pattern": "^a"}]}, "ab", "bb", "pattern"),
+        ({"not": {"type": "string"}}, 1, "a", "excluded"),
+        ({"$defs": {"n": {"type": "integer"}}, "$ref": "#/$defs/n"}, 1, "1", "type integer"),
+        ({"$ref": "#/$defs/none"}, None, 1, "does not have"),
+    ],
+)
+def test_a_json_schema_is_checked(schema: Any, good: Any, bad: Any, says: str) -> None:
+    checked = OutputSchema(schema)
+
+    if "#/$defs/none" not in str(schema):
+        assert checked.check(good) == good
+    with pytest.raises(ValueError, match=says):
+        checked.check(bad)
+
+
+@pytest.mark.parametrize("schema", [{"type": "object", "dependentRequired": {}}, {"properties": {"a": 3}}, object()])
+def test_a_schema_that_cannot_be_checked_is_refused_when_it_is_made(schema: Any) -> None:
+    with pytest.raises(nn.NoeticConfigError) as caught:
+        OutputSchema(schema)
+
+    assert caught.value.code == "INVALID_SCHEMA"
