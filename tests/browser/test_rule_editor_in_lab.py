@@ -69,7 +69,128 @@ def test_hostile_rules_stay_text(notebook: Open) -> None:
     opened.run_all()
     editor = opened.page.locator(".nn-editor").first
 
-    editor.locator("select").select_option(index=1)
+    editor.locator("select").first.select_option(index=1)
 
-    wait_for(lambda: "<script>" in editor.locator("textarea").input_value(), "the text of the second rule")
+    wait_for(lambda: "<script>" in editor.locator("textarea").first.input_value(), "the text of the second rule")
     assert editor.locator("script, img, [onerror]").count() == 0
+
+
+AGENT = """
+import noetic_nb as nn
+from noetic_nb.widgets import RuleEditor
+
+@nn.tool
+async def pay(amount: int) -> str:
+    "Pay someone."
+    return f"paid {amount}"
+
+rules = nn.RuleBook()
+
+@rules.rule(on="before_tool_call", tools=["pay"])
+def not_negative(call):
+    if call.tool_args["amount"] < 0:
+        return nn.deny("No negative amounts.")
+
+rules.when("tool.args.amount > 1000", id="large", tools="pay", guidance="{tool.args.amount} is too much.")
+rules.judge("Is it fair?", id="fair", tools="pay", model="judge")
+
+def answer(request):
+    last = request.items[-1]
+    return "Done." if last["type"] == "function_call_output" else nn.CallTool("pay", amount=int(last.content[0].text))
+
+def verdict(request):
+    return "DENY: not fair" if "generous" in request.items[0].content[0].text else "ALLOW"
+
+config = nn.AgentConfig(name="desk", step=nn.react(model="agent", tools=[pay]), memory=[nn.steering(rules)])
+model = nn.ScriptedModel({"agent": answer, "judge": verdict})
+harness = nn.AgentHarness(config, model=model)
+run = nn.record(harness)
+
+async def paid(amount):
+    reply = await harness.execute(str(amount))
+    outputs = [item.output for item in reply.items if item["type"] == "function_call_output"]
+    return outputs[-1]
+
+for amount in (5, 50, 500, 5000):
+    await paid(amount)
+"""
+
+
+def test_a_rule_of_each_form_is_edited_tried_applied_and_obeyed(notebook: Open, shot: Open) -> None:
+    opened = notebook(AGENT, "RuleEditor(rules, run=run)")
+    opened.run_all()
+    page, kernel = opened.page, opened.kernel
+    editor = page.locator(".nn-editor").first
+    text = editor.locator("textarea").first
+    diff = editor.locator(".nn-trial")
+    notice = editor.locator(".nn-notice")
+    wait_for(lambda: "not_negative" in text.input_value(), "the text of the first rule")
+    expect(editor.locator("select").first).to_contain_text("2. large · before tool call: pay · 1 denied")
+
+    # Python: what the edit would change is shown before it is applied, and nothing has changed until then.
+    text.fill(text.input_value().replace("< 0", "> 100"))
+    expect(diff).to_contain_text("1 newly denied")
+    expect(diff).to_contain_text('"amount": 500')
+    assert "paid 500" in kernel.value("nn.run_sync(paid(500))")
+    shot(editor, "editor-live-diff-1400")
+    text.press("Control+Enter")
+    expect(notice).to_contain_text("Applied as version 4")
+    assert "No negative amounts." in kernel.value("nn.run_sync(paid(500))")
+
+    # CEL: a misspelt name is marked with its line; then a condition with another action.
+    editor.locator("select").first.select_option(index=1)
+    wait_for(lambda: "1000" in text.input_value(), "the condition")
+    text.fill("true &&\ntool.args.amont > 20 && tool.nme == 'pay'")
+    editor.get_by_role("button", name="Apply").click()
+    expect(notice).to_contain_text("Did you mean 'name'")
+    assert editor.locator(".nn-gutter [data-bad]").inner_text() == "2"
+    text.fill("tool.args.amount > 20")
+    expect(diff).to_contain_text("newly denied")
+    editor.get_by_label("Action").select_option("guide")
+    expect(diff).to_contain_text("newly guided")
+    editor.get_by_role("button", name="Apply").click()
+    expect(notice).to_contain_text("Applied as version 5")
+    assert "50 is too much." in kernel.value("nn.run_sync(paid(50))")
+
+    # A judge: not asked while one types, which the diff says.
+    editor.locator("select").first.select_option(index=2)
+    wait_for(lambda: text.input_value() == "Is it fair?", "the prompt")
+    text.fill("Is it generous?")
+    expect(diff).to_contain_text("Judges were not asked: fair")
+    editor.get_by_role("button", name="Apply").click()
+    expect(notice).to_contain_text("Applied as version 6")
+    assert "not fair" in kernel.value("nn.run_sync(paid(5))")
+
+    for theme in ("JupyterLab Light", "JupyterLab Dark"):
+        opened.theme(theme)
+        for width in (1400, 420):
+            at_width(editor, width)
+            shot(editor, f"editor-whole-{theme.split()[-1].lower()}-{width}")
+            assert_readable(editor)
+            assert_contained(editor)
+
+
+def test_the_editor_is_worked_with_the_keyboard(notebook: Open) -> None:
+    opened = notebook(RULES, "RuleEditor(rules)")
+    opened.run_all()
+    page = opened.page
+    editor = page.locator(".nn-editor").first
+    text = editor.locator("textarea").first
+    wait_for(lambda: "only_orders_of_a" in text.input_value(), "the text of the first rule")
+
+    text.fill("def only_orders_of_a(call):")
+    text.focus()
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")  # keeps and deepens the indentation
+    page.keyboard.type("return deny('Keys.')")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert text.input_value() == "def only_orders_of_a(call):\n    return deny('Keys.')\n        "
+    page.keyboard.press("Control+Enter")
+    expect(editor.locator(".nn-notice")).to_contain_text("Applied as version 3")
+    assert opened.kernel.value("ask('A1')") == "'deny'"
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+
+    assert not text.evaluate("node => node === document.activeElement")
+    assert editor.locator(".nn-gutter div").count() == 3

@@ -307,6 +307,29 @@ def test_hits_are_counted_as_they_come() -> None:
     assert not run._listeners
 
 
+def test_what_is_typed_for_one_rule_is_never_taken_for_another() -> None:
+    rules = RuleBook([*book(), *airline_book()])
+    with RuleEditor(rules) as editor:
+        typed = {
+            "type": "text",
+            "text": "def only_a(call): return deny('late')",
+            "generation": editor.source.shown["generation"],
+        }
+        choose(editor, "short")
+        editor.source._hear(None, typed, None)
+
+        assert editor.source.value == "def short(r): ..."
+
+
+def test_applying_from_the_keyboard_applies_what_stands_on_the_page() -> None:
+    rules = book()
+    with RuleEditor(rules) as editor:
+        content = {"type": "apply", "text": GOOD, "generation": editor.source.shown["generation"]}
+        editor.source._handle_custom_msg(content, [])
+
+    assert rules["only_a"].source == GOOD
+
+
 async def test_only_the_newest_work_is_done_and_reported() -> None:
     heard: list[Any] = []
     done = asyncio.Event()

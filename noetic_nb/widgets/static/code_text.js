@@ -19,10 +19,10 @@ export default {
       put(area, { "aria-invalid": bad ? "true" : "false" });
       gutter.scrollTop = area.scrollTop;
     };
-    const tell = () => {
+    let generation = model.get("shown").generation;
+    const tell = (type = "text") => {
       number_lines();
-      model.set("value", area.value);
-      model.save_changes();
+      model.send({ type, text: area.value, generation });
     };
     const insert = (text) => {
       area.setRangeText(text, area.selectionStart, area.selectionEnd, "end");
@@ -37,15 +37,20 @@ export default {
       area.setRangeText(moved, first, selectionEnd, "select");
       tell();
     };
+    const take = ({ text, generation: newest }) => {
+      generation = newest;
+      if (area.value !== text) area.value = text;
+      number_lines();
+    };
+    const hear = (message) => message.type === "text" && take(message);
+    const again = () => take(model.get("shown"));
     const draw = () => {
-      const value = model.get("value");
-      if (area.value !== value) area.value = value;
       area.disabled = model.get("disabled");
       put(area, { "aria-label": model.get("label"), placeholder: model.get("placeholder") });
       number_lines();
     };
 
-    area.addEventListener("input", tell);
+    area.addEventListener("input", () => tell());
     area.addEventListener("scroll", () => (gutter.scrollTop = area.scrollTop));
     area.addEventListener("keydown", (event) => {
       if (event.key === "Escape") leaves = true;
@@ -63,13 +68,22 @@ export default {
       } else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
         event.preventDefault();
         event.stopPropagation();
-        model.send({ type: "apply" });
+        tell("apply");
       }
       if (event.key !== "Escape") leaves = false;
     });
-    const names = ["value", "error_line", "disabled", "label", "placeholder"].map((name) => `change:${name}`);
+    const names = ["error_line", "disabled", "label", "placeholder"].map((name) => `change:${name}`);
     names.forEach((name) => model.on(name, draw));
+    model.on("change:shown", again);
+    model.on("msg:custom", hear);
+    again();
     draw();
-    return () => names.forEach((name) => model.off(name, draw));
+    // What was typed in another view of this field is not in its state.
+    model.send({ type: "again" });
+    return () => {
+      names.forEach((name) => model.off(name, draw));
+      model.off("change:shown", again);
+      model.off("msg:custom", hear);
+    };
   },
 };
