@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.clock import Clock
@@ -108,8 +108,9 @@ class Chronicle:
         self._ends.setdefault(thread_id, {})[turn] = (items, self._order)
 
     def changes(self, layer_id: str, scope_key: str) -> tuple[StateChange, ...]:
-        """Return the writes of a layer in one scope that are remembered, oldest first."""
-        return tuple(self._changes.get((layer_id, scope_key), ()))
+        """Return copies of the writes of a layer in one scope that are remembered, oldest first."""
+        found = self._changes.get((layer_id, scope_key), ())
+        return tuple([replace(change, state=copy.deepcopy(change.state)) for change in found])
 
     def end_of(self, thread_id: str, turn: int) -> tuple[int, int] | None:
         """Return the number of items and the order of the last write at the end of a turn."""
