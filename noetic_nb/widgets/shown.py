@@ -16,8 +16,8 @@ from noetic_nb.widgets.cells import running_shell
 
 __all__ = ["Shown", "static_frame"]
 
-# Several turns that end at once make one update.
-PAUSE_S: Final = 1.0
+# Turns that follow each other make one update, when they are through.
+PAUSE_S: Final = 2.0
 
 
 def static_frame(inside: str) -> str:
@@ -68,8 +68,9 @@ class Shown:
         if self._handle is None:
             return
         self._is_stale = True
-        if self._is_busy or self._is_waiting:
+        if self._is_busy:
             return
+        self._stop_waiting()  # the pause begins anew
         self._is_waiting = True
         shell = running_shell()
         if shell is not None:  # the end of a cell: the last moment at which a notebook that is only executed listens

@@ -56,10 +56,12 @@ def test_allocation_moves_through_calls_by_keyboard_and_the_kernel_knows(noteboo
 
 
 def test_allocation_follows_a_live_run_and_patches_what_is_there(notebook: Open, cells_of: Open) -> None:
-    opened = notebook(*cells_of("Run", ["TokenAllocation(run)"]))
+    opened = notebook(*cells_of("Run", ["shown = TokenAllocation(run)\nshown"]))
     opened.run_all()
     root = opened.page.locator(".noetic-nb").first
     expect(root.locator(".nn-empty")).to_be_visible()
+    root.hover()  # someone is there: the output as a whole is left alone
+    wait_for(lambda: opened.kernel.value("shown._is_busy") == "True", "the kernel knows that someone is there")
 
     opened.kernel.run("for e in scenes.turn(1): run.append(e)")
     expect(root.locator(".nn-sub")).to_contain_text("Turn 1, call 1")
