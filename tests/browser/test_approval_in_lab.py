@@ -1,0 +1,48 @@
+"""A rule asks the person at the notebook while the cell that runs the agent is still running."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import expect
+
+from tests.browser.lab import wait_for
+from tests.browser.looks import assert_contained, assert_readable
+
+Open = Callable[..., Any]
+
+AGENT = """
+import asyncio
+import noetic_nb as nn
+from noetic_nb.widgets import Approval
+
+@nn.tool
+async def pay(amount: int) -> str:
+    "Pay someone."
+    return f"paid {amount}"
+
+rules = nn.RuleBook()
+rules.when("tool.args.amount > 100", id="large", action="ask", guidance="Pay <b>{tool.args.amount}</b>?")
+model = nn.ScriptedModel([nn.CallTool("pay", amount=500), "Paid.", nn.CallTool("pay", amount=900), "Not paid."])
+config = nn.AgentConfig(name="desk", step=nn.react(model="m", tools=[pay]), memory=[nn.steering(rules)])
+harness = nn.AgentHarness(config, model=model, approve=Approval())
+run = nn.record(harness)
+"""
+
+
+def test_a_person_answers_in_the_page(notebook: Open, shot: Open) -> None:
+    opened = notebook(AGENT, "first = asyncio.create_task(harness.execute('Pay'))", "1 + 1")
+    opened.run_all()
+    question = opened.page.locator(".nn-editor").first
+    expect(question).to_contain_text("Pay <b>500</b>?")
+    assert question.locator("b").count() == 0
+    assert_readable(question)
+    assert_contained(question)
+    shot(question, "approval")
+
+    question.get_by_role("button", name="Allow once").click()
+
+    expect(question).to_contain_text("Allowed once.")
+    wait_for(lambda: opened.kernel.value("first.done() and first.result().text") == "'Paid.'", "the turn ends")
+    assert "paid 500" in opened.kernel.value("run.to_frame('tools').output.tolist()")
