@@ -78,6 +78,7 @@ class Context:
         "cost",
         "depth",
         "engine",
+        "first_frame",
         "frames",
         "harness",
         "id",
@@ -144,6 +145,7 @@ class Context:
         self.children: set[Context] = set()
         self.waiting: set[asyncio.Task[Any]] = set()
         self.frames: list[str] = []
+        self.first_frame = 0
         # The engine and the harness are above this file; both are handed in by whoever makes the context.
         self.engine: Any = None if parent is None else parent.engine
         self.harness: Any = None if parent is None else parent.harness

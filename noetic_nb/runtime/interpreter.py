@@ -47,7 +47,7 @@ async def run_step(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
             hint="Bound the recursion by `ctx.depth`.",
             retries_exhausted=True,
         )
-    if len(ctx.frames) >= MAX_NESTING + ctx.depth:
+    if len(ctx.frames) - ctx.first_frame >= MAX_NESTING:
         raise step_failed(
             step.id,
             f"Steps are nested more than {MAX_NESTING} deep",
