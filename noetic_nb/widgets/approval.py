@@ -97,7 +97,7 @@ class Question(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         self.once_button = ipywidgets.Button(description="Allow once", button_style="primary", layout=wide)
         self.always_button = ipywidgets.Button(description="Allow for this run", layout=wide)
         self.deny_button = ipywidgets.Button(description="Deny", layout=wide)
-        self.reason = ipywidgets.Text(placeholder="Why not? The model reads this.", layout=wide)
+        self.reason = ipywidgets.Text(placeholder="Why not?", layout=wide)
         self.once_button.on_click(lambda _button: self._clicked("once"))
         self.always_button.on_click(lambda _button: self._clicked("always"))
         self.deny_button.on_click(lambda _button: self._clicked(self.reason.value.strip() or REFUSED))

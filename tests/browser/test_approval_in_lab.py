@@ -46,3 +46,17 @@ def test_a_person_answers_in_the_page(notebook: Open, shot: Open) -> None:
     expect(question).to_contain_text("Allowed once.")
     wait_for(lambda: opened.kernel.value("first.done() and first.result().text") == "'Paid.'", "the turn ends")
     assert "paid 500" in opened.kernel.value("run.to_frame('tools').output.tolist()")
+
+
+def test_a_person_answers_while_the_cell_waits(notebook: Open) -> None:
+    opened = notebook(AGENT, "reply = await harness.execute('Pay')\nprint(reply.text)")
+    opened.command("notebook:run-all-cells")
+    question = opened.page.locator(".nn-editor").first
+    expect(question).to_contain_text("Pay <b>500</b>?", timeout=60_000)
+
+    question.get_by_placeholder("Why not?").fill("Too much.")
+    question.get_by_role("button", name="Deny").click()
+
+    expect(question).to_contain_text("Denied: Too much.", timeout=20_000)
+    expect(opened.page.locator(".jp-OutputArea-output", has_text="Paid.")).to_be_visible()
+    assert "Too much." in opened.kernel.value("run.to_frame('tools').output.tolist()[0]")
