@@ -486,8 +486,8 @@ async def test_two_threads_of_one_person_report_the_state_they_replace(tmp_path:
         await slow
 
     conflicts = [e for e in agent.events.of(ErrorRaised) if e.error_kind == "state_conflict"]
-    # The quick one read what the slow one had written and replaced nothing of its; the slow one did.
-    assert {event.where.thread_id for event in conflicts} == {"t1"}
+    # The slow one replaces what the quick one wrote, always; the quick one may have met the slow one's first write, too.
+    assert "t1" in {event.where.thread_id for event in conflicts}
     assert ("observational-memory", "persist") in agent.notes
 
 
