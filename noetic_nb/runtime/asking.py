@@ -15,6 +15,7 @@ from noetic_nb.items import Item, assistant_text, function_call_output, input_me
 from noetic_nb.memory import ExecutionContext, RecallEntry, RerenderRequest, SteeringAction, SteeringDecision
 from noetic_nb.memory.decision import denied
 from noetic_nb.models.base import NO_USAGE, ModelRequest, ModelResponse
+from noetic_nb.runtime.approval import RESPONSE, approval
 from noetic_nb.runtime.calling import call_tool
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.engine import Engine
@@ -197,6 +198,9 @@ class _Asking:
             self.ephemeral = ()
             _raise_refusal(response, self.step.id)
             decision = await self.review(response)
+            if decision is not None and decision.action is SteeringAction.ASK:
+                shown = {"text": assistant_text(response.items)}
+                decision = await approval(self.engine, self.ctx, RESPONSE, shown, decision)
             if decision is None or decision.action is SteeringAction.ALLOW:
                 return response
             guided += 1

@@ -196,6 +196,32 @@ def test_a_person_is_asked_and_only_yes_is_yes(answer: Any, done: bool, outcome:
     assert all(event.rule_ids == ("large",) for event in decided if event.tool_name)
 
 
+@pytest.mark.parametrize(("answer", "stands"), [(True, True), ("Rude.", False), (None, False)])
+def test_a_person_is_asked_about_a_response_too(answer: Any, stands: bool) -> None:
+    rules = RuleBook()
+    rules.when("response.text.contains('promise')", id="promises", action="ask", guidance="May it promise?")
+    heard: list[Any] = []
+    harness = agent(
+        rules,
+        ["I promise."],
+        approve=lambda name, args, question: heard.append((name, dict(args), question)) or answer,
+    )
+    run = nn.record(harness)
+
+    if stands:
+        assert drive_loop(harness.execute("Well?")).text == "I promise."
+    else:
+        with pytest.raises(NoeticError) as caught:
+            drive_loop(harness.execute("Well?"))
+        assert caught.value.kind == "steering_denied"
+
+    assert heard == [("response", {"text": "I promise."}, "May it promise?")]
+    assert [(event.hook, event.action) for event in run.select(SteeringDecided)] == [
+        ("after_model_call", "ask"),
+        ("after_model_call", "allow" if stands else "deny"),
+    ]
+
+
 def test_without_anybody_to_ask_the_answer_is_no_at_once() -> None:
     rules = RuleBook()
     rules.rule("large", on="before_tool_call", tools=["pay"])(lambda call: nn.ask("Pay?"))
