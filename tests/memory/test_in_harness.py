@@ -12,6 +12,7 @@ import noetic_nb as nn
 from noetic_nb.events import ErrorRaised, MemoryTraceSpan, ModelCalled, ViewAssembled
 from noetic_nb.items import content_tokens, item_text, item_tokens, unresolved_positions
 from noetic_nb.memory import MemoryLayer
+from noetic_nb.runtime import summary
 from noetic_nb.storage import InMemoryStorage, SQLiteStorage
 from noetic_nb.testing import drive_loop
 from tests.memory.stacks import boom, layer
@@ -397,6 +398,17 @@ async def test_a_summary_covers_everything_that_is_not_sent() -> None:
 
     assert {request.model for request in asked} == {"small"}
     assert 0 < len(asked) < 20, "a summary is used for several turns"
+
+
+async def test_a_summary_covers_everything_even_where_it_reaches_no_further_than_it_must(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(summary, "AHEAD_SHARE", 0.0)
+    agent, _ = summarising()
+    for n in range(30):
+        await agent.say(f"fact{n} " + "w" * 100)
+        words = " ".join(agent.sent()).split()
+        assert all(f"fact{k}" in words for k in range(n + 1)), n
 
 
 async def test_what_summaries_cost_is_charged_and_recorded() -> None:
