@@ -330,10 +330,12 @@ class Engine:
             self._called(ctx, request, step, start, "cancelled", None, None)
             raise
         except (NoeticError, NoeticConfigError) as exc:
-            self._called(ctx, request, step, start, "cancelled" if ctx.aborted else "error", None, exc)
-            spent = getattr(exc, "facts", {}).get("usage")
-            if isinstance(spent, Usage):  # a refusal costs what an answer costs
-                ctx.charge(ModelResponse((), spent, exc.facts.get("cost")))
+            spent = exc.facts.get("usage")
+            # A refusal, or an answer that broke off, costs what an answer costs.
+            paid = ModelResponse((), spent, exc.facts.get("cost")) if isinstance(spent, Usage) else None
+            self._called(ctx, request, step, start, "cancelled" if ctx.aborted else "error", paid, exc)
+            if paid is not None:
+                ctx.charge(paid)
             raise
         except Exception as exc:
             self._called(ctx, request, step, start, "error", None, exc)
