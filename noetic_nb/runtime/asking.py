@@ -181,8 +181,14 @@ class _Asking:
                 None if self.step.output is None else self.step.output.json_schema,
                 thread_id=self.ctx.thread_id,
             )
-            response, duration = await self.engine.ask(self.ctx, request, step=self.ctx.step_count)
-            await self.tell_outcome(response, duration)
+            try:
+                response, duration = await self.engine.ask(self.ctx, request, step=self.ctx.step_count)
+                await self.tell_outcome(response, duration)
+                failed = None
+            except NoeticError as exc:
+                if exc.facts.get("reason") != "empty":
+                    raise
+                response, failed = ModelResponse(()), exc  # some clients raise for what others return
             self.ctx.check_abort()
             if not response.items:
                 empty += 1
@@ -192,7 +198,8 @@ class _Asking:
                         f"Model {self.model!r} gave {empty} empty answers in a row",
                         hint="Ask again later, or try another model.",
                         model=self.model,
-                    )
+                        reason="empty",
+                    ) from failed
                 self.ephemeral = (input_message("continue", ids=self.engine.ids),)
                 continue
             self.ephemeral = ()

@@ -113,18 +113,22 @@ async def test_malformed_arguments_come_back_to_the_model_in_plain_words(
 async def test_an_empty_answer_is_asked_for_again_without_logging_the_asking(
     endpoint: Endpoint, desk: tuple[nn.AgentHarness, nn.Run]
 ) -> None:
-    harness, _ = desk
-    empty = chat("")
-    for answer in (empty, empty, chat("Here I am.")):
+    harness, run = desk
+    for answer in (chat(""), chat(""), chat("Here I am.")):
         endpoint.then(answer)
 
-    try:
-        text = (await harness.execute("Hello?")).text
-    except nn.NoeticError as exc:
-        text = exc.facts.get("reason", exc.kind)
-        endpoint.behaviours.clear()
-        endpoint.then(chat("Here I am."))
-        text = (await harness.execute("Hello?")).text
+    reply = await harness.execute("Hello?")
 
-    assert text == "Here I am."
-    assert "continue" not in [item["content"][0]["text"] for item in harness.log()]
+    assert reply.text == "Here I am."
+    assert [seen.body["messages"][-1]["content"] for seen in endpoint.seen] == ["Hello?", "continue", "continue"]
+    assert [item["content"][0]["text"] for item in harness.log()] == ["Hello?", "Here I am."]
+    assert run.select(TurnCompleted)[0].output_tokens == 15, "all three were paid for"
+
+
+async def test_nothing_but_empty_answers_is_a_failure(endpoint: Endpoint, desk: tuple[nn.AgentHarness, nn.Run]) -> None:
+    harness, _ = desk
+    for _ in range(4):
+        endpoint.then(chat(""))
+
+    with pytest.raises(nn.NoeticError, match="4 empty answers in a row"):
+        await harness.execute("Hello?")
