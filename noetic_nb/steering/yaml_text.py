@@ -13,6 +13,8 @@ __all__ = ["dump_yaml", "parse_yaml"]
 # Rule files are four deep; what is much deeper is hostile.
 MAX_DEPTH: Final = 32
 
+_ESCAPED: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
+
 _PLAIN: Final = (
     ("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false)$"), "tf"),
     ("tag:yaml.org,2002:null", re.compile(r"^(?:null|~|)$"), "n~\0"),
@@ -128,7 +130,8 @@ def dump_yaml(data: Any) -> str:
             return True
 
     def text(dumper: Any, value: str) -> Any:
-        style = "|" if "\n" in value else None
+        # Some line breaks are folded away unless they are written as escapes.
+        style = '"' if _ESCAPED.search(value) else "|" if "\n" in value else None
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
     PlainDumper.add_representer(str, text)

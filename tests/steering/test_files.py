@@ -86,6 +86,16 @@ def test_rules_that_are_data_come_back_the_same(rules: list[SteeringRule], form:
         jsonschema.validate(json.loads(text), rule_file_schema())
 
 
+@pytest.mark.parametrize(
+    "text", ["\x85", "a\u2028b", "\r\n", " a\n b ", "a\n\n", "\ufeff", "\x07", "\x00", "- a: b #", "'\"", "~", "0x1"]
+)
+@pytest.mark.parametrize("form", FORMATS)
+def test_texts_that_yaml_readers_fold_come_back_the_same(text: str, form: Any) -> None:
+    rules = [SteeringRule(id=text, name=text, applies_to="before_tool_call", when="true", guidance=text)]
+
+    assert list(parse_rules(dump_rules(rules, format=form), format=form)) == rules
+
+
 @pytest.mark.parametrize("suffix", [".yaml", ".yml", ".json"])
 def test_a_python_rule_is_written_by_name_and_bound_by_who_loads_it(tmp_path: Path, suffix: str) -> None:
     rules = RuleBook()
