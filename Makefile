@@ -36,7 +36,7 @@ browser: $(VENV)/.test
 	$(BIN)/pytest tests/browser
 
 # Ratios against peers measured in the same run. The drift study needs the full data set: see CONTRIBUTING.md.
-BENCHMARKS := basics runtime memory steering regulator storage
+BENCHMARKS := basics runtime memory steering regulator storage widgets
 bench: $(VENV)/.bench
 	for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
