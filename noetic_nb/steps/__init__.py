@@ -5,10 +5,12 @@ from noetic_nb.steps.channel import Channel, channel
 from noetic_nb.steps.codec import dump_step, load_step
 from noetic_nb.steps.json_schema import step_json_schema
 from noetic_nb.steps.patterns import react
+from noetic_nb.steps.plans import PlanConstraints, PlanNode, adaptive_plan, task_tree
 from noetic_nb.steps.records import BranchStep, ForkStep, LLMStep, LoopStep, Route, RunStep, SpawnStep, Step, ToolStep
 from noetic_nb.steps.registry import Registry
 from noetic_nb.steps.retry import RetryPolicy
 from noetic_nb.steps.snapshot import LoopSnapshot, StepMeta, Verdict
+from noetic_nb.steps.teams import dual_agent, ralph_wiggum, recursive_llm
 from noetic_nb.steps.tool import Tool, make_tool, tool, wire_name
 from noetic_nb.steps.until import UntilPredicate, until
 from noetic_nb.steps.workflow import load_workflow
@@ -20,6 +22,8 @@ __all__ = [
     "LLMStep",
     "LoopSnapshot",
     "LoopStep",
+    "PlanConstraints",
+    "PlanNode",
     "Registry",
     "RetryPolicy",
     "Route",
@@ -31,18 +35,23 @@ __all__ = [
     "ToolStep",
     "UntilPredicate",
     "Verdict",
+    "adaptive_plan",
     "branch",
     "channel",
+    "dual_agent",
     "dump_step",
     "fork",
     "load_step",
     "load_workflow",
     "loop",
     "make_tool",
+    "ralph_wiggum",
     "react",
+    "recursive_llm",
     "spawn",
     "step",
     "step_json_schema",
+    "task_tree",
     "tool",
     "until",
     "wire_name",

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.memory.layer import MemoryConfig, MemoryLayer
 from noetic_nb.models.base import ModelParams
-from noetic_nb.steps.build import loop, step
-from noetic_nb.steps.records import LoopStep
+from noetic_nb.steps.build import loop, spawn, step
+from noetic_nb.steps.records import LoopStep, SpawnStep
 from noetic_nb.steps.tool import Tool
 from noetic_nb.steps.until import until
 
@@ -23,7 +24,8 @@ def react(
     max_steps: int = 10,
     max_cost: float | None = None,
     params: ModelParams | None = None,
-) -> LoopStep:
+    memory: MemoryConfig | Iterable[MemoryLayer] | None = None,
+) -> LoopStep | SpawnStep:
     """Reason and act: ask the model, run the tools it calls, until it calls none.
 
     Parameters
@@ -41,6 +43,8 @@ def react(
         US dollars at which no further call is made.
     params : ModelParams, optional
         Sampling parameters.
+    memory : MemoryConfig or iterable of MemoryLayer, optional
+        Layers of its own, instead of the agent's: the loop is then spawned with a copy of the conversation.
 
     References
     ----------
@@ -59,4 +63,5 @@ def react(
     limits = [until.max_cost(max_cost)] if max_cost is not None else []
     stop = until.any(until.no_tool_calls(), until.max_steps(max_steps), *limits)
     # The conversation itself is the input of the next round; nothing is added to it on the way.
-    return loop("react-loop", ask, until=stop, max_iterations=max_steps, feed_output=False)
+    whole = loop("react-loop", ask, until=stop, max_iterations=max_steps, feed_output=False)
+    return whole if memory is None else spawn("react-agent", whole, context_in="inherit", memory=memory)
