@@ -212,7 +212,8 @@ class _Regulation:
 
     def on_tool_outcome(self, p: ToolOutcome) -> None:
         error = None if p.error is None else _text(p.error)
-        result = events.ToolResult(_text(p.name), p.success, max(0, round(p.duration_ms)), error)
+        output = None if p.output is None else _text(p.output)
+        result = events.ToolResult(_text(p.name), p.success, max(0, round(p.duration_ms)), error, output)
         self.tell(p.ctx, self.task(p.ctx), result)
 
     async def store(self, p: StoreParams) -> Mapping[str, Any] | None:

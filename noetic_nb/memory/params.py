@@ -164,6 +164,8 @@ class ToolOutcome:
     error: str | None
     ctx: ExecutionContext
     state: Any
+    output: str | None = None
+    """What the model reads of it."""
 
 
 @dataclass(frozen=True, slots=True)

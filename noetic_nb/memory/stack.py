@@ -280,14 +280,22 @@ class LayerStack:
         )
 
     async def tool_outcome(
-        self, ctx: ExecutionContext, *, name: str, call_id: str, success: bool, duration_ms: float, error: str | None
+        self,
+        ctx: ExecutionContext,
+        *,
+        name: str,
+        call_id: str,
+        success: bool,
+        duration_ms: float,
+        error: str | None,
+        output: str | None = None,
     ) -> None:
         """Tell the layers how a tool call ended."""
         await notify(
             self._runner,
             "on_tool_outcome",
             ctx,
-            lambda state: ToolOutcome(name, call_id, success, duration_ms, error, ctx, state),
+            lambda state: ToolOutcome(name, call_id, success, duration_ms, error, ctx, state, output),
         )
 
     async def model_outcome(

@@ -133,6 +133,7 @@ async def call_tool(
             success=end.status == "ok",
             duration_ms=duration,
             error=None if end.error is None else str(end.error),
+            output=end.output,
         )
         _raise_stop(engine, hctx)
     return end
