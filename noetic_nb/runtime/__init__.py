@@ -7,6 +7,7 @@ from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.findings import Finding
 from noetic_nb.runtime.harness import AgentHarness
 from noetic_nb.runtime.limits import Limits
+from noetic_nb.runtime.otel import OTelExporter
 from noetic_nb.runtime.plan import TurnPlan, plan_turn
 from noetic_nb.runtime.reply import AgentReply
 from noetic_nb.runtime.streaming import TurnStream
@@ -20,6 +21,7 @@ __all__ = [
     "Context",
     "Finding",
     "Limits",
+    "OTelExporter",
     "TurnPlan",
     "TurnStream",
     "channel",

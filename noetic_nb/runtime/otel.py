@@ -1,0 +1,235 @@
+"""A run as OpenTelemetry spans: turns, steps, model calls, tools and hooks, nested as they ran.
+
+Needs the extra ``otel``; the OpenTelemetry API is imported when an exporter is made. What was said is left out unless asked
+for: traces travel further than conversations should.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import (
+    ChildEnded,
+    ChildStarted,
+    ErrorRaised,
+    MemoryTraceSpan,
+    ModelCalled,
+    RunEvent,
+    SteeringDecided,
+    StepEnded,
+    StepStarted,
+    ToolCalled,
+    TurnCompleted,
+    TurnStarted,
+    Where,
+)
+from noetic_nb.items import assistant_text
+
+__all__ = ["OTelExporter"]
+
+# Milliseconds of the run's clock to nanoseconds since the epoch.
+NS_PER_MS: Final = 1_000_000
+
+
+class OTelExporter:
+    """An event sink that makes spans of what it is sent.
+
+    Parameters
+    ----------
+    agent_name : str
+        For ``gen_ai.agent.name``.
+    tracer_provider : opentelemetry.trace.TracerProvider, optional
+        The global one when absent.
+    provider_name : str, default "noetic_nb"
+        For ``gen_ai.provider.name``: who answers the model calls.
+    capture_content : bool, default False
+        Put the texts of questions, answers, arguments and results into the spans.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``MISSING_EXTRA`` where OpenTelemetry is not installed.
+
+    References
+    ----------
+    .. [1] OpenTelemetry, Semantic conventions for generative AI: agent, client and tool spans.
+
+    Examples
+    --------
+    ``harness.subscribe(OTelExporter("desk"))`` sends every turn from then on to the configured exporters.
+    """
+
+    def __init__(
+        self,
+        agent_name: str,
+        *,
+        tracer_provider: Any = None,
+        provider_name: str = "noetic_nb",
+        capture_content: bool = False,
+    ) -> None:
+        try:
+            from opentelemetry import trace
+        except ImportError as exc:
+            raise NoeticConfigError(
+                "MISSING_EXTRA", "OpenTelemetry is not installed.", hint="pip install 'noetic_nb[otel]'"
+            ) from exc
+        self._trace = trace
+        self._tracer = trace.get_tracer("noetic_nb", tracer_provider=tracer_provider)
+        self._agent = agent_name
+        self._provider = provider_name
+        self._content = capture_content
+        # By execution: the spans that are open, outermost first. A child's begins with the one it was made in.
+        self._open: dict[str, list[Any]] = {}
+
+    def emit(self, event: RunEvent) -> None:
+        """Take one event."""
+        match event:
+            case TurnStarted():
+                self._turn_started(event)
+            case TurnCompleted():
+                self._turn_completed(event)
+            case StepStarted():
+                span = self._start(event.where, f"step {event.step_id}", event.t_ms)
+                span.set_attributes({"noetic.step.kind": event.step_kind, "noetic.step.path": event.path})
+                self._open.setdefault(event.where.execution_id, []).append(span)
+            case StepEnded():
+                self._step_ended(event)
+            case ChildStarted():
+                parent = self._open.get(event.parent_id) or [None]
+                span = self._start(event.where, f"{event.step_kind} {event.step_id}", event.t_ms, parent[-1])
+                span.set_attributes({"noetic.items_in": len(event.items), "noetic.layers_in": list(event.handed)})
+                self._open[event.where.execution_id] = [span]
+            case ChildEnded():
+                self._child_ended(event)
+            case ModelCalled():
+                self._model_called(event)
+            case ToolCalled():
+                self._tool_called(event)
+            case MemoryTraceSpan():
+                self._hook_called(event)
+            case ErrorRaised():
+                self._note(event.where, "error", event.t_ms, {"error.type": event.error_kind, "message": event.message})
+            case SteeringDecided():
+                about = {"action": event.action, "rules": list(event.rule_ids), "tool": event.tool_name or ""}
+                self._note(event.where, f"steering.{event.hook}", event.t_ms, about)
+            case _:
+                pass
+
+    def _start(self, where: Where, name: str, t_ms: float, parent: Any = None, kind: Any = None) -> Any:
+        stack = self._open.get(where.execution_id)
+        parent = stack[-1] if parent is None and stack else parent
+        context = None if parent is None else self._trace.set_span_in_context(parent)
+        span = self._tracer.start_span(
+            name, context=context, start_time=round(t_ms * NS_PER_MS), kind=kind or self._trace.SpanKind.INTERNAL
+        )
+        span.set_attribute("gen_ai.conversation.id", where.thread_id)
+        span.set_attribute("noetic.execution.id", where.execution_id)
+        return span
+
+    def _end(self, span: Any, t_ms: float, problem: str | None = None, error_type: str | None = None) -> None:
+        if problem is not None:
+            span.set_attribute("error.type", error_type or "error")
+            span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, problem))
+        span.end(end_time=round(t_ms * NS_PER_MS))
+
+    def _whole(self, where: Where, name: str, t_ms: float, duration_ms: float, kind: Any = None) -> Any:
+        """Return a span for what was reported when it was over."""
+        return self._start(where, name, t_ms - duration_ms, kind=kind)
+
+    def _note(self, where: Where, name: str, t_ms: float, about: dict[str, Any]) -> None:
+        stack = self._open.get(where.execution_id)
+        if stack:
+            stack[-1].add_event(name, about, timestamp=round(t_ms * NS_PER_MS))
+
+    def _turn_started(self, event: TurnStarted) -> None:
+        span = self._start(event.where, f"invoke_agent {self._agent}", event.t_ms)
+        span.set_attributes(
+            {
+                "gen_ai.operation.name": "invoke_agent",
+                "gen_ai.agent.name": self._agent,
+                "gen_ai.provider.name": self._provider,
+                "noetic.turn.id": event.turn_id,
+            }
+        )
+        if self._content:
+            span.set_attribute("gen_ai.input.messages", event.query)
+        self._open[event.where.execution_id] = [span]
+
+    def _turn_completed(self, event: TurnCompleted) -> None:
+        stack = self._open.pop(event.where.execution_id, [])
+        for span in reversed(stack[1:]):  # steps whose end was not reported
+            self._end(span, event.t_ms)
+        if stack:
+            turn = stack[0]
+            turn.set_attributes(_spent(event))
+            turn.set_attribute("noetic.outcome", event.outcome)
+            if self._content:
+                turn.set_attribute("gen_ai.output.messages", event.text)
+            self._end(turn, event.t_ms, "the turn failed" if event.outcome == "failure" else None, event.outcome)
+
+    def _step_ended(self, event: StepEnded) -> None:
+        stack = self._open.get(event.where.execution_id)
+        if stack:
+            span = stack.pop()
+            span.set_attribute("noetic.status", event.status)
+            self._end(span, event.t_ms, event.error if event.status == "error" else None, event.status)
+
+    def _child_ended(self, event: ChildEnded) -> None:
+        stack = self._open.pop(event.where.execution_id, [])
+        for span in reversed(stack[1:]):
+            self._end(span, event.t_ms)
+        if stack:
+            stack[0].set_attributes(_spent(event))
+            stack[0].set_attribute("noetic.layers_out", list(event.returned))
+            self._end(stack[0], event.t_ms, "the child failed" if event.outcome == "failure" else None, event.outcome)
+
+    def _model_called(self, event: ModelCalled) -> None:
+        name, kind = f"chat {event.model}", self._trace.SpanKind.CLIENT
+        span = self._whole(event.where, name, event.t_ms, event.duration_ms, kind)
+        span.set_attributes(
+            {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.provider.name": self._provider,
+                "gen_ai.request.model": event.model,
+                "noetic.purpose": event.purpose,
+                **_spent(event),
+            }
+        )
+        if self._content:
+            span.set_attribute("gen_ai.output.messages", assistant_text(event.items))
+        self._end(span, event.t_ms, event.error if event.status == "error" else None, event.status)
+
+    def _tool_called(self, event: ToolCalled) -> None:
+        span = self._whole(event.where, f"execute_tool {event.name}", event.t_ms, event.duration_ms)
+        span.set_attributes(
+            {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": event.name,
+                "gen_ai.tool.call.id": event.call_id,
+                "gen_ai.tool.type": "function",
+                "noetic.status": event.status,
+            }
+        )
+        if self._content:
+            span.set_attribute("gen_ai.tool.call.arguments", str(event.args))
+            span.set_attribute("gen_ai.tool.call.result", event.output)
+        self._end(span, event.t_ms, None if event.status == "ok" else event.error or event.status, event.status)
+
+    def _hook_called(self, event: MemoryTraceSpan) -> None:
+        if event.status == "skipped":
+            return
+        span = self._whole(event.where, f"memory {event.layer_id}.{event.hook}", event.t_ms, event.duration_ms)
+        if event.budget is not None:
+            span.set_attributes(
+                {"noetic.budget.allocated": event.budget.allocated, "noetic.budget.used": event.budget.used}
+            )
+        self._end(span, event.t_ms, event.error, event.status)
+
+
+def _spent(event: TurnCompleted | ChildEnded | ModelCalled) -> dict[str, Any]:
+    return {
+        "gen_ai.usage.input_tokens": event.input_tokens,
+        "gen_ai.usage.output_tokens": event.output_tokens,
+        "noetic.cost_usd": event.cost,
+    }

@@ -1,0 +1,92 @@
+"""Turns as OpenTelemetry spans, read back from the SDK's own in-memory exporter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import noetic_nb as nn
+from noetic_nb.runtime.otel import OTelExporter
+from noetic_nb.steps import fork, step
+from tests.runtime.made import lookup, made
+
+sdk = pytest.importorskip("opentelemetry.sdk.trace")
+
+
+def traced(harness: nn.AgentHarness, **options: Any) -> Any:
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    memory = InMemorySpanExporter()
+    provider = sdk.TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+    harness.subscribe(OTelExporter("desk", tracer_provider=provider, **options))
+    return memory
+
+
+def tree(spans: Any) -> dict[str, str | None]:
+    names = {span.context.span_id: span.name for span in spans}
+    return {span.name: names.get(span.parent.span_id) if span.parent else None for span in spans}
+
+
+async def test_a_turn_is_a_tree_of_spans_in_the_words_of_the_conventions() -> None:
+    harness = made([nn.CallTool("lookup", order_id="A"), nn.Reply("Packed.", cost=0.5)], tools=[lookup],
+                   memory=[nn.static_content("Be kind.", id="kind")])  # fmt: skip
+    memory = traced(harness)
+
+    await harness.execute("secret question")
+
+    spans = {span.name: span for span in memory.get_finished_spans()}
+    assert tree(memory.get_finished_spans()) == {
+        "memory kind.init": None,  # the turn begins when its layers are ready
+        "memory kind.recall": "step react",
+        "chat scripted": "step react",
+        "execute_tool lookup": "step react",
+        "step react": "step react-loop",
+        "step react-loop": "invoke_agent desk",
+        "invoke_agent desk": None,
+    }
+    turn, chat = spans["invoke_agent desk"].attributes, spans["chat scripted"].attributes
+    assert turn["gen_ai.operation.name"] == "invoke_agent"
+    assert turn["noetic.cost_usd"] == 0.5
+    assert chat["gen_ai.usage.output_tokens"] > 0
+    assert all(span.end_time >= span.start_time for span in spans.values())
+    assert "secret" not in str([dict(span.attributes) for span in spans.values()])
+
+
+async def test_content_is_there_when_it_is_asked_for() -> None:
+    harness = made(["Hello!"])
+    memory = traced(harness, capture_content=True)
+
+    await harness.execute("Hi")
+
+    turn = memory.get_finished_spans()[-1]
+    assert (turn.attributes["gen_ai.input.messages"], turn.attributes["gen_ai.output.messages"]) == ("Hi", "Hello!")
+
+
+async def test_children_hang_below_the_step_that_made_them() -> None:
+    both = fork("both", mode="all", paths=[step.llm("a", model="m"), step.llm("b", model="m")], merge="last")
+    harness = made(lambda request: "ok", step=both)
+    memory = traced(harness)
+
+    await harness.execute("Hi")
+
+    parents = tree(memory.get_finished_spans())
+    assert (parents["step a"], parents["fork both"], parents["step both"]) == (
+        "fork both",
+        "step both",
+        "invoke_agent desk",
+    )
+
+
+async def test_a_failure_is_an_error_of_its_span() -> None:
+    harness = made([nn.Fault("server_error")])
+    memory = traced(harness)
+
+    with pytest.raises(nn.NoeticError):
+        await harness.execute("Hi")
+
+    spans = {span.name: span for span in memory.get_finished_spans()}
+    assert {name for name, span in spans.items() if not span.status.is_ok} == set(spans)
+    assert not any(harness._hub._sinks[0]._open.values())
