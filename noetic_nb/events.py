@@ -174,6 +174,9 @@ class ViewAssembled:
     history: int
     history_budget: float
     history_items: int
+    floor: int = 0
+    """Where the policy's item window begins: log items below it are ``outside_window``, those from it to ``window[0]``
+    ``over_budget``."""
 
 
 @dataclass(frozen=True, slots=True)

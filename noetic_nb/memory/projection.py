@@ -103,7 +103,10 @@ class ProjectionPolicy(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ProjectedHistory:
-    """The part of a history that is sent: a window and the positions left out of it."""
+    """The part of a history that is sent: a window and the positions left out of it.
+
+    What lies below `floor` is outside of the item window that was asked for; from there to `start` it is over budget.
+    """
 
     start: int
     stop: int
@@ -111,6 +114,7 @@ class ProjectedHistory:
     tokens: int
     fates: tuple[ItemFate, ...]
     forced: int | None = None
+    floor: int = 0
 
     def positions(self) -> list[int]:
         """Return the positions that are sent, in order."""
@@ -177,7 +181,7 @@ def project_tail(
     if forced is not None:
         tokens += counts(forced)
         fates.append(ItemFate("history", forced, counts(forced), "forced"))
-    return ProjectedHistory(start, size, dropped, tokens, tuple(fates), forced)
+    return ProjectedHistory(start, size, dropped, tokens, tuple(fates), forced, floor)
 
 
 def _tail_start(

@@ -155,6 +155,7 @@ class _Asking:
                     plan.history,
                     plan.budgets.history_budget,
                     plan.history_items,
+                    plan.floor,
                 )
             )
 

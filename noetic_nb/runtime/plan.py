@@ -48,11 +48,23 @@ class TurnPlan:
     history_items: int
     window: tuple[int, int]
     fates: tuple[ItemFate, ...]
+    floor: int = 0
 
     @property
     def total_tokens(self) -> int:
         """Tokens of everything that is sent."""
         return self.system + self.tools + self.framing + self.history + sum(layer.used for layer in self.layers)
+
+    def left_out(self) -> dict[int, str]:
+        """Return why each log item that is not sent is not: its position and a reason of `ItemFate`."""
+        reasons = dict.fromkeys(range(min(self.floor, self.window[0])), "outside_window")
+        reasons |= dict.fromkeys(range(self.floor, self.window[0]), "over_budget")
+        for fate in self.fates:
+            if fate.origin == "history" and fate.reason == "forced":
+                reasons.pop(fate.position, None)
+            elif fate.origin == "history":
+                reasons[fate.position] = fate.reason
+        return reasons
 
     @property
     def free_tokens(self) -> float:
@@ -135,9 +147,9 @@ def plan_turn(
     chosen = _sent(history, tail)
     sent: Sequence[Item] = SentItems(front, chosen) if front else chosen
     if history is view:
-        span, fates = (tail.start, tail.stop), (*offers.fates, *tail.fates)
+        span, fates, floor = (tail.start, tail.stop), (*offers.fates, *tail.fates), tail.floor
     else:
-        span = (0, len(view))
+        span, floor = (0, len(view)), 0
         fates = (*offers.fates, *_hidden(view, sent, tokenizer))
     return TurnPlan(
         sent,
@@ -152,6 +164,7 @@ def plan_turn(
         len(sent) - len(offers.items),
         span,
         fates,
+        floor,
     )
 
 

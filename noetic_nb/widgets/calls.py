@@ -212,8 +212,12 @@ def _finite(number: float) -> float | None:
 def _left_out(event: ViewAssembled) -> Iterator[LeftOut]:
     before = event.window[0]
     told = {fate.position for fate in event.fates if fate.origin == "history" and fate.position < before}
-    if before > len(told):  # the window itself is not told item by item
-        yield LeftOut("history", "outside_window", 0, before - 1, before - len(told), None)
+    # What lies before the window is not told item by item.
+    floor = min(event.floor, before)
+    for reason, start, stop in (("outside_window", 0, floor), ("over_budget", floor, before)):
+        count = stop - start - len([position for position in told if start <= position < stop])
+        if count > 0:
+            yield LeftOut("history", reason, start, stop - 1, count, None)
     yield from _runs(event.fates)
 
 

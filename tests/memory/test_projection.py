@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import ItemLog, dump_item, item_tokens, parse_item, unresolved_positions
 from noetic_nb.memory import ProjectionPolicy, assemble_view, project_tail
+from noetic_nb.runtime import plan_turn
 from tests.items.strategies import CONVERSATIONS, message
 
 BUDGETS = st.integers(-50, 700) | st.just(math.inf)
@@ -80,6 +81,22 @@ def test_every_position_left_out_of_the_window_has_a_fate(
     if shown.forced is not None:
         assert told[shown.forced] == "forced"
         assert shown.forced < shown.start
+
+
+@given(CONVERSATIONS, st.integers(0, 700), st.sampled_from(["truncate", "sliding_window"]), st.integers(0, 12))
+def test_every_item_of_the_log_is_sent_or_left_out_for_a_reason(
+    items: list[dict[str, Any]], budget: int, overflow: Any, window: int
+) -> None:
+    size = window if overflow == "sliding_window" else None
+    policy = ProjectionPolicy(token_budget=budget, response_reserve=0, overflow=overflow, window_size=size)
+    plan = plan_turn(ItemLog(item for item in items if item.get("role") != "system"), [], policy)
+    log = [item for item in items if item.get("role") != "system"]
+
+    reasons = plan.left_out()
+
+    assert [dump_item(item) for item in plan.items] == [item for p, item in enumerate(log) if p not in reasons]
+    for position, reason in reasons.items():
+        assert (reason == "outside_window") == bool(size and position < len(log) - size)
 
 
 @given(CONVERSATIONS, st.integers(0, 600))

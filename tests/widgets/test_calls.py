@@ -98,7 +98,7 @@ def test_neighbouring_items_with_one_fate_are_told_once() -> None:
 def test_items_before_the_window_are_told_although_the_event_does_not_list_them() -> None:
     share = only_call(window=(40, 50))
 
-    assert [(e.reason, e.first, e.last, e.count) for e in share.left_out] == [("outside_window", 0, 39, 40)]
+    assert [(e.reason, e.first, e.last, e.count) for e in share.left_out] == [("over_budget", 0, 39, 40)]
     assert share.dropped == (40, 0)
 
 
