@@ -17,6 +17,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.steering.conditions import compiled
 from noetic_nb.steering.forms import RuleForms
 from noetic_nb.steering.rule import SteeringRule, as_rule
+from noetic_nb.steering.rulebook_html import rules_table
 from noetic_nb.steering.snapshot import RuleSnapshot
 from noetic_nb.steering.source import check_on_samples, compile_predicate
 
@@ -281,6 +282,9 @@ class RuleBook(RuleForms):
 
     def __repr__(self) -> str:
         return f"RuleBook(version {self.version}: {', '.join(rule.id for rule in self._snapshot) or 'no rules'})"
+
+    def _repr_html_(self) -> str:
+        return rules_table(self.version, self._snapshot)
 
 
 def _checked(rule: SteeringRule | Mapping[str, Any]) -> SteeringRule:

@@ -257,6 +257,22 @@ def test_a_misspelt_field_is_answered_with_the_nearest_one() -> None:
         SteeringRule(id="r", applies_to="before_tool_call", predicat=None)
 
 
+def test_a_book_shows_itself_as_a_table_in_which_everything_is_text() -> None:
+    rules = RuleBook([plain("<script>alert(1)</script>", tools=["<img src=x>"])])
+    rules.when("tool.name == '<b>'", id="cel", action="ask")
+    rules.at_most(3, "search")
+    rules.disable("cel")
+
+    html = rules._repr_html_()
+
+    assert "<script" not in html
+    assert "<img" not in html
+    assert "<b>" not in html
+    for text in ("version 3", "search may be called at most 3 times.", "→ ask", "off"):
+        assert text in html
+    assert "no rules yet" in RuleBook()._repr_html_()
+
+
 class BookMachine(RuleBasedStateMachine):
     """Any sequence of edits, beside a model: a list of ids and a stack of lists."""
 
