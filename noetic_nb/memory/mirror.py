@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from noetic_nb.errors import NoeticError
+from noetic_nb.memory.calling import HookTimeout
 from noetic_nb.memory.diagnostics import Diagnostic
 from noetic_nb.storage import ScopedStorage
 
@@ -30,6 +31,9 @@ _Key: TypeAlias = tuple[str, str]
 
 # How often a write is tried again when others keep writing in between, before it is given up and reported.
 MAX_ATTEMPTS: Final = 50
+
+# A store that hangs must not hold an execution for ever; what it was given goes on being written.
+FLUSH_LIMIT_MS: Final = 30_000
 
 # Stores without versions of their own are counted here, so that conflicts inside one process are noticed all the same.
 _WRITES: Final[WeakKeyDictionary[Any, dict[str, int]]] = WeakKeyDictionary()
@@ -168,17 +172,21 @@ class Mirror:
             self._start(key)
 
     async def flush(self, keys: Iterable[_Key]) -> None:
-        """Wait until everything written so far under these keys is in storage, or was reported."""
+        """Wait until everything written so far under these keys is in storage, or was reported; at most 30 seconds."""
         wanted = list(keys)
         while True:
             for key in wanted:
                 if key in self._pending and key not in self._writing:  # set where no loop was running
                     self._start(key)
-            tasks = [self._writing[key] for key in wanted if key in self._writing]
+            tasks = {self._writing[key]: key for key in wanted if key in self._writing}
             if not tasks:
                 return
-            # Shielded: a cancelled flush must not cut a write short.
-            await asyncio.shield(asyncio.gather(*tasks))
+            # Waiting does not own the tasks: neither its cancellation nor its end cuts a write short.
+            _, late = await asyncio.wait(tasks, timeout=FLUSH_LIMIT_MS / 1000)
+            for task in late:
+                self._diagnostic(tasks[task][1], "persist", HookTimeout(tasks[task][1], "persist", FLUSH_LIMIT_MS))
+            if late:
+                return
 
     def drop(self, key: _Key) -> None:
         """Mirror no more; a write under way or waiting is finished first."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ from noetic_nb.memory.requests import RerenderRequest, read_request
 from noetic_nb.memory.results import UNSET, field_of
 from noetic_nb.memory.running import HookRunner
 from noetic_nb.memory.scope import resolve_scope_key
+from noetic_nb.memory.state import LayerStateStore
 
 __all__ = ["RecallEntry", "RecallMode", "Recaller"]
 
@@ -78,7 +80,7 @@ class Recaller:
         self._stale: set[tuple[str, str]] = set()
         self._eventual = {layer.id: layer for layer in runner.layers if self._is_eventual(layer)}
         if self._eventual:
-            runner.state.listen(self._written)
+            _listen_weakly(runner.state, self)
 
     def _is_eventual(self, layer: MemoryLayer) -> bool:
         return layer.recall_mode == "eventual" and not self._force_atomic
@@ -298,6 +300,20 @@ class Recaller:
             if layer.scope == "execution" and params.ctx.execution_id == execution_id:
                 self._asked.pop(key, None)
                 self._cache.pop(key, None)
+
+
+def _listen_weakly(state: LayerStateStore, recaller: Recaller) -> None:
+    """Tell a recaller of every write for as long as it lives: the state outlives the stacks that are made for children."""
+    ref = weakref.ref(recaller)
+
+    def heard(execution_id: str, layer_id: str, value: Any, hook: str) -> None:
+        alive = ref()
+        if alive is None:
+            stop()
+        else:
+            alive._written(execution_id, layer_id, value, hook)
+
+    stop = state.listen(heard)
 
 
 def _overrun(layer_id: str, tokens: int, budget: float) -> BudgetOverrun:

@@ -67,7 +67,7 @@ class LayerStateStore:
         self._states[key] = state
         self._by_execution.setdefault(execution_id, set()).add(layer_id)
         self._mirror.write(key, state)
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             listener(execution_id, layer_id, state, hook)
 
     def listen(self, listener: StateListener) -> Callable[[], None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.items import content_tokens, input_message, item_text
+from noetic_nb.memory import LayerStack, LayerStateStore
 from noetic_nb.storage import InMemoryStorage
 from noetic_nb.testing import drive_loop
 from noetic_nb.tokens import estimate_tokens
@@ -251,6 +253,19 @@ async def test_defect_10_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -
         await shown(stack, context(f"e{n}", f"t{n}"))
 
     assert (len(stack._recaller._cache), len(stack._recaller._asked)) == (8, 8)
+
+
+async def test_a_stack_that_is_gone_listens_no_more() -> None:
+    state = LayerStateStore()
+    stack = LayerStack([Counting().layer], state=state)
+    await stack.recall(CTX, budgets={}, mode="cached")
+    assert len(state._listeners) == 1
+
+    del stack
+    gc.collect()
+    state.set("e1", "ev", 1)
+
+    assert state._listeners == []
 
 
 async def test_a_failing_refresh_is_a_diagnostic_and_the_next_recall_asks_anew() -> None:

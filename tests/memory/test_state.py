@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from noetic_nb.memory import LayerStateStore
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
+from noetic_nb.testing import drive_loop
 
 STATES = st.none() | st.dictionaries(st.sampled_from("ab"), st.integers(), max_size=2) | st.text(max_size=3)
 
@@ -152,6 +153,25 @@ async def test_a_cancelled_flush_does_not_cut_a_write_short() -> None:
     await store.flush("e")
 
     assert await kept(storage) == {"n": 1}
+
+
+def test_a_store_that_hangs_holds_a_flush_for_half_a_minute_and_is_reported() -> None:
+    async def run() -> tuple[float, list[tuple[str, str, str]], Any]:
+        storage = Slow()
+        store, notes = store_on(storage)
+        storage.gate.clear()
+        store.set("e", "a", {"n": 1})
+        before = asyncio.get_running_loop().time()
+        await store.flush("e")
+        waited = asyncio.get_running_loop().time() - before
+        storage.gate.set()
+        await store.flush("e")
+        return waited, notes, await kept(storage)
+
+    waited, notes, stored = drive_loop(run())
+
+    assert (waited, stored) == (30, {"n": 1})
+    assert [(layer, hook) for layer, hook, _ in notes] == [("a", "persist")]
 
 
 async def test_cleaning_up_forgets_everything_and_finishes_what_was_written() -> None:
