@@ -7,8 +7,10 @@ from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.findings import Finding
 from noetic_nb.runtime.harness import AgentHarness
 from noetic_nb.runtime.limits import Limits
+from noetic_nb.runtime.memory_view import LayerMemory, MemoryView
 from noetic_nb.runtime.otel import OTelExporter
 from noetic_nb.runtime.plan import TurnPlan, plan_turn
+from noetic_nb.runtime.remembering import ContextMemory
 from noetic_nb.runtime.reply import AgentReply
 from noetic_nb.runtime.streaming import TurnStream
 from noetic_nb.steps import channel, react
@@ -19,8 +21,11 @@ __all__ = [
     "AgentReply",
     "Checkpoints",
     "Context",
+    "ContextMemory",
     "Finding",
+    "LayerMemory",
     "Limits",
+    "MemoryView",
     "OTelExporter",
     "TurnPlan",
     "TurnStream",
