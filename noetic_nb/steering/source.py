@@ -9,6 +9,7 @@ import ast
 import inspect
 import linecache
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -22,12 +23,20 @@ __all__ = ["check_on_samples", "compile_predicate"]
 # What rule text may name without importing it.
 WORDS: Final[Mapping[str, Any]] = {"allow": allow, "ask": ask, "deny": deny, "guide": guide}
 
+# An editor compiles at every pause in typing: the text of old drafts is not kept for tracebacks that nobody reads.
+MAX_TEXTS: Final = 256
+
 _versions: dict[str, int] = {}
+_texts: Final[deque[str]] = deque()
 
 
 def _file_name(rule_id: str) -> str:
     _versions[rule_id] = _versions.get(rule_id, 0) + 1
-    return f"<rule {rule_id} v{_versions[rule_id]}>"
+    name = f"<rule {rule_id} v{_versions[rule_id]}>"
+    _texts.append(name)
+    if len(_texts) > MAX_TEXTS:
+        linecache.cache.pop(_texts.popleft(), None)
+    return name
 
 
 def _broken(rule_id: str, what: str, line: int | None, hint: str) -> NoeticConfigError:

@@ -109,3 +109,13 @@ def test_the_line_of_a_failure_is_shown_in_tracebacks(rules: RuleBook) -> None:
     except AttributeError as exc:
         shown = "".join(traceback.format_exception(exc))
     assert "call.nothing_of_the_kind" in shown
+
+
+def test_the_texts_of_old_drafts_are_not_kept(rules: RuleBook) -> None:
+    import linecache
+
+    for number in range(400):
+        rules.draft("small", f"def small(call):\n    return {number}\n")
+
+    assert sum(name.startswith("<rule small") for name in linecache.cache) <= 256
+    assert rules.version == 1
