@@ -182,6 +182,24 @@ def test_a_verdict_still_being_formed_at_the_end_reaches_the_execution_that_runs
     assert "too late" in after
 
 
+def test_a_verdict_of_an_ended_execution_is_not_given_to_a_child() -> None:
+    async def run() -> list[str | None]:
+        begin = chained(60.0)
+        first = await begin("e1")
+        await first.call()
+        await settle()
+        await first.end()
+        child = await begin("child", depth=1)
+        root = await begin("e2")
+        await asyncio.sleep(120)
+        return [await child.recalled(), await root.recalled()]
+
+    child, root = drive_loop(run())
+
+    assert child is None
+    assert root is not None
+
+
 def test_a_judge_that_fails_in_the_background_is_a_diagnostic() -> None:
     fault = RuntimeError("down")
 
