@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from pydantic import Field, InstanceOf
+from pydantic import Field
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.items import ItemLog, dump_item, parse_item, thaw
@@ -21,7 +21,7 @@ from noetic_nb.models.base import Usage
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.saying import query_of
 from noetic_nb.steps import Step, StepMeta
-from noetic_nb.steps.base import Frozen
+from noetic_nb.steps.base import Frozen, JustA
 from noetic_nb.tokens import Tokenizer
 
 __all__ = ["Checkpoint", "Checkpoints", "Snapshot", "as_checkpoints"]
@@ -59,7 +59,7 @@ class Checkpoints(Frozen):
     storage: Any = None
     max_entry_bytes: int = Field(default=MAX_ENTRY_BYTES, ge=1)
     max_entries: int = Field(default=MAX_ENTRIES, ge=1)
-    stack: InstanceOf[LayerStack] | None = None
+    stack: JustA[LayerStack] | None = None
 
     def open(self, ctx: Context) -> Checkpoint:
         """Begin to write down an execution."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, InstanceOf, field_validator
+from pydantic import Field, field_validator
 
 from noetic_nb.memory import MemoryConfig, MemoryLayer, ProjectionPolicy, memory
 from noetic_nb.runtime.limits import Limits
 from noetic_nb.steps import Step, Tool, make_tool
-from noetic_nb.steps.base import Frozen
+from noetic_nb.steps.base import Frozen, JustA
 
 __all__ = ["AgentConfig"]
 
@@ -36,8 +36,8 @@ class AgentConfig(Frozen):
     name: str = Field(min_length=1)
     step: Step | None = None
     """What `execute` runs."""
-    memory: tuple[InstanceOf[MemoryLayer], ...] = ()
-    tools: tuple[InstanceOf[Tool], ...] = ()
+    memory: tuple[JustA[MemoryLayer], ...] = ()
+    tools: tuple[JustA[Tool], ...] = ()
     """Tools of llm steps that name none of their own."""
     projection: ProjectionPolicy = Field(default_factory=ProjectionPolicy)
     force_atomic_recall: bool = False

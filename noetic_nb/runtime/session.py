@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from noetic_nb.errors import NoeticError
 from noetic_nb.items import ItemLog
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.limits import Limits
@@ -98,21 +97,23 @@ class Session:
 
     async def _turn(self, messages: Sequence[Message], run: RunMessages) -> AgentReply:
         """Run one turn; what was said during it, and heard, shares its outcome."""
-        outcome: AgentReply | BaseException = NoeticError("cancelled", "The turn did not end", reason="lost")
         try:
-            outcome = await run(self, messages)
-            return outcome
+            reply = await run(self, messages)
         except BaseException as exc:
-            outcome = exc
+            self._share(exc)
             raise
-        finally:
-            for message in self.heard:
-                if message.taken:
-                    message.answer(outcome)
-                elif message.waits:  # too late for this turn
-                    self.waiting.append(message)
-            self.heard.clear()
-            self.between.clear()
+        self._share(reply)
+        return reply
+
+    def _share(self, outcome: AgentReply | BaseException) -> None:
+        """Tell those whose message was heard during a turn how it ended."""
+        for message in self.heard:
+            if message.taken:
+                message.answer(outcome)
+            elif message.waits:  # too late for this turn
+                self.waiting.append(message)
+        self.heard.clear()
+        self.between.clear()
 
     def release(self, run: RunMessages) -> None:
         """Let the next turn begin: of what was said meanwhile, if anything was."""

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
+from pydantic_core import core_schema
 
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = ["Frozen", "StepRecord"]
+__all__ = ["Frozen", "JustA", "StepRecord"]
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    JustA = Annotated[T, ...]
+else:
+
+    class JustA:
+        """A field that holds an object of a class, which pydantic looks at no further.
+
+        `pydantic.InstanceOf` would build a schema of the class as well, for JSON that never occurs here.
+        """
+
+        def __class_getitem__(cls, kind: type) -> Any:
+            return Annotated[kind, cls(kind)]
+
+        def __init__(self, kind: type) -> None:
+            self.kind = kind
+
+        def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+            return core_schema.is_instance_schema(self.kind)
 
 
 class Frozen(BaseModel):
@@ -30,6 +52,8 @@ class Frozen(BaseModel):
         validate_by_name=True,
         validate_by_alias=True,
         arbitrary_types_allowed=True,
+        # Steps refer to each other: building every validator at import costs more than most programs ever use.
+        defer_build=True,
     )
 
     error_code: ClassVar[str] = "INVALID_STEP"

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final, Literal
 
-from pydantic import Field, InstanceOf, field_validator
+from pydantic import Field, field_validator
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.steps.base import Frozen
+from noetic_nb.steps.base import Frozen, JustA
 from noetic_nb.steps.schema import OutputSchema, as_schema
 
 __all__ = ["DEFAULT_CAPACITY", "DEFAULT_TIMEOUT_MS", "EMPTY", "Channel", "channel"]
@@ -48,7 +48,7 @@ class Channel(Frozen):
     mode: Literal["value", "queue", "topic"] = "queue"
     capacity: int | None = None
     external: bool = False
-    payload: InstanceOf[OutputSchema] | None = None
+    payload: JustA[OutputSchema] | None = None
     """What its messages fit, or None for any."""
 
     error_code: ClassVar[str] = "INVALID_CHANNEL"

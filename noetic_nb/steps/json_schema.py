@@ -57,14 +57,11 @@ class _Generator(GenerateJsonSchema):
         """Return the mark of a reference to a function."""
         return {_MARK: "fn"}
 
-    def dataclass_schema(self, schema: Any) -> JsonSchemaValue:
-        """Return the mark of a reference to a tool or a layer."""
-        marks = {Tool: "tool", MemoryLayer: "layer"}
-        mark = marks.get(schema["cls"])
-        return super().dataclass_schema(schema) if mark is None else {_MARK: mark}
-
     def is_instance_schema(self, schema: Any) -> JsonSchemaValue:
-        """Return the form of a schema: the schema itself, or a reference to one."""
+        """Return the mark of a reference to a tool or a layer, or the form of a schema: itself, or a reference."""
+        marks = {Tool: "tool", MemoryLayer: "layer"}
+        if schema["cls"] in marks:
+            return {_MARK: marks[schema["cls"]]}
         if schema["cls"] is OutputSchema:
             return {"type": "object", "description": "A JSON Schema, or a reference such as schema:name."}
         return super().is_instance_schema(schema)

@@ -35,9 +35,6 @@ class PlanNode(Frozen):
     children: tuple[PlanNode, ...] = ()
 
 
-PlanNode.model_rebuild()
-
-
 class PlanConstraints(Frozen):
     """What a plan must keep to; one that does not is refused before anything of it is run."""
 

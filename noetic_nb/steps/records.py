@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import Field, FiniteFloat, InstanceOf, TypeAdapter, field_validator
+from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, field_validator
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryConfig, MemoryLayer, memory
 from noetic_nb.memory.projection import ProjectionPolicy
 from noetic_nb.models.base import ModelParams
-from noetic_nb.steps.base import Frozen, StepRecord
+from noetic_nb.steps.base import Frozen, JustA, StepRecord
 from noetic_nb.steps.channel import Channel
 from noetic_nb.steps.retry import RetryPolicy
 from noetic_nb.steps.schema import OutputSchema, as_schema
@@ -65,9 +65,9 @@ class LLMStep(StepRecord):
     """Name of the model, looked up in the harness's models, or a function of the context that returns it."""
     instructions: str | Callable[..., Any] | None = None
     """System text, or a function of the context that returns it."""
-    tools: tuple[InstanceOf[Tool], ...] | Callable[..., Any] | None = None
+    tools: tuple[JustA[Tool], ...] | Callable[..., Any] | None = None
     """Tools the model may call, or a function of the context; None means all the agent has, an empty tuple none."""
-    output: InstanceOf[OutputSchema] | None = None
+    output: JustA[OutputSchema] | None = None
     """What the answer, read as JSON, must look like; the step's output is the value then, not the text."""
     params: ModelParams | None = None
     projection: ProjectionPolicy | None = None
@@ -101,7 +101,7 @@ class ToolStep(StepRecord):
     """Call a tool with the input merged under `args`; steering applies as everywhere."""
 
     kind: Literal["tool"] = "tool"
-    tool: InstanceOf[Tool]
+    tool: JustA[Tool]
     args: dict[str, Any] | None = None
     takes_input: bool = True
     """False calls the tool with `args` alone, whatever the input is."""
@@ -189,7 +189,7 @@ class SpawnStep(StepRecord):
     child: Step
     context_in: ContextIn = Field(default_factory=FreshContext)
     context_out: ContextOut = Field(default_factory=FullResult)
-    memory: tuple[InstanceOf[MemoryLayer], ...] | None = None
+    memory: tuple[JustA[MemoryLayer], ...] | None = None
     """The child's layers instead of the inherited ones."""
     timeout_ms: FiniteFloat | None = Field(default=None, gt=0, alias="timeout")
 
@@ -245,6 +245,4 @@ class LoopStep(StepRecord):
 Step: TypeAlias = Annotated[
     RunStep | LLMStep | ToolStep | BranchStep | ForkStep | SpawnStep | LoopStep, Field(discriminator="kind")
 ]
-for _model in (Route, BranchStep, ForkStep, SpawnStep, LoopStep):
-    _model.model_rebuild()
-STEP_ADAPTER: Final[TypeAdapter[Any]] = TypeAdapter(Step)
+STEP_ADAPTER: Final[TypeAdapter[Any]] = TypeAdapter(Step, config=ConfigDict(defer_build=True))

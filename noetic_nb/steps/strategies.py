@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import Field, InstanceOf, field_validator
+from pydantic import Field, field_validator
 
-from noetic_nb.steps.base import Frozen
+from noetic_nb.steps.base import Frozen, JustA
 from noetic_nb.steps.schema import OutputSchema, as_schema
 
 __all__ = [
@@ -72,7 +72,7 @@ class SchemaResult(Frozen):
     """The parent gets the child's output, checked."""
 
     strategy: Literal["schema"] = "schema"
-    schema_: InstanceOf[OutputSchema] = Field(alias="schema")
+    schema_: JustA[OutputSchema] = Field(alias="schema")
 
     @field_validator("schema_", mode="before")
     @classmethod

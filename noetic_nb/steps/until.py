@@ -225,9 +225,6 @@ UntilPredicate: TypeAlias = Annotated[
     | Custom | Any_ | All,
     Field(discriminator="kind"),
 ]  # fmt: skip
-_Members.model_rebuild()
-Any_.model_rebuild()
-All.model_rebuild()
 
 
 def _after(value: Any, read: Callable[[Any], Verdict]) -> Any:
