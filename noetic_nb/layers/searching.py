@@ -6,7 +6,9 @@ grows with what is remembered.
 
 from __future__ import annotations
 
+import math
 import zlib
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,7 +17,7 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item, input_texts, output_texts
 from noetic_nb.layers.arguments import Arguments
 from noetic_nb.layers.blocks import fitting_lines, tagged
-from noetic_nb.layers.embedding import Embedder, HashingEmbedder, cosine, embed
+from noetic_nb.layers.embedding import Embedder, HashingEmbedder, embed
 from noetic_nb.layers.stored import StoredState, load_state, option_error
 from noetic_nb.memory import (
     BudgetConfig,
@@ -40,6 +42,9 @@ TAG: Final = "semantic_recall"
 PREFIX: Final = "said/"
 # Characters kept of one message; a longer one is more than a prompt can use.
 LONGEST: Final = 8_000
+# Scopes whose index is kept in memory between executions.
+MAX_INDEXES: Final = 64
+_DIGITS: Final = 10
 
 
 class _State(StoredState):
@@ -55,11 +60,15 @@ class _Search(Arguments):
 class _Said:
     """One remark, and its vector."""
 
+    key: str
     id: str
-    number: int
     role: str
     text: str
     vector: Sequence[float]
+    length: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.length = math.sqrt(sum([x * x for x in self.vector]))
 
 
 @dataclass(slots=True)
@@ -126,8 +135,8 @@ def semantic_recall(
     )
 
     async def init(p: InitParams) -> dict[str, Any]:
-        state = await load_state(p, _State, {"count": 0}, layer_id=id)
-        return {"state": {"count": await search.open(p, state["count"])}}
+        await load_state(p, _State, {"count": 0}, layer_id=id)
+        return {"state": {"count": await search.open(p)}}
 
     async def recall(p: RecallParams) -> str | None:
         index = search.of(p.ctx.execution_id)
@@ -201,6 +210,15 @@ def _remarks(items: Sequence[Item], thread_id: str) -> Iterator[tuple[str, str, 
             yield f"{thread_id}:{item.get('id') or ''}:{checksum:08x}", role, text
 
 
+def _key_behind(index: _Index, item_key: str) -> str:
+    """Return the storage key of the next remark.
+
+    It sorts behind all others; the checksum keeps two processes that write at once from writing over each other.
+    """
+    number = int(index.said[-1].key.removeprefix(PREFIX)[:_DIGITS]) + 1 if index.said else 0
+    return f"{PREFIX}{number:0{_DIGITS}}-{zlib.crc32(item_key.encode('utf-8', 'surrogatepass')):08x}"
+
+
 def _read(layer_id: str, key: str, entry: Any) -> _Said:
     """Return a stored remark.
 
@@ -211,7 +229,7 @@ def _read(layer_id: str, key: str, entry: Any) -> _Said:
     """
     try:
         vector = [float(x) for x in entry["vector"]]
-        return _Said(str(entry["id"]), int(key.removeprefix(PREFIX)), str(entry["role"]), str(entry["text"]), vector)
+        return _Said(key, str(entry["id"]), str(entry["role"]), str(entry["text"]), vector)
     except (KeyError, TypeError, ValueError) as exc:
         raise NoeticError(
             "storage_failed",
@@ -244,22 +262,28 @@ class _Searching:
         self.neighbours = neighbours
         self.max_entries = max_entries
         self.live: dict[str, _Index] = {}
+        # Indexes of scopes that were used before: at the next execution only what others have written since is read.
+        self.known: OrderedDict[tuple[int, str], _Index] = OrderedDict()
 
     def of(self, execution_id: str) -> _Index | None:
         return self.live.get(execution_id)
 
-    async def open(self, p: InitParams, count: int) -> int:
-        """Load the index of a scope, or join the one that is live; returns how much is in it."""
-        for other in self.live.values():
-            if other.storage is not None and self.is_kept and other.storage.prefix == p.storage.prefix:
-                self.live[p.ctx.execution_id] = other
-                return len(other.said)
-        index = _Index(p.storage if self.is_kept else None)
-        if self.is_kept:
-            keys = await p.storage.list(PREFIX)
-            found = await p.storage.get_many(keys)
-            index.said = [_read(self.layer_id, key, found[key]) for key in keys if key in found]
-            index.ids = {said.id for said in index.said}
+    async def open(self, p: InitParams) -> int:
+        """Bring the index of a scope up to what is stored; returns how much is in it."""
+        if not self.is_kept:
+            self.live[p.ctx.execution_id] = _Index(None)
+            return 0
+        place = (id(p.storage.storage), p.storage.prefix)  # the index holds the storage, so its identity stays its own
+        index = self.known.setdefault(place, _Index(p.storage))
+        self.known.move_to_end(place)
+        while len(self.known) > MAX_INDEXES:
+            self.known.popitem(last=False)
+        keys = await p.storage.list(PREFIX)
+        known = {said.key: said for said in index.said}
+        found = await p.storage.get_many([key for key in keys if key not in known])
+        fresh = {key: _read(self.layer_id, key, entry) for key, entry in found.items()}
+        index.said = [known.get(key) or fresh[key] for key in keys if key in known or key in fresh]
+        index.ids = {said.id for said in index.said}
         self.live[p.ctx.execution_id] = index
         return len(index.said)
 
@@ -274,25 +298,32 @@ class _Searching:
                 fresh[key] = (role, text)
         vectors = await embed(self.embedder, [text for _, text in fresh.values()])
         for (key, (role, text)), vector in zip(fresh.items(), vectors, strict=True):
-            number = index.said[-1].number + 1 if index.said else 0
             rounded = [round(x, 6) for x in vector]
-            index.said.append(_Said(key, number, role, text, rounded))
+            said = _Said(_key_behind(index, key), key, role, text, rounded)
+            index.said.append(said)
             index.ids.add(key)
             if index.storage is not None:
-                entry = {"id": key, "role": role, "text": text, "vector": rounded}
-                await index.storage.set(f"{PREFIX}{number:010}", entry)
+                await index.storage.set(said.key, {"id": key, "role": role, "text": text, "vector": rounded})
         while len(index.said) > self.max_entries:
             gone = index.said.pop(0)
             index.ids.discard(gone.id)
             if index.storage is not None:
-                await index.storage.delete(f"{PREFIX}{gone.number:010}")
+                await index.storage.delete(gone.key)
         return len(fresh)
 
     async def nearest(self, index: _Index, query: str, hidden: set[str]) -> list[int]:
         """Return positions of what is near to a query, nearest first, each hit followed by its neighbours."""
         (asked,) = await embed(self.embedder, [query])
+        # Words hashed leave most places empty, so only those of the query are looked at: thousands of remarks in a few
+        # milliseconds, without a numerical library.
+        places = [(place, x) for place, x in enumerate(asked) if x]
+        size = math.sqrt(sum([x * x for _, x in places]))
+        if not size:
+            return []
         scored = [
-            (cosine(asked, said.vector), position) for position, said in enumerate(index.said) if said.id not in hidden
+            (sum([x * said.vector[place] for place, x in places]) / (size * said.length), position)
+            for position, said in enumerate(index.said)
+            if said.id not in hidden and said.length and len(said.vector) == len(asked)
         ]
         hits = sorted((pair for pair in scored if pair[0] >= self.min_score), reverse=True)[: self.top_k]
         found: dict[int, None] = {}

@@ -181,7 +181,33 @@ async def test_the_oldest_remarks_go_when_there_are_too_many() -> None:
         await talk.turn(f"remark {n}", f"answer {n}")
 
     keys = await storage.list("layers/semantic-recall/ann/said/")
-    assert [int(key[-10:]) for key in keys] == [6, 7, 8, 9]
+    assert [int(key.rsplit("/", 1)[1][:10]) for key in keys] == [6, 7, 8, 9]
+
+
+async def test_what_two_processes_say_at_once_is_all_remembered_and_seen_by_both() -> None:
+    storage = InMemoryStorage()
+    here, there = (Talk(semantic_recall(), storage=storage, thread_id=thread) for thread in ("t1", "t2"))
+    await here.begin("My locker number is 4711.")
+    await there.begin("The door code is 1234.")
+    await here.end("ok")
+    await there.end("ok")
+
+    for talk in (here, there):
+        await talk.begin()
+        assert talk.data("semantic-recall", "count") == 4
+        assert "4711" in await talk.shown("Which locker number?") + " ".join(
+            await talk.call("semantic-recall", "search", query="locker number")
+        )
+        assert any("1234" in said for said in await talk.call("semantic-recall", "search", query="door code"))
+
+
+async def test_one_layer_over_two_stores_keeps_them_apart() -> None:
+    shared = semantic_recall()
+    one, two = Talk(shared, storage=InMemoryStorage()), Talk(shared, storage=InMemoryStorage(), thread_id="t2")
+    await one.turn("My locker number is 4711.")
+    await two.begin("hello")
+
+    assert two.data("semantic-recall", "count") == 0
 
 
 async def test_nothing_is_indexed_twice() -> None:
