@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from noetic_nb.errors import NoeticError
+from noetic_nb.items import ItemLog
 from noetic_nb.memory import HookTimeout, Stop
 from noetic_nb.models.base import NO_USAGE
 from noetic_nb.storage import InMemoryStorage
@@ -396,6 +397,31 @@ async def test_a_child_writes_to_storage_through_its_parents_mirror() -> None:
     assert await storage.get("layers/a/t1/state") == {"n": 3}
     assert stack.notes == []
     assert [e for e in stack.events if e.kind == "error_raised"] == []
+
+
+@pytest.mark.parametrize("hook", ["on_item_append", "project_history", "store", "recall", "on_complete"])
+async def test_a_hook_cannot_change_the_items_it_is_given(hook: str) -> None:
+    log = ItemLog([USER])
+
+    def meddle(p: Any) -> None:
+        items = getattr(p, "items", None) or getattr(p, "new_items", None) or p.log
+        items[0]["role"] = "system"
+
+    stack = Watched(layer("a", **{hook: meddle}))
+    if hook == "recall":
+        await stack.recall(CTX, budgets={}, log=log)
+    elif hook == "on_complete":
+        await stack.complete(CTX, log=log, outcome="success")
+    elif hook == "store":
+        await stack.store(CTX, response={"items": list(log), "usage": {}}, log=log)
+    elif hook == "project_history":
+        await stack.project_history(CTX, log.items)
+    else:
+        await stack.append(CTX, list(log), log=())
+
+    assert stack.told == [("a", hook)]
+    assert "never change" in str(stack.notes[0][2])
+    assert log[0]["role"] == "user"
 
 
 # -- stops and endings -----------------------------------------------------------------------------------------------
