@@ -9,13 +9,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import itertools
 import json
 import statistics
 import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import noetic_nb as nn
@@ -27,23 +28,25 @@ QUESTION = "Where is order A17?"
 # A turn in a fresh process, imports included: seconds, and the resident memory it leaves, in KiB.
 COLD_OURS = """
 import time; start = time.perf_counter()
-import asyncio, resource
+import asyncio
 import noetic_nb as nn
 config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"))
 harness = nn.AgentHarness(config, model=nn.ScriptedModel(["hello"]))
 assert asyncio.run(harness.execute("hi")).text == "hello"
-print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+took = time.perf_counter() - start
+print(took, open("/proc/self/status").read().split("VmRSS:")[1].split()[0])
 """
 COLD_PEER = """
 import time; start = time.perf_counter()
-import asyncio, resource
+import asyncio
 from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage
 agent = create_agent(FakeMessagesListChatModel(responses=[AIMessage("hello")]), tools=[])
 state = asyncio.run(agent.ainvoke({"messages": [{"role": "user", "content": "hi"}]}))
 assert state["messages"][-1].content == "hello"
-print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+took = time.perf_counter() - start
+print(took, open("/proc/self/status").read().split("VmRSS:")[1].split()[0])
 """
 
 Turn = Callable[[], Awaitable[Any]]
@@ -72,34 +75,25 @@ def ours(*, with_tool: bool = False, budget: float = 10_000_000) -> nn.AgentHarn
 
 
 def peer(*, with_tool: bool = False, remembers: bool = False) -> Any:
-    """Return the same agent in LangGraph."""
+    """Return the same agent in LangGraph, around the fake chat model of its own core library."""
     from langchain.agents import create_agent
-    from langchain_core.language_models.chat_models import BaseChatModel
+    from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage
-    from langchain_core.outputs import ChatGeneration, ChatResult
     from langgraph.checkpoint.memory import InMemorySaver
 
-    class Instant(BaseChatModel):
-        @property
-        def _llm_type(self) -> str:
-            return "instant"
+    def answers() -> Iterator[AIMessage]:
+        for number in itertools.count():
+            if with_tool:
+                call = {"name": "lookup", "args": {"order_id": "A17"}, "id": f"c{number}"}
+                yield AIMessage("", tool_calls=[call])
+            yield AIMessage(ANSWER)
 
+    class Fake(GenericFakeChatModel):
         def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
             return self
 
-        def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-            if with_tool and messages[-1].type == "human":
-                call = {"name": "lookup", "args": {"order_id": "A17"}, "id": f"c{len(messages)}"}
-                message = AIMessage("", tool_calls=[call])
-            else:
-                message = AIMessage(ANSWER)
-            return ChatResult(generations=[ChatGeneration(message=message)])
-
-        async def _agenerate(self, *args: Any, **kwargs: Any) -> ChatResult:
-            return self._generate(*args, **{k: v for k, v in kwargs.items() if k != "run_manager"})
-
     return create_agent(
-        Instant(),
+        Fake(messages=answers()),
         tools=[lookup] if with_tool else [],
         system_prompt="You answer questions about orders.",
         checkpointer=InMemorySaver() if remembers else None,
@@ -167,7 +161,9 @@ async def compare(pair: tuple[Turn, Turn], *, rounds: int, times: tuple[int, int
 
 
 def _history(length: int) -> Sequence[Any]:
-    return [(assistant_message if n % 2 else input_message)(f"message number {n} of a long talk") for n in range(length)]
+    return [
+        (assistant_message if n % 2 else input_message)(f"message number {n} of a long talk") for n in range(length)
+    ]
 
 
 async def history(lengths: tuple[int, int], *, rounds: int, times: int) -> list[float]:

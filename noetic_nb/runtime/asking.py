@@ -83,8 +83,8 @@ class _Asking:
                 budgets=self.budgets.by_layer(),
                 mode="cached",
             )
+            self.stop_if_asked()
         self.ctx.recalled = self.recalled
-        self.stop_if_asked()
 
     async def rerender(self) -> None:
         """Recall again what a layer asked for while tool outputs were logged."""

@@ -110,7 +110,8 @@ async def call_tool(
         _record(engine, ctx, name, call_id, None, end, 0.0)
         return end
     try:
-        args = tool.arguments(arguments)
+        args = tool.read(arguments)
+        bound = tool.bind(args)
     except NoeticError as exc:
         text = f"Error: {exc.what}"
         end = CallEnd("invalid_args", text, error=exc)
@@ -122,7 +123,7 @@ async def call_tool(
         _record(engine, ctx, tool.name, call_id, frozen, refused, 0.0)
         return refused
     start = engine.clock.monotonic_ms()
-    end = await _run(tool, args, ctx, call_id)
+    end = await _run(tool, bound, ctx, call_id)
     duration = engine.clock.monotonic_ms() - start
     _record(engine, ctx, tool.name, call_id, frozen, end, duration)
     if engine.stack.having("on_tool_outcome"):
@@ -160,10 +161,10 @@ async def _steer(
     return None
 
 
-async def _run(tool: Tool, args: Mapping[str, Any], ctx: Context, call_id: str) -> CallEnd:
+async def _run(tool: Tool, bound: Mapping[str, Any], ctx: Context, call_id: str) -> CallEnd:
     seen = ToolCallContext(ctx, call_id) if tool.wants_context else None
     try:
-        value = await ctx.until_aborted(tool.call(args, seen))
+        value = await ctx.until_aborted(tool.invoke(bound, seen))
         return CallEnd("ok", tool.render(value), value)
     except asyncio.CancelledError:
         raise

@@ -133,6 +133,17 @@ def plan_turn(
             response_reserve=policy.response_reserve,
         )
     view: Sequence[Item] = log.items if isinstance(log, ItemLog) else log
+    window = policy.window_size if policy.overflow == "sliding_window" else None
+    if (
+        projected is None
+        and window is None
+        and not recalled
+        and _fits_whole(view, policy, system + tool_tokens, tokenizer)
+    ):
+        assert isinstance(view, ItemView)
+        size = len(view)
+        unused = tuple([LayerTokens(s.layer_id, s.allocated, 0, s.allocated) for s in budgets.allocations])
+        return TurnPlan(view, policy, budgets, unused, (), system, tool_tokens, 0, view.tokens, size, (0, size), ())
     source = view if projected is None else _with_question(projected, view)
     head, history = _split_system(source)
     head_tokens = sum([item_tokens(item, tokenizer) for item in head])
@@ -141,7 +152,6 @@ def plan_turn(
     # The latest user message is sent whatever happens, so the layers share what it leaves.
     must = must_send(history, tokenizer)
     left = must + offers.take(recalled, left - must)
-    window = policy.window_size if policy.overflow == "sliding_window" else None
     tail = project_tail(history, left, window=window, tokenizer=tokenizer)
     front = (*head, *[item for _, item in offers.items]) if head or offers.items else ()
     chosen = _sent(history, tail)
@@ -165,6 +175,17 @@ def plan_turn(
         span,
         fates,
         floor,
+    )
+
+
+def _fits_whole(view: Sequence[Item], policy: ProjectionPolicy, fixed: int, tokenizer: Tokenizer) -> bool:
+    """Tell whether a log can be sent as it is, so that there is nothing to choose; by its running sums, in O(1)."""
+    return (
+        isinstance(view, ItemView)
+        and view.tokenizer is tokenizer
+        and not view.has_system
+        and view.tokens <= policy.view_budget(fixed)
+        and not view.unresolved()
     )
 
 

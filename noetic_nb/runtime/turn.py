@@ -173,6 +173,8 @@ def turn_input(text: str, log: ItemLog, first: int) -> TurnInput:
 
 def _log_answer(engine: Engine, ctx: Context, turn: _Turn) -> None:
     """Log the answer of an agent whose children gave it: the conversation must show what the user read."""
+    if len(ctx.item_log) > turn.first and ctx.item_log[-1].get("role") == "assistant":
+        return
     text = output_text(turn.output)
     if not text or isinstance(turn.output, TurnInput):
         return

@@ -94,20 +94,29 @@ class Tool:
         NoeticError
             ``tool_failed`` with ``reason`` ``"malformed"`` or ``"invalid"``.
         """
-        if isinstance(text, str):
-            try:
-                given = json.loads(text) if text.strip() else {}
-            except (ValueError, RecursionError) as exc:
-                raise NoeticError(
-                    "tool_failed",
-                    f"malformed JSON in tool arguments: {text[:2000]}",
-                    reason="malformed",
-                    tool_name=self.name,
-                ) from exc
-        else:
-            given = dict(text)
+        given = self.read(text)
         self.bind(given)
         return dict(given)
+
+    def read(self, text: str | Mapping[str, Any]) -> Any:
+        """Return arguments as data, not checked yet.
+
+        Raises
+        ------
+        NoeticError
+            ``tool_failed`` with ``reason`` ``"malformed"``.
+        """
+        if not isinstance(text, str):
+            return dict(text)
+        try:
+            return json.loads(text) if text.strip() else {}
+        except (ValueError, RecursionError) as exc:
+            raise NoeticError(
+                "tool_failed",
+                f"malformed JSON in tool arguments: {text[:2000]}",
+                reason="malformed",
+                tool_name=self.name,
+            ) from exc
 
     def bind(self, args: Any) -> dict[str, Any]:
         """Return the keyword arguments of `execute` for checked and coerced `args`.
@@ -139,7 +148,10 @@ class Tool:
         Exception
             What the tool raises.
         """
-        bound = self.bind(args)
+        return await self.invoke(self.bind(args), ctx)
+
+    async def invoke(self, bound: Mapping[str, Any], ctx: Any = None) -> Any:
+        """Run with arguments that `bind` has checked, and check the result."""
         result = self.execute(**bound, ctx=ctx) if self.wants_context else self.execute(**bound)
         if hasattr(result, "__await__"):
             result = await result
@@ -158,7 +170,7 @@ class Tool:
         """Return a result as the text the model reads: a string as it is, everything else as JSON."""
         if isinstance(result, str):
             return result
-        return compact_json(json.loads(self.output.dump_json(result)))
+        return compact_json(self.output.dump_python(result, mode="json"))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself, unchecked, as before it became a tool."""
