@@ -211,6 +211,28 @@ def test_judges_answer_from_a_cassette_and_only_what_it_holds(tmp_path: Any) -> 
     assert unknown.attrs["summary"]["newly_denied"] == 0
 
 
+def test_a_judge_that_fails_is_an_errored_row_and_not_a_skipped_one() -> None:
+    rules = RuleBook()
+    rules.judge("Fair?", id="fair", tools="pay", model="judge")
+
+    table = backtest(
+        rules, recorded(RuleBook(), SCRIPT), judge=nn.ScriptedModel({"judge": lambda r: ValueError("down")})
+    )
+
+    assert table[table.tool_name == "pay"].change.tolist() == ["errored"] * 3
+    assert table.attrs["skipped"] == []
+
+
+def test_a_condition_in_front_of_a_skipped_judge_decides_nothing_by_itself() -> None:
+    rules = RuleBook()
+    rules.judge("Fair?", id="fair", tools="pay", model="judge", when="true")
+
+    table = backtest(rules, recorded(RuleBook(), SCRIPT))
+
+    assert set(table.after) == {"allow"}
+    assert table.attrs["skipped"] == ["fair"]
+
+
 def test_nothing_recorded_is_an_empty_table_with_every_column() -> None:
     table = backtest(book(), nn.Run("empty"))
 

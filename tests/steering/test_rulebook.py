@@ -206,6 +206,19 @@ def test_only_rules_about_the_tool_are_asked() -> None:
     assert found == {"pay": ["any", "pay"], "find": ["any", "look"], "x": ["any"]}
 
 
+def test_a_disabled_rule_is_not_asked_and_an_enabled_one_is_again() -> None:
+    rules = RuleBook([SteeringRule(id="no", applies_to="before_tool_call", predicate=lambda call: nn.deny())])
+
+    async def run() -> list[str]:
+        bench = await Bench(rules).start()
+        rules.disable("no")
+        off = await bench.call()
+        rules.enable("no")
+        return [off.action.value, (await bench.call()).action.value]
+
+    assert drive_loop(run()) == ["allow", "deny"]
+
+
 @pytest.mark.parametrize("name", ["pаy", "p\u200bay", "ｐａｙ", "рау"])
 def test_a_tool_that_looks_like_another_is_held_to_its_rules(name: str) -> None:
     rules = RuleBook([plain("pay", tools=["pay"])])
