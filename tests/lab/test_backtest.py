@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
-from noetic_nb.errors import NoeticConfigError
+from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import SteeringDecided
 from noetic_nb.lab import backtest, datasets
 from noetic_nb.lab.backtest import CHANGES, Trials
@@ -211,13 +211,12 @@ def test_judges_answer_from_a_cassette_and_only_what_it_holds(tmp_path: Any) -> 
     assert unknown.attrs["summary"]["newly_denied"] == 0
 
 
-def test_a_judge_that_fails_is_an_errored_row_and_not_a_skipped_one() -> None:
+@pytest.mark.parametrize("fault", [ValueError("down"), NoeticError("llm_failed", "down")])
+def test_a_judge_that_fails_is_an_errored_row_and_not_a_skipped_one(fault: Exception) -> None:
     rules = RuleBook()
     rules.judge("Fair?", id="fair", tools="pay", model="judge")
 
-    table = backtest(
-        rules, recorded(RuleBook(), SCRIPT), judge=nn.ScriptedModel({"judge": lambda r: ValueError("down")})
-    )
+    table = backtest(rules, recorded(RuleBook(), SCRIPT), judge=nn.ScriptedModel({"judge": lambda request: fault}))
 
     assert table[table.tool_name == "pay"].change.tolist() == ["errored"] * 3
     assert table.attrs["skipped"] == []
