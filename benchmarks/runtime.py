@@ -65,13 +65,14 @@ def _answers(with_tool: bool) -> Callable[[nn.ModelRequest], Any]:
     return answer
 
 
-def ours(*, with_tool: bool = False, budget: float = 10_000_000) -> nn.AgentHarness:
-    """Return an agent of this library."""
+def ours(*, with_tool: bool = False, budget: float = 10_000_000) -> tuple[nn.AgentHarness, nn.ScriptedModel]:
+    """Return an agent of this library, and its model."""
     tools = [nn.tool(lookup)] if with_tool else []
     policy = nn.ProjectionPolicy(token_budget=budget, response_reserve=1_000, overflow="truncate")
     step = nn.react(model="scripted", instructions="You answer questions about orders.", tools=tools)
     config = nn.AgentConfig(name="desk", step=step, projection=policy)
-    return nn.AgentHarness(config, model=nn.ScriptedModel(_answers(with_tool)))
+    model = nn.ScriptedModel(_answers(with_tool))
+    return nn.AgentHarness(config, model=model), model
 
 
 def peer(*, with_tool: bool = False, remembers: bool = False) -> Any:
@@ -106,13 +107,14 @@ def _message(text: str) -> dict[str, Any]:
 
 def _fresh_turns(with_tool: bool) -> tuple[Turn, Turn]:
     """Return one turn of a new conversation, ours and the peer's."""
-    harness, graph = ours(with_tool=with_tool), peer(with_tool=with_tool)
+    (harness, model), graph = ours(with_tool=with_tool), peer(with_tool=with_tool)
     count = iter(range(10**9))
 
     async def one() -> None:
         name = f"t{next(count)}"
         assert (await harness.execute(QUESTION, thread_id=name)).text == ANSWER
         harness.close_thread(name)
+        model.reset()  # it keeps its requests for tests to look at; a real client keeps none
 
     async def other() -> None:
         state = await graph.ainvoke(_message(QUESTION))
@@ -123,7 +125,7 @@ def _fresh_turns(with_tool: bool) -> tuple[Turn, Turn]:
 
 def _conversations(turns: int) -> tuple[Turn, Turn]:
     """Return a whole conversation, ours and the peer's."""
-    harness, graph = ours(), peer(remembers=True)
+    (harness, model), graph = ours(), peer(remembers=True)
     count = iter(range(10**9))
 
     async def one() -> None:
@@ -131,6 +133,7 @@ def _conversations(turns: int) -> tuple[Turn, Turn]:
         for _ in range(turns):
             await harness.execute(QUESTION, thread_id=name)
         harness.close_thread(name)
+        model.reset()  # it keeps its requests for tests to look at; a real client keeps none
 
     async def other() -> None:
         config = {"configurable": {"thread_id": f"t{next(count)}"}}
@@ -170,7 +173,7 @@ async def history(lengths: tuple[int, int], *, rounds: int, times: int) -> list[
     """Return milliseconds of a turn behind so many items of history, everything sent."""
     threads = {}
     for length in lengths:
-        harness = ours()
+        harness, _ = ours()
         harness.seed("long", _history(length))
         threads[length] = harness
 
@@ -206,11 +209,12 @@ def cold(script: str, *, times: int) -> tuple[float, float]:
 
 async def soak(turns: int) -> dict[str, float]:
     """Return bytes that a conversation holds beyond its log after the first thousand turns, and at the end."""
-    harness = ours(budget=20_000)
+    harness, model = ours(budget=20_000)
     tracemalloc.start()
     held: dict[str, float] = {}
     for number in range(1, turns + 1):
         await harness.execute(QUESTION, thread_id="soak")
+        model.reset()
         if number in (1_000, turns):
             gc.collect()
             held[str(number)] = tracemalloc.get_traced_memory()[0] / 1024 / number
