@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -129,29 +133,25 @@ def sentence_book() -> RuleBook:
     return rules
 
 
+TOUR: Final = Path(__file__).parents[2] / "notebooks" / "00_tour.ipynb"
+
+
 def tour_book() -> tuple[RuleBook, Any, list[nn.Run]]:
-    """The rules of the tour, on runs they were written for."""
+    """The rules of the tour, as its cells define them, on runs they are about."""
+    cells = ["".join(cell["source"]) for cell in json.loads(TOUR.read_text())["cells"] if cell["cell_type"] == "code"]
+    cell = next(text for text in cells if "@rules.rule" in text)
+    calls = [call for run in RUNS for call in run.select(ToolCalled) if call.name == "cancel_reservation"]
+    mine = sorted({call.args["reservation_id"] for call in calls})[::2]  # every other cancellation is someone else's
+    names: dict[str, Any] = {"nn": nn, "re": re, "BOOKINGS": mine}
+    exec(compile(cell, "<tour>", "exec"), names)
     rules = RuleBook()
-    texts = {
-        "within_two_cancellations": (
-            "before_tool_call",
-            ("cancel_reservation",),
-            "def within_two_cancellations(call):\n"
-            "    if sum(past.name == 'cancel_reservation' for past in call.history) >= 1:\n"
-            "        return deny('One cancellation a turn.')\n",
-        ),
-        "no_promises": (
-            "after_model_call",
-            None,
-            "def no_promises(response):\n"
-            "    if 'guarantee' in response.text or 'promise' in response.text:\n"
-            "        return guide('Say what the data say, and promise nothing.')\n",
-        ),
-    }
-    for name, (point, tools, text) in texts.items():
-        rules.put(python_rule(name, text, tools).model_copy(update={"applies_to": (point,)}))
-    runs = [*RUNS, _promising_run()]
-    return rules, TOOLS, runs
+    functions = {node.name: node for node in ast.walk(ast.parse(cell)) if isinstance(node, ast.FunctionDef)}
+    for rule in names["rules"]:
+        functions[rule.id].decorator_list = []
+        text = ast.unparse(functions[rule.id]) + "\n"
+        predicate = compile_predicate(rule.id, text, names)
+        rules.put(rule.model_copy(update={"predicate": predicate, "source": text}))
+    return rules, TOOLS, [*RUNS, _promising_run()]
 
 
 def _promising_run() -> nn.Run:
@@ -187,12 +187,18 @@ def with_rule(rules: RuleBook, new: SteeringRule) -> list[SteeringRule]:
     return [new if rule.id == new.id else rule for rule in rules]
 
 
+def names_of(rule: SteeringRule) -> dict[str, Any]:
+    return getattr(rule.predicate, "__globals__", {})
+
+
 def text_mutants(rules: RuleBook, edit: Callable[[str], str | None]) -> Iterator[Mutant]:
     for rule in rules:
         if rule.predicate is not None and rule.source is not None:
             text = edit(rule.source)
             if text is not None and text != rule.source:
-                new = rule.model_copy(update={"predicate": compile_predicate(rule.id, text, {}), "source": text})
+                new = rule.model_copy(
+                    update={"predicate": compile_predicate(rule.id, text, names_of(rule)), "source": text}
+                )
                 yield with_rule(rules, new), rule.id
 
 
@@ -235,13 +241,13 @@ def shadow(rules: RuleBook) -> Iterator[Mutant]:
         earlier = rule.model_copy(update={"id": "earlier", **fields})
         if rule.predicate is not None and rule.source is not None and "guide" in rule.source:
             text = rule.source.replace("guide(", "deny(").replace('"guide"', '"deny"')
-            earlier = earlier.model_copy(update={"predicate": compile_predicate("earlier", text, {}), "source": text})
+            earlier = earlier.model_copy(
+                update={"predicate": compile_predicate("earlier", text, names_of(rule)), "source": text}
+            )
         yield [*list(rules)[:place], earlier, *list(rules)[place:]], rule.id
 
 
 def silence(rules: RuleBook) -> Iterator[Mutant]:
-    import re
-
     def edit(source: str) -> str:
         text = re.sub(r"(deny|guide)\(f?\".*?\"\)", r"\1()", source)
         text = re.sub(r"(deny|guide)\('.*?'\)", r"\1()", text)
