@@ -21,7 +21,7 @@ Handed = tuple[str, Any, tuple[Item, ...]]
 
 
 async def hand_over(
-    runner: HookRunner, parent_ctx: ExecutionContext, child_ctx: ExecutionContext
+    runner: HookRunner, parent_ctx: ExecutionContext, child_ctx: ExecutionContext, *, durable: bool
 ) -> tuple[Handed, ...]:
     """Call every ``on_spawn`` in slot order; a layer that fails or says nothing gives the child no state."""
     passed: list[Handed] = []
@@ -43,7 +43,8 @@ async def hand_over(
         if child_state is UNSET or child_state is None:
             continue
         runner.state.set(child_ctx.execution_id, layer.id, child_state, hook="on_spawn")
-        runner.state.share_durable(parent_ctx.execution_id, child_ctx.execution_id, layer.id)
+        if durable:
+            runner.state.share_durable(parent_ctx.execution_id, child_ctx.execution_id, layer.id)
         passed.append((layer.id, child_state, items))
     return tuple(passed)
 

@@ -327,15 +327,22 @@ class LayerStack:
         """Return the stop that a hook of this execution asked for, once."""
         return self._runner.take_stop(ctx.execution_id)
 
-    async def spawn(self, parent_ctx: ExecutionContext, child_ctx: ExecutionContext) -> tuple[Handed, ...]:
+    async def spawn(
+        self, parent_ctx: ExecutionContext, child_ctx: ExecutionContext, *, durable: bool = True
+    ) -> tuple[Handed, ...]:
         """Give a child execution its state, layer by layer in slot order.
+
+        Parameters
+        ----------
+        durable : bool, default True
+            Mirror what the child writes. Paths of a fork are not mirrored: only what is merged into the parent stands.
 
         Returns
         -------
         tuple of (layer_id, child_state, items)
             Of the layers that passed something on.
         """
-        return await hand_over(self._runner, parent_ctx, child_ctx)
+        return await hand_over(self._runner, parent_ctx, child_ctx, durable=durable)
 
     async def return_(
         self,

@@ -76,7 +76,9 @@ class Child:
         handed: dict[str, Any] = {}
         if stack.layers:
             hctx = self.engine.hook_context(self.ctx)
-            for layer_id, state, extra in await stack.spawn(self.outer.hook_context(self.parent), hctx):
+            for layer_id, state, extra in await stack.spawn(
+                self.outer.hook_context(self.parent), hctx, durable=self.kind == "spawn"
+            ):
                 handed[layer_id] = state
                 if append_handed:
                     self.ctx.item_log.extend(extra)

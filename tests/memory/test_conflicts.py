@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,41 @@ async def test_two_processes_on_one_resource_report_the_state_they_replace(tmp_p
 
         assert [error.replaced for _, _, error in here.notes] == [{"n": 2}]
         assert there.notes == []
+
+
+WORKER = """
+import asyncio, sys
+from noetic_nb.memory import ExecutionContext, LayerStack, MemoryHooks, MemoryLayer
+from noetic_nb.storage import SQLiteStorage
+
+async def load(p):
+    return {"state": await p.storage.get("state")}
+
+async def main():
+    async with SQLiteStorage(sys.argv[1]) as storage:
+        layer = MemoryLayer(id="notes", slot=1, scope="thread", hooks=MemoryHooks(init=load))
+        stack = LayerStack([layer], storage=storage)
+        ctx = ExecutionContext(execution_id="there", thread_id="t1")
+        await stack.init(ctx)
+        stack.state.set("there", "notes", {"from": "another process"})
+        await stack.dispose(ctx)
+
+asyncio.run(main())
+"""
+
+
+async def test_another_process_that_wrote_meanwhile_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "desk.db"
+    async with SQLiteStorage(path) as storage:
+        stack = Watched(notes(), storage=storage)
+        await stack.init(context("here"))
+        worker = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, str(path))
+        assert await worker.wait() == 0
+
+        await write(stack, "here", {"from": "this process"})
+
+        assert [error.replaced for _, _, error in stack.notes] == [{"from": "another process"}]
+        assert await storage.get("layers/notes/t1/state") == {"from": "this process"}
 
 
 async def test_executions_one_after_the_other_never_conflict(tmp_path: Path) -> None:

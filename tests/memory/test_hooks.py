@@ -424,6 +424,20 @@ async def test_a_hook_cannot_change_the_items_it_is_given(hook: str) -> None:
     assert log[0]["role"] == "user"
 
 
+async def test_a_path_of_a_fork_writes_nothing_to_storage_by_itself() -> None:
+    storage = InMemoryStorage()
+    stack = Watched(
+        layer("a", init=returning({"state": {"n": 1}}), on_spawn=lambda p: {"child_state": {"n": 1}}), storage=storage
+    )
+    await stack.init(CTX)
+    await stack.spawn(CTX, CHILD, durable=False)
+
+    stack.state.set("e2", "a", {"n": 2})
+    await stack.dispose(CHILD)
+
+    assert await storage.list("") == []
+
+
 # -- stops and endings -----------------------------------------------------------------------------------------------
 
 
