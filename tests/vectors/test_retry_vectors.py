@@ -73,9 +73,7 @@ def test_steps_are_tried_again_as_recorded(case: dict[str, Any]) -> None:
             }
             assert fits(caught.value.cause, cause)
     assert len(times) == expect["attempts"]
-    for waited, wanted in zip(
-        [b - a for a, b in itertools.pairwise(times)], expect.get("delays", []), strict=False
-    ):
+    for waited, wanted in zip([b - a for a, b in itertools.pairwise(times)], expect.get("delays", []), strict=False):
         assert close(waited, wanted) or abs(waited - wanted) < 1e-6
 
 
