@@ -85,9 +85,10 @@ def _tools(engine: Engine) -> Iterator[Finding]:
             )
     for layer in engine.config.memory:
         book: Any = getattr(getattr(layer.hooks.before_tool_call, "__self__", None), "book", ())
+        known = {skeleton(name) for name in names}  # as rules are found: what looks the same is the same
         for rule in book:
-            for tool in rule.tools or ():
-                if tool not in names:
+            for tool in (*(rule.tools or ()), *(() if rule.sequence is None else rule.sequence.others)):
+                if skeleton(tool) not in known:
                     yield Finding(
                         "warning",
                         "UNKNOWN_TOOL",
