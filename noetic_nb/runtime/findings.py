@@ -12,6 +12,7 @@ from noetic_nb.models.base import ModelClient
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.walking import llm_steps
+from noetic_nb.steering.names import skeleton
 
 __all__ = ["Finding", "check_models", "find"]
 

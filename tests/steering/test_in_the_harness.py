@@ -297,3 +297,15 @@ def test_a_recorded_edit_survives_saving_and_loading(tmp_path: Any) -> None:
     loaded = nn.load_run(run.save(tmp_path / "run.jsonl.gz"))
 
     assert loaded.select(RuleChanged) == run.select(RuleChanged)
+
+
+def test_a_check_names_the_tools_of_sentences_that_the_agent_does_not_have() -> None:
+    rules = RuleBook()
+    rules.only("pay", after="confrim")
+    rules.at_most(2, "working-memory_update")
+    harness = agent(rules, [], memory=[nn.working_memory()])
+
+    messages = [finding.message for finding in harness.check() if finding.code == "UNKNOWN_TOOL"]
+
+    assert len(messages) == 1
+    assert "'confrim'" in messages[0]
