@@ -149,6 +149,10 @@ class MemoryTraceSpan:
     budget: LayerTokens | None = None
     item_count: int | None = None
     error: str | None = None
+    attributes: Mapping[str, Any] | None = None
+    """What the hook noted of itself, with ``ctx.trace.set_attribute``."""
+    notes: tuple[Mapping[str, Any], ...] = ()
+    """What it said happened, with ``ctx.trace.add_event``: ``{"name": ..., "attributes": {...}}`` each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from noetic_nb.events import EventSink, Where
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, parse_item
 from noetic_nb.memory.diagnostics import Diagnostic, log_diagnostic
+from noetic_nb.memory.trace import TRACE, Trace
 from noetic_nb.models.base import NO_USAGE, ModelResponse, Usage
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
@@ -100,6 +101,11 @@ class ExecutionContext:
     sink: EventSink | None = None
     fs: Any = None
     shell: Any = None
+
+    @property
+    def trace(self) -> Trace:
+        """Where a hook notes what it did: ``trace.set_attribute(key, value)``, ``trace.add_event(name, attributes)``."""
+        return TRACE
 
     @property
     def where(self) -> Where:

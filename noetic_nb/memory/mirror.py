@@ -19,13 +19,13 @@ from noetic_nb.memory.calling import HookTimeout
 from noetic_nb.memory.diagnostics import Diagnostic
 from noetic_nb.storage import ScopedStorage
 
-__all__ = ["STATE_KEY", "Mirror", "OnConflict", "Target"]
+__all__ = ["STATE_KEY", "Mirror", "OnProblem", "Target"]
 
 STATE_KEY: Final = "state"
 """The user key under which a layer's state is kept."""
 
-OnConflict: TypeAlias = Callable[[NoeticError], None]
-"""Told of a state that was replaced although somebody else had written it."""
+OnProblem: TypeAlias = Callable[[Exception], None]
+"""Told of a state that could not be written, or that replaced what somebody else had written."""
 
 _Key: TypeAlias = tuple[str, str]
 
@@ -49,11 +49,11 @@ def _counts(storage: Any) -> dict[str, int]:
 class Target:
     """One place in storage, and its version as far as we know it."""
 
-    __slots__ = ("_counts", "_seen", "lock", "on_conflict", "storage")
+    __slots__ = ("_counts", "_seen", "lock", "on_problem", "storage")
 
-    def __init__(self, storage: ScopedStorage, on_conflict: OnConflict | None = None) -> None:
+    def __init__(self, storage: ScopedStorage, on_problem: OnProblem | None = None) -> None:
         self.storage = storage
-        self.on_conflict = on_conflict
+        self.on_problem = on_problem
         self.lock = asyncio.Lock()
         self._counts = _counts(storage.storage)
         self._seen: Any = self._counts.get(storage.prefix, 0)
@@ -208,9 +208,11 @@ class Mirror:
                 conflict = await target.write(value)
             except Exception as exc:
                 self._diagnostic(key[1], "persist", exc)
+                if target.on_problem is not None:
+                    target.on_problem(exc)
                 continue
             if conflict is not None:
                 if target.is_versioned:
                     self._diagnostic(key[1], "persist", conflict)
-                if target.on_conflict is not None:
-                    target.on_conflict(conflict)
+                if target.on_problem is not None:
+                    target.on_problem(conflict)

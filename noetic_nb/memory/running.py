@@ -15,6 +15,7 @@ from noetic_nb.memory.context import ExecutionContext
 from noetic_nb.memory.decision import Stop
 from noetic_nb.memory.layer import MemoryLayer, check_layers
 from noetic_nb.memory.state import LayerStateStore
+from noetic_nb.memory.trace import CURRENT_NOTES, HookNotes
 
 __all__ = ["HookRunner", "Outcome"]
 
@@ -156,6 +157,8 @@ class HookRunner:
         timed = self.sink is not None or hook in _ENFORCING
         start = self.clock.monotonic_ms() if timed else 0.0
         outcome = Outcome()
+        notes = HookNotes() if self.sink is not None else None
+        token = CURRENT_NOTES.set(notes) if notes is not None else None
         try:
             value = await call_hook(
                 getattr(layer.hooks, hook), params, layer_id=layer.id, name=hook, timeout_ms=layer.timeout_ms(hook)
@@ -169,6 +172,9 @@ class HookRunner:
             # A wrong set-up surfaces by itself at the enforcement points; everywhere else it would be lost.
             if hook not in _ENFORCING or not isinstance(exc, NoeticConfigError):
                 self.state.diagnostic(layer.id, hook, exc)
+        finally:
+            if token is not None:
+                CURRENT_NOTES.reset(token)
         if timed:
             outcome.duration_ms = self.clock.monotonic_ms() - start
         if self.sink is not None:
@@ -184,6 +190,8 @@ class HookRunner:
                     budget(outcome.value) if ok and budget is not None else None,
                     count(outcome.value) if ok and count is not None else None,
                     None if ok else str(outcome.error),
+                    notes.attributes if notes is not None and notes.attributes else None,
+                    tuple(notes.events) if notes is not None else (),
                 )
             )
         return outcome

@@ -166,11 +166,12 @@ class LayerStack:
     async def _durable(self, layer: MemoryLayer, ctx: ExecutionContext) -> Target:
         """Return where a layer's state is mirrored to, and what is there now as known."""
 
-        def on_conflict(error: NoeticError) -> None:
+        def on_problem(error: Exception) -> None:
             if self.sink is not None:
-                self.sink.emit(ErrorRaised(ctx.where, ctx.clock.now_ms(), error.kind, str(error), layer.id))
+                kind = error.kind if isinstance(error, NoeticError) else type(error).__name__
+                self.sink.emit(ErrorRaised(ctx.where, ctx.clock.now_ms(), kind, str(error), layer.id))
 
-        target = Target(ScopedStorage(self.storage, layer.id, resolve_scope_key(layer.scope, ctx)), on_conflict)
+        target = Target(ScopedStorage(self.storage, layer.id, resolve_scope_key(layer.scope, ctx)), on_problem)
         try:
             await target.look()
         except Exception as exc:  # the layer's own init meets the same store and decides what that means

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from noetic_nb.memory.diagnostics import Diagnostic, log_diagnostic
-from noetic_nb.memory.mirror import Mirror, OnConflict, Target
+from noetic_nb.memory.mirror import Mirror, OnProblem, Target
 from noetic_nb.storage import ScopedStorage
 
 __all__ = ["LayerStateStore", "StateListener"]
@@ -76,16 +76,16 @@ class LayerStateStore:
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def register_durable(
-        self, execution_id: str, layer_id: str, target: ScopedStorage | Target, *, on_conflict: OnConflict | None = None
+        self, execution_id: str, layer_id: str, target: ScopedStorage | Target, *, on_problem: OnProblem | None = None
     ) -> None:
         """Mirror later writes of this pair to `target`; what is there already is not written.
 
         Parameters
         ----------
-        on_conflict : callable, optional
-            Told, beside the diagnostic, when a write replaces what another execution has written meanwhile.
+        on_problem : callable, optional
+            Told, beside the diagnostic, of a write that fails or replaces what another execution has written meanwhile.
         """
-        found = target if isinstance(target, Target) else Target(target, on_conflict)
+        found = target if isinstance(target, Target) else Target(target, on_problem)
         self._mirror.register((execution_id, layer_id), found)
         self._by_execution.setdefault(execution_id, set()).add(layer_id)
 

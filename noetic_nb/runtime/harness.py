@@ -441,7 +441,7 @@ class AgentHarness:
             self._stop_listening = None
 
     def _state_written(self, execution_id: str, layer_id: str, state: Any, hook: str) -> None:
-        ctx = self._threads.live.get(execution_id)
+        ctx = self._threads.find(execution_id)
         if ctx is not None:
             now = self._engine.clock.now_ms()
             self._hub.emit(LayerStateChanged(ctx.where, now, layer_id, hook, thaw(state)))

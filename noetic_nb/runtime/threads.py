@@ -110,6 +110,17 @@ class Threads:
     def _open_thread(self, thread_id: str, log: ItemLog, turn: int, resource_id: str | None) -> None:
         self.sessions[thread_id] = Session(thread_id, log, turn=turn, resource_id=resource_id)
 
+    def find(self, execution_id: str) -> Context | None:
+        """Return the context of an execution that is open, be it a child's."""
+        found = self.live.get(execution_id)
+        below = [] if found is not None else list(self.live.values())
+        while below:
+            ctx = below.pop()
+            if ctx.id == execution_id:
+                return ctx
+            below.extend(ctx.children)
+        return found
+
     def _place_of(self, execution_id: str) -> tuple[str | None, Where] | None:
         ctx = self.live.get(execution_id)
         return None if ctx is None else (ctx.resource_id, ctx.where)

@@ -438,6 +438,37 @@ async def test_a_path_of_a_fork_writes_nothing_to_storage_by_itself() -> None:
     assert await storage.list("") == []
 
 
+def test_each_hook_notes_into_its_own_trace_even_where_they_run_at_once() -> None:
+    def noting_store(id: str, seconds: float) -> Any:
+        async def store(p: Any) -> None:
+            p.ctx.trace.set_attribute("who", id)
+            await asyncio.sleep(seconds)
+            p.ctx.trace.add_event("woke", {"after": seconds})
+
+        return store
+
+    async def run() -> Watched:
+        stack = Watched(layer("a", store=noting_store("a", 2)), layer("b", store=noting_store("b", 1)))
+        await call(stack, "store")
+        CTX.trace.set_attribute("who", "nobody")
+        return stack
+
+    stack = drive_loop(run())
+
+    assert {e.layer_id: (e.attributes, e.notes) for e in stack.events} == {
+        "a": ({"who": "a"}, ({"name": "woke", "attributes": {"after": 2}},)),
+        "b": ({"who": "b"}, ({"name": "woke", "attributes": {"after": 1}},)),
+    }
+
+
+async def test_a_trace_takes_plain_values_only() -> None:
+    stack = Watched(layer("a", recall=lambda p: p.ctx.trace.set_attribute("x", [])))
+
+    await call(stack, "recall")
+
+    assert stack.told == [("a", "recall")]
+
+
 # -- stops and endings -----------------------------------------------------------------------------------------------
 
 

@@ -477,6 +477,7 @@ async def test_a_failing_store_is_reported_and_the_conversation_goes_on() -> Non
     assert (await agent.say("hi")).text == "ok"
     assert (await agent.say("again")).text == "ok"
     assert set(agent.notes) == {("durable-task-state", "persist")}
+    assert {(e.error_kind, e.step_id) for e in agent.events.of(ErrorRaised)} == {("OSError", "durable-task-state")}
 
 
 async def test_two_threads_of_one_person_report_the_state_they_replace(tmp_path: Path) -> None:

@@ -1,0 +1,79 @@
+"""What a hook writes into its own trace: attributes, and events in the order in which they happened.
+
+Both belong to the call of the hook that runs; outside of one, and while nobody listens, they go nowhere and cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any, Final, TypeAlias
+
+__all__ = ["CURRENT_NOTES", "TRACE", "HookNotes", "Trace", "TraceValue"]
+
+TraceValue: TypeAlias = str | int | float | bool
+
+
+class HookNotes:
+    """What one call of a hook has noted."""
+
+    __slots__ = ("attributes", "events")
+
+    def __init__(self) -> None:
+        self.attributes: dict[str, TraceValue] = {}
+        self.events: list[Mapping[str, Any]] = []
+
+
+# A context variable, because stores run at the same time and each hook must find its own.
+CURRENT_NOTES: Final[ContextVar[HookNotes | None]] = ContextVar("noetic_nb_hook_notes", default=None)
+
+
+class Trace:
+    """The trace of the hook that runs now: ``ctx.trace``.
+
+    Examples
+    --------
+    >>> TRACE.set_attribute("hits", 3)  # outside of a hook: nobody hears
+    >>> TRACE.add_event("miss", {"why": object()})
+    Traceback (most recent call last):
+    ...
+    TypeError: A trace holds text, numbers and booleans, not object under 'why'.
+    """
+
+    __slots__ = ()
+
+    def set_attribute(self, key: str, value: TraceValue) -> None:
+        """Note a fact about this call; the last value of a key stays.
+
+        Raises
+        ------
+        TypeError
+            For a value that is not text, a number or a boolean.
+        """
+        _check(key, value)
+        notes = CURRENT_NOTES.get()
+        if notes is not None:
+            notes.attributes[key] = value
+
+    def add_event(self, name: str, attributes: Mapping[str, TraceValue] | None = None) -> None:
+        """Note that something happened.
+
+        Raises
+        ------
+        TypeError
+            For an attribute that is not text, a number or a boolean.
+        """
+        given = dict(attributes or {})
+        for key, value in given.items():
+            _check(key, value)
+        notes = CURRENT_NOTES.get()
+        if notes is not None:
+            notes.events.append({"name": name, "attributes": given})
+
+
+TRACE: Final = Trace()
+
+
+def _check(key: str, value: object) -> None:
+    if not isinstance(value, str | int | float | bool):
+        raise TypeError(f"A trace holds text, numbers and booleans, not {type(value).__name__} under {key!r}.")
