@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
-from noetic_nb.errors import NoeticError
-from noetic_nb.events import ErrorRaised, EventSink
+from noetic_nb.events import EventSink
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, ItemLog, ItemRegistry, parse_item
 from noetic_nb.memory.append import AppendResult, append_pipeline, rerender
@@ -22,13 +21,12 @@ from noetic_nb.memory.decision import SteeringDecision, Stop
 from noetic_nb.memory.enforcement import OnSteeringError, decide
 from noetic_nb.memory.handover import Handed, hand_back, hand_over
 from noetic_nb.memory.layer import MemoryLayer
-from noetic_nb.memory.mirror import Target
 from noetic_nb.memory.notices import notify, pass_on_feedback
+from noetic_nb.memory.opening import open_execution
 from noetic_nb.memory.params import (
     CompleteParams,
     DisposeParams,
     ExecutionOutcome,
-    InitParams,
     ModelOutcome,
     PastCall,
     ProjectHistoryParams,
@@ -39,10 +37,9 @@ from noetic_nb.memory.recall import RecallEntry, Recaller, RecallMode
 from noetic_nb.memory.requests import RerenderRequest
 from noetic_nb.memory.results import UNSET, field_of
 from noetic_nb.memory.running import HookRunner, Outcome
-from noetic_nb.memory.scope import resolve_scope_key
 from noetic_nb.memory.state import LayerStateStore
 from noetic_nb.models.base import TokenLogprob, Usage
-from noetic_nb.storage import InMemoryStorage, ScopedStorage, StorageAdapter
+from noetic_nb.storage import InMemoryStorage, StorageAdapter
 
 __all__ = ["LayerStack"]
 
@@ -145,38 +142,7 @@ class LayerStack:
             What an ``init`` raised, unless its layer is to be disabled then; `HookTimeout` where it ran out of time.
         """
         self._recaller.begin(ctx)
-        # Versions are read before the values: a write in between is then reported rather than missed.
-        targets = [await self._durable(layer, ctx) for layer in self.layers if layer.scope != "execution"]
-        for layer in self.having("init"):
-            scope_key = resolve_scope_key(layer.scope, ctx)
-            params = InitParams(ScopedStorage(self.storage, layer.id, scope_key), scope_key, ctx)
-            outcome = await self._runner.run(
-                layer, "init", params, ctx, read=lambda value: field_of(value, "state", hook="init")
-            )
-            if outcome.error is None:
-                if outcome.value is not UNSET:
-                    self.state.set(ctx.execution_id, layer.id, outcome.value, hook="init")
-            elif layer.on_init_error == "disable":
-                self.state.disable(ctx.execution_id, layer.id)
-            else:
-                raise outcome.error
-        for target in targets:
-            self.state.register_durable(ctx.execution_id, target.storage.layer_id, target)
-
-    async def _durable(self, layer: MemoryLayer, ctx: ExecutionContext) -> Target:
-        """Return where a layer's state is mirrored to, and what is there now as known."""
-
-        def on_problem(error: Exception) -> None:
-            if self.sink is not None:
-                kind = error.kind if isinstance(error, NoeticError) else type(error).__name__
-                self.sink.emit(ErrorRaised(ctx.where, ctx.clock.now_ms(), kind, str(error), layer.id))
-
-        target = Target(ScopedStorage(self.storage, layer.id, resolve_scope_key(layer.scope, ctx)), on_problem)
-        try:
-            await target.look()
-        except Exception as exc:  # the layer's own init meets the same store and decides what that means
-            self.state.diagnostic(layer.id, "persist", exc)
-        return target
+        await open_execution(self._runner, self.storage, ctx)
 
     async def recall(
         self,
