@@ -264,10 +264,15 @@ async def test_an_error_of_the_turn_reaches_whoever_follows_it() -> None:
 
 
 async def test_a_stream_sees_only_its_own_turn() -> None:
-    harness = made(["a", "b"])
+    gate = Gate()
+    harness = made(gate, tools=[])
     one, two = harness.stream("1", thread_id="x"), harness.stream("2", thread_id="y")
+    both = asyncio.gather(_all(one.events), _all(two.events))
+    for _ in range(5):
+        await asyncio.sleep(0)  # both turns are under way now
 
-    first, second = await asyncio.gather(_all(one.events), _all(two.events))
+    gate.open.set()
+    first, second = await both
 
     assert {event.where.thread_id for event in first} == {"x"}
     assert {event.where.thread_id for event in second} == {"y"}
@@ -375,7 +380,7 @@ def durable(storage: Any, ran: list[str], crash_at: str | None, replies: Any, ke
     memory = [nn.working_memory(scope="execution")]
     return nn.AgentHarness(
         nn.AgentConfig(name="durable", step=whole, memory=memory),
-        model=nn.ScriptedModel(replies),
+        model=nn.ScriptedModel(replies, seed=len(keys)),
         storage=storage,
         ids=SeededIds(len(ran)),
         checkpoints=True,

@@ -159,6 +159,20 @@ async def test_the_winner_of_a_race_brings_its_state_and_the_losers_leave_nothin
     assert ctx.children == set()
 
 
+async def test_of_two_paths_that_finish_together_only_one_merges() -> None:
+    back: list[str] = []
+
+    async def merge(p: Any) -> None:
+        back.append(p.result)
+        await asyncio.sleep(0.001)
+
+    hooks = nn.MemoryHooks(on_spawn=lambda p: {"child_state": 1}, on_return=merge)
+    race = fork("r", mode="race", paths=[says("a"), says("b")])
+    outcome, _ = await ran(race, memory=[nn.MemoryLayer(id="l", slot=1, scope="execution", hooks=hooks)])
+
+    assert back == [outcome]
+
+
 async def test_a_race_goes_on_with_queued_paths_after_a_failure() -> None:
     race = fork("r", mode="race", paths=[fails("a"), fails("b"), says("c")], concurrency=1)
 
