@@ -60,8 +60,8 @@ def askable(rules: Iterable[SteeringRule]) -> tuple[tuple[Asked, ...], frozenset
     return tuple(asked), frozenset(needs)
 
 
-def _sentence(rule: SteeringRule, params: Params, _: Bindings) -> SteeringDecision | None:
-    return broken(rule, params)
+def _sentence(rule: SteeringRule, params: Params, bindings: Bindings) -> SteeringDecision | None:
+    return broken(rule, params, bindings.earlier)
 
 
 def _in_thread(rule: SteeringRule, predicate: Callable[[Any], Any]) -> Ask:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from noetic_nb.items import thaw
@@ -88,9 +88,11 @@ def values_of(params: Params, needs: Collection[str]) -> dict[str, Any]:
 class Bindings:
     """The values of one evaluation, and the library's form of them; made when the first condition is reached."""
 
-    __slots__ = ("_context", "_needs", "_params")
+    __slots__ = ("_context", "_needs", "_params", "earlier")
 
-    def __init__(self, params: Params, needs: Collection[str]) -> None:
+    def __init__(self, params: Params, needs: Collection[str], earlier: Sequence[PastCall] = ()) -> None:
+        self.earlier = earlier
+        """Calls of earlier executions, where the layer's scope reaches further than one."""
         self._params = params
         self._needs = needs
         self._context: Any = None

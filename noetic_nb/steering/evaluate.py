@@ -6,14 +6,14 @@ and is named in the result either way, so that nothing passes unrecorded.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.memory.decision import ALLOW, SteeringAction, SteeringDecision, as_decision, most_restrictive
 from noetic_nb.memory.enforcement import FAILED_GUIDANCE
-from noetic_nb.memory.params import BeforeToolCallParams
+from noetic_nb.memory.params import BeforeToolCallParams, PastCall
 from noetic_nb.steering.asking import Asked
 from noetic_nb.steering.bindings import Bindings, Params
 from noetic_nb.steering.guidance import capped
@@ -69,6 +69,7 @@ async def evaluate(
     ask_now: AskNow,
     ask_later: AskLater,
     result: Evaluation | None = None,
+    earlier: Sequence[PastCall] = (),
 ) -> Evaluation:
     """Ask every rule that applies, in order.
 
@@ -88,6 +89,8 @@ async def evaluate(
         Starts the judge of an asynchronous rule in the background.
     result : Evaluation, optional
         Filled in as the evaluation goes on, so that whoever gives it up knows how far it came.
+    earlier : sequence of PastCall
+        Calls of earlier executions, for sentences.
 
     Raises
     ------
@@ -100,7 +103,7 @@ async def evaluate(
     decisions: list[SteeringDecision] = []
     tool = params.tool_name if isinstance(params, BeforeToolCallParams) else None
     rules, needs = snapshot.prepared(point, tool)
-    bindings = Bindings(params, needs)
+    bindings = Bindings(params, needs, earlier)
     for asked in rules:
         rule = asked.rule
         try:

@@ -177,7 +177,7 @@ class RuleForms(ABC):
         )
 
     def never(self, tool: str | Iterable[str], *, after: str | Iterable[str], **more: Any) -> SteeringRule:
-        """Add the rule that a tool is never called after others were, in one execution.
+        """Add the rule that a tool is never called after others were, as far as the layer's `scope` reaches.
 
         Parameters
         ----------
@@ -197,7 +197,7 @@ class RuleForms(ABC):
         return self.put(sentence_rule("never_after", tool, others=after, **more))
 
     def only(self, tool: str | Iterable[str], *, after: str | Iterable[str], **more: Any) -> SteeringRule:
-        """Add the rule that a tool is called only after all of the others have succeeded, in one execution.
+        """Add the rule that a tool is called only after all of the others have succeeded, as far as `scope` reaches.
 
         Examples
         --------
@@ -208,7 +208,7 @@ class RuleForms(ABC):
         return self.put(sentence_rule("only_after", tool, others=after, **more))
 
     def at_most(self, count: int, tool: str | Iterable[str], **more: Any) -> SteeringRule:
-        """Add the rule that a tool (or several together) is called at most so often in one execution.
+        """Add the rule that a tool (or several together) is called at most so often, as far as `scope` reaches.
 
         Examples
         --------

@@ -20,8 +20,10 @@ from noetic_nb.memory.params import (
     DisposeParams,
     HookFailure,
     InitParams,
+    PastCall,
     RecallParams,
     SpawnParams,
+    ToolOutcome,
 )
 from noetic_nb.memory.scope import MemoryScope
 from noetic_nb.steering.evaluate import Evaluation, OnError, OnUnparseable, Params, Policy, evaluate
@@ -39,6 +41,8 @@ LAYER_ID: Final = "steering"
 
 # Runtime specification, section 8: recall only delivers late verdicts, so little is enough.
 RECALL_BUDGET: Final = {"min": 0, "max": 500}
+# A sentence over a thread looks this far back: names only, some 40 KB.
+MAX_CALLS: Final = 1_000
 TIMEOUTS_MS: Final = {"before_tool_call": 5_000, "after_model_call": 10_000}
 
 
@@ -66,7 +70,8 @@ def steering(
     max_retries : int
         How often a judge is asked again after an answer that cannot be read.
     scope : {"execution", "thread", "resource", "global"}
-        How long the ledger lives.
+        How long the ledger lives, and how far back sentences look: to the beginning of the execution (a turn), of the
+        thread, or further.
     on_error : {"deny", "allow", "raise"}
         What a rule means that raises, hangs or answers nonsense.
     on_unparseable : {"allow", "deny"}
@@ -125,6 +130,8 @@ def steering(
             on_complete=layer.on_complete,
             dispose=layer.dispose,
             on_hook_failure=layer.on_hook_failure,
+            # Only a layer whose state outlives the execution has to remember what was called in it.
+            on_tool_outcome=None if scope == "execution" else layer.on_tool_outcome,
             delivered=layer.delivered,
             on_record=layer.on_record,
         ),
@@ -155,7 +162,17 @@ class _Steering:
         if stored is not None:
             ledger, waiting = checked_state(stored)
         self._known_changes[p.ctx.execution_id] = len(self.book.changes)
-        return {"state": {"ledger": self._capped(ledger), "pendingAsync": self.queues.open(p.ctx, waiting)}}
+        state: dict[str, Any] = {"ledger": self._capped(ledger), "pendingAsync": self.queues.open(p.ctx, waiting)}
+        if self.scope != "execution":
+            # What an execution made that never came to its end counts too.
+            state["calls"] = [] if stored is None else [*stored.get("calls", []), *stored.get("made", [])]
+        return {"state": state}
+
+    def on_tool_outcome(self, p: ToolOutcome) -> Mapping[str, Any] | None:
+        if p.state is None:
+            return None
+        call = {"name": p.name, "status": "ok" if p.success else "error"}
+        return {"state": {**p.state, "made": [*p.state.get("made", []), call]}}
 
     def recall(self, p: RecallParams) -> Mapping[str, Any] | None:
         waiting = self.queues.pending(p.ctx, None if p.state is None else p.state["pendingAsync"])
@@ -189,6 +206,7 @@ class _Steering:
                 ask_now=self._ask_now,
                 ask_later=self._ask_later,
                 result=result,
+                earlier=_earlier(p.state),
             )
         except asyncio.CancelledError:
             self._given_up[p.ctx.execution_id] = result
@@ -277,13 +295,19 @@ class _Steering:
     def on_spawn(self, p: SpawnParams) -> Mapping[str, Any]:
         ledger = [] if p.parent_state is None else copy.deepcopy(p.parent_state["ledger"])
         self._known_changes[p.child_ctx.execution_id] = self.book.change_count
-        return {"child_state": {"ledger": ledger, "pendingAsync": self.queues.open(p.child_ctx, [])}}
+        state: dict[str, Any] = {"ledger": ledger, "pendingAsync": self.queues.open(p.child_ctx, [])}
+        if self.scope != "execution":
+            parent = p.parent_state or {}
+            state["calls"] = [*parent.get("calls", []), *parent.get("made", [])]
+        return {"child_state": state}
 
     def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
         entry = {"kind": "custom", "timestamp": p.ctx.clock.now_ms(), "custom": {"outcome": p.outcome}}
         state = p.state or {"ledger": [], "pendingAsync": self.queues.pending(p.ctx)}
         if self.scope != "execution":
             self.queues.saved(p.ctx)
+            calls = [*state.get("calls", []), *state.get("made", [])]
+            state = {**state, "calls": calls[-MAX_CALLS:], "made": []}
         return {"state": {**state, "ledger": self._capped([*state["ledger"], *self._edits(p.ctx), entry])}}
 
     def dispose(self, p: DisposeParams) -> None:
@@ -300,6 +324,12 @@ class _Steering:
             sink.emit(RuleChanged(OUTSIDE, clock.now_ms(), change.rule_id, change.change, change.version, old, new))
 
         return self.book.listen(changed)
+
+
+def _earlier(state: Any) -> tuple[PastCall, ...]:
+    """Return the calls of earlier executions that a layer of a wider scope remembers."""
+    calls = state.get("calls")
+    return tuple([PastCall(call["name"], {}, "", call["status"]) for call in calls]) if calls else ()
 
 
 # Rules belong to the agent, not to one of its threads.

@@ -76,7 +76,9 @@ def checked_state(stored: Any) -> tuple[list[LedgerEntry], list[Entry]]:
     """
     ledger = stored.get("ledger") if isinstance(stored, Mapping) else None
     waiting = stored.get("pendingAsync", []) if isinstance(stored, Mapping) else None
-    if not _all_hold(ledger, ()) or not _all_hold(waiting, ("ruleId", "guidance")):
+    calls = [] if not isinstance(stored, Mapping) else [stored.get("calls", []), stored.get("made", [])]
+    fine = _all_hold(ledger, ()) and _all_hold(waiting, ("ruleId", "guidance"))
+    if not fine or not all(_all_hold(each, ("name", "status")) for each in calls):
         raise TypeError(f"The stored state of the steering layer is damaged: {stored!r:.200}.")
     assert ledger is not None
     assert waiting is not None

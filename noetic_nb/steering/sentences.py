@@ -6,10 +6,11 @@ came before must have succeeded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from noetic_nb.memory.decision import SteeringAction, SteeringDecision
+from noetic_nb.memory.params import PastCall
 from noetic_nb.steering.guidance import Guidance
 from noetic_nb.steering.names import skeleton
 from noetic_nb.steering.rule import SteeringRule
@@ -79,7 +80,7 @@ def sentence_rule(
     )
 
 
-def broken(rule: SteeringRule, params: Any) -> SteeringDecision | None:
+def broken(rule: SteeringRule, params: Any, earlier: Sequence[PastCall] = ()) -> SteeringDecision | None:
     """Return what a call leads to that breaks the rule's sentence, None where it does not.
 
     Parameters
@@ -88,10 +89,12 @@ def broken(rule: SteeringRule, params: Any) -> SteeringDecision | None:
         With a sentence.
     params : BeforeToolCallParams
         The call; its `history` is read whole, however long it is.
+    earlier : sequence of PastCall
+        Calls of earlier executions that count as well.
     """
     sentence = rule.sequence
     assert sentence is not None
-    made = [call for call in params.history if call.status not in _NOT_MADE]
+    made = [call for call in (*earlier, *params.history) if call.status not in _NOT_MADE]
     if sentence.kind == "at_most":
         own = {skeleton(name) for name in rule.tools or ()}
         assert sentence.count is not None

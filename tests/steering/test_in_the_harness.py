@@ -14,6 +14,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import RuleChanged, SteeringDecided
 from noetic_nb.steering import RuleBook
 from noetic_nb.testing import FakeClock, SeededIds, drive_loop
+from tests.steering.kit import Bench
 
 DONE: list[dict[str, Any]] = []
 
@@ -132,6 +133,64 @@ def test_sentences_follow_the_calls_of_the_execution() -> None:
     drive_loop(harness.execute("Pay"))
 
     assert DONE == [{"confirm": True}, {"pay": 2}, {"pay": 3}]
+
+
+@pytest.mark.parametrize(("scope", "done"), [("execution", []), ("thread", [{"pay": 1}]), ("global", [{"pay": 1}])])
+def test_sentences_look_as_far_back_as_the_scope_of_the_layer(scope: Any, done: list[Any]) -> None:
+    rules = RuleBook()
+    rules.only("pay", after="confirm")
+    model = nn.ScriptedModel([nn.CallTool("confirm"), "Confirmed.", nn.CallTool("pay", amount=1), "Well."])
+    config = nn.AgentConfig(
+        name="desk",
+        step=nn.react(model="scripted", tools=[pay, confirm]),
+        memory=[nn.steering(rules, scope=scope)],
+    )
+    storage = nn.InMemoryStorage()
+
+    async def talk(text: str) -> None:
+        await nn.AgentHarness(config, model=model, storage=storage).execute(text, thread_id="t1")
+
+    drive_loop(talk("Confirm"))
+    DONE.clear()
+    drive_loop(talk("Pay"))
+
+    assert done == DONE
+
+
+def test_a_count_goes_on_through_the_turns_of_a_thread_and_not_into_another() -> None:
+    rules = RuleBook()
+    rules.at_most(2, "pay")
+    script = [line for n in range(4) for line in (nn.CallTool("pay", amount=n), "Done.")]
+    config = nn.AgentConfig(
+        name="desk", step=nn.react(model="m", tools=[pay]), memory=[nn.steering(rules, scope="thread")]
+    )
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(script))
+
+    async def talk() -> None:
+        for thread in ("a", "a", "a", "b"):
+            await harness.execute("Pay", thread_id=thread)
+
+    drive_loop(talk())
+
+    assert DONE == [{"pay": 0}, {"pay": 1}, {"pay": 3}]
+
+
+def test_a_child_is_held_to_what_its_parent_has_called() -> None:
+    rules = RuleBook()
+    rules.never("pay", after="confirm")
+
+    async def run() -> list[str]:
+        bench = await Bench(rules, scope="thread").start()
+        await bench.stack.tool_outcome(
+            bench.ctx, name="confirm", call_id="c", success=True, duration_ms=1.0, error=None
+        )
+        child = Bench([], layer=bench.layer, execution_id="child", depth=1)
+        await bench.stack.spawn(bench.ctx, child.ctx)
+        asked = await bench.stack.before_tool_call(child.ctx, tool_name="pay", tool_args={})
+        return [asked.action.value, (await bench.call("pay")).action.value]
+
+    # The bench calls without a history: what the parent itself made is in its own history, which a harness passes.
+    assert drive_loop(run()) == ["deny", "allow"]
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

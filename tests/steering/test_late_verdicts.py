@@ -259,7 +259,9 @@ def test_a_child_starts_with_a_copy_of_the_ledger_and_an_empty_queue() -> None:
     assert bench.ledger[0]["toolName"] == "pay"
 
 
-@pytest.mark.parametrize("stored", [3, {"ledger": 1}, {"ledger": [1]}, {"ledger": [], "pendingAsync": [{}]}])
+@pytest.mark.parametrize(
+    "stored", [3, {"ledger": 1}, {"ledger": [1]}, {"ledger": [], "pendingAsync": [{}]}, {"ledger": [], "calls": [1]}]
+)
 def test_a_damaged_durable_state_is_an_error_and_not_an_empty_ledger(stored: Any) -> None:
     async def run() -> None:
         storage = InMemoryStorage({"layers/steering/t1/state": stored})
