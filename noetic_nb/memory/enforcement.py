@@ -39,7 +39,10 @@ def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None]:
         return ALLOW, UNSET, None
     if isinstance(value, SteeringDecision):
         return value, UNSET, None
-    given, stop, state, outcome = [field_of(value, name, hook=hook) for name in _FIELDS]
+    if type(value) is dict:  # the fields of this hook are spelled the same in both forms
+        given, stop, state, outcome = [value.get(name, UNSET) for name in _FIELDS]
+    else:
+        given, stop, state, outcome = [field_of(value, name, hook=hook) for name in _FIELDS]
     if given is UNSET:
         decision = ALLOW if stop is not UNSET or state is not UNSET else as_decision(value)
     else:
