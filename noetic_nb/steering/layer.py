@@ -236,8 +236,10 @@ class _Steering:
         ledger = [] if state is None else state["ledger"]
         waiting = self.queues.pending(p.ctx, None if state is None else state["pendingAsync"])
         # The list is new, because others may hold the one there is; only what is kept of it is copied.
-        kept = ledger[1 - self.max_entries :] if self.max_entries > 1 else []
-        written = self._capped([*kept, *self._edits(p.ctx), entry])
+        written: list[dict[str, Any]] = ledger[1 - self.max_entries :] if self.max_entries > 1 else []
+        written += self._edits(p.ctx)
+        written.append(entry)
+        written = self._capped(written)
         return {**(state or {}), "ledger": written, "pendingAsync": waiting}
 
     def _edits(self, ctx: ExecutionContext) -> list[dict[str, Any]]:

@@ -30,13 +30,20 @@ def decision_entry(
     ----------
     .. [1] Runtime specification, section 8.4 (ledger).
     """
-    entry: LedgerEntry = {"timestamp": params.ctx.clock.now_ms()}
+    now, action = params.ctx.clock.now_ms(), decision.action.value
+    entry: LedgerEntry
     if isinstance(params, BeforeToolCallParams):
-        entry |= {"kind": "tool_call", "toolName": params.tool_name, "toolArgs": _copied(params.tool_args)}
+        entry = {
+            "timestamp": now,
+            "kind": "tool_call",
+            "toolName": params.tool_name,
+            "toolArgs": _copied(params.tool_args),
+            "action": action,
+        }
     else:
         usage = params.response.usage
-        entry |= {"kind": "model_turn", "tokenUsage": {"input": usage.input_tokens, "output": usage.output_tokens}}
-    entry["action"] = decision.action.value
+        spent = {"input": usage.input_tokens, "output": usage.output_tokens}
+        entry = {"timestamp": now, "kind": "model_turn", "tokenUsage": spent, "action": action}
     if decision.guidance is not None:
         entry["guidance"] = decision.guidance
     if decision.rule_ids:

@@ -212,7 +212,7 @@ def test_a_condition_that_runs_for_ever_in_its_process_is_denied_on_time() -> No
     rule = SteeringRule(id="endless", applies_to="before_tool_call", when=endless, isolate=True)
 
     async def run() -> tuple[list[Any], float]:
-        bench = await Bench([rule], timeouts={"before_tool_call": 300}).start()
+        bench = await Bench([rule], timeouts={"before_tool_call": 3_000}).start()
         start = time.perf_counter()
         decision = await bench.call(args={"n": list(range(300))})
         seconds = time.perf_counter() - start
@@ -222,7 +222,7 @@ def test_a_condition_that_runs_for_ever_in_its_process_is_denied_on_time() -> No
     (endless_decision, next_decision), seconds = asyncio.run(run())
 
     assert (endless_decision.action.value, endless_decision.rule_ids) == ("deny", ("endless",))
-    assert seconds < 5
+    assert seconds < 10
     assert next_decision.action.value == "allow"
 
 
