@@ -49,6 +49,11 @@ def headline(call: CallShare) -> str:
     return f"{count(call.sent)} of {count(call.total)} tokens sent{share}, {count(call.reserve)} in reserve, {rest}"
 
 
+def _known(tokens: int) -> str:
+    """Return how many tokens that was; nothing where the run does not say, as for items before the window."""
+    return f", {count(tokens)} tokens" if tokens else ""
+
+
 def left_out_text(entry: LeftOut) -> str:
     """Return one fate as a sentence.
 
@@ -108,7 +113,7 @@ def _left_out(call: CallShare) -> str:
         return '<p class="nn-note">Nothing was left out.</p>'
     number, tokens = call.dropped
     entries = "".join(f"<li>{escape(left_out_text(entry))}</li>" for entry in call.left_out)
-    summary = f"Left out: {number} item{'' if number == 1 else 's'}, {count(tokens)} tokens"
+    summary = f"Left out: {number} item{'' if number == 1 else 's'}{_known(tokens)}"
     return f'<details open><summary>{summary}</summary><ul class="nn-list">{entries}</ul></details>'
 
 
@@ -165,6 +170,6 @@ def static_text(calls: Sequence[CallShare], shown: int, order: dict[str, int]) -
         lines.append(f"  {part.label:<{width}}  {used}{of}{gave}")
     number, tokens = call.dropped
     if number:
-        lines.append(f"Left out: {number} items, {count(tokens)} tokens")
+        lines.append(f"Left out: {number} item{'' if number == 1 else 's'}{_known(tokens)}")
         lines += [f"  {left_out_text(entry)}" for entry in call.left_out]
     return "\n".join(lines)

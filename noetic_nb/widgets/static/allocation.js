@@ -211,7 +211,7 @@ export default () => {
       });
       const [items, tokens] = call.dropped;
       out.hidden = call.out.length === 0;
-      say(outHead, `Left out: ${items} item${items === 1 ? "" : "s"}, ${number(tokens)} tokens`);
+      say(outHead, `Left out: ${items} item${items === 1 ? "" : "s"}${tokens ? `, ${number(tokens)} tokens` : ""}`);
       const told = call.more ? [...call.out, `and ${call.more} more; the table "items" of the run has all`] : call.out;
       patch(outList, told, () => make("li"), say);
       patch(rows, parts.all, () => make("tr"), (row, part) => {
