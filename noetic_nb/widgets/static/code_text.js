@@ -20,7 +20,9 @@ export default {
       gutter.scrollTop = area.scrollTop;
     };
     let generation = model.get("shown").generation;
+    let typed = false;
     const tell = (type = "text") => {
+      typed = true;
       number_lines();
       model.send({ type, text: area.value, generation });
     };
@@ -42,7 +44,8 @@ export default {
       if (area.value !== text) area.value = text;
       number_lines();
     };
-    const hear = (message) => message.type === "text" && take(message);
+    // An answer that comes after someone began to type is older than what they typed.
+    const hear = (message) => message.type === "text" && !typed && take(message);
     const again = () => take(model.get("shown"));
     const draw = () => {
       area.disabled = model.get("disabled");
