@@ -13,7 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items.frozen import thaw
-from noetic_nb.items.item import Item, is_base_type, parse_shape
+from noetic_nb.items.item import BASE_TYPES, Item, is_base_type, parse_shape
 
 __all__ = ["DEFAULT_REGISTRY", "ItemCategory", "ItemRegistry", "ItemSchema", "parse_item"]
 
@@ -110,6 +110,8 @@ class ItemRegistry:
         NoeticError
             ``item_schema_mismatch`` when the registry is strict, the type unknown and no schema accepts it.
         """
+        if type(value) is Item and value["type"] in BASE_TYPES:  # made or checked before: nothing to do
+            return value
         item = parse_shape(value)
         kind = item["type"]
         if not self.strict or is_base_type(kind):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.events import EventSink
@@ -98,6 +98,8 @@ class LayerStack:
         self.storage: StorageAdapter = InMemoryStorage() if storage is None else storage
         self.state = LayerStateStore() if state is None else state
         self._runner = HookRunner(layers, state=self.state, sink=sink, clock=clock)
+        # Return the layers that have a hook, in the order in which it runs: ``stack.having("recall")``.
+        self.having: Final = self._runner.having
         self._recaller = Recaller(self._runner, ids=ids, force_atomic=force_atomic_recall)
         self._on_steering_error: OnSteeringError = on_steering_error
 
@@ -119,10 +121,6 @@ class LayerStack:
     @sink.setter
     def sink(self, sink: EventSink | None) -> None:
         self._runner.sink = sink
-
-    def having(self, hook: str) -> tuple[MemoryLayer, ...]:
-        """Return the layers that have a hook, in the order in which it runs."""
-        return self._runner.having(hook)
 
     @property
     def writes_durably(self) -> bool:

@@ -51,11 +51,13 @@ NO_TOOLS: Final = ToolSet(())
 class EventHub:
     """Hands events on to everyone who listens. A listener that raises is taken off and reported."""
 
-    __slots__ = ("_diagnostic", "_sinks")
+    __slots__ = ("_diagnostic", "_sinks", "heard")
 
     def __init__(self, diagnostic: Diagnostic) -> None:
         self._sinks: tuple[EventSink, ...] = ()
         self._diagnostic = diagnostic
+        self.heard: EventHub | None = None
+        """This hub while anyone listens, else None: asked at every event, so that none is made in vain."""
 
     def emit(self, event: RunEvent) -> None:
         """Hand one event on."""
@@ -70,13 +72,12 @@ class EventHub:
         """Begin to hand events to a sink."""
         if sink not in self._sinks:
             self._sinks = (*self._sinks, sink)
+        self.heard = self
 
     def remove(self, sink: EventSink) -> None:
         """Hand it no more."""
         self._sinks = tuple(other for other in self._sinks if other is not sink)
-
-    def __bool__(self) -> bool:
-        return bool(self._sinks)
+        self.heard = self if self._sinks else None
 
 
 class StepSetup(NamedTuple):
@@ -122,13 +123,13 @@ class Engine:
     @property
     def sink(self) -> EventHub | None:
         """Where events go; None while nobody listens, so that none are made."""
-        return self.hub if self.hub else None
+        return self.hub.heard
 
     @property
     def watches_steps(self) -> bool:
         """Whether anyone wants to know of each step."""
         config = self.config
-        return bool(self.hub) or config.before_step is not None or config.after_step is not None
+        return self.hub.heard is not None or config.before_step is not None or config.after_step is not None
 
     async def sleep(self, ms: float) -> None:
         """Wait so many milliseconds."""

@@ -83,6 +83,8 @@ async def _judged(check: Any, snapshot: LoopSnapshot) -> Verdict:
     """Ask the predicate; one that cannot answer ends the loop, or it would never end."""
     try:
         verdict = check(snapshot)
+        if type(verdict) is Verdict:
+            return verdict
         made: Verdict = await verdict if hasattr(verdict, "__await__") else verdict
     except StoppedError:
         raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import Where
@@ -22,6 +22,8 @@ from noetic_nb.runtime.session import Delivery, Message, Session
 from noetic_nb.runtime.turn import Resumed, arm_deadline, close_execution, new_context, run_turn, turn_input
 
 __all__ = ["Threads"]
+
+_DELIVERIES: Final = get_args(Delivery)
 
 
 class Threads:
@@ -127,9 +129,9 @@ class Threads:
 
     def message(self, said: Any, resource_id: str | None, delivery: str, limits: Any, state: Any) -> Message:
         """Check what is said and how; nothing has happened yet."""
-        if delivery not in get_args(Delivery):
+        if delivery not in _DELIVERIES:
             raise NoeticConfigError(
-                "INVALID_OPTION", "There is no such delivery.", given=delivery, hint=f"Use one of {get_args(Delivery)}."
+                "INVALID_OPTION", "There is no such delivery.", given=delivery, hint=f"Use one of {_DELIVERIES}."
             )
         items = as_input_items(self._engine, said, "execute", serialise=False)
         checked = limits if limits is None or isinstance(limits, Limits) else Limits(**limits)

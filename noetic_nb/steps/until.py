@@ -158,7 +158,7 @@ class _Members(Frozen):
             merge = self._merge()
             for position, one in enumerate(checks):
                 verdict = one(snapshot)
-                if hasattr(verdict, "__await__"):
+                if type(verdict) is not Verdict and hasattr(verdict, "__await__"):
                     return rest(snapshot, merge, verdict, checks[position + 1 :])
                 if merge.settled_by(verdict):
                     break
