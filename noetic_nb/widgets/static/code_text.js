@@ -1,6 +1,9 @@
 // A textarea with line numbers beside it. Tab indents, Escape then Tab leaves, Enter keeps the indentation.
-export default {
-  render({ model, el }) {
+export default () => {
+  // What was last typed on this page: a view that is drawn anew shows it at once, however busy the kernel is.
+  let last = null;
+
+  function render({ model, el }) {
     const root = el.appendChild(make("div", { class: "noetic-nb nn-code-text" }));
     const gutter = root.appendChild(make("div", { class: "nn-gutter", "aria-hidden": "true" }));
     const area = root.appendChild(
@@ -9,7 +12,7 @@ export default {
     area.setAttribute("data-lm-suppress-shortcuts", "true");
     let leaves = false;
 
-    const number_lines = () => {
+    const numberLines = () => {
       const bad = model.get("error_line");
       const lines = Array.from({ length: area.value.split("\n").length }, (_, at) => at + 1);
       patch(gutter, lines, () => make("div"), (node, line) => {
@@ -20,10 +23,9 @@ export default {
       gutter.scrollTop = area.scrollTop;
     };
     let generation = model.get("shown").generation;
-    let typed = false;
     const tell = (type = "text") => {
-      typed = true;
-      number_lines();
+      last = { text: area.value, generation };
+      numberLines();
       model.send({ type, text: area.value, generation });
     };
     const insert = (text) => {
@@ -42,15 +44,16 @@ export default {
     const take = ({ text, generation: newest }) => {
       generation = newest;
       if (area.value !== text) area.value = text;
-      number_lines();
+      numberLines();
     };
+    const isOurs = (shown) => last !== null && last.generation === shown.generation;
     // An answer that comes after someone began to type is older than what they typed.
-    const hear = (message) => message.type === "text" && !typed && take(message);
-    const again = () => take(model.get("shown"));
+    const hear = (message) => message.type === "text" && !isOurs(message) && take(message);
+    const again = () => take(isOurs(model.get("shown")) ? last : model.get("shown"));
     const draw = () => {
       area.disabled = model.get("disabled");
       put(area, { "aria-label": model.get("label"), placeholder: model.get("placeholder") });
-      number_lines();
+      numberLines();
     };
 
     area.addEventListener("input", () => tell());
@@ -88,5 +91,7 @@ export default {
       model.off("change:shown", again);
       model.off("msg:custom", hear);
     };
-  },
+  }
+
+  return { render };
 };
