@@ -281,6 +281,8 @@ class ItemLog:
     @overload
     def __getitem__(self, index: slice) -> Sequence[Item]: ...
     def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
+        if isinstance(index, int) and -self._length <= index < self._length:
+            return self._store.items[index if index >= 0 else index + self._length]
         return self.items[index]
 
     def __repr__(self) -> str:
