@@ -340,7 +340,8 @@ def test_any_value_anywhere_is_read_or_refused_with_a_value_error(key: str, valu
         regulator = Regulator.import_state(state)
     except ValueError:
         return
-    regulator.export_json("everything")
+    written = regulator.export_json("everything")
+    assert Regulator.import_state(RegulatorState.from_json(written)).export_json("everything") == written
 
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)

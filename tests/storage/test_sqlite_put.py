@@ -166,6 +166,7 @@ async def test_flush_without_puts_does_not_wait_for_anybody(path: Path) -> None:
         rival = sqlite3.connect(path, isolation_level=None)
         rival.execute("BEGIN IMMEDIATE")
         await store.flush()
+        assert rival.in_transaction
         rival.close()
 
 

@@ -166,7 +166,7 @@ def test_a_snapshot_is_json_even_without_limits() -> None:
     run.append(view(total=float("inf"), layers=(layer("a", float("inf"), 3),)))
 
     with TokenAllocation(run) as opened:
-        json.dumps(opened.snapshot, allow_nan=False)
+        assert json.loads(json.dumps(opened.snapshot, allow_nan=False)) == opened.snapshot
 
 
 def test_a_view_that_fails_says_so_and_leaves_the_agent_alone(
