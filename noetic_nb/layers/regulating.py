@@ -120,6 +120,7 @@ def regulation(
             on_model_outcome=layer.on_model_outcome,
             on_feedback=layer.on_feedback,
             on_complete=layer.on_complete,
+            on_edit=layer.on_edit,
             dispose=layer.dispose,
         ),
     )
@@ -249,6 +250,14 @@ class _Regulation:
             self.tell(p.ctx, regulator, events.UserCorrection(_text(p.value), True))
         self.decide(p.ctx, regulator, p.kind, between_turns=True)
         await p.storage.set("state", _snapshot(regulator))
+
+    def on_edit(self, ctx: ExecutionContext, state: Any) -> None:
+        """Let the regulators of a person, in every thread, go on with what somebody says is known of them."""
+        known = self.people.get(resolve_scope_key("resource", ctx))
+        if known is None:
+            return  # the first turn will load what was written
+        edited = None if state is None else Regulator.from_json(compact_json(state)).person
+        known.replace(self.template.fork(person=edited).person)
 
     def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
         return {"state": _snapshot(self.task(p.ctx))}

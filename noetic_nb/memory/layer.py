@@ -95,6 +95,8 @@ class MemoryHooks:
     on_feedback: Hook | None = None
     on_hook_failure: Hook | None = None
     delivered: Callable[[Any, frozenset[str]], None] | None = None
+    on_edit: Callable[[Any, Any], None] | None = None
+    """``on_edit(ctx, state)``: somebody has replaced the state; for a layer that keeps what it knows elsewhere, too."""
     on_record: Callable[[Any, Any], Callable[[], None]] | None = None
     """``on_record(sink, clock)``: somebody records from now on; returns what ends that. For what happens outside of hooks."""
 

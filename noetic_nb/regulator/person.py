@@ -38,6 +38,22 @@ class Person:
     corrections: CorrectionStore = field(default_factory=CorrectionStore)
     session: Session = field(default_factory=Session)
 
+    def replace(self, other: Person) -> None:
+        """Take over another memory; regulators that share this one go on with it.
+
+        Examples
+        --------
+        >>> person, other = Person("ann"), Person("ann")
+        >>> other.corrections.add("async+auth", "no docstrings")
+        >>> person.replace(other)
+        >>> person.corrections.count("async+auth")
+        1
+        """
+        version = max(self.corrections.version, other.corrections.version) + 1
+        taken = other.copy()
+        self.user_id, self.corrections, self.session = taken.user_id, taken.corrections, taken.session
+        self.corrections.version = version  # goes on, so that no cached decision looks fresh
+
     def copy(self, *, user_id: str | None = None) -> Person:
         """Return an independent person with the same memory."""
         return Person(self.user_id if user_id is None else user_id, self.corrections.copy(), self.session.copy())

@@ -7,7 +7,7 @@ below at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
@@ -164,9 +164,10 @@ class Context:
         return ctx
 
     @property
-    def memory(self) -> Any:
+    def memory(self) -> Mapping[str, Any]:
         """What layers provide, by layer id: ``ctx.memory["notes"].snapshot``; a `ContextMemory`."""
-        return self.engine.open_memory(self.engine, self)
+        opened: Mapping[str, Any] = self.engine.open_memory(self.engine, self)
+        return opened
 
     @property
     def elapsed_ms(self) -> float:

@@ -198,10 +198,12 @@ class MemoryView:
         if self._is_live and live.has(self._ctx.execution_id, layer_id):
             live.set(self._ctx.execution_id, layer_id, fresh, hook="edit")
             await live.flush(self._ctx.execution_id)
-            return
-        await _write(self._scoped(layer), fresh)
-        self._engine.stack.forget_recalled(layer_id, key)
-        self._note(layer, self._ctx.where, "edit", fresh)
+        else:
+            await _write(self._scoped(layer), fresh)
+            self._engine.stack.forget_recalled(layer_id, key)
+            self._note(layer, self._ctx.where, "edit", fresh)
+        if layer.hooks.on_edit is not None:
+            layer.hooks.on_edit(self._ctx, copy.deepcopy(fresh))
 
     async def _check(self, layer: MemoryLayer, state: Any) -> None:
         """Let a layer load the state from a storage of its own, so that its own rules decide."""

@@ -161,3 +161,43 @@ async def test_threads_are_tasks_of_their_own_and_the_template_never_changes() -
 def test_something_that_is_no_regulator_is_refused(wrong: Any) -> None:
     with pytest.raises(NoeticConfigError, match="INVALID_REGULATION"):
         nn.regulation(wrong)
+
+
+def last_prompt(harness: nn.AgentHarness) -> str:
+    request = harness._engine.models.requests[-1]  # type: ignore[union-attr]
+    return "".join(part["text"] for item in request.items for part in item["content"])
+
+
+async def test_an_edit_of_what_is_known_of_a_person_reaches_every_thread() -> None:
+    harness = desk(lambda request: "Done.")
+    for _ in range(3):
+        await harness.execute("Refactor auth async", thread_id="a", resource_id="ann")
+        await harness.correct("a", "No docstrings please")
+    await harness.execute("Make auth async", thread_id="b", resource_id="ann")
+    taught = await harness.memory("a").state("regulation")
+
+    await harness.memory("a").edit("regulation", None)
+    for thread in "abc":
+        await harness.execute("Make auth async", thread_id=thread, resource_id="ann")
+        assert "No docstrings please" not in last_prompt(harness)
+
+    await harness.memory("b").edit("regulation", taught)
+    for thread in "abcd":
+        await harness.execute("Make auth async", thread_id=thread, resource_id="ann")
+        assert "No docstrings please" in last_prompt(harness)
+
+
+async def test_an_edit_within_an_open_execution_is_what_is_kept() -> None:
+    storage = nn.InMemoryStorage()
+    harness = desk(lambda request: "Done.", storage=storage)
+    for _ in range(3):
+        await harness.execute("Refactor auth async", thread_id="a", resource_id="ann")
+        await harness.correct("a", "No docstrings please")
+
+    async with harness.execution(thread_id="a", resource_id="ann"):
+        await harness.memory("a").edit("regulation", None)
+
+    later = desk(lambda request: "Done.", storage=storage)
+    for asked in (harness, later):
+        await asked.execute("Make auth async", thread_id="a", resource_id="ann")
+        assert "No docstrings please" not in last_prompt(asked)
