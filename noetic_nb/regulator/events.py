@@ -101,6 +101,12 @@ class QualityFeedback:
     quality: float
     fragment_spans: tuple[tuple[int, int], ...] | None = None
 
+    def __post_init__(self) -> None:
+        spans = self.fragment_spans
+        if spans is not None and isinstance(spans, list | tuple):  # lists too: an event never changes
+            frozen = tuple([tuple(span) if isinstance(span, list) else span for span in spans])
+            object.__setattr__(self, "fragment_spans", frozen)
+
 
 @dataclass(frozen=True, slots=True)
 class UserCorrection:

@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from noetic_nb.regulator import Locked, Person, Regulator, decisions, events
@@ -199,6 +199,8 @@ def observed(regulator: Regulator) -> Any:
 
 @RELAXED
 @given(wild_events)
+@example(QualityFeedback(0, []))  # type: ignore[arg-type]
+@example(QualityFeedback(0.5, [[1, 2]]))  # type: ignore[arg-type]
 def test_a_checked_event_survives_both_wire_forms(event: Any) -> None:
     try:
         events.check(event)
