@@ -27,11 +27,11 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/mypy
 unit: $(VENV)/.test
-	$(BIN)/pytest noetic_nb tests --ignore=tests/vectors --ignore=tests/notebooks --ignore=tests/browser
+	$(BIN)/pytest noetic_nb README.md tests --ignore=tests/vectors --ignore=tests/notebooks --ignore=tests/browser
 vectors: $(VENV)/.test
 	$(BIN)/pytest tests/vectors tests/regulator
 notebooks: $(VENV)/.test
-	$(BIN)/pytest tests/notebooks
+	$(BIN)/pytest notebooks tests/notebooks
 browser: $(VENV)/.test
 	$(BIN)/pytest tests/browser
 
