@@ -21,11 +21,11 @@ COLUMNS: Final = ("Rule", "Where", "Enabled", "Hits", "Text")
 
 
 def rule_label(at: int, rule: SteeringRule, hits: RuleHits) -> str:
-    """Return a rule's line in the list."""
+    """Return a rule's line in the list; what a narrow list cuts off is where the rule is asked, not what it did."""
     state = "" if rule.enabled else " (off)"
     name = f" · {plain(rule.name)}" if rule.name else ""
     found = hits.words(rule.id)
-    return f"{at}. {plain(rule.id)}{name} · {_places(rule)}{f' · {found}' if found else ''}{state}"
+    return f"{at}. {plain(rule.id)}{name}{state}{f' · {found}' if found else ''} · {_places(rule)}"
 
 
 def change_label(change: RuleChange) -> str:

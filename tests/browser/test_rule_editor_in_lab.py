@@ -125,7 +125,7 @@ def test_a_rule_of_each_form_is_edited_tried_applied_and_obeyed(notebook: Open, 
     diff = editor.locator(".nn-trial")
     notice = editor.locator(".nn-notice")
     wait_for(lambda: "not_negative" in text.input_value(), "the text of the first rule")
-    expect(editor.locator("select").first).to_contain_text("2. large · before tool call: pay · 1 denied")
+    expect(editor.locator("select").first).to_contain_text("2. large · 1 denied · before tool call: pay")
 
     # Python: what the edit would change is shown before it is applied, and nothing has changed until then.
     text.fill(text.input_value().replace("< 0", "> 100"))

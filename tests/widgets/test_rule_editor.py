@@ -49,7 +49,7 @@ def test_list_shows_order_id_place_and_state() -> None:
     with RuleEditor(rules) as editor:
         labels = [label for label, _ in editor.rules.options]
 
-    assert labels == ["1. only_a · before tool call: look", "2. short · after model call (off)"]
+    assert labels == ["1. only_a · before tool call: look", "2. short (off) · after model call"]
 
 
 def test_apply_replaces_the_rule_for_the_next_evaluation() -> None:
@@ -302,7 +302,7 @@ def test_hits_are_counted_as_they_come() -> None:
                 SteeringDecided(where, 0.0, "steering", "before_tool_call", "look", {}, action, None, names, 0.1)
             )
 
-        assert editor.rules.options[0][0].endswith("· 2 denied, 1 guided")
+        assert "only_a · 2 denied, 1 guided ·" in editor.rules.options[0][0]
         assert "2 denied, 1 guided" in editor.to_html()
     assert not run._listeners
 
