@@ -251,13 +251,16 @@ class _Regulation:
         self.decide(p.ctx, regulator, p.kind, between_turns=True)
         await p.storage.set("state", _snapshot(regulator))
 
-    def on_edit(self, ctx: ExecutionContext, state: Any) -> None:
+    def on_edit(self, ctx: ExecutionContext, state: Any) -> Callable[[], None]:
         """Let the regulators of a person, in every thread, go on with what somebody says is known of them."""
-        known = self.people.get(resolve_scope_key("resource", ctx))
-        if known is None:
-            return  # the first turn will load what was written
         edited = None if state is None else Regulator.from_json(compact_json(state)).person
-        known.replace(self.template.fork(person=edited).person)
+        known = self.people.get(resolve_scope_key("resource", ctx))
+
+        def take_over() -> None:
+            if known is not None:  # else the first turn will load what was written
+                known.replace(self.template.fork(person=edited).person)
+
+        return take_over
 
     def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
         return {"state": _snapshot(self.task(p.ctx))}

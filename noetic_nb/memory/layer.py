@@ -95,8 +95,9 @@ class MemoryHooks:
     on_feedback: Hook | None = None
     on_hook_failure: Hook | None = None
     delivered: Callable[[Any, frozenset[str]], None] | None = None
-    on_edit: Callable[[Any, Any], None] | None = None
-    """``on_edit(ctx, state)``: somebody has replaced the state; for a layer that keeps what it knows elsewhere, too."""
+    on_edit: Callable[[Any, Any], Callable[[], None]] | None = None
+    """``on_edit(ctx, state)``: somebody replaces the state of a layer that keeps what it knows elsewhere, too. Reads it,
+    or raises where it cannot; returns what takes it over once it is written."""
     on_record: Callable[[Any, Any], Callable[[], None]] | None = None
     """``on_record(sink, clock)``: somebody records from now on; returns what ends that. For what happens outside of hooks."""
 

@@ -193,6 +193,7 @@ class MemoryView:
             )
         fresh = copy.deepcopy(state)
         await self._check(layer, fresh)
+        take_over = self._prepare(layer, fresh)
         key = self._key(layer)
         live = self._engine.stack.state
         if self._is_live and live.has(self._ctx.execution_id, layer_id):
@@ -202,8 +203,16 @@ class MemoryView:
             await _write(self._scoped(layer), fresh)
             self._engine.stack.forget_recalled(layer_id, key)
             self._note(layer, self._ctx.where, "edit", fresh)
-        if layer.hooks.on_edit is not None:
-            layer.hooks.on_edit(self._ctx, copy.deepcopy(fresh))
+        take_over()
+
+    def _prepare(self, layer: MemoryLayer, state: Any) -> Callable[[], None]:
+        """Let a layer that keeps what it knows elsewhere read the state before it is written."""
+        if layer.hooks.on_edit is None:
+            return lambda: None
+        try:
+            return layer.hooks.on_edit(self._ctx, copy.deepcopy(state))
+        except Exception as exc:
+            raise _unreadable(layer, state, exc) from exc
 
     async def _check(self, layer: MemoryLayer, state: Any) -> None:
         """Let a layer load the state from a storage of its own, so that its own rules decide."""
@@ -240,13 +249,7 @@ class MemoryView:
         finally:
             await self._forget_trial(layer, ctx)
         if told:
-            raise NoeticError(
-                "storage_failed",
-                f"Layer {layer.id!r} cannot read this state: {told[0]}",
-                given=state,
-                hint="Nothing was changed. Look at `await memory.state(...)` for the shape it has now.",
-                layer_id=layer.id,
-            )
+            raise _unreadable(layer, state, told[0]) from told[0]
 
     async def _forget_trial(self, layer: MemoryLayer, ctx: ExecutionContext) -> None:
         if layer.hooks.dispose is not None:
@@ -358,6 +361,16 @@ class MemoryView:
         heads = "".join(f"<th>{head}</th>" for head in ("layer", "scope", "last written", "writes", "tokens", "state"))
         caption = f"<caption>Memory of thread {escape(self.thread_id)}</caption>"
         return f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _unreadable(layer: MemoryLayer, state: Any, error: BaseException) -> NoeticError:
+    return NoeticError(
+        "storage_failed",
+        f"Layer {layer.id!r} cannot read this state: {error}",
+        given=state,
+        hint="Nothing was changed. Look at `await memory.state(...)` for the shape it has now.",
+        layer_id=layer.id,
+    )
 
 
 async def _write(storage: ScopedStorage, state: Any) -> None:

@@ -201,3 +201,19 @@ async def test_an_edit_within_an_open_execution_is_what_is_kept() -> None:
     for asked in (harness, later):
         await asked.execute("Make auth async", thread_id="a", resource_id="ann")
         assert "No docstrings please" not in last_prompt(asked)
+
+
+@pytest.mark.parametrize("state", [3, "x", {}, {"user_id": 5}, {"learned": {}}])
+@pytest.mark.parametrize("begun", [False, True])
+async def test_an_edit_that_is_no_snapshot_is_refused_and_changes_nothing(state: Any, begun: bool) -> None:
+    harness = desk(lambda request: "Done.")
+    if begun:
+        await harness.execute("Refactor auth async", thread_id="a", resource_id="ann")
+    before = await harness.memory("a").state("regulation")
+
+    with pytest.raises(nn.NoeticError, match="Nothing was changed") as caught:
+        await harness.memory("a").edit("regulation", state)
+
+    assert caught.value.kind == "storage_failed"
+    assert await harness.memory("a").state("regulation") == before
+    assert (await harness.execute("Go on", thread_id="a", resource_id="ann")).text == "Done."
