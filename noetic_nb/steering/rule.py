@@ -7,7 +7,7 @@ no opinion, by a judge.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.alias_generators import to_camel
@@ -56,14 +56,18 @@ class LLMEval(_Frozen):
     """Name of the model that judges."""
 
 
+# A rule about a tool without a name would guard nothing, silently.
+ToolName: TypeAlias = Annotated[str, Field(min_length=1)]
+
+
 class Sentence(_Frozen):
     """A rule about what came before: this tool never after those, only after those, or at most so often."""
 
     kind: Literal["never_after", "only_after", "at_most"]
     """How the calls so far decide."""
-    others: tuple[str, ...] = ()
+    others: tuple[ToolName, ...] = ()
     """The tools that came, or did not come, before."""
-    count: int | None = Field(default=None, ge=0)
+    count: int | None = Field(default=None, ge=0, strict=True)
     """For ``at_most``: how many calls are let pass."""
 
     @model_validator(mode="after")
@@ -107,7 +111,7 @@ class SteeringRule(_Frozen):
     """What the model is told then; ``{tool.args.path}`` and the like are filled in."""
     llm_eval: LLMEval | None = None
     """The judge."""
-    tools: tuple[str, ...] | None = None
+    tools: tuple[ToolName, ...] | None = None
     """Tools it is asked about before a call; None means every tool."""
     history: bool = False
     """Whether the predicate reads ``call.history``."""

@@ -349,3 +349,25 @@ class BookMachine(RuleBasedStateMachine):
 
 
 TestAnySequenceOfEdits = BookMachine.TestCase
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda rules: rules.never("", after="x"),
+        lambda rules: rules.never("pay", after=""),
+        lambda rules: rules.only("", after="x"),
+        lambda rules: rules.at_most(3, ""),
+        lambda rules: rules.at_most(True, "search"),
+        lambda rules: rules.at_most(-1, "search"),
+        lambda rules: rules.when("tool.args.x > 1", id="r", tools=[""]),
+    ],
+)
+def test_a_rule_that_would_guard_nothing_is_refused(write: Any) -> None:
+    rules = RuleBook()
+
+    with pytest.raises(NoeticConfigError) as caught:
+        write(rules)
+
+    assert caught.value.code == "INVALID_RULE"
+    assert len(rules) == 0
