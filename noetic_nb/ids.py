@@ -16,6 +16,20 @@ class Ids(Protocol):
         ...
 
 
+# Asking the system for each id costs more than the id; a forked process must not hand out its parent's.
+_BATCH: Final = 256
+_POOL: Final[list[str]] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_POOL.clear)
+
+
+def _drawn() -> str:
+    """Return 64 random bits as hexadecimal digits, from a fresh batch."""
+    digits = os.urandom(8 * _BATCH).hex()
+    _POOL.extend([digits[place : place + 16] for place in range(16, len(digits), 16)])
+    return digits[:16]
+
+
 class SystemIds:
     """Random ids: the kind and 64 random bits.
 
@@ -32,7 +46,10 @@ class SystemIds:
 
     def new(self, kind: str) -> str:
         """Return a fresh random id."""
-        return f"{kind}_{os.urandom(8).hex()}"
+        try:
+            return f"{kind}_{_POOL.pop()}"
+        except IndexError:
+            return f"{kind}_{_drawn()}"
 
 
 SYSTEM_IDS: Final = SystemIds()

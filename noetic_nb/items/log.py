@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, overload
 
 from noetic_nb.items.build import unresolved_positions
 from noetic_nb.items.item import Item, item_tokens
@@ -16,6 +17,8 @@ from noetic_nb.items.registry import DEFAULT_REGISTRY, ItemRegistry
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["ItemLog", "ItemView"]
+
+_NONE: Final[frozenset[int]] = frozenset()
 
 
 class _Store:
@@ -149,12 +152,14 @@ class ItemView(Sequence[Item]):
         found = bisect_left(users, self._stop) - 1
         return users[found] - self._start if found >= 0 and users[found] >= self._start else None
 
-    def unresolved(self) -> set[int]:
+    def unresolved(self) -> AbstractSet[int]:
         """Return positions of calls without output and outputs without call, judged within this view.
 
         O(open calls + longest distance between a call and its output) for a tail of the log, O(n) otherwise.
         """
         store = self._store
+        if not store.first_seen:
+            return _NONE  # nothing was ever called
         if self._stop != len(store.items):
             return unresolved_positions(list(self))
         found = {p - self._start for waiting in store.unpaired.values() for p in waiting if p >= self._start}
@@ -233,8 +238,11 @@ class ItemLog:
 
     def extend(self, items: Iterable[Mapping[str, Any]]) -> tuple[Item, ...]:
         """Add several items; all are checked before the first is added."""
-        parsed = [self._registry.parse(item) for item in items]
-        return tuple([self._add(item) for item in parsed])
+        parse = self._registry.parse
+        parsed = tuple([parse(item) for item in items])
+        for item in parsed:
+            self._add(item)
+        return parsed
 
     @property
     def items(self) -> ItemView:
@@ -242,6 +250,10 @@ class ItemLog:
         if self._view is None:
             self._view = ItemView(self._store, 0, self._length)
         return self._view
+
+    def since(self, position: int) -> tuple[Item, ...]:
+        """Return the items from a position on."""
+        return tuple(self._store.items[position : self._length])
 
     @property
     def registry(self) -> ItemRegistry:

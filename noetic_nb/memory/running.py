@@ -80,6 +80,8 @@ class HookRunner:
             order = self.layers if hook in _IN_ARRAY_ORDER else enforcing if hook in _ENFORCING else self.by_slot
             found = tuple(layer for layer in order if getattr(layer.hooks, hook) is not None)
             self._with[hook] = found[::-1] if hook == "dispose" else found
+        self.hooks: Final = frozenset(hook for hook, found in self._with.items() if found)
+        """The hooks that at least one layer has."""
 
     def having(self, hook: str) -> tuple[MemoryLayer, ...]:
         """Return the layers that have a hook, in the order in which it runs."""

@@ -100,6 +100,8 @@ class LayerStack:
         self._runner = HookRunner(layers, state=self.state, sink=sink, clock=clock)
         # Return the layers that have a hook, in the order in which it runs: ``stack.having("recall")``.
         self.having: Final = self._runner.having
+        # The hooks that at least one layer has: most agents have few, and asking for the others would be in vain.
+        self.hooks: Final = self._runner.hooks
         self._recaller = Recaller(self._runner, ids=ids, force_atomic=force_atomic_recall)
         self._on_steering_error: OnSteeringError = on_steering_error
 

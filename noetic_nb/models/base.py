@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -29,8 +29,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Tokens of one or more model calls; `cached_tokens` are part of `input_tokens`.
 
     Examples
@@ -48,7 +47,7 @@ class Usage:
         """Input and output together."""
         return self.input_tokens + self.output_tokens
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, other: Usage) -> Usage:  # type: ignore[override]
         if self is NO_USAGE:
             return other
         return Usage(
@@ -101,8 +100,7 @@ class ToolSpec:
     strict: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
+class ModelRequest(NamedTuple):
     """One question to a model: the exact view that was planned."""
 
     model: str
@@ -115,8 +113,7 @@ class ModelRequest:
     thread_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelResponse:
+class ModelResponse(NamedTuple):
     """A model's answer. `cost` is in US dollars, None when unknown."""
 
     items: tuple[Item, ...]

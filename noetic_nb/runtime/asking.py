@@ -59,9 +59,9 @@ class _Asking:
             self._hctx = self.engine.hook_context(self.ctx)
         return self._hctx
 
-    async def recall(self) -> None:
-        """Ask the layers once per step."""
-        stack, engine = self.engine.stack, self.engine
+    def show_budgets(self) -> None:
+        """Record how the budget was split."""
+        engine = self.engine
         if engine.sink is not None:
             shares = tuple([(share.layer_id, share.allocated) for share in self.budgets.allocations])
             engine.sink.emit(
@@ -75,30 +75,30 @@ class _Asking:
                     self.budgets.history_budget,
                 )
             )
-        if stack.having("recall"):
-            self.recalled = await stack.recall(
-                self.hctx,
-                query=self.ctx.query,
-                log=self.ctx.item_log,
-                budgets=self.budgets.by_layer(),
-                mode="cached",
-            )
-            self.stop_if_asked()
-        self.ctx.recalled = self.recalled
+
+    async def recall(self) -> None:
+        """Ask the layers once per step."""
+        self.recalled = await self.engine.stack.recall(
+            self.hctx,
+            query=self.ctx.query,
+            log=self.ctx.item_log,
+            budgets=self.budgets.by_layer(),
+            mode="cached",
+        )
+        self.stop_if_asked()
 
     async def rerender(self) -> None:
         """Recall again what a layer asked for while tool outputs were logged."""
-        if self.requests:
-            self.recalled = await self.engine.stack.rerender(
-                self.hctx,
-                self.requests,
-                current=self.recalled,
-                query=self.ctx.query,
-                log=self.ctx.item_log,
-                budgets=self.budgets.by_layer(),
-            )
-            self.requests = ()
-            self.ctx.recalled = self.recalled
+        self.recalled = await self.engine.stack.rerender(
+            self.hctx,
+            self.requests,
+            current=self.recalled,
+            query=self.ctx.query,
+            log=self.ctx.item_log,
+            budgets=self.budgets.by_layer(),
+        )
+        self.requests = ()
+        self.ctx.recalled = self.recalled
 
     async def _projected(self) -> Sequence[Item] | None:
         """Let the layers choose of the history, once per step; what is logged during the step follows as it is."""
@@ -109,33 +109,31 @@ class _Asking:
         known, shown_items = self._chosen
         return None if shown_items is None else (*shown_items, *log[known:])
 
-    async def plan(self) -> TurnPlan:
-        """Plan the next call, with a summary in place of what would be dropped where the policy wants one."""
-        log, stack = self.ctx.item_log, self.engine.stack
-        projected = await self._projected() if stack.having("project_history") else None
+    def plan(self, projected: Sequence[Item] | None = None, extra: tuple[RecallEntry, ...] = ()) -> TurnPlan:
+        """Plan the next call."""
+        engine = self.engine
+        return plan_turn(
+            self.ctx.item_log,
+            engine.stack.layers,
+            self.policy,
+            (*self.recalled, *extra) if extra else self.recalled,
+            instructions=self.instructions,
+            tool_tokens=self.tools.tokens,
+            tokenizer=engine.tokenizer,
+            projected=projected,
+            budgets=self.budgets,
+        )
 
-        def made(extra: tuple[RecallEntry, ...] = ()) -> TurnPlan:
-            return plan_turn(
-                log,
-                self.engine.stack.layers,
-                self.policy,
-                (*self.recalled, *extra),
-                instructions=self.instructions,
-                tool_tokens=self.tools.tokens,
-                tokenizer=self.engine.tokenizer,
-                projected=projected,
-                budgets=self.budgets,
-            )
-
-        plan = made()
-        if self.policy.overflow == "summarize" and projected is None and plan.window[0] > 0:
-            plan = await summarised(self.engine, self.ctx, self.model, self.policy, plan, made)
-        return plan
+    async def summary(self, plan: TurnPlan) -> TurnPlan:
+        """Return a plan with a summary in place of what would be dropped."""
+        return await summarised(
+            self.engine, self.ctx, self.model, self.policy, plan, lambda extra: self.plan(None, extra)
+        )
 
     def show(self, plan: TurnPlan) -> None:
         """Record a plan and tell the layers what is being sent."""
         engine, ctx = self.engine, self.ctx
-        if engine.stack.having("delivered"):
+        if "delivered" in engine.stack.hooks:
             engine.stack.delivered(self.hctx, [item["id"] for _, item in plan.layer_items if "id" in item])
         if engine.sink is not None:
             engine.sink.emit(
@@ -168,29 +166,39 @@ class _Asking:
             ``steering_denied``, ``llm_refused``, ``llm_failed``, or what the client raises.
         """
         guided = empty = 0
+        ctx, engine, step = self.ctx, self.engine, self.step
+        hooks = engine.stack.hooks
         while True:
-            self.ctx.check_abort()
-            await self.take_inbox()
-            plan = await self.plan()
+            if ctx.aborted:
+                raise ctx.stopped()
+            if ctx.tree.inbox:
+                await self.take_inbox()
+            projected = await self._projected() if "project_history" in hooks else None
+            plan = self.plan(projected)
+            if projected is None and plan.window[0] > 0 and self.policy.overflow == "summarize":
+                plan = await self.summary(plan)
             self.show(plan)
             request = ModelRequest(
                 self.model,
                 (*plan.items, *self.ephemeral) if self.ephemeral else plan.items,
                 self.instructions or None,
                 self.tools.specs,
-                self.step.params,
-                None if self.step.output is None else self.step.output.json_schema,
-                thread_id=self.ctx.thread_id,
+                step.params,
+                None if step.output is None else step.output.json_schema,
+                "agent",
+                ctx.thread_id,
             )
             try:
-                response, duration = await self.engine.ask(self.ctx, request, step=self.ctx.step_count)
-                await self.tell_outcome(response, duration)
+                response, duration = await engine.ask(ctx, request, step=ctx.step_count)
+                if "on_model_outcome" in hooks:
+                    await self.tell_outcome(response, duration)
                 failed = None
             except NoeticError as exc:
                 if exc.facts.get("reason") != "empty":
                     raise
                 response, failed = ModelResponse(()), exc  # some clients raise for what others return
-            self.ctx.check_abort()
+            if ctx.aborted:
+                raise ctx.stopped()
             if not response.items:
                 empty += 1
                 if empty > MAX_EMPTY_RETRIES:
@@ -201,21 +209,23 @@ class _Asking:
                         model=self.model,
                         reason="empty",
                     ) from failed
-                self.ephemeral = (input_message("continue", ids=self.engine.ids),)
+                self.ephemeral = (input_message("continue", ids=engine.ids),)
                 continue
             self.ephemeral = ()
-            _raise_refusal(response, self.step.id)
-            decision = await self.review(response)
+            _raise_refusal(response, step.id)
+            if "after_model_call" not in hooks:
+                return response
+            decision: SteeringDecision | None = await self.review(response)
             if decision is not None and decision.action is SteeringAction.ASK:
                 shown = {"text": assistant_text(response.items)}
-                decision = await approval(self.engine, self.ctx, RESPONSE, shown, decision)
+                decision = await approval(engine, ctx, RESPONSE, shown, decision)
             if decision is None or decision.action is SteeringAction.ALLOW:
                 return response
             guided += 1
             if decision.action is not SteeringAction.GUIDE or guided > MAX_GUIDED_RETRIES:
-                raise denied(decision, f"A response of model {self.model!r} was denied.", step_id=self.step.id)
-            guidance = input_message(decision.guidance or DEFAULT_GUIDANCE, "developer", ids=self.engine.ids)
-            log_items(self.engine, self.ctx, [guidance], "guidance")
+                raise denied(decision, f"A response of model {self.model!r} was denied.", step_id=step.id)
+            guidance = input_message(decision.guidance or DEFAULT_GUIDANCE, "developer", ids=engine.ids)
+            log_items(engine, ctx, [guidance], "guidance")
 
     async def take_inbox(self) -> None:
         """Take in what was said to the agent while it worked."""
@@ -228,34 +238,31 @@ class _Asking:
         )
         self.ctx.query = query_of(logged) or self.ctx.query
         self.requests += requests
-        await self.rerender()
+        if self.requests:
+            await self.rerender()
 
     async def tell_outcome(self, response: ModelResponse, duration_ms: float) -> None:
         """Tell the layers what the call cost, whether or not its response will stand."""
-        if self.engine.stack.having("on_model_outcome"):
-            await self.engine.stack.model_outcome(
-                self.hctx,
-                model=self.model,
-                usage=response.usage,
-                cost=response.cost,
-                duration_ms=duration_ms,
-                logprobs=response.logprobs,
-            )
+        await self.engine.stack.model_outcome(
+            self.hctx,
+            model=self.model,
+            usage=response.usage,
+            cost=response.cost,
+            duration_ms=duration_ms,
+            logprobs=response.logprobs,
+        )
 
-    async def review(self, response: ModelResponse) -> SteeringDecision | None:
+    async def review(self, response: ModelResponse) -> SteeringDecision:
         """Ask the rules about a response, before anything it asks for is done."""
         stack = self.engine.stack
-        if not stack.having("after_model_call"):
-            return None
         decision = await stack.after_model_call(self.hctx, response=response, history=tuple(self.ctx.calls))
         stop = stack.take_stop(self.hctx) or decision.stop
         if stop is not None:
             raise StoppedError(stop)
         return decision
 
-    async def run_calls(self, response: ModelResponse) -> tuple[Item, ...]:
-        """Run the tools a response asks for, in order; returns the calls. None is left without an answer in the log."""
-        calls = tuple([item for item in response.items if item["type"] == "function_call"])
+    async def run_calls(self, calls: Sequence[Item]) -> None:
+        """Run tools in order. No call is left without an answer in the log."""
         for position, call in enumerate(calls):
             call_id = call.call_id or call.id or ""
             try:
@@ -282,13 +289,11 @@ class _Asking:
             _, requests = await append_input(self.engine, self.ctx, self.hctx, [output], "tool")
             self.requests += tuple([request for request in requests if request.timing == "immediate"])
             self.ctx.rerenders += tuple([request for request in requests if request.timing == "batched"])
-        return calls
 
     async def store(self, response: ModelResponse) -> None:
         """Let the layers keep what matters of the step's response."""
-        if self.engine.stack.having("store"):
-            await self.engine.stack.store(self.hctx, response=response, log=self.ctx.item_log)
-            self.stop_if_asked()
+        await self.engine.stack.store(self.hctx, response=response, log=self.ctx.item_log)
+        self.stop_if_asked()
 
     def stop_if_asked(self) -> None:
         """Raise where a layer asked for the turn to stop."""
@@ -367,18 +372,23 @@ async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> An
         ctx.query = query_of(logged) or ctx.query
     if ctx.rerenders:
         asking.requests, ctx.rerenders = (*ctx.rerenders, *asking.requests), ()
-    await asking.recall()
+    asking.show_budgets()
+    if "recall" in engine.stack.hooks:
+        await asking.recall()
+    ctx.recalled = asking.recalled
     produced: list[Item] = []
     usage, cost = NO_USAGE, 0.0
     calls: tuple[Item, ...] = ()
     for _ in range(step.tool_rounds):
-        await asking.rerender()
+        if asking.requests:
+            await asking.rerender()
         response = await asking.ask()
         produced += log_items(engine, ctx, response.items, "model")
         usage, cost = usage + response.usage, cost + (response.cost or 0.0)
-        calls = await asking.run_calls(response)
+        calls = tuple([item for item in response.items if item["type"] == "function_call"])
         if not calls:
             break
+        await asking.run_calls(calls)
     else:
         if step.tool_rounds > 1:
             raise NoeticError(
@@ -388,13 +398,14 @@ async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> An
                 step_id=step.id,
                 retries_exhausted=False,
             )
-    # What was asked for after the last model call of this step is owed by the next one.
-    ctx.rerenders += asking.requests
+    if asking.requests:  # what was asked for after the last model call of this step is owed by the next one
+        ctx.rerenders += asking.requests
     made = tuple(produced)
     ctx.last_step_meta = StepMeta(calls, usage, cost, made)
-    if engine.stack.having("store"):
+    if "store" in engine.stack.hooks:
         await asking.store(ModelResponse(made, usage, cost or None, response.logprobs))
-    ctx.check_limits()
+    if ctx.tree.limits is not None:
+        ctx.check_limits()
     text = assistant_text(made)
     # A round that only calls tools has not answered yet: nothing is read as the answer then.
     return text if step.output is None or calls else step.output.parse(text, step_id=step.id)

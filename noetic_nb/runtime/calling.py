@@ -126,7 +126,7 @@ async def call_tool(
     end = await _run(tool, bound, ctx, call_id)
     duration = engine.clock.monotonic_ms() - start
     _record(engine, ctx, tool.name, call_id, frozen, end, duration)
-    if engine.stack.having("on_tool_outcome"):
+    if "on_tool_outcome" in engine.stack.hooks:
         await engine.stack.tool_outcome(
             hctx,
             name=tool.name,
@@ -145,7 +145,7 @@ async def _steer(
 ) -> CallEnd | None:
     """Return how the call ended if it must not be made, None where it may."""
     decision = None
-    if engine.stack.having("before_tool_call"):
+    if "before_tool_call" in engine.stack.hooks:
         decision = await engine.stack.before_tool_call(
             hctx, tool_name=tool.name, tool_args=args, call_id=call_id, history=tuple(ctx.calls)
         )

@@ -109,7 +109,7 @@ class Child:
     async def give_back(self, result: Any) -> tuple[Any, tuple[str, ...]]:
         """Let the layers merge what the child learned; returns the result they make of its output, and who merged."""
         stack = self.engine.stack
-        if not stack.having("on_return"):
+        if "on_return" not in stack.hooks:
             return result, ()
         merged: list[str] = []
         stop = stack.state.listen(

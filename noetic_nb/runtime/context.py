@@ -22,23 +22,40 @@ from noetic_nb.steps import Channel, StepMeta
 __all__ = ["Context", "Tree"]
 
 _ABORTED: Final = "context aborted"
+_NOTHING: Final[frozenset[Any]] = frozenset()
 
 
 class Tree:
     """What a root execution shares with all its descendants."""
 
-    __slots__ = ("channels", "checkpoint", "cut", "inbox", "limits", "occurrences", "on_delta", "steps")
+    __slots__ = ("_channels", "checkpoint", "cut", "ended", "inbox", "limits", "occurrences", "on_delta", "steps")
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits
-        self.channels = Channels()
+        self._channels: Channels | None = None
+        self.ended = False
         self.steps = 0
-        self.cut: set[asyncio.Task[Any]] = set()
+        # Tasks that an abort cut short and that have not noticed yet.
+        self.cut: frozenset[asyncio.Task[Any]] = _NOTHING
         self.checkpoint: Any = None
         # What is said to the agent while it works, taken in before its next model call.
-        self.inbox: list[Any] = []
+        self.inbox: list[Any] | None = None
         self.occurrences: dict[str, int] = {}
         self.on_delta: Callable[[ModelDelta], None] | None = None
+
+    @property
+    def channels(self) -> Channels:
+        """The channels of the tree, made when the first is used."""
+        if self._channels is None:
+            self._channels = Channels()
+            self._channels.closed = self.ended
+        return self._channels
+
+    def end(self) -> None:
+        """Take no more messages: the root execution has ended."""
+        self.ended = True
+        if self._channels is not None:
+            self._channels.close()
 
 
 class Context:
@@ -105,13 +122,13 @@ class Context:
 
     def __init__(
         self,
-        *,
         id: str,
         thread_id: str,
         resource_id: str | None,
         log: ItemLog,
         turn: int,
         started_ms: float,
+        *,
         parent: Context | None = None,
         state: dict[str, Any] | None = None,
         limits: Limits | None = None,
@@ -137,12 +154,12 @@ class Context:
         self.rerenders: tuple[RerenderRequest, ...] = ()
         self.model_calls = 0
         self.tool_calls = 0
-        self.locks: dict[str, asyncio.Lock] = {}
+        self.locks: dict[str, asyncio.Lock] | None = None
         self.aborted = False
         self.abort_reason: str | None = None
         self.abort_error: BaseException | None = None
         self.where = Where(thread_id, id, turn, self.depth)
-        self.children: set[Context] = set()
+        self.children: frozenset[Context] | set[Context] = _NOTHING
         self.waiting: set[asyncio.Task[Any]] = set()
         self.frames: list[str] = []
         self.first_frame = 0
@@ -151,7 +168,10 @@ class Context:
         self.harness: Any = None if parent is None else parent.harness
         self.tree: Tree = Tree(limits) if parent is None else parent.tree
         if parent is not None:
-            parent.children.add(self)
+            if isinstance(parent.children, set):
+                parent.children.add(self)
+            else:
+                parent.children = {self}
             if parent.aborted:
                 self.aborted, self.abort_reason, self.abort_error = True, parent.abort_reason, parent.abort_error
 
@@ -174,6 +194,12 @@ class Context:
         """Milliseconds since the execution began."""
         now: float = self.engine.clock.monotonic_ms()
         return now - self.started_ms
+
+    def lock(self, layer_id: str) -> asyncio.Lock:
+        """Return the lock under which functions of a layer run one at a time."""
+        if self.locks is None:
+            self.locks = {}
+        return self.locks.setdefault(layer_id, asyncio.Lock())
 
     def where_is(self, step_id: str) -> str:
         """Return the path of a step that is about to run, such as ``/think#1/ask#2``, and count it."""
@@ -241,7 +267,7 @@ class Context:
             current = None
         for task in tasks - self.tree.cut:
             if task is not current and not task.done():
-                self.tree.cut.add(task)
+                self.tree.cut |= {task}
                 task.cancel()
 
     def _mark(self, reason: str, error: BaseException | None, tasks: set[asyncio.Task[Any]]) -> None:
@@ -290,19 +316,19 @@ class Context:
             return await awaitable
         except asyncio.CancelledError:
             if task in self.tree.cut:
-                self.tree.cut.discard(task)
+                self.tree.cut -= {task}
                 if task.uncancel() <= before:
                     raise self.stopped() from None
             raise
         finally:
             self.waiting.discard(task)
             if task in self.tree.cut:  # what was awaited swallowed the cut: the next boundary will raise
-                self.tree.cut.discard(task)
+                self.tree.cut -= {task}
                 task.uncancel()
 
     def leave(self) -> None:
         """End a child's ties to its parent."""
-        if self.parent is not None:
+        if self.parent is not None and isinstance(self.parent.children, set):
             self.parent.children.discard(self)
 
     # -- talking --------------------------------------------------------------------------------------------------

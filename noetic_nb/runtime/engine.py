@@ -312,7 +312,8 @@ class Engine:
             What the client raises, or ``llm_failed`` for any other exception and for an answer that is none.
         """
         client = self.client(request.model)
-        ctx.check_limits()
+        if ctx.tree.limits is not None:
+            ctx.check_limits()
         start = self.clock.monotonic_ms()
         try:
             if (
@@ -325,8 +326,9 @@ class Engine:
                 response = await ctx.until_aborted(client.complete(request))
             if type(response) is not ModelResponse:
                 response = as_response(response)
+            parse = ctx.item_log.registry.parse
             for item in response.items:
-                ctx.item_log.registry.parse(item)
+                parse(item)
         except asyncio.CancelledError:
             self._called(ctx, request, step, start, "cancelled", None, None)
             raise

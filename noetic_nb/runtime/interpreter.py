@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -47,25 +47,28 @@ async def run_step(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
             hint="Bound the recursion by `ctx.depth`.",
             retries_exhausted=True,
         )
-    if len(ctx.frames) - ctx.first_frame >= MAX_NESTING:
+    frames = ctx.frames
+    if len(frames) - ctx.first_frame >= MAX_NESTING:
         raise step_failed(
             step.id,
             f"Steps are nested more than {MAX_NESTING} deep",
             hint="Does a branch lead back to itself? Use a loop.",
             retries_exhausted=True,
         )
-    ctx.check_abort()
+    if ctx.aborted:
+        raise ctx.stopped()
+    tree = ctx.tree
     ctx.step_count += 1
-    ctx.tree.steps += 1
-    if ctx.tree.limits is not None:
+    tree.steps += 1
+    if tree.limits is not None:
         ctx.check_limits()
-    if engine.watches_steps or ctx.tree.checkpoint is not None:
+    if tree.checkpoint is not None or engine.watches_steps:
         return await _watched(engine, step, value, ctx)
-    ctx.frames.append(step.id)
+    frames.append(step.id)
     try:
         return await _HANDLERS[step.kind](engine, step, value, ctx)
     finally:
-        ctx.frames.pop()
+        frames.pop()
 
 
 async def _watched(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
@@ -183,16 +186,16 @@ async def _run_branch(engine: Engine, step: BranchStep, value: Any, ctx: Context
     return await run_step(engine, as_step(chosen, f"the route of branch {step.id!r}"), value, ctx)
 
 
-async def _run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context) -> Any:
-    return await run_loop(engine, step, value, ctx, run_step)
+def _run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context) -> Awaitable[Any]:
+    return run_loop(engine, step, value, ctx, run_step)
 
 
-async def _run_fork(engine: Engine, step: ForkStep, value: Any, ctx: Context) -> Any:
-    return await run_fork(engine, step, value, ctx, run_step)
+def _run_fork(engine: Engine, step: ForkStep, value: Any, ctx: Context) -> Awaitable[Any]:
+    return run_fork(engine, step, value, ctx, run_step)
 
 
-async def _run_spawn(engine: Engine, step: SpawnStep, value: Any, ctx: Context) -> Any:
-    return await run_spawn(engine, step, value, ctx, run_step)
+def _run_spawn(engine: Engine, step: SpawnStep, value: Any, ctx: Context) -> Awaitable[Any]:
+    return run_spawn(engine, step, value, ctx, run_step)
 
 
 _HANDLERS: Final[Mapping[str, Any]] = {

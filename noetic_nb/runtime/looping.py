@@ -12,13 +12,14 @@ from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.errors import StoppedError, step_failed
 from noetic_nb.runtime.saying import log_items
-from noetic_nb.steps import LoopSnapshot, LoopStep, Verdict
+from noetic_nb.steps import Channel, LoopSnapshot, LoopStep, Verdict
 from noetic_nb.steps.channel import EMPTY
 from noetic_nb.steps.snapshot import output_text
 
 __all__ = ["run_loop"]
 
 RunStep: TypeAlias = Callable[[Engine, Any, Any, Context], Awaitable[Any]]
+"""Makes one step happen; the interpreter above hands it in."""
 
 
 async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run: RunStep) -> Any:
@@ -35,7 +36,8 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
     count = iterations = 0
     output: Any = None
     while True:
-        ctx.check_abort()
+        if ctx.aborted:
+            raise ctx.stopped()
         iterations += 1
         if iterations > step.max_iterations:
             raise step_failed(
@@ -60,37 +62,33 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
         output = made
         count += 1
         history.append(output)
-        verdict = await _judged(
-            check,
-            LoopSnapshot(
-                step_count=count,
-                tokens=ctx.tokens,
-                cost=ctx.cost,
-                elapsed_ms=engine.clock.monotonic_ms() - started,
-                last_output=output,
-                last_text=output_text(output),
-                history=tuple(history),
-                depth=ctx.depth,
-                last_step_meta=ctx.last_step_meta,
-            ),
+        snapshot = LoopSnapshot(
+            count,
+            ctx.tokens,
+            ctx.cost,
+            engine.clock.monotonic_ms() - started,
+            output,
+            output_text(output),
+            tuple(history),
+            ctx.depth,
+            ctx.last_step_meta,
         )
-        if verdict.stop and not await _read_inbox(engine, step, ctx):
+        try:
+            verdict = check(snapshot)
+            if type(verdict) is not Verdict and hasattr(verdict, "__await__"):
+                verdict = await verdict
+        except StoppedError:
+            raise
+        except Exception as exc:  # a predicate that cannot answer ends the loop, or it would never end
+            verdict = Verdict(True, f"Predicate error: {exc}")
+        if verdict.stop and (step.inbox is None or not await _read_inbox(step.inbox, engine, step, ctx)):
             return output
-        value = await _next_input(step, output, verdict, ctx)
-
-
-async def _judged(check: Any, snapshot: LoopSnapshot) -> Verdict:
-    """Ask the predicate; one that cannot answer ends the loop, or it would never end."""
-    try:
-        verdict = check(snapshot)
-        if type(verdict) is Verdict:
-            return verdict
-        made: Verdict = await verdict if hasattr(verdict, "__await__") else verdict
-    except StoppedError:
-        raise
-    except Exception as exc:
-        return Verdict(True, f"Predicate error: {exc}")
-    return made
+        if step.prepare_next is None:
+            value = output if step.feed_output else None
+        else:
+            value = step.prepare_next(output, verdict, ctx)
+            if hasattr(value, "__await__"):
+                value = await value
 
 
 async def _on_error(step: LoopStep, error: NoeticError, ctx: Context) -> str:
@@ -105,15 +103,13 @@ async def _on_error(step: LoopStep, error: NoeticError, ctx: Context) -> str:
     return answer if isinstance(answer, str) else "abort"
 
 
-async def _read_inbox(engine: Engine, step: LoopStep, ctx: Context) -> bool:
+async def _read_inbox(inbox: Channel, engine: Engine, step: LoopStep, ctx: Context) -> bool:
     """Log a message of the loop's inbox as a developer message; False where there is none."""
-    if step.inbox is None:
-        return False
     if step.park_timeout_ms <= 0:
-        message = ctx.try_recv(step.inbox)
+        message = ctx.try_recv(inbox)
     else:
         try:
-            message = await ctx.recv(step.inbox, timeout_ms=step.park_timeout_ms)
+            message = await ctx.recv(inbox, timeout_ms=step.park_timeout_ms)
         except NoeticError as exc:
             if exc.kind != "channel_timeout":
                 raise
@@ -122,10 +118,3 @@ async def _read_inbox(engine: Engine, step: LoopStep, ctx: Context) -> bool:
         return False
     log_items(engine, ctx, [input_message(output_text(message), "developer", ids=engine.ids)], "guidance")
     return True
-
-
-async def _next_input(step: LoopStep, output: Any, verdict: Verdict, ctx: Context) -> Any:
-    if step.prepare_next is None:
-        return output if step.feed_output else None
-    made = step.prepare_next(output, verdict, ctx)
-    return await made if hasattr(made, "__await__") else made

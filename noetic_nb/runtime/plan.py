@@ -7,7 +7,7 @@ second implementation of any of this.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from noetic_nb.events import ItemFate, LayerTokens
 from noetic_nb.items import Item, ItemLog, ItemView, content_tokens, item_tokens
@@ -27,8 +27,7 @@ from noetic_nb.tokens import Tokenizer, estimate_tokens
 __all__ = ["TurnPlan", "plan_turn"]
 
 
-@dataclass(frozen=True, slots=True)
-class TurnPlan:
+class TurnPlan(NamedTuple):
     """One planned model call. All amounts in tokens.
 
     `items` is exactly what is sent, after the instructions: system items, layers' items, history. Tokens by origin add up:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -55,7 +54,7 @@ def function_tool(
                 hint="Look at why its `init` failed.",
                 tool_name=full_name,
             )
-        lock = ctx.locks.setdefault(layer.id, asyncio.Lock())
+        lock = ctx.lock(layer.id)
         async with lock:  # read, change, write: two calls at once would lose one change
             value = declared.execute(root, copy.deepcopy(stack.state.get(ctx.id, layer.id)), hook_context(ctx))
             if hasattr(value, "__await__"):

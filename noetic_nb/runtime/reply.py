@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from noetic_nb.items import Item
 from noetic_nb.models.base import Usage
@@ -12,8 +11,7 @@ from noetic_nb.models.base import Usage
 __all__ = ["AgentReply"]
 
 
-@dataclass(frozen=True, slots=True)
-class AgentReply:
+class AgentReply(NamedTuple):
     """The reply of one turn.
 
     `text` is the last assistant message of the turn, or the suggestion where the turn was stopped; `stopped` is the

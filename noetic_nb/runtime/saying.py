@@ -20,7 +20,7 @@ async def append_input(
 ) -> tuple[tuple[Item, ...], tuple[RerenderRequest, ...]]:
     """Log items after the layers have had their say; returns what was logged and which re-renders were asked for."""
     requests: tuple[RerenderRequest, ...] = ()
-    if engine.stack.having("on_item_append"):
+    if "on_item_append" in engine.stack.hooks:
         result = await engine.stack.append(hctx, items, log=ctx.item_log)
         items, requests = result.items, result.rerender_requests
     return log_items(engine, ctx, items, origin), requests
@@ -28,9 +28,9 @@ async def append_input(
 
 def log_items(engine: Engine, ctx: Context, items: Iterable[Mapping[str, Any]], origin: Any) -> tuple[Item, ...]:
     """Log items as they are."""
-    start = len(ctx.item_log)
     logged = ctx.item_log.extend(items)
     if engine.sink is not None and logged:
+        start = len(ctx.item_log) - len(logged)
         engine.sink.emit(ItemsAppended(ctx.where, engine.clock.now_ms(), start, logged, origin))
     return logged
 
@@ -100,5 +100,6 @@ def query_of(items: Iterable[Mapping[str, Any]]) -> str:
     text = ""
     for item in items:
         if item.get("type") == "message" and item.get("role") == "user":
-            text = "".join(part.get("text") or "" for part in item.get("content") or () if isinstance(part, Mapping))
+            parts = [part.get("text") or "" for part in item.get("content") or () if isinstance(part, dict | Mapping)]
+            text = parts[0] if len(parts) == 1 else "".join(parts)
     return text

@@ -80,7 +80,13 @@ class Session:
         if not self.busy:
             self.busy = True
             try:
-                return await self._turn([message], run)
+                reply = await run(self, (message,))
+            except BaseException as exc:
+                self._share(exc)
+                raise
+            else:
+                self._share(reply)
+                return reply
             finally:
                 self.release(run)
         message.reply = asyncio.get_running_loop().create_future()
@@ -95,18 +101,10 @@ class Session:
             self.waiting.append(message)
         return await message.reply
 
-    async def _turn(self, messages: Sequence[Message], run: RunMessages) -> AgentReply:
-        """Run one turn; what was said during it, and heard, shares its outcome."""
-        try:
-            reply = await run(self, messages)
-        except BaseException as exc:
-            self._share(exc)
-            raise
-        self._share(reply)
-        return reply
-
     def _share(self, outcome: AgentReply | BaseException) -> None:
         """Tell those whose message was heard during a turn how it ended."""
+        if not self.heard:
+            return
         for message in self.heard:
             if message.taken:
                 message.answer(outcome)
@@ -117,8 +115,9 @@ class Session:
 
     def release(self, run: RunMessages) -> None:
         """Let the next turn begin: of what was said meanwhile, if anything was."""
-        self.busy = bool(self.waiting)
-        if self.busy:
+        if not self.waiting:
+            self.busy = False
+        else:
             self.draining = asyncio.get_running_loop().create_task(self._drain(run))
 
     async def _drain(self, run: RunMessages) -> None:
@@ -127,13 +126,15 @@ class Session:
             while messages := [message for message in self.waiting if message.waits]:
                 self.waiting.clear()
                 try:
-                    reply = await self._turn(messages, run)
+                    reply = await run(self, messages)
                 except BaseException as exc:
+                    self._share(exc)
                     for message in messages:
                         message.answer(exc)
                     if not isinstance(exc, Exception):
                         raise
                 else:
+                    self._share(reply)
                     for message in messages:
                         message.answer(reply)
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, get_args
 
@@ -137,14 +137,14 @@ class Threads:
         checked = limits if limits is None or isinstance(limits, Limits) else Limits(**limits)
         return Message(items, resource_id, checked, None if state is None else dict(state))
 
-    async def run(self, session: Session, messages: Sequence[Message]) -> AgentReply:
+    def run(self, session: Session, messages: Sequence[Message]) -> Awaitable[AgentReply]:
         """Run one turn for everything that is said at once; its options are those of the first message."""
         first = messages[0]
         ctx = self._open(session, first.resource_id, limits=first.limits, state=first.state)
         for message in messages:
             if message.watch is not None:
                 message.watch(ctx)
-        return await self._turn(session, ctx, [item for message in messages for item in message.take()])
+        return self._turn(session, ctx, [item for message in messages for item in message.take()])
 
     async def _turn(
         self, session: Session, ctx: Context, items: Sequence[Mapping[str, Any]], resumed: Resumed | None = None

@@ -54,12 +54,12 @@ def new_context(
 ) -> Context:
     """Return the context of a new root execution."""
     ctx = Context(
-        id=engine.ids.new("execution") if execution_id is None else execution_id,
-        thread_id=thread_id,
-        resource_id=resource_id,
-        log=log,
-        turn=turn,
-        started_ms=engine.clock.monotonic_ms(),
+        engine.ids.new("execution") if execution_id is None else execution_id,
+        thread_id,
+        resource_id,
+        log,
+        turn,
+        engine.clock.monotonic_ms(),
         state=state,
         limits=engine.config.limits if limits is None else limits,
     )
@@ -95,14 +95,15 @@ async def run_turn(
             hint="Pass step=... to AgentConfig, such as nn.react(...).",
         )
     first = len(ctx.item_log) if resumed is None else resumed.first
-    turn = _Turn(engine.ids.new("turn"), first, engine.clock.monotonic_ms())
-    timer = arm_deadline(ctx)
+    turn = _Turn(engine.ids.new("turn"), first, ctx.started_ms)
+    timer = None if ctx.tree.limits is None else arm_deadline(ctx)
     try:
         said = await _begin(engine, ctx, turn, items) if resumed is None else resumed.said
         if ctx.tree.checkpoint is not None:
             await ctx.tree.checkpoint.begin(ctx, first)
         turn.output = await run_step(engine, step, said, ctx)
-        _log_answer(engine, ctx, turn)
+        if not _ends_with_answer(ctx, turn):
+            _log_answer(engine, ctx, turn)
         turn.outcome = "success"
     except StoppedError as stopped:
         turn.stop, turn.outcome = stopped.stop, "aborted"
@@ -171,10 +172,12 @@ def turn_input(text: str, log: ItemLog, first: int) -> TurnInput:
     return TurnInput(text, log[first] if first < len(log) else None, first)
 
 
+def _ends_with_answer(ctx: Context, turn: _Turn) -> bool:
+    return len(ctx.item_log) > turn.first and ctx.item_log[-1].get("role") == "assistant"
+
+
 def _log_answer(engine: Engine, ctx: Context, turn: _Turn) -> None:
     """Log the answer of an agent whose children gave it: the conversation must show what the user read."""
-    if len(ctx.item_log) > turn.first and ctx.item_log[-1].get("role") == "assistant":
-        return
     text = output_text(turn.output)
     if not text or isinstance(turn.output, TurnInput):
         return
@@ -198,7 +201,7 @@ async def close_execution(engine: Engine, ctx: Context, outcome: ExecutionEnd) -
     Every hook in here has its own limit, so the whole is bounded; a cancellation that arrives meanwhile waits until the
     state is written.
     """
-    ctx.tree.channels.close()
+    ctx.tree.end()
     if ctx.tree.checkpoint is not None:
         await ctx.tree.checkpoint.end(ctx, outcome)
     if not engine.stack.layers:
@@ -227,11 +230,11 @@ async def close_execution(engine: Engine, ctx: Context, outcome: ExecutionEnd) -
 def _needs_protection(engine: Engine, hctx: ExecutionContext) -> bool:
     """Tell whether closing has anything to do at which a cancellation could strike."""
     stack = engine.stack
-    return bool(stack.having("on_complete") or stack.having("dispose") or stack.writes_durably)
+    return "on_complete" in stack.hooks or "dispose" in stack.hooks or stack.writes_durably
 
 
 def _reply(ctx: Context, turn: _Turn) -> AgentReply:
-    items = tuple(ctx.item_log[turn.first :])
+    items = ctx.item_log.since(turn.first)
     text = assistant_text(items) if turn.stop is None else turn.stop.suggestion
     stopped = None if turn.stop is None else turn.stop.decision
     return AgentReply(text, items, ctx.tokens, ctx.cost, stopped, turn.turn_id, ctx.thread_id, turn.output)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from noetic_nb.items import Item
@@ -21,8 +20,7 @@ class Verdict(NamedTuple):
     feedback: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StepMeta:
+class StepMeta(NamedTuple):
     """The last llm step: the tools its last model call asked for, what the step cost, what was answered."""
 
     tool_calls: tuple[Item, ...] = ()
@@ -31,8 +29,7 @@ class StepMeta:
     response_items: tuple[Item, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopSnapshot:
+class LoopSnapshot(NamedTuple):
     """A loop after an iteration. Tokens and cost are those of the whole execution so far, `elapsed_ms` of the loop."""
 
     step_count: int
@@ -49,6 +46,8 @@ class LoopSnapshot:
     def asked_for_tools(self) -> bool:
         """Whether the last model call asked for a tool."""
         meta = self.last_step_meta
+        if type(meta) is StepMeta:
+            return bool(meta.tool_calls)
         if isinstance(meta, Mapping):
             return bool(meta.get("tool_calls") or meta.get("toolCalls"))
         return meta is not None and bool(meta.tool_calls)

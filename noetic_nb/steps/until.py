@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, FiniteFloat
 
@@ -147,31 +147,33 @@ class Custom(Frozen):
 class _Members(Frozen):
     predicates: tuple[UntilPredicate, ...]
 
-    def _merge(self) -> _Merge:
-        raise TypeError(f"{type(self).__name__} combines nothing.")  # only the two kinds below are ever made
+    settles: ClassVar[bool]
+    """The verdict of one member after which the others no longer matter."""
 
     def start(self) -> Check:
         """Return a check for one run of a loop; the members keep their own state."""
         checks = [predicate.start() for predicate in self.predicates]
+        settles = self.settles
 
         def check(snapshot: LoopSnapshot) -> Any:
-            merge = self._merge()
-            for position, one in enumerate(checks):
+            said: list[Verdict] = []
+            for one in checks:
                 verdict = one(snapshot)
                 if type(verdict) is not Verdict and hasattr(verdict, "__await__"):
-                    return rest(snapshot, merge, verdict, checks[position + 1 :])
-                if merge.settled_by(verdict):
+                    return rest(snapshot, said, verdict)
+                said.append(verdict)
+                if verdict.stop is settles:
                     break
-            return merge.verdict()
+            return _merged(said, settles)
 
-        async def rest(snapshot: LoopSnapshot, merge: _Merge, first: Awaitable[Any], others: list[Check]) -> Verdict:
-            if merge.settled_by(await first):
-                return merge.verdict()
-            for one in others:
-                verdict = one(snapshot)
-                if merge.settled_by(await verdict if hasattr(verdict, "__await__") else verdict):
+        async def rest(snapshot: LoopSnapshot, said: list[Verdict], first: Awaitable[Any]) -> Verdict:
+            said.append(await first)
+            for one in checks[len(said) :]:
+                if said[-1].stop is settles:
                     break
-            return merge.verdict()
+                verdict = one(snapshot)
+                said.append(await verdict if hasattr(verdict, "__await__") else verdict)
+            return _merged(said, settles)
 
         return check
 
@@ -180,44 +182,24 @@ class Any_(_Members):
     """Stops at the first member that stops; feedback of the members evaluated is joined by newlines."""
 
     kind: Literal["any"] = "any"
-
-    def _merge(self) -> _Merge:
-        return _Merge(stops_at=True, empty=False)
+    settles: ClassVar[bool] = True
 
 
 class All(_Members):
     """Stops when every member stops; evaluation ends at the first that does not."""
 
     kind: Literal["all"] = "all"
-
-    def _merge(self) -> _Merge:
-        return _Merge(stops_at=False, empty=True)
+    settles: ClassVar[bool] = False
 
 
-class _Merge:
-    """The verdicts of a combinator's members so far."""
-
-    __slots__ = ("_feedback", "_reasons", "_stop", "_stops_at")
-
-    def __init__(self, *, stops_at: bool, empty: bool) -> None:
-        self._stops_at = stops_at
-        self._stop = empty
-        self._reasons: list[str] = []
-        self._feedback: list[str] = []
-
-    def settled_by(self, verdict: Verdict) -> bool:
-        """Take one verdict; True where the others no longer matter."""
-        self._stop = verdict.stop
-        if verdict.feedback:
-            self._feedback.append(verdict.feedback)
-        if verdict.stop and verdict.reason:
-            self._reasons.append(verdict.reason)
-        return verdict.stop is self._stops_at
-
-    def verdict(self) -> Verdict:
-        """Return what the members say together."""
-        reason = ("; ".join(self._reasons) or "Nothing is left to wait for") if self._stop else None
-        return Verdict(self._stop, reason, "\n".join(self._feedback) or None)
+def _merged(said: Sequence[Verdict], settles: bool) -> Verdict:
+    """Return what the members that were asked say together; of none, what none of them settled."""
+    if len(said) == 1 and said[0].stop and said[0].reason:
+        return said[0]
+    stop = said[-1].stop if said else not settles
+    reason = "; ".join([v.reason for v in said if v.stop and v.reason]) or "Nothing is left to wait for"
+    feedback = "\n".join([v.feedback for v in said if v.feedback])
+    return Verdict(stop, reason if stop else None, feedback or None)
 
 
 UntilPredicate: TypeAlias = Annotated[
