@@ -51,4 +51,5 @@ def estimate_tokens(text: str) -> int:
     >>> estimate_tokens("hello world"), estimate_tokens(""), estimate_tokens("\N{GRINNING FACE}" * 3)
     (3, 0, 2)
     """
-    return -(-utf16_units(text) // UNITS_PER_TOKEN)
+    units = len(text) if text.isascii() else utf16_units(text)
+    return -(-units // UNITS_PER_TOKEN)

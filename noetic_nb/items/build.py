@@ -28,12 +28,14 @@ __all__ = [
 
 _CALL: Final = "function_call"
 _OUTPUT: Final = "function_call_output"
+# A frozen part is a dict, which is quicker to see than that it is a mapping.
+_MAPPINGS: Final = (dict, Mapping)
 
 
 def _frame(role: str, part: FrozenDict) -> int:
-    """Return the length of a message's compact JSON without its id and text."""
+    """Return the length of a message's compact JSON without its id and text, but for the quotes of one."""
     bare = Item(id="", status="completed", type="message", role=role, content=(part,))
-    return len(compact_json(bare)) - len('""') * 2
+    return len(compact_json(bare)) - len('""')
 
 
 _FRAMES: Final = {
@@ -41,14 +43,25 @@ _FRAMES: Final = {
     "assistant": _frame("assistant", FrozenDict(type="output_text", text="", annotations=())),
 }
 
+_BARE: Final = {"id": "", "status": "completed", "type": "", "callId": ""}
+_CALL_FRAME: Final = len(compact_json({**_BARE, "type": _CALL, "name": "", "arguments": ""})) - len('""')
+_OUTPUT_FRAME: Final = len(compact_json({**_BARE, "type": _OUTPUT, "output": ""})) - len('""')
+
 
 def _message(item_id: str, role: str, part: FrozenDict) -> Item:
     """Make a message and, where that is quick, count it: only its id and text differ from one to the next."""
     item = Item(id=item_id, status="completed", type="message", role=role, content=(part,))
-    text = part["text"]
-    if text.isascii() and item_id.isascii():
-        units = _FRAMES[role] + len(_quoted(item_id)) + len(_quoted(text))
-        remember_tokens(item, -(-units // UNITS_PER_TOKEN))
+    return _counted(item, _FRAMES[role], item_id, part["text"])
+
+
+def _counted(item: Item, frame: int, *texts: str) -> Item:
+    """Count an item that is a frame around some texts, where that is quick: in JSON each character counts alone."""
+    try:
+        text = "".join(texts)
+    except TypeError:  # what a model made up; counted as it is when it is asked for
+        return item
+    if text.isascii():
+        remember_tokens(item, -(-(frame + len(_quoted(text))) // UNITS_PER_TOKEN))
     return item
 
 
@@ -97,25 +110,16 @@ def function_call(
     name: str, arguments: str, call_id: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None = None
 ) -> Item:
     """Make a call of a tool; `arguments` is JSON text, as the model wrote it."""
-    return Item(
-        id=ids.new("item") if item_id is None else item_id,
-        status="completed",
-        type=_CALL,
-        callId=call_id,
-        name=name,
-        arguments=arguments,
-    )
+    item_id = ids.new("item") if item_id is None else item_id
+    item = Item(id=item_id, status="completed", type=_CALL, callId=call_id, name=name, arguments=arguments)
+    return _counted(item, _CALL_FRAME, item_id, call_id, name, arguments)
 
 
 def function_call_output(call_id: str, output: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None = None) -> Item:
     """Make the answer to a call; `output` is text."""
-    return Item(
-        id=ids.new("item") if item_id is None else item_id,
-        status="completed",
-        type=_OUTPUT,
-        callId=call_id,
-        output=output,
-    )
+    item_id = ids.new("item") if item_id is None else item_id
+    item = Item(id=item_id, status="completed", type=_OUTPUT, callId=call_id, output=output)
+    return _counted(item, _OUTPUT_FRAME, item_id, call_id, output)
 
 
 def _parts(item: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -127,7 +131,7 @@ def _output_text(item: Mapping[str, Any]) -> str:
     content = item.get("content")
     if type(content) is tuple and len(content) == 1:  # what nearly every answer looks like
         part = content[0]
-        text = part.get("text") if isinstance(part, Mapping) and part.get("type") == "output_text" else None
+        text = part.get("text") if isinstance(part, _MAPPINGS) and part.get("type") == "output_text" else None
         return text if isinstance(text, str) else ""
     return "".join(
         part["text"] for part in _parts(item) if part.get("type") == "output_text" and isinstance(part.get("text"), str)

@@ -37,21 +37,26 @@ class _Store:
         self.has_system = False
         self.users: list[int] = []
 
-    def append(self, item: Item) -> None:
-        position = len(self.items)
-        self.items.append(item)
-        self.sums.append(self.sums[-1] + item_tokens(item, self.tokenizer))
-        kind = item["type"]
-        if kind != "function_call" and kind != "function_call_output":
+    def extend(self, items: Iterable[Item]) -> None:
+        known, sums, tokenizer = self.items, self.sums, self.tokenizer
+        for item in items:
+            sums.append(sums[-1] + item_tokens(item, tokenizer))
+            known.append(item)
+            kind = item["type"]
+            if kind == "function_call" or kind == "function_call_output":
+                self._pair(item, kind, len(known) - 1)
+                continue
             role = item.get("role")
             if role == "user" and kind == "message":
-                self.users.append(position)
+                self.users.append(len(known) - 1)
             elif role == "system":
                 self.has_system = True
-            return
+
+    def _pair(self, item: Item, kind: str, position: int) -> None:
         call_id = item.get("callId")
         first = self.first_seen.setdefault(call_id, position)
-        self.widest_pair = max(self.widest_pair, position - first)
+        if position - first > self.widest_pair:
+            self.widest_pair = position - first
         waiting = self.unpaired.get(call_id)
         if waiting is None:
             if first == position:
@@ -63,8 +68,7 @@ class _Store:
 
     def copy(self, length: int) -> _Store:
         new = _Store(self.tokenizer)
-        for item in self.items[:length]:
-            new.append(item)
+        new.extend(self.items[:length])
         return new
 
 
@@ -129,6 +133,15 @@ class ItemView(Sequence[Item]):
         """What the items were counted with."""
         return self._store.tokenizer
 
+    def is_whole_within(self, budget: float) -> bool:
+        """Tell whether all of this can be sent as it is: within a budget, no system message, no half of a call."""
+        store = self._store
+        return (
+            not store.has_system
+            and store.sums[self._stop] - store.sums[self._start] <= budget
+            and not self.unresolved()
+        )
+
     def tail_start(self, budget: float) -> int:
         """Return where the longest tail that fits a budget begins, in O(log n).
 
@@ -160,6 +173,8 @@ class ItemView(Sequence[Item]):
         store = self._store
         if not store.first_seen:
             return _NONE  # nothing was ever called
+        if not store.unpaired and self._start == 0 and self._stop == len(store.items):
+            return _NONE
         if self._stop != len(store.items):
             return unresolved_positions(list(self))
         found = {p - self._start for waiting in store.unpaired.values() for p in waiting if p >= self._start}
@@ -215,8 +230,8 @@ class ItemLog:
         self._length = 0
         self._registry = registry
         self._view: ItemView | None = None
-        for item in items:
-            self.append(item)
+        if items:
+            self.extend(items)
 
     def append(self, item: Mapping[str, Any]) -> Item:
         """Add one item at the end; it is checked and frozen first.
@@ -226,22 +241,19 @@ class ItemLog:
         ItemValidationError, NoeticError
             As `parse_item`; the log is unchanged then.
         """
-        return self._add(self._registry.parse(item))
-
-    def _add(self, parsed: Item) -> Item:
-        if self._length != len(self._store.items):  # another fork of this log has grown: part company
-            self._store = self._store.copy(self._length)
-        self._store.append(parsed)
-        self._length += 1
-        self._view = None
-        return parsed
+        return self.extend((item,))[0]
 
     def extend(self, items: Iterable[Mapping[str, Any]]) -> tuple[Item, ...]:
         """Add several items; all are checked before the first is added."""
         parse = self._registry.parse
         parsed = tuple([parse(item) for item in items])
-        for item in parsed:
-            self._add(item)
+        if not parsed:
+            return parsed
+        if self._length != len(self._store.items):  # another fork of this log has grown: part company
+            self._store = self._store.copy(self._length)
+        self._store.extend(parsed)
+        self._length += len(parsed)
+        self._view = None
         return parsed
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.items import Item, assistant_text
 from noetic_nb.memory.context import ExecutionContext
@@ -106,8 +106,7 @@ class DisposeParams:
     ctx: ExecutionContext
 
 
-@dataclass(frozen=True, slots=True)
-class PastCall:
+class PastCall(NamedTuple):
     """A tool call of this execution and how it ended; `status` None while it is running."""
 
     name: str

@@ -98,7 +98,9 @@ class ProjectionPolicy(BaseModel):
         fixed_tokens : float
             Tokens of instructions and tools.
         """
-        return max(0.0, max(0.0, self.token_budget - fixed_tokens) - self.response_reserve)
+        left = self.token_budget - fixed_tokens
+        left = (left if left > 0 else 0.0) - self.response_reserve
+        return left if left > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,17 +98,14 @@ class LayerStack:
         self.storage: StorageAdapter = InMemoryStorage() if storage is None else storage
         self.state = LayerStateStore() if state is None else state
         self._runner = HookRunner(layers, state=self.state, sink=sink, clock=clock)
+        self.layers: Final = self._runner.layers
+        """The layers, in the order in which they were given."""
         # Return the layers that have a hook, in the order in which it runs: ``stack.having("recall")``.
         self.having: Final = self._runner.having
         # The hooks that at least one layer has: most agents have few, and asking for the others would be in vain.
         self.hooks: Final = self._runner.hooks
         self._recaller = Recaller(self._runner, ids=ids, force_atomic=force_atomic_recall)
         self._on_steering_error: OnSteeringError = on_steering_error
-
-    @property
-    def layers(self) -> tuple[MemoryLayer, ...]:
-        """The layers, in the order in which they were given."""
-        return self._runner.layers
 
     @property
     def registry(self) -> ItemRegistry:

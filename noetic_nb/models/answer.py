@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from noetic_nb.ids import Ids
-from noetic_nb.items import FrozenDict, Item, assistant_message
+from noetic_nb.items import FrozenDict, Item, assistant_message, function_call
 from noetic_nb.models.base import NO_USAGE, ModelDelta, ModelResponse, TokenLogprob, Usage
 from noetic_nb.models.failures import failed, refused
 
@@ -87,16 +87,7 @@ def answer_items(
     elif text:
         items.append(text_item(text, ids.new("item"), status))
     for call_id, name, arguments in calls:
-        items.append(
-            Item(
-                id=ids.new("item"),
-                status="completed",
-                type="function_call",
-                callId=call_id,
-                name=name,
-                arguments=arguments,
-            )
-        )
+        items.append(function_call(name, arguments, call_id, ids=ids))
     return tuple(items)
 
 

@@ -14,9 +14,18 @@ from typing import Any, Final, TypeAlias, cast
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.ids import Ids
-from noetic_nb.items import compact_json, item_tokens, thaw
+from noetic_nb.items import Item, compact_json, function_call, item_tokens, thaw
 from noetic_nb.models.answer import PIECE, answer_items, deltas_of, text_item
-from noetic_nb.models.base import ModelDelta, ModelRequest, ModelResponse, StreamPart, TokenLogprob, ToolSpec, Usage
+from noetic_nb.models.base import (
+    NO_USAGE,
+    ModelDelta,
+    ModelRequest,
+    ModelResponse,
+    StreamPart,
+    TokenLogprob,
+    ToolSpec,
+    Usage,
+)
 from noetic_nb.models.failures import failed, rate_limited, refused
 from noetic_nb.models.script import CallTool, Fault, Reply
 from noetic_nb.tokens import estimate_tokens
@@ -181,12 +190,12 @@ class ScriptedModel:
             ``INVALID_SCRIPT`` when a function returns what is no line.
         """
         line = self._take(request)
-        if type(line) is str and line:  # by far the most common line, and the one benchmarks measure
-            items = (text_item(line, self._ids.new("item")),)
-            if not self._estimates:
-                return ModelResponse(items=items, finish_reason="stop", model=request.model)
-            usage = Usage(self._input_tokens(request), item_tokens(items[0]))
-            return ModelResponse(items=items, usage=usage, finish_reason="stop", model=request.model)
+        if type(line) is str and line:  # by far the most common lines are a text and a call
+            item = text_item(line, self._ids.new("item"))
+            return ModelResponse((item,), self._usage(request, item), None, (), request.model, "stop")
+        if type(line) is CallTool:
+            item = function_call(line.name, line.arguments, self._ids.new("call"), ids=self._ids)
+            return ModelResponse((item,), self._usage(request, item), None, (), request.model, "tool_calls")
         line = await self._settled(line)
         if isinstance(line, Fault):
             return await self._fail(line, request)
@@ -265,9 +274,7 @@ class ScriptedModel:
         )
         usage = cast("Usage | None", reply.usage)
         if usage is None:
-            usage = Usage()
-            if self._estimates:
-                usage = Usage(self._input_tokens(request), sum(map(item_tokens, items)))
+            usage = self._usage(request, *items)
         return ModelResponse(
             items=items,
             usage=usage,
@@ -302,6 +309,13 @@ class ScriptedModel:
                 return failed(f"The connection broke off{said}", reason="disconnect")
         status = fault.status or 500
         return failed(f"The provider failed with status {status}{said}", reason="status", status=status)
+
+    def _usage(self, request: ModelRequest, *items: Item) -> Usage:
+        """Return what an answer costs, as far as that can be told without a tokenizer of the model's own."""
+        if not self._estimates:
+            return NO_USAGE
+        said = item_tokens(items[0]) if len(items) == 1 else sum(map(item_tokens, items))
+        return Usage(self._input_tokens(request), said)
 
     def _input_tokens(self, request: ModelRequest) -> int:
         items = request.items

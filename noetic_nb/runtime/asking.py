@@ -39,6 +39,11 @@ DEFAULT_GUIDANCE: Final = "Adjust your last answer and try again."
 class _Asking:
     """The state of one llm step while it runs."""
 
+    __slots__ = (
+        "_chosen", "_hctx", "budgets", "ctx", "engine", "ephemeral", "instructions", "model", "policy", "recalled",
+        "requests", "step", "system_tokens", "tools",
+    )  # fmt: skip
+
     def __init__(self, engine: Engine, step: LLMStep, ctx: Context, model: str, instructions: str) -> None:
         self.engine = engine
         self.step = step
@@ -122,6 +127,7 @@ class _Asking:
             tokenizer=engine.tokenizer,
             projected=projected,
             budgets=self.budgets,
+            system_tokens=self.system_tokens,
         )
 
     async def summary(self, plan: TurnPlan) -> TurnPlan:
@@ -166,7 +172,7 @@ class _Asking:
             ``steering_denied``, ``llm_refused``, ``llm_failed``, or what the client raises.
         """
         guided = empty = 0
-        ctx, engine, step = self.ctx, self.engine, self.step
+        ctx, engine, step, tools = self.ctx, self.engine, self.step, self.tools
         hooks = engine.stack.hooks
         while True:
             if ctx.aborted:
@@ -177,12 +183,13 @@ class _Asking:
             plan = self.plan(projected)
             if projected is None and plan.window[0] > 0 and self.policy.overflow == "summarize":
                 plan = await self.summary(plan)
-            self.show(plan)
+            if engine.sink is not None or "delivered" in hooks:
+                self.show(plan)
             request = ModelRequest(
                 self.model,
                 (*plan.items, *self.ephemeral) if self.ephemeral else plan.items,
                 self.instructions or None,
-                self.tools.specs,
+                tools.specs,
                 step.params,
                 None if step.output is None else step.output.json_schema,
                 "agent",
@@ -263,18 +270,20 @@ class _Asking:
 
     async def run_calls(self, calls: Sequence[Item]) -> None:
         """Run tools in order. No call is left without an answer in the log."""
+        hctx = self.hctx if self.engine.stack.hooks else None
         for position, call in enumerate(calls):
-            call_id = call.call_id or call.id or ""
+            call_id = call.get("callId") or call.get("id") or ""
+            name = call.get("name")
             try:
                 self.ctx.check_abort()
                 self.ctx.check_limits()
                 end = await call_tool(
                     self.engine,
                     self.ctx,
-                    self.hctx,
-                    self.tools.find(call.name),
-                    name=str(call.name),
-                    arguments=call.arguments or "",
+                    hctx,
+                    self.tools.find(name),
+                    name=str(name),
+                    arguments=call.get("arguments") or "",
                     call_id=call_id,
                 )
             except BaseException as exc:
@@ -286,9 +295,10 @@ class _Asking:
                 log_items(self.engine, self.ctx, outputs, "tool")
                 raise
             output = function_call_output(call_id, end.output, ids=self.engine.ids)
-            _, requests = await append_input(self.engine, self.ctx, self.hctx, [output], "tool")
-            self.requests += tuple([request for request in requests if request.timing == "immediate"])
-            self.ctx.rerenders += tuple([request for request in requests if request.timing == "batched"])
+            _, requests = await append_input(self.engine, self.ctx, hctx, [output], "tool")
+            if requests:
+                self.requests += tuple([request for request in requests if request.timing == "immediate"])
+                self.ctx.rerenders += tuple([request for request in requests if request.timing == "batched"])
 
     async def store(self, response: ModelResponse) -> None:
         """Let the layers keep what matters of the step's response."""
@@ -364,7 +374,10 @@ async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> An
         ``llm_parse_error`` where the text does not fit the step's `output`, after it was logged and stored.
     """
     ctx.calls_in_step = 0
-    asking = await _begin(engine, step, ctx)
+    if isinstance(step.model, str) and not callable(step.instructions) and not callable(step.tools):
+        asking = _Asking(engine, step, ctx, step.model, step.instructions or "")
+    else:
+        asking = await _begin(engine, step, ctx)
     heard = isinstance(value, TurnInput) and value.is_in(ctx.item_log)
     items = () if heard else as_input_items(engine, value, step.id)
     if items:
@@ -372,7 +385,8 @@ async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> An
         ctx.query = query_of(logged) or ctx.query
     if ctx.rerenders:
         asking.requests, ctx.rerenders = (*ctx.rerenders, *asking.requests), ()
-    asking.show_budgets()
+    if engine.sink is not None:
+        asking.show_budgets()
     if "recall" in engine.stack.hooks:
         await asking.recall()
     ctx.recalled = asking.recalled

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ToolCalled
@@ -31,8 +30,7 @@ DEFAULT_GUIDANCE: Final = {
 Status = Literal["ok", "error", "denied", "guided", "invalid_args", "invalid_result", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
-class CallEnd:
+class CallEnd(NamedTuple):
     """How a call ended: what the model reads, and what code may want."""
 
     status: Status
@@ -87,7 +85,7 @@ def denial_text(decision: SteeringDecision) -> str:
 async def call_tool(
     engine: Engine,
     ctx: Context,
-    hctx: ExecutionContext,
+    hctx: ExecutionContext | None,
     tool: Tool | None,
     *,
     name: str,
@@ -95,6 +93,11 @@ async def call_tool(
     call_id: str,
 ) -> CallEnd:
     """Settle one call.
+
+    Parameters
+    ----------
+    hctx : ExecutionContext, optional
+        The execution as hooks see it; made here where it is not given and a layer has a hook.
 
     Raises
     ------
@@ -118,15 +121,18 @@ async def call_tool(
         _record(engine, ctx, tool.name, call_id, None, end, 0.0)
         return end
     frozen = freeze(args)
-    refused = await _steer(engine, ctx, hctx, tool, frozen, call_id)
-    if refused is not None:
-        _record(engine, ctx, tool.name, call_id, frozen, refused, 0.0)
-        return refused
+    if hctx is None and engine.stack.hooks:
+        hctx = engine.hook_context(ctx)
+    if tool.needs_approval or hctx is not None:
+        refused = await _steer(engine, ctx, hctx, tool, frozen, call_id)
+        if refused is not None:
+            _record(engine, ctx, tool.name, call_id, frozen, refused, 0.0)
+            return refused
     start = engine.clock.monotonic_ms()
     end = await _run(tool, bound, ctx, call_id)
     duration = engine.clock.monotonic_ms() - start
     _record(engine, ctx, tool.name, call_id, frozen, end, duration)
-    if "on_tool_outcome" in engine.stack.hooks:
+    if hctx is not None and "on_tool_outcome" in engine.stack.hooks:
         await engine.stack.tool_outcome(
             hctx,
             name=tool.name,
@@ -141,11 +147,11 @@ async def call_tool(
 
 
 async def _steer(
-    engine: Engine, ctx: Context, hctx: ExecutionContext, tool: Tool, args: Mapping[str, Any], call_id: str
+    engine: Engine, ctx: Context, hctx: ExecutionContext | None, tool: Tool, args: Mapping[str, Any], call_id: str
 ) -> CallEnd | None:
     """Return how the call ended if it must not be made, None where it may."""
     decision = None
-    if "before_tool_call" in engine.stack.hooks:
+    if hctx is not None and "before_tool_call" in engine.stack.hooks:
         decision = await engine.stack.before_tool_call(
             hctx, tool_name=tool.name, tool_args=args, call_id=call_id, history=tuple(ctx.calls)
         )
@@ -164,7 +170,8 @@ async def _steer(
 async def _run(tool: Tool, bound: Mapping[str, Any], ctx: Context, call_id: str) -> CallEnd:
     seen = ToolCallContext(ctx, call_id) if tool.wants_context else None
     try:
-        value = await ctx.until_aborted(tool.invoke(bound, seen))
+        result = tool.begin(bound, seen)
+        value = tool.checked(await ctx.until_aborted(result) if hasattr(result, "__await__") else result)
         return CallEnd("ok", tool.render(value), value)
     except asyncio.CancelledError:
         raise

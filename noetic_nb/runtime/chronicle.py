@@ -107,6 +107,10 @@ class Chronicle:
         """Note where a turn of a thread ended: how many items its log had, and which write was the last."""
         self._ends.setdefault(thread_id, {})[turn] = (items, self._order)
 
+    def forget(self, thread_id: str) -> None:
+        """Forget where the turns of a thread ended."""
+        self._ends.pop(thread_id, None)
+
     def changes(self, layer_id: str, scope_key: str) -> tuple[StateChange, ...]:
         """Return copies of the writes of a layer in one scope that are remembered, oldest first."""
         found = self._changes.get((layer_id, scope_key), ())

@@ -7,6 +7,7 @@ below at once.
 from __future__ import annotations
 
 import asyncio
+from asyncio import current_task
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
@@ -86,6 +87,7 @@ class Context:
     """
 
     __slots__ = (
+        "_where",
         "abort_error",
         "abort_reason",
         "aborted",
@@ -117,7 +119,6 @@ class Context:
         "tree",
         "turn",
         "waiting",
-        "where",
     )
 
     def __init__(
@@ -158,7 +159,7 @@ class Context:
         self.aborted = False
         self.abort_reason: str | None = None
         self.abort_error: BaseException | None = None
-        self.where = Where(thread_id, id, turn, self.depth)
+        self._where: Where | None = None
         self.children: frozenset[Context] | set[Context] = _NOTHING
         self.waiting: set[asyncio.Task[Any]] = set()
         self.frames: list[str] = []
@@ -174,6 +175,13 @@ class Context:
                 parent.children = {self}
             if parent.aborted:
                 self.aborted, self.abort_reason, self.abort_error = True, parent.abort_reason, parent.abort_error
+
+    @property
+    def where(self) -> Where:
+        """The place of this execution in a run's events."""
+        if self._where is None:
+            self._where = Where(self.thread_id, self.id, self.turn, self.depth)
+        return self._where
 
     @property
     def root(self) -> Context:
@@ -307,11 +315,11 @@ class Context:
             if isinstance(awaitable, Coroutine):
                 awaitable.close()
             raise self.stopped()
-        task = asyncio.current_task()
-        if task is None or task in self.waiting:
+        task, waiting = current_task(), self.waiting
+        if task is None or task in waiting:
             return await awaitable
         before = task.cancelling()
-        self.waiting.add(task)
+        waiting.add(task)
         try:
             return await awaitable
         except asyncio.CancelledError:
@@ -321,7 +329,7 @@ class Context:
                     raise self.stopped() from None
             raise
         finally:
-            self.waiting.discard(task)
+            waiting.discard(task)
             if task in self.tree.cut:  # what was awaited swallowed the cut: the next boundary will raise
                 self.tree.cut -= {task}
                 task.uncancel()

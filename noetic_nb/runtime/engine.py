@@ -51,13 +51,16 @@ NO_TOOLS: Final = ToolSet(())
 class EventHub:
     """Hands events on to everyone who listens. A listener that raises is taken off and reported."""
 
-    __slots__ = ("_diagnostic", "_sinks", "heard")
+    __slots__ = ("_diagnostic", "_sinks", "changed")
 
     def __init__(self, diagnostic: Diagnostic) -> None:
         self._sinks: tuple[EventSink, ...] = ()
         self._diagnostic = diagnostic
-        self.heard: EventHub | None = None
-        """This hub while anyone listens, else None: asked at every event, so that none is made in vain."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called when a listener came or went."""
+
+    def __bool__(self) -> bool:
+        return bool(self._sinks)
 
     def emit(self, event: RunEvent) -> None:
         """Hand one event on."""
@@ -72,12 +75,12 @@ class EventHub:
         """Begin to hand events to a sink."""
         if sink not in self._sinks:
             self._sinks = (*self._sinks, sink)
-        self.heard = self
+            self.changed()
 
     def remove(self, sink: EventSink) -> None:
         """Hand it no more."""
         self._sinks = tuple(other for other in self._sinks if other is not sink)
-        self.heard = self if self._sinks else None
+        self.changed()
 
 
 class StepSetup(NamedTuple):
@@ -106,6 +109,7 @@ class Engine:
     ) -> None:
         self.config = config
         self.models = model
+        self._only: ModelClient | None = None if isinstance(model, Mapping) else model
         self.stack = stack
         self.hub = hub
         self.clock = clock
@@ -119,17 +123,11 @@ class Engine:
         self._inner: dict[int, tuple[object, Engine]] = {}
         self._toolsets: dict[int, tuple[LLMStep, ToolSet]] = {}
         self._setups: dict[tuple[int, str], tuple[LLMStep, StepSetup]] = {}
-
-    @property
-    def sink(self) -> EventHub | None:
-        """Where events go; None while nobody listens, so that none are made."""
-        return self.hub.heard
-
-    @property
-    def watches_steps(self) -> bool:
+        self.sink: EventHub | None = None
+        """Where events go; None while nobody listens, so that none are made in vain."""
+        self.watches_steps = False
         """Whether anyone wants to know of each step."""
-        config = self.config
-        return self.hub.heard is not None or config.before_step is not None or config.after_step is not None
+        self.listen()
 
     async def sleep(self, ms: float) -> None:
         """Wait so many milliseconds."""
@@ -168,8 +166,10 @@ class Engine:
         return inner
 
     def listen(self) -> None:
-        """Tell the stacks whether anyone listens."""
-        self.stack.sink = self.sink
+        """Take note of whether anyone listens, and tell the stacks."""
+        self.sink = self.stack.sink = self.hub or None
+        config = self.config
+        self.watches_steps = self.sink is not None or config.before_step is not None or config.after_step is not None
         for _, inner in self._inner.values():
             inner.listen()
 
@@ -185,15 +185,15 @@ class Engine:
         NoeticConfigError
             ``UNKNOWN_MODEL``, or ``NO_LLM_PROVIDER`` where there is no client at all.
         """
-        if self.models is None:
+        if self._only is not None:
+            return self._only
+        if not isinstance(self.models, Mapping):
             raise NoeticConfigError(
                 "NO_LLM_PROVIDER",
                 "The agent asks a model, and the harness has none.",
                 given=name,
                 hint="Pass model=... to AgentHarness.",
             )
-        if not isinstance(self.models, Mapping):
-            return self.models
         found = self.models.get(name)
         if found is None:
             raise NoeticConfigError(
@@ -304,7 +304,7 @@ class Engine:
         response : ModelResponse
             With items that are items.
         duration_ms : float
-            How long it took.
+            How long it took; 0 where nobody wants to know.
 
         Raises
         ------
@@ -349,6 +349,8 @@ class Engine:
                 model=request.model,
             ) from exc
         ctx.charge(response)
+        if self.sink is None and "on_model_outcome" not in self.stack.hooks:
+            return response, 0.0
         return response, self._called(ctx, request, step, start, "ok", response, None)
 
     def _called(

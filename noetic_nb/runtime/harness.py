@@ -112,6 +112,7 @@ class AgentHarness:
             approve=approve,
         )
         self._stop_listening: Any = None
+        self._hub.changed = self._listen
         kept = None if checkpoints is False else as_checkpoints(checkpoints, self._stack)
         self._engine.open_memory = ContextMemory
         self._threads = Threads(self._engine, self, kept)
@@ -402,10 +403,8 @@ class AgentHarness:
         NoeticError
             ``step_failed`` where a turn of the thread is running.
         """
-        if thread_id not in self._threads.sessions:
+        if not self._threads.close(thread_id):
             return False
-        self._threads.resting(thread_id)
-        del self._threads.sessions[thread_id]
         self._engine.summaries.pop(thread_id, None)
         return True
 
@@ -419,11 +418,9 @@ class AgentHarness:
     def subscribe(self, sink: EventSink) -> Any:
         """Send every event to a sink; returns a function that ends this."""
         self._hub.add(sink)
-        self._listen()
 
         def unsubscribe() -> None:
             self._hub.remove(sink)
-            self._listen()
 
         return unsubscribe
 

@@ -82,6 +82,7 @@ def plan_turn(
     tokenizer: Tokenizer = estimate_tokens,
     projected: Sequence[Item] | None = None,
     budgets: BudgetPlan | None = None,
+    system_tokens: int | None = None,
 ) -> TurnPlan:
     """Decide what a model call sends.
 
@@ -105,6 +106,8 @@ def plan_turn(
         What layers made of the history, instead of the log itself.
     budgets : BudgetPlan, optional
         An allocation made before with the same numbers.
+    system_tokens : int, optional
+        Tokens of the instructions, where they were counted before.
 
     Returns
     -------
@@ -123,7 +126,9 @@ def plan_turn(
     >>> plan.system, plan.history, plan.total_tokens, plan.free_tokens
     (3, 29, 32, 48.0)
     """
-    system = tokenizer(instructions) if instructions else 0
+    if system_tokens is None:
+        system_tokens = tokenizer(instructions) if instructions else 0
+    system = system_tokens
     if budgets is None:
         budgets = allocate_budgets(
             layers,
@@ -137,11 +142,13 @@ def plan_turn(
         projected is None
         and window is None
         and not recalled
-        and _fits_whole(view, policy, system + tool_tokens, tokenizer)
+        and isinstance(view, ItemView)
+        and view.tokenizer is tokenizer
+        and view.is_whole_within(policy.view_budget(system + tool_tokens))
     ):
-        assert isinstance(view, ItemView)
         size = len(view)
-        unused = tuple([LayerTokens(s.layer_id, s.allocated, 0, s.allocated) for s in budgets.allocations])
+        shares = budgets.allocations
+        unused = tuple([LayerTokens(s.layer_id, s.allocated, 0, s.allocated) for s in shares]) if shares else ()
         return TurnPlan(view, policy, budgets, unused, (), system, tool_tokens, 0, view.tokens, size, (0, size), ())
     source = view if projected is None else _with_question(projected, view)
     head, history = _split_system(source)
@@ -174,17 +181,6 @@ def plan_turn(
         span,
         fates,
         floor,
-    )
-
-
-def _fits_whole(view: Sequence[Item], policy: ProjectionPolicy, fixed: int, tokenizer: Tokenizer) -> bool:
-    """Tell whether a log can be sent as it is, so that there is nothing to choose; by its running sums, in O(1)."""
-    return (
-        isinstance(view, ItemView)
-        and view.tokenizer is tokenizer
-        and not view.has_system
-        and view.tokens <= policy.view_budget(fixed)
-        and not view.unresolved()
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from noetic_nb.errors import ItemValidationError, NoeticError
 from noetic_nb.events import ItemsAppended
@@ -16,12 +16,15 @@ __all__ = ["TurnInput", "append_input", "as_input_items", "log_items", "query_of
 
 
 async def append_input(
-    engine: Engine, ctx: Context, hctx: ExecutionContext, items: Iterable[Mapping[str, Any]], origin: Any
+    engine: Engine, ctx: Context, hctx: ExecutionContext | None, items: Iterable[Mapping[str, Any]], origin: Any
 ) -> tuple[tuple[Item, ...], tuple[RerenderRequest, ...]]:
-    """Log items after the layers have had their say; returns what was logged and which re-renders were asked for."""
+    """Log items after the layers have had their say; returns what was logged and which re-renders were asked for.
+
+    `hctx` is made here where it is not given and a layer wants it.
+    """
     requests: tuple[RerenderRequest, ...] = ()
     if "on_item_append" in engine.stack.hooks:
-        result = await engine.stack.append(hctx, items, log=ctx.item_log)
+        result = await engine.stack.append(hctx or engine.hook_context(ctx), items, log=ctx.item_log)
         items, requests = result.items, result.rerender_requests
     return log_items(engine, ctx, items, origin), requests
 
@@ -68,6 +71,10 @@ def as_input_items(engine: Engine, value: Any, step_id: str, *, serialise: bool 
     )
 
 
+# A frozen part is a dict, which is quicker to see than that it is a mapping.
+_MAPPINGS: Final = (dict, Mapping)
+
+
 class TurnInput(str):
     """What the user said in a turn: the input of the agent's first step, logged already.
 
@@ -100,6 +107,6 @@ def query_of(items: Iterable[Mapping[str, Any]]) -> str:
     text = ""
     for item in items:
         if item.get("type") == "message" and item.get("role") == "user":
-            parts = [part.get("text") or "" for part in item.get("content") or () if isinstance(part, dict | Mapping)]
+            parts = [part.get("text") or "" for part in item.get("content") or () if isinstance(part, _MAPPINGS)]
             text = parts[0] if len(parts) == 1 else "".join(parts)
     return text

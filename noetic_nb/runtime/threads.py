@@ -81,6 +81,15 @@ class Threads:
             )
         return session
 
+    def close(self, thread_id: str) -> bool:
+        """Forget a thread in which nothing runs; False where there is none."""
+        if thread_id not in self.sessions:
+            return False
+        self.resting(thread_id)
+        del self.sessions[thread_id]
+        self._chronicle.forget(thread_id)
+        return True
+
     def context_of(self, thread_id: str) -> Context:
         """Return the context a remark about a thread belongs to: its last turn's."""
         session = self.session(thread_id)

@@ -109,7 +109,7 @@ class Tool:
         if not isinstance(text, str):
             return dict(text)
         try:
-            return json.loads(text) if text.strip() else {}
+            return json.loads(text) if text and not text.isspace() else {}
         except (ValueError, RecursionError) as exc:
             raise NoeticError(
                 "tool_failed",
@@ -127,7 +127,7 @@ class Tool:
             ``tool_failed`` with ``reason`` ``"invalid"``, naming every field that does not fit.
         """
         try:
-            bound = self.input.model_validate(args)
+            bound = self.input.__pydantic_validator__.validate_python(args)
         except ValidationError as exc:
             raise NoeticError(
                 "tool_failed",
@@ -136,7 +136,8 @@ class Tool:
                 reason="invalid",
                 tool_name=self.name,
             ) from exc
-        return {name: getattr(bound, name) for name in type(bound).model_fields if name in bound.model_fields_set}
+        given = bound.__pydantic_fields_set__
+        return {name: value for name, value in vars(bound).items() if name in given}
 
     async def call(self, args: Any, ctx: Any = None) -> Any:
         """Check arguments, run, check the result.
@@ -148,15 +149,23 @@ class Tool:
         Exception
             What the tool raises.
         """
-        return await self.invoke(self.bind(args), ctx)
+        result = self.begin(self.bind(args), ctx)
+        return self.checked(await result if hasattr(result, "__await__") else result)
 
-    async def invoke(self, bound: Mapping[str, Any], ctx: Any = None) -> Any:
-        """Run with arguments that `bind` has checked, and check the result."""
-        result = self.execute(**bound, ctx=ctx) if self.wants_context else self.execute(**bound)
-        if hasattr(result, "__await__"):
-            result = await result
+    def begin(self, bound: Mapping[str, Any], ctx: Any = None) -> Any:
+        """Run with arguments that `bind` has checked; an async function returns what is to be awaited."""
+        return self.execute(**bound, ctx=ctx) if self.wants_context else self.execute(**bound)
+
+    def checked(self, result: Any) -> Any:
+        """Check a result.
+
+        Raises
+        ------
+        NoeticError
+            ``tool_failed`` with ``reason`` ``"invalid_result"``.
+        """
         try:
-            return self.output.validate_python(result)
+            return self.output.validator.validate_python(result)
         except ValidationError as exc:
             raise NoeticError(
                 "tool_failed",
@@ -170,7 +179,14 @@ class Tool:
         """Return a result as the text the model reads: a string as it is, everything else as JSON."""
         if isinstance(result, str):
             return result
-        return compact_json(self.output.dump_python(result, mode="json"))
+        try:
+            text = self.output.serializer.to_json(result).decode()
+        except ValueError:
+            text = "."  # such as a lone surrogate, which compact JSON can write
+        # Numbers with a fraction are written as ECMAScript does, which costs more.
+        if "." in text or "e-" in text or "e+" in text:
+            return compact_json(self.output.serializer.to_python(result, mode="json"))
+        return text
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself, unchecked, as before it became a tool."""

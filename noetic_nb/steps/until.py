@@ -157,18 +157,22 @@ class _Members(Frozen):
 
         def check(snapshot: LoopSnapshot) -> Any:
             said: list[Verdict] = []
-            for one in checks:
+            for position, one in enumerate(checks):
                 verdict = one(snapshot)
+                if verdict is _GO_ON and settles:
+                    continue  # nothing to add, and the others are asked anyway
                 if type(verdict) is not Verdict and hasattr(verdict, "__await__"):
-                    return rest(snapshot, said, verdict)
+                    return rest(snapshot, said, verdict, checks[position + 1 :])
                 said.append(verdict)
                 if verdict.stop is settles:
                     break
-            return _merged(said, settles)
+            return _merged(said, settles) if said or not settles else _GO_ON
 
-        async def rest(snapshot: LoopSnapshot, said: list[Verdict], first: Awaitable[Any]) -> Verdict:
+        async def rest(
+            snapshot: LoopSnapshot, said: list[Verdict], first: Awaitable[Any], others: list[Check]
+        ) -> Verdict:
             said.append(await first)
-            for one in checks[len(said) :]:
+            for one in others:
                 if said[-1].stop is settles:
                     break
                 verdict = one(snapshot)

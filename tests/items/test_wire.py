@@ -12,7 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetic_nb.items import assistant_message, compact_json, dump_item, input_message, item_tokens, parse_item
+from noetic_nb.items import (
+    assistant_message,
+    compact_json,
+    dump_item,
+    function_call,
+    function_call_output,
+    input_message,
+    item_tokens,
+    parse_item,
+)
 from noetic_nb.items.wire import number_text
 from noetic_nb.tokens import estimate_tokens, utf16_units
 from tests.items.strategies import ITEMS_WITH_EXTRA, JSON
@@ -96,7 +105,14 @@ def test_node_writes_the_same_letters() -> None:
 
 
 @given(text=st.text(max_size=60), item_id=st.text(max_size=8))
-def test_builders_count_a_message_as_its_json_says(text: str, item_id: str) -> None:
+def test_builders_count_an_item_as_its_json_says(text: str, item_id: str) -> None:
     for item in (input_message(text, item_id=item_id), input_message(text, "developer", item_id=item_id),
-                 assistant_message(text, item_id=item_id)):  # fmt: skip
+                 assistant_message(text, item_id=item_id), function_call(item_id, text, text, item_id=item_id),
+                 function_call_output(item_id, text, item_id=item_id)):  # fmt: skip
         assert item_tokens(item) == item_tokens(dump_item(item))
+
+
+@pytest.mark.parametrize("call_id", [None, 7, ["c"]])
+def test_a_call_id_that_is_no_text_is_counted_as_its_json_says(call_id: Any) -> None:
+    for item in (function_call("lookup", "{}", call_id, item_id="i"), function_call_output(call_id, "ok", item_id="i")):
+        assert item_tokens(item) == item_tokens(dict(item))

@@ -140,6 +140,21 @@ async def test_an_inner_channel_cannot_be_reached_from_outside() -> None:
             harness.channel_handle(channel("c"), ctx.id)
 
 
+@pytest.mark.parametrize("was_used", [True, False])
+async def test_a_channel_of_an_execution_that_ended_takes_nothing_more(was_used: bool) -> None:
+    harness = made([])
+    pipe = channel("pipe")
+
+    async with harness.execution() as ctx:
+        if was_used:
+            await ctx.send(pipe, 1)
+    with pytest.raises(nn.NoeticError) as caught:
+        await ctx.send(pipe, 2)
+
+    assert caught.value.kind == "channel_closed"
+    assert ctx.try_recv(pipe) == (1 if was_used else channel.EMPTY)
+
+
 @pytest.mark.parametrize("options", [{"mode": "pipe"}, {"capacity": 0}, {"mode": "value", "capacity": 3}, {"name": ""}])
 def test_a_channel_that_cannot_be_is_refused(options: Any) -> None:
     with pytest.raises(nn.NoeticConfigError) as caught:

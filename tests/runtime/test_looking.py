@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
-from tests.runtime.made import lookup, made
+from tests.runtime.made import Events, lookup, made
 
 
 async def test_a_preview_shows_what_the_next_call_sends_and_calls_nothing() -> None:
@@ -159,3 +159,56 @@ async def test_a_sink_that_raises_is_taken_off_and_the_turn_goes_on() -> None:
 
     assert (await harness.execute("hi")).text == "x"
     assert told == [("Broken", "emit")]
+
+
+async def test_nothing_is_recorded_once_the_last_listener_is_gone() -> None:
+    begun: list[str] = []
+    layer = nn.MemoryLayer(
+        id="told",
+        slot=100,
+        scope="thread",
+        hooks=nn.MemoryHooks(on_record=lambda sink, clock: begun.append("begun") or (lambda: begun.append("ended"))),
+    )
+    harness = made(["a", "b"], memory=[layer])
+    events = Events()
+
+    stop = harness.subscribe(events)
+    await harness.execute("hi")
+    stop()
+    known = len(events)
+    await harness.execute("and now?")
+
+    assert known > 0
+    assert len(events) == known
+    assert begun == ["begun", "ended"]
+
+
+async def test_a_sink_that_raises_ends_what_was_recorded_for_it() -> None:
+    begun: list[str] = []
+    layer = nn.MemoryLayer(
+        id="told",
+        slot=100,
+        scope="thread",
+        hooks=nn.MemoryHooks(on_record=lambda sink, clock: begun.append("begun") or (lambda: begun.append("ended"))),
+    )
+
+    class Broken:
+        def emit(self, event: Any) -> None:
+            raise RuntimeError("full")
+
+    harness = made(["x"], memory=[layer], diagnostic=lambda *what: None)
+    harness.subscribe(Broken())
+    await harness.execute("hi")
+
+    assert begun == ["begun", "ended"]
+
+
+async def test_a_closed_thread_begins_again_without_its_past_turns() -> None:
+    harness = made(lambda request: "x")
+    await harness.execute("hi", thread_id="t")
+    await harness.execute("hi", thread_id="t")
+    before = harness.memory("t").turns
+
+    harness.close_thread("t")
+
+    assert (before, harness.memory("t").turns) == ((1, 2), ())
