@@ -201,6 +201,7 @@ class Checkpoint:
     sequence: int = 0
     first: int = 0
     written: list[str] = field(default_factory=list)
+    over: bool = False
 
     def recorded(self, path: str, step: Step, ctx: Context) -> tuple[bool, Any]:
         """Return whether a step ended before, and its output; a record of another step is forgotten with all below it."""
@@ -222,7 +223,9 @@ class Checkpoint:
         await self._snapshot(ctx)
 
     async def step_done(self, path: str, step: Step, output: Any, ctx: Context) -> None:
-        """Write down that a step ended, then where the execution stands."""
+        """Write down that a step ended, then where the execution stands; not what was left behind by one that ended."""
+        if self.over:
+            return
         await self._record(path, step, output, ctx)
         if ctx.parent is None:
             await self._snapshot(ctx)
@@ -288,6 +291,7 @@ class Checkpoint:
 
     async def end(self, ctx: Context, outcome: str) -> None:
         """Forget an execution that ended by itself: there is nothing to go on with."""
+        self.over = True
         try:
             await self.settings.clear(self.execution_id)
         except Exception as exc:

@@ -337,5 +337,9 @@ class Context:
         """Run a step inside this execution, from within a function of a step."""
         return await self.harness.run(step, value, self)
 
+    def start(self, step: Any, value: Any = None) -> Any:
+        """Start a step beside this execution and return its `Handle` at once; see `AgentHarness.start`."""
+        return self.harness.start(step, value, self)
+
     def __repr__(self) -> str:
         return f"Context({self.id!r}, thread {self.thread_id!r}, {self.step_count} steps, {self.tokens.total_tokens} tokens)"

@@ -116,6 +116,8 @@ class Engine:
         # From an engine and a context to what layers provide there; above this file, so the harness hands it in.
         self.open_memory: Callable[[Engine, Context], Any] | None = None
         self.layer_tools = provided_tools(stack.layers, stack=stack, hook_context=self.hook_context)
+        # By execution: what it has started and not heard of to the end; see the file on handles, above this one.
+        self.handles: dict[str, Any] = {}
         self._inner: dict[int, tuple[object, Engine]] = {}
         self._toolsets: dict[int, tuple[LLMStep, ToolSet]] = {}
         self._setups: dict[tuple[int, str], tuple[LLMStep, StepSetup]] = {}
@@ -163,7 +165,7 @@ class Engine:
             tokenizer=self.tokenizer,
             approve=self.approve,
         )
-        inner.summaries, inner.open_memory = self.summaries, self.open_memory
+        inner.summaries, inner.open_memory, inner.handles = self.summaries, self.open_memory, self.handles
         self._inner[id(step)] = (step, inner)
         return inner
 
