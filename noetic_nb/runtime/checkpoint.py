@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 from pydantic import Field
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
-from noetic_nb.items import ItemLog, dump_item, parse_item, thaw
+from noetic_nb.items import ItemLog, ItemRegistry, dump_item, parse_item, thaw
 from noetic_nb.memory import LayerStack
 from noetic_nb.models.base import Usage
 from noetic_nb.runtime.context import Context
@@ -27,6 +27,9 @@ from noetic_nb.tokens import Tokenizer
 __all__ = ["Checkpoint", "Checkpoints", "Snapshot", "as_checkpoints"]
 
 _log: Final = logging.getLogger("noetic_nb")
+
+# What was allowed when it was logged is asked again by the log it goes into.
+_STORED: Final = ItemRegistry(strict=False)
 VERSION: Final = 1
 # Runtime specification, section 4.1: retention of the step ledger.
 MAX_ENTRY_BYTES: Final = 128 * 1024
@@ -169,7 +172,7 @@ class Snapshot:
                 resource_id=data.get("resourceId"),
                 turn=int(data["turn"]),
                 first=int(data["first"]),
-                items=tuple([parse_item(item) for item in data["itemLog"]["items"]]),
+                items=tuple([_STORED.parse(item) for item in data["itemLog"]["items"]]),
                 layers=dict(data["layers"]),
                 state=dict(data["state"]),
                 usage={name: int(usage[name]) for name in ("input_tokens", "output_tokens", "cached_tokens")},
@@ -186,9 +189,9 @@ class Snapshot:
                 hint="It was damaged, or written by another version; clear it and start again.",
             ) from exc
 
-    def log(self, tokenizer: Tokenizer) -> ItemLog:
-        """Return the thread's log as it was."""
-        return ItemLog(self.items, tokenizer=tokenizer)
+    def log(self, tokenizer: Tokenizer, registry: ItemRegistry) -> ItemLog:
+        """Return the thread's log as it was, if its items are still allowed."""
+        return ItemLog(self.items, registry=registry, tokenizer=tokenizer)
 
 
 @dataclass(slots=True)

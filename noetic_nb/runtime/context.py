@@ -164,6 +164,12 @@ class Context:
         return ctx
 
     @property
+    def params(self) -> Mapping[str, Any]:
+        """The agent's `params`: set in its configuration, the same for every step, frozen."""
+        found: Mapping[str, Any] = self.engine.config.params
+        return found
+
+    @property
     def memory(self) -> Mapping[str, Any]:
         """What layers provide, by layer id: ``ctx.memory["notes"].snapshot``; a `ContextMemory`."""
         opened: Mapping[str, Any] = self.engine.open_memory(self.engine, self)

@@ -148,6 +148,7 @@ class Engine:
             sink=self.sink,
             clock=self.clock,
             ids=self.ids,
+            registry=self.config.item_registry,
         )
 
     def with_layers(self, step: object, layers: tuple[MemoryLayer, ...]) -> Engine:
@@ -326,7 +327,7 @@ class Engine:
             else:
                 response = await ctx.until_aborted(client.complete(request))
             if type(response) is not ModelResponse:
-                response = as_response(response)
+                response = as_response(response, ctx.item_log.registry)
             for item in response.items:
                 ctx.item_log.registry.parse(item)
         except asyncio.CancelledError:

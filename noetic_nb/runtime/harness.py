@@ -102,6 +102,7 @@ class AgentHarness:
             on_steering_error=config.on_steering_error,
             clock=clock,
             ids=ids,
+            registry=config.item_registry,
         )
         self._engine = Engine(
             config,

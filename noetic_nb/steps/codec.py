@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_camel, to_snake
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
-from noetic_nb.items import freeze, thaw
+from noetic_nb.items import FrozenDict, freeze, thaw
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.steps.records import STEP_ADAPTER, Step
 from noetic_nb.steps.registry import Registry
@@ -27,7 +27,7 @@ __all__ = ["dump_record", "dump_step", "load_step", "resolved"]
 _TAGS: Final = frozenset({"kind", "strategy"})
 # Data of the user's own, in which something that looks like a reference is none.
 _FREE: Final = frozenset({"args"})
-_SCHEMAS: Final = frozenset({"output", "schema", "payload"})
+_SCHEMAS: Final = frozenset({"output", "schema", "payload", "paramsSchema", "params_schema"})
 _REFERENCES: Final = ("fn:", "tool:", "layer:", "schema:")
 # Far above what anyone nests by hand, far below where Python's own recursion ends.
 MAX_DEPTH: Final = 150
@@ -94,6 +94,8 @@ def _dumped(value: Any, registry: Registry, where: str) -> Any:
         return registry.reference(value, where)
     if isinstance(value, list | tuple):
         return [_dumped(inner, registry, f"{where}[{index}]") for index, inner in enumerate(value)]
+    if isinstance(value, FrozenDict):  # schemas by category, or data, which comes out as it is
+        return {key: _dumped(inner, registry, f"{where}.{key}") for key, inner in value.items()}
     return _free(value, where)
 
 
