@@ -18,6 +18,7 @@ from noetic_nb.models.base import NO_USAGE, ModelRequest, ModelResponse
 from noetic_nb.runtime.approval import RESPONSE, approval
 from noetic_nb.runtime.calling import call_tool
 from noetic_nb.runtime.context import Context
+from noetic_nb.runtime.emitting import filtered
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.errors import StoppedError
 from noetic_nb.runtime.plan import TurnPlan, plan_turn
@@ -359,6 +360,8 @@ async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> An
         ``llm_parse_error`` where the text does not fit the step's `output`, after it was logged and stored.
     """
     ctx.calls_in_step = 0
+    if step.emit is not True:
+        engine = filtered(engine, step)
     asking = await _begin(engine, step, ctx)
     heard = isinstance(value, TurnInput) and value.is_in(ctx.item_log)
     items = () if heard else as_input_items(engine, value, step.id)

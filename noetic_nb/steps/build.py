@@ -235,7 +235,7 @@ class step:
         params: ModelParams | Mapping[str, Any] | None = None,
         projection: ProjectionPolicy | None = None,
         tool_rounds: int | None = None,
-        emit: bool = True,
+        emit: bool | Callable[..., Any] = True,
     ) -> LLMStep:
         """Ask a model; with `output`, a type or a JSON Schema, its answer is read as JSON and checked."""
         listed = tools if tools is None or callable(tools) else tuple(tools)

@@ -74,8 +74,11 @@ class LLMStep(StepRecord):
     """Instead of the agent's."""
     tool_rounds: int = Field(default=MAX_TOOL_ROUNDS, ge=1)
     """Rounds of tools before the step ends; 1 ends it after the first calls, as the loop of `react` wants it."""
-    emit: bool = True
-    """Whether the step, not what happens in it, is reported to those who follow the run."""
+    emit: bool | Callable[..., Any] = True
+    """Which of the events ``step_started``, ``step_ended``, ``model_called`` and ``tool_called`` of this step those who
+    follow the run are sent: all, none, or those for which ``emit(event_type, data)`` is true. A step whose beginning is
+    hidden ends unseen, too. Items, budgets, views, decisions, states and errors are always recorded; a run without its
+    model calls cannot be replayed from them."""
 
     @field_validator("model", mode="before")
     @classmethod
