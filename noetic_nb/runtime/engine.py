@@ -35,6 +35,7 @@ from noetic_nb.runtime.provided import provided_tools
 from noetic_nb.runtime.toolset import ToolSet
 from noetic_nb.runtime.walking import listed_tools, llm_steps
 from noetic_nb.steps import LLMStep, Tool
+from noetic_nb.steps.reading import system_text
 from noetic_nb.tokens import Tokenizer
 
 __all__ = ["Approve", "Engine", "EventHub"]
@@ -87,6 +88,7 @@ class StepSetup(NamedTuple):
     tools: ToolSet
     system_tokens: int
     budgets: BudgetPlan
+    instructions: str
 
 
 class Engine:
@@ -226,7 +228,7 @@ class Engine:
         return ToolSet(own if closed else (*own, *self.layer_tools))
 
     def setup(self, step: LLMStep, instructions: str) -> StepSetup:
-        """Return the policy, tools and budgets of an llm step; worked out once for the same instructions.
+        """Return the policy, tools, budgets and system text of an llm step; worked out once for the same instructions.
 
         Tools that a function of the context chooses are the caller's business.
         """
@@ -235,6 +237,7 @@ class Engine:
         if known is not None and known[0] is step:
             return known[1]
         policy = step.projection or self.config.projection
+        instructions = system_text(instructions, step.output)
         system_tokens = self.tokenizer(instructions) if instructions else 0
         budgets = allocate_budgets(
             self.stack.layers,
@@ -245,7 +248,7 @@ class Engine:
         if len(self._setups) >= MAX_SETUPS:
             self._setups.clear()
         tools = NO_TOOLS if callable(step.tools) else self.toolset(step)
-        found = StepSetup(policy, tools, system_tokens, budgets)
+        found = StepSetup(policy, tools, system_tokens, budgets, instructions)
         self._setups[key] = (step, found)
         return found
 
@@ -299,8 +302,10 @@ class Engine:
         response, _ = await self.ask(ctx, request, step=ctx.step_count)
         return response
 
-    async def ask(self, ctx: Context, request: ModelRequest, *, step: int) -> tuple[ModelResponse, float]:
-        """Ask a model and charge the execution.
+    async def ask(
+        self, ctx: Context, request: ModelRequest, *, step: int, tell: Callable[[ModelDelta], None] | None = None
+    ) -> tuple[ModelResponse, float]:
+        """Ask a model and charge the execution; where the turn is streamed, `tell` hears the pieces instead of the tree.
 
         Returns
         -------
@@ -323,7 +328,7 @@ class Engine:
                 and request.purpose == "agent"
                 and isinstance(client, StreamingModelClient)
             ):
-                response = await ctx.until_aborted(_streamed(client, request, ctx.tree.on_delta))
+                response = await ctx.until_aborted(_streamed(client, request, tell or ctx.tree.on_delta))
             else:
                 response = await ctx.until_aborted(client.complete(request))
             if type(response) is not ModelResponse:

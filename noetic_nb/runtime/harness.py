@@ -38,6 +38,7 @@ from noetic_nb.runtime.streaming import TurnStream
 from noetic_nb.runtime.threads import Threads
 from noetic_nb.runtime.walking import llm_steps
 from noetic_nb.steps import Channel, Step
+from noetic_nb.steps.reading import system_text
 from noetic_nb.storage import StorageAdapter
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
@@ -383,7 +384,7 @@ class AgentHarness:
             self.config.memory,
             self.config.projection if step is None or step.projection is None else step.projection,
             () if last is None else last.recalled,
-            instructions=instructions,
+            instructions=instructions if step is None else system_text(instructions, step.output),
             tool_tokens=0 if step is None else self._engine.toolset(step).tokens,
             tokenizer=self._engine.tokenizer,
         )

@@ -237,7 +237,10 @@ class step:
         tool_rounds: int | None = None,
         emit: bool | Callable[..., Any] = True,
     ) -> LLMStep:
-        """Ask a model; with `output`, a type or a JSON Schema, its answer is read as JSON and checked."""
+        """Ask a model; with `output`, a type or a JSON Schema, its answer is read as JSON and checked.
+
+        A codec as `output`, such as `fenced_json`, says in the system text how to answer, and reads the answer.
+        """
         listed = tools if tools is None or callable(tools) else tuple(tools)
         fields = _given(
             instructions=instructions,

@@ -16,6 +16,7 @@ from pydantic.alias_generators import to_camel, to_snake
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.items import FrozenDict, freeze, thaw
 from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.steps.reading import CodecOutput
 from noetic_nb.steps.records import STEP_ADAPTER, Step
 from noetic_nb.steps.registry import Registry
 from noetic_nb.steps.schema import OutputSchema
@@ -28,7 +29,7 @@ _TAGS: Final = frozenset({"kind", "strategy"})
 # Data of the user's own, in which something that looks like a reference is none.
 _FREE: Final = frozenset({"args"})
 _SCHEMAS: Final = frozenset({"output", "schema", "payload", "paramsSchema", "params_schema"})
-_REFERENCES: Final = ("fn:", "tool:", "layer:", "schema:")
+_REFERENCES: Final = ("fn:", "tool:", "layer:", "schema:", "codec:")
 # Far above what anyone nests by hand, far below where Python's own recursion ends.
 MAX_DEPTH: Final = 150
 
@@ -41,13 +42,13 @@ def dump_step(step: Step, registry: Registry | None = None) -> dict[str, Any]:
     step : Step
         Any kind, with all that is inside it.
     registry : Registry, optional
-        Names its functions, tools, layers and schemas.
+        Names its functions, tools, layers, schemas and codecs.
 
     Raises
     ------
     NoeticConfigError
-        ``UNREGISTERED_FUNCTION``, ``UNREGISTERED_TOOL``, ``UNREGISTERED_LAYER``, saying where; ``NOT_JSON`` for
-        arguments that are no JSON data.
+        ``UNREGISTERED_FUNCTION``, ``UNREGISTERED_TOOL``, ``UNREGISTERED_LAYER``, ``UNREGISTERED_CODEC``, saying where;
+        ``NOT_JSON`` for arguments that are no JSON data.
 
     Examples
     --------
@@ -88,6 +89,8 @@ def _dumped(value: Any, registry: Registry, where: str) -> Any:
         return value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
     if isinstance(value, OutputSchema):
         return registry.schema_reference(value)
+    if isinstance(value, CodecOutput):
+        return registry.codec_reference(value, where)
     if isinstance(value, BaseModel):
         return dump_record(value, registry, where)
     if isinstance(value, Tool | MemoryLayer) or callable(value):
