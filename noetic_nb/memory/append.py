@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from noetic_nb.items import Item, parse_item
+from noetic_nb.items import Item
 from noetic_nb.memory.context import ExecutionContext
 from noetic_nb.memory.params import OnItemAppendParams
 from noetic_nb.memory.recall import RecallEntry, Recaller
@@ -33,7 +33,8 @@ async def append_pipeline(
     runner: HookRunner, ctx: ExecutionContext, items: Iterable[Mapping[str, Any]], log: Sequence[Item]
 ) -> AppendResult:
     """Pass items through every ``on_item_append`` in slot order; a failing layer leaves them as they were."""
-    current = tuple([parse_item(item) for item in items])
+    registry = runner.shared_registry()
+    current = tuple([registry.parse(item) for item in items])
     requests: list[RerenderRequest] = []
     for layer in runner.having("on_item_append"):
         if not current:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.events import EventSink, Where
 from noetic_nb.ids import SYSTEM_IDS, Ids
-from noetic_nb.items import Item, parse_item
+from noetic_nb.items import DEFAULT_REGISTRY, Item, ItemRegistry
 from noetic_nb.memory.diagnostics import Diagnostic, log_diagnostic
 from noetic_nb.memory.trace import TRACE, Trace
 from noetic_nb.models.base import NO_USAGE, ModelResponse, Usage
@@ -113,7 +113,7 @@ class ExecutionContext:
         return Where(self.thread_id, self.execution_id, self.turn, self.depth)
 
 
-def as_response(value: Any) -> ModelResponse:
+def as_response(value: Any, registry: ItemRegistry = DEFAULT_REGISTRY) -> ModelResponse:
     """Read a model's answer given as a record or in its wire form, ``{"items": [...], "usage": {...}}``.
 
     Raises
@@ -143,4 +143,4 @@ def as_response(value: Any) -> ModelResponse:
               for camel, snake in (("inputTokens", "input_tokens"), ("outputTokens", "output_tokens"),
                                    ("cachedTokens", "cached_tokens")))
         )  # fmt: skip
-    return ModelResponse(tuple([parse_item(item) for item in items]), usage, value.get("cost"))
+    return ModelResponse(tuple([registry.parse(item) for item in items]), usage, value.get("cost"))

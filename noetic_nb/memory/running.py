@@ -64,6 +64,7 @@ class HookRunner:
         state: LayerStateStore,
         sink: EventSink | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        registry: ItemRegistry = DEFAULT_REGISTRY,
     ) -> None:
         self.layers = check_layers(layers)
         self.state = state
@@ -73,9 +74,12 @@ class HookRunner:
         enforcing = tuple(sorted(self.by_slot, key=lambda layer: not layer.enforces))
         self._with: dict[str, tuple[MemoryLayer, ...]] = {}
         self._stops: dict[str, Stop] = {}
-        self._registries = {
-            layer.id: DEFAULT_REGISTRY.extend(layer.item_schemas) for layer in self.layers if layer.item_schemas
-        }
+        self._registry = self._shared = registry
+        self._registries: dict[str, ItemRegistry] = {}
+        for layer in self.layers:
+            if layer.item_schemas:
+                self._registries[layer.id] = registry.extend(layer.item_schemas)
+                self._shared = self._shared.extend(layer.item_schemas)
         for hook in _HOOKS:
             order = self.layers if hook in _IN_ARRAY_ORDER else enforcing if hook in _ENFORCING else self.by_slot
             found = tuple(layer for layer in order if getattr(layer.hooks, hook) is not None)
@@ -118,15 +122,12 @@ class HookRunner:
         self._stops.pop(execution_id, None)
 
     def registry(self, layer: MemoryLayer) -> ItemRegistry:
-        """Return which items a layer may bring in: the known types and its own extensions."""
-        return self._registries.get(layer.id, DEFAULT_REGISTRY)
+        """Return which items a layer may bring in: the known types, the agent's extensions and its own."""
+        return self._registries.get(layer.id, self._registry)
 
     def shared_registry(self) -> ItemRegistry:
-        """Return which items a log may hold that these layers write to: the extensions of all of them."""
-        found = DEFAULT_REGISTRY
-        for layer in self.layers:
-            found = found.extend(layer.item_schemas or {})
-        return found
+        """Return which items a log may hold that these layers write to: the agent's extensions and those of them all."""
+        return self._shared
 
     def skipped(self, layer: MemoryLayer, hook: Any, ctx: ExecutionContext) -> None:
         """Record that a layer was passed over."""

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.events import EventSink
 from noetic_nb.ids import SYSTEM_IDS, Ids
-from noetic_nb.items import Item, ItemLog, ItemRegistry, parse_item
+from noetic_nb.items import DEFAULT_REGISTRY, Item, ItemLog, ItemRegistry, parse_item
 from noetic_nb.memory.append import AppendResult, append_pipeline, rerender
 from noetic_nb.memory.context import ExecutionContext, as_response
 from noetic_nb.memory.decision import SteeringDecision, Stop
@@ -71,6 +71,8 @@ class LayerStack:
         Is sent a `MemoryTraceSpan` for every hook.
     clock, ids : optional
         Sources of time and identity.
+    registry : ItemRegistry, optional
+        Which items are allowed, whatever the layers declare.
 
     Examples
     --------
@@ -94,10 +96,11 @@ class LayerStack:
         sink: EventSink | None = None,
         clock: Clock = SYSTEM_CLOCK,
         ids: Ids = SYSTEM_IDS,
+        registry: ItemRegistry = DEFAULT_REGISTRY,
     ) -> None:
         self.storage: StorageAdapter = InMemoryStorage() if storage is None else storage
         self.state = LayerStateStore() if state is None else state
-        self._runner = HookRunner(layers, state=self.state, sink=sink, clock=clock)
+        self._runner = HookRunner(layers, state=self.state, sink=sink, clock=clock, registry=registry)
         self.layers: Final = self._runner.layers
         """The layers, in the order in which they were given."""
         # Return the layers that have a hook, in the order in which it runs: ``stack.having("recall")``.

@@ -7,6 +7,7 @@ from noetic_nb.runtime.checkpoint import Checkpoints
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.findings import Finding
+from noetic_nb.runtime.handles import Handle
 from noetic_nb.runtime.harness import AgentHarness
 from noetic_nb.runtime.limits import Limits
 from noetic_nb.runtime.memory_view import LayerMemory, MemoryView
@@ -28,6 +29,7 @@ __all__ = [
     "Context",
     "ContextMemory",
     "Finding",
+    "Handle",
     "LayerMemory",
     "Limits",
     "MemoryView",

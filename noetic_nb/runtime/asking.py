@@ -6,7 +6,7 @@ three times; one that is still guided after that is denied.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -14,10 +14,11 @@ from noetic_nb.events import BudgetsAllocated, ViewAssembled
 from noetic_nb.items import Item, assistant_text, function_call_output, input_message
 from noetic_nb.memory import ExecutionContext, RecallEntry, RerenderRequest, SteeringAction, SteeringDecision
 from noetic_nb.memory.decision import denied
-from noetic_nb.models.base import NO_USAGE, ModelRequest, ModelResponse
+from noetic_nb.models.base import NO_USAGE, ModelDelta, ModelRequest, ModelResponse
 from noetic_nb.runtime.approval import RESPONSE, approval
 from noetic_nb.runtime.calling import call_tool
 from noetic_nb.runtime.context import Context
+from noetic_nb.runtime.emitting import filtered
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.errors import StoppedError
 from noetic_nb.runtime.plan import TurnPlan, plan_turn
@@ -25,6 +26,7 @@ from noetic_nb.runtime.saying import TurnInput, append_input, as_input_items, lo
 from noetic_nb.runtime.summary import summarised
 from noetic_nb.runtime.walking import listed_tools
 from noetic_nb.steps import LLMStep, StepMeta
+from noetic_nb.steps.reading import CodecOutput, Reading, parsed
 
 __all__ = ["run_llm"]
 
@@ -40,8 +42,8 @@ class _Asking:
     """The state of one llm step while it runs."""
 
     __slots__ = (
-        "_chosen", "_hctx", "budgets", "ctx", "engine", "ephemeral", "instructions", "model", "policy", "recalled",
-        "requests", "step", "system_tokens", "tools",
+        "_chosen", "_hctx", "budgets", "ctx", "engine", "ephemeral", "instructions", "model", "policy", "reading",
+        "recalled", "requests", "step", "system_tokens", "tools",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, step: LLMStep, ctx: Context, model: str, instructions: str) -> None:
@@ -49,13 +51,14 @@ class _Asking:
         self.step = step
         self.ctx = ctx
         self.model = model
-        self.instructions = instructions
-        self.policy, self.tools, self.system_tokens, self.budgets = engine.setup(step, instructions)
+        self.policy, self.tools, self.system_tokens, self.budgets, self.instructions = engine.setup(step, instructions)
         self._hctx: ExecutionContext | None = None
         self.recalled: tuple[RecallEntry, ...] = ()
         self.requests: tuple[RerenderRequest, ...] = ()
         self._chosen: tuple[int, Sequence[Item] | None] | None = None
         self.ephemeral: tuple[Item, ...] = ()
+        self.reading: Reading | None = None
+        """The last answer, where a codec reads it while it is written."""
 
     @property
     def hctx(self) -> ExecutionContext:
@@ -185,18 +188,20 @@ class _Asking:
                 plan = await self.summary(plan)
             if engine.sink is not None or "delivered" in hooks:
                 self.show(plan)
+            output = step.output
             request = ModelRequest(
                 self.model,
                 (*plan.items, *self.ephemeral) if self.ephemeral else plan.items,
                 self.instructions or None,
                 tools.specs,
                 step.params,
-                None if step.output is None else step.output.json_schema,
+                None if output is None else output.json_schema,
                 "agent",
                 ctx.thread_id,
             )
             try:
-                response, duration = await engine.ask(ctx, request, step=ctx.step_count)
+                tell = None if output is None else self.read_along(output)
+                response, duration = await engine.ask(ctx, request, step=ctx.step_count, tell=tell)
                 if "on_model_outcome" in hooks:
                     await self.tell_outcome(response, duration)
                 failed = None
@@ -233,6 +238,14 @@ class _Asking:
                 raise denied(decision, f"A response of model {self.model!r} was denied.", step_id=step.id)
             guidance = input_message(decision.guidance or DEFAULT_GUIDANCE, "developer", ids=engine.ids)
             log_items(engine, ctx, [guidance], "guidance")
+
+    def read_along(self, output: Any) -> Callable[[ModelDelta], None] | None:
+        """Begin to read the next answer while it is written, where a codec reads it and the turn is streamed."""
+        told = self.ctx.tree.on_delta
+        if told is None or not isinstance(output, CodecOutput):
+            return None
+        self.reading = Reading(output.codec)
+        return self.reading.along(told)
 
     async def take_inbox(self) -> None:
         """Take in what was said to the agent while it worked."""
@@ -371,9 +384,11 @@ async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> An
     Raises
     ------
     NoeticError
-        ``llm_parse_error`` where the text does not fit the step's `output`, after it was logged and stored.
+        ``llm_parse_error`` where the text cannot be read as the step's `output`, after it was logged and stored.
     """
     ctx.calls_in_step = 0
+    if step.emit is not True:
+        engine = filtered(engine, step)
     if isinstance(step.model, str) and not callable(step.instructions) and not callable(step.tools):
         asking = _Asking(engine, step, ctx, step.model, step.instructions or "")
     else:
@@ -422,4 +437,4 @@ async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> An
         ctx.check_limits()
     text = assistant_text(made)
     # A round that only calls tools has not answered yet: nothing is read as the answer then.
-    return text if step.output is None or calls else step.output.parse(text, step_id=step.id)
+    return text if step.output is None or calls else parsed(step.output, text, step.id, asking.reading)

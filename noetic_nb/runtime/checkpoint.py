@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 from pydantic import Field
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
-from noetic_nb.items import ItemLog, dump_item, parse_item, thaw
+from noetic_nb.items import ItemLog, ItemRegistry, dump_item, parse_item, thaw
 from noetic_nb.memory import LayerStack
 from noetic_nb.models.base import Usage
 from noetic_nb.runtime.context import Context
@@ -27,6 +27,9 @@ from noetic_nb.tokens import Tokenizer
 __all__ = ["Checkpoint", "Checkpoints", "Snapshot", "as_checkpoints"]
 
 _log: Final = logging.getLogger("noetic_nb")
+
+# What was allowed when it was logged is asked again by the log it goes into.
+_STORED: Final = ItemRegistry(strict=False)
 VERSION: Final = 1
 # Runtime specification, section 4.1: retention of the step ledger.
 MAX_ENTRY_BYTES: Final = 128 * 1024
@@ -169,7 +172,7 @@ class Snapshot:
                 resource_id=data.get("resourceId"),
                 turn=int(data["turn"]),
                 first=int(data["first"]),
-                items=tuple([parse_item(item) for item in data["itemLog"]["items"]]),
+                items=tuple([_STORED.parse(item) for item in data["itemLog"]["items"]]),
                 layers=dict(data["layers"]),
                 state=dict(data["state"]),
                 usage={name: int(usage[name]) for name in ("input_tokens", "output_tokens", "cached_tokens")},
@@ -186,9 +189,9 @@ class Snapshot:
                 hint="It was damaged, or written by another version; clear it and start again.",
             ) from exc
 
-    def log(self, tokenizer: Tokenizer) -> ItemLog:
-        """Return the thread's log as it was."""
-        return ItemLog(self.items, tokenizer=tokenizer)
+    def log(self, tokenizer: Tokenizer, registry: ItemRegistry) -> ItemLog:
+        """Return the thread's log as it was, if its items are still allowed."""
+        return ItemLog(self.items, registry=registry, tokenizer=tokenizer)
 
 
 @dataclass(slots=True)
@@ -201,6 +204,7 @@ class Checkpoint:
     sequence: int = 0
     first: int = 0
     written: list[str] = field(default_factory=list)
+    over: bool = False
 
     def recorded(self, path: str, step: Step, ctx: Context) -> tuple[bool, Any]:
         """Return whether a step ended before, and its output; a record of another step is forgotten with all below it."""
@@ -222,7 +226,9 @@ class Checkpoint:
         await self._snapshot(ctx)
 
     async def step_done(self, path: str, step: Step, output: Any, ctx: Context) -> None:
-        """Write down that a step ended, then where the execution stands."""
+        """Write down that a step ended, then where the execution stands; not what was left behind by one that ended."""
+        if self.over:
+            return
         await self._record(path, step, output, ctx)
         if ctx.parent is None:
             await self._snapshot(ctx)
@@ -288,6 +294,7 @@ class Checkpoint:
 
     async def end(self, ctx: Context, outcome: str) -> None:
         """Forget an execution that ended by itself: there is nothing to go on with."""
+        self.over = True
         try:
             await self.settings.clear(self.execution_id)
         except Exception as exc:

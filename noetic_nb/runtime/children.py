@@ -9,18 +9,22 @@ import asyncio
 import copy
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import ChildEnded, ChildStarted
 from noetic_nb.items import ItemLog
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.engine import Engine
+from noetic_nb.runtime.handles import end_handles
 from noetic_nb.steps.snapshot import output_text
 
 __all__ = ["Child"]
 
 _log: Final = logging.getLogger("noetic_nb")
+
+ChildKind: TypeAlias = Literal["spawn", "fork", "start"]
+"""What made a child. One that was started, or forked, runs beside others, so it does not write for its parent."""
 
 
 class Child:
@@ -37,7 +41,7 @@ class Child:
     """
 
     def __init__(
-        self, outer: Engine, engine: Engine, parent: Context, step_id: str, kind: Literal["spawn", "fork"], log: ItemLog
+        self, outer: Engine, engine: Engine, parent: Context, step_id: str, kind: ChildKind, log: ItemLog
     ) -> None:
         self.engine = engine
         self.outer = outer
@@ -109,6 +113,8 @@ class Child:
     async def give_back(self, result: Any) -> tuple[Any, tuple[str, ...]]:
         """Let the layers merge what the child learned; returns the result they make of its output, and who merged."""
         stack = self.engine.stack
+        if self.ctx.id in self.engine.handles:
+            await end_handles(self.engine, self.ctx)
         if "on_return" not in stack.hooks:
             return result, ()
         merged: list[str] = []
@@ -131,6 +137,12 @@ class Child:
     ) -> None:
         """Forget the child; layers that were started for it complete first."""
         ctx = self.ctx
+        if ctx.id in self.engine.handles:
+            try:
+                await end_handles(self.engine, ctx)
+            finally:
+                await self.end(outcome, result, merged)
+            return
         ctx.leave()
         sink = self.engine.sink
         if sink is not None:

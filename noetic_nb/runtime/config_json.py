@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runtime.config import AgentConfig
@@ -12,6 +12,9 @@ from noetic_nb.steps import Registry
 from noetic_nb.steps.codec import dump_record, resolved
 
 __all__ = ["dump_config", "load_config"]
+
+# Keys whose values hold neither steps nor references in the places where steps do.
+_OWN: Final = frozenset({"params", "itemSchemas", "item_schemas"})
 
 
 def dump_config(config: AgentConfig, registry: Registry | None = None) -> dict[str, Any]:
@@ -51,4 +54,19 @@ def load_config(data: Mapping[str, Any] | str, registry: Registry | None = None)
             raise NoeticConfigError("INVALID_AGENT_CONFIG", f"This is no JSON: {exc}", given=data) from exc
     if not isinstance(data, Mapping):
         raise NoeticConfigError("INVALID_AGENT_CONFIG", "A configuration is a mapping.", given=data)
-    return AgentConfig(**resolved(data, registry or Registry()))
+    names = registry or Registry()
+    own = {key: data[key] for key in _OWN & data.keys()}
+    fields = resolved({key: value for key, value in data.items() if key not in own}, names)
+    return AgentConfig(**fields, **{key: _own(key, value, names) for key, value in own.items()})
+
+
+def _own(key: str, value: Any, registry: Registry) -> Any:
+    """Resolve what is no step: parameters are data, whatever they look like, and item schemas are schemas."""
+    if key == "params" or not isinstance(value, Mapping):
+        return value
+    return {
+        category: [resolved({"schema": schema}, registry)["schema"] for schema in schemas]
+        if isinstance(schemas, list | tuple)
+        else schemas
+        for category, schemas in value.items()
+    }

@@ -192,6 +192,12 @@ class Context:
         return ctx
 
     @property
+    def params(self) -> Mapping[str, Any]:
+        """The agent's `params`: set in its configuration, the same for every step, frozen."""
+        found: Mapping[str, Any] = self.engine.config.params
+        return found
+
+    @property
     def memory(self) -> Mapping[str, Any]:
         """What layers provide, by layer id: ``ctx.memory["notes"].snapshot``; a `ContextMemory`."""
         opened: Mapping[str, Any] = self.engine.open_memory(self.engine, self)
@@ -370,6 +376,10 @@ class Context:
     async def run(self, step: Any, value: Any = None) -> Any:
         """Run a step inside this execution, from within a function of a step."""
         return await self.harness.run(step, value, self)
+
+    def start(self, step: Any, value: Any = None) -> Any:
+        """Start a step beside this execution and return its `Handle` at once; see `AgentHarness.start`."""
+        return self.harness.start(step, value, self)
 
     def __repr__(self) -> str:
         return f"Context({self.id!r}, thread {self.thread_id!r}, {self.step_count} steps, {self.tokens.total_tokens} tokens)"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from noetic_nb.items import thaw
 from noetic_nb.models.base import ModelClient
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.walking import inner_steps
@@ -60,6 +61,7 @@ def describe(config: AgentConfig, models: ModelClient | Mapping[str, ModelClient
             "step": _step(config.step),
             "memory": layers,
             "tools": [tool.name for tool in config.tools],
+            **({"params": thaw(config.params)} if config.params else {}),
             "projection": {key: _number(v) if isinstance(v, float) else v for key, v in policy.items()},
         },
         "models": names,

@@ -35,6 +35,7 @@ from noetic_nb.runtime.provided import provided_tools
 from noetic_nb.runtime.toolset import ToolSet
 from noetic_nb.runtime.walking import listed_tools, llm_steps
 from noetic_nb.steps import LLMStep, Tool
+from noetic_nb.steps.reading import system_text
 from noetic_nb.tokens import Tokenizer
 
 __all__ = ["Approve", "Engine", "EventHub"]
@@ -90,6 +91,7 @@ class StepSetup(NamedTuple):
     tools: ToolSet
     system_tokens: int
     budgets: BudgetPlan
+    instructions: str
 
 
 class Engine:
@@ -120,6 +122,8 @@ class Engine:
         # From an engine and a context to what layers provide there; above this file, so the harness hands it in.
         self.open_memory: Callable[[Engine, Context], Any] | None = None
         self.layer_tools = provided_tools(stack.layers, stack=stack, hook_context=self.hook_context)
+        # By execution: what it has started and not heard of to the end; see the file on handles, above this one.
+        self.handles: dict[str, Any] = {}
         self._inner: dict[int, tuple[object, Engine]] = {}
         self._toolsets: dict[int, tuple[LLMStep, ToolSet]] = {}
         self._setups: dict[tuple[int, str], tuple[LLMStep, StepSetup]] = {}
@@ -144,6 +148,7 @@ class Engine:
             sink=self.sink,
             clock=self.clock,
             ids=self.ids,
+            registry=self.config.item_registry,
         )
 
     def with_layers(self, step: object, layers: tuple[MemoryLayer, ...]) -> Engine:
@@ -161,7 +166,7 @@ class Engine:
             tokenizer=self.tokenizer,
             approve=self.approve,
         )
-        inner.summaries, inner.open_memory = self.summaries, self.open_memory
+        inner.summaries, inner.open_memory, inner.handles = self.summaries, self.open_memory, self.handles
         self._inner[id(step)] = (step, inner)
         return inner
 
@@ -223,7 +228,7 @@ class Engine:
         return ToolSet(own if closed else (*own, *self.layer_tools))
 
     def setup(self, step: LLMStep, instructions: str) -> StepSetup:
-        """Return the policy, tools and budgets of an llm step; worked out once for the same instructions.
+        """Return the policy, tools, budgets and system text of an llm step; worked out once for the same instructions.
 
         Tools that a function of the context chooses are the caller's business.
         """
@@ -232,6 +237,7 @@ class Engine:
         if known is not None and known[0] is step:
             return known[1]
         policy = step.projection or self.config.projection
+        instructions = system_text(instructions, step.output)
         system_tokens = self.tokenizer(instructions) if instructions else 0
         budgets = allocate_budgets(
             self.stack.layers,
@@ -242,7 +248,7 @@ class Engine:
         if len(self._setups) >= MAX_SETUPS:
             self._setups.clear()
         tools = NO_TOOLS if callable(step.tools) else self.toolset(step)
-        found = StepSetup(policy, tools, system_tokens, budgets)
+        found = StepSetup(policy, tools, system_tokens, budgets, instructions)
         self._setups[key] = (step, found)
         return found
 
@@ -296,8 +302,10 @@ class Engine:
         response, _ = await self.ask(ctx, request, step=ctx.step_count)
         return response
 
-    async def ask(self, ctx: Context, request: ModelRequest, *, step: int) -> tuple[ModelResponse, float]:
-        """Ask a model and charge the execution.
+    async def ask(
+        self, ctx: Context, request: ModelRequest, *, step: int, tell: Callable[[ModelDelta], None] | None = None
+    ) -> tuple[ModelResponse, float]:
+        """Ask a model and charge the execution; where the turn is streamed, `tell` hears the pieces instead of the tree.
 
         Returns
         -------
@@ -321,11 +329,11 @@ class Engine:
                 and request.purpose == "agent"
                 and isinstance(client, StreamingModelClient)
             ):
-                response = await ctx.until_aborted(_streamed(client, request, ctx.tree.on_delta))
+                response = await ctx.until_aborted(_streamed(client, request, tell or ctx.tree.on_delta))
             else:
                 response = await ctx.until_aborted(client.complete(request))
             if type(response) is not ModelResponse:
-                response = as_response(response)
+                response = as_response(response, ctx.item_log.registry)
             parse = ctx.item_log.registry.parse
             for item in response.items:
                 parse(item)

@@ -24,6 +24,7 @@ from noetic_nb.runtime.engine import Approve, Engine, EventHub
 from noetic_nb.runtime.errors import StoppedError
 from noetic_nb.runtime.findings import Finding, check_models, find
 from noetic_nb.runtime.forking import as_step
+from noetic_nb.runtime.handles import Handle
 from noetic_nb.runtime.interpreter import run_step
 from noetic_nb.runtime.limits import Limits
 from noetic_nb.runtime.memory_view import MemoryView
@@ -32,10 +33,12 @@ from noetic_nb.runtime.remembering import ContextMemory
 from noetic_nb.runtime.reply import AgentReply
 from noetic_nb.runtime.saying import log_items
 from noetic_nb.runtime.session import Delivery
+from noetic_nb.runtime.starting import start_step
 from noetic_nb.runtime.streaming import TurnStream
 from noetic_nb.runtime.threads import Threads
 from noetic_nb.runtime.walking import llm_steps
 from noetic_nb.steps import Channel, Step
+from noetic_nb.steps.reading import system_text
 from noetic_nb.storage import StorageAdapter
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
@@ -100,6 +103,7 @@ class AgentHarness:
             on_steering_error=config.on_steering_error,
             clock=clock,
             ids=ids,
+            registry=config.item_registry,
         )
         self._engine = Engine(
             config,
@@ -248,6 +252,31 @@ class AgentHarness:
                 decision=stopped.stop.decision,
             ) from None
 
+    def start(self, step: Step | Mapping[str, Any], value: Any, ctx: Context) -> Handle:
+        """Start one step beside an open execution and return at once; ``ctx.start(step, value)`` is the same.
+
+        It runs in a child execution with a log of its own, and the parent pays. Whatever still runs when the parent ends
+        is told to stop, and left behind 500 ms later.
+
+        Raises
+        ------
+        NoeticError
+            ``cancelled``, or ``step_failed`` where the execution has ended.
+
+        Examples
+        --------
+        >>> import asyncio
+        >>> import noetic_nb as nn
+        >>> harness = nn.AgentHarness(nn.AgentConfig(name="desk"))
+        >>> async def main():
+        ...     async with harness.execution() as ctx:
+        ...         handle = harness.start(nn.step.run("double", lambda n, ctx: 2 * n), 21, ctx)
+        ...         return handle.done, await handle.result()
+        >>> asyncio.run(main())
+        (False, 42)
+        """
+        return start_step(ctx.engine, as_step(step, "what was to start"), value, ctx, run_step)
+
     def channel_handle(self, channel: Channel, execution_id: str) -> ChannelHandle:
         """Return an external channel of a running execution, to send to it from outside.
 
@@ -356,7 +385,7 @@ class AgentHarness:
             self.config.memory,
             self.config.projection if step is None or step.projection is None else step.projection,
             () if last is None else last.recalled,
-            instructions=instructions,
+            instructions=instructions if step is None else system_text(instructions, step.output),
             tool_tokens=0 if step is None else self._engine.toolset(step).tokens,
             tokenizer=self._engine.tokenizer,
         )

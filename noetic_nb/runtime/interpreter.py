@@ -13,6 +13,7 @@ from noetic_nb.memory.decision import denied
 from noetic_nb.runtime.asking import run_llm
 from noetic_nb.runtime.calling import call_tool
 from noetic_nb.runtime.context import Context
+from noetic_nb.runtime.emitting import shows
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.errors import StoppedError, step_failed
 from noetic_nb.runtime.forking import as_step, run_fork
@@ -75,11 +76,14 @@ async def _watched(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
     """Run a step with its hooks, its events and its place in the record of what was done."""
     checkpoint = ctx.tree.checkpoint
     path = ctx.where_is(step.id)
-    told = engine.sink is not None and getattr(step, "emit", True)
     start = engine.clock.monotonic_ms()
-    if told:
-        assert engine.sink is not None
-        engine.sink.emit(StepStarted(ctx.where, engine.clock.now_ms(), step.id, step.kind, path))
+    told = False
+    if engine.sink is not None:
+        begun = StepStarted(ctx.where, engine.clock.now_ms(), step.id, step.kind, path)
+        # Asked once for both: an end without a beginning would be of no use.
+        told = step.kind != "llm" or step.emit is True or shows(engine, step, begun)
+        if told:
+            engine.sink.emit(begun)
     status: Any = "error"
     problem: BaseException | None = None
     ctx.frames.append(path.rsplit("/", 1)[1])

@@ -224,7 +224,7 @@ class Threads:
         session = self.resting(snapshot.thread_id)
         session.busy = True
         try:
-            session.log = snapshot.log(self._engine.tokenizer)
+            session.log = snapshot.log(self._engine.tokenizer, self._engine.stack.registry)
             session.turn = snapshot.turn - 1
             ctx = self._open(session, snapshot.resource_id, execution_id=execution_id, state=dict(snapshot.state))
             await self.checkpoints.restore(ctx, snapshot)

@@ -15,6 +15,7 @@ from noetic_nb.memory import ExecutionContext, Stop
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.errors import StoppedError
+from noetic_nb.runtime.handles import end_handles
 from noetic_nb.runtime.interpreter import run_step
 from noetic_nb.runtime.limits import Limits, exceeded
 from noetic_nb.runtime.reply import AgentReply
@@ -201,6 +202,13 @@ async def close_execution(engine: Engine, ctx: Context, outcome: ExecutionEnd) -
     Every hook in here has its own limit, so the whole is bounded; a cancellation that arrives meanwhile waits until the
     state is written.
     """
+    if engine.handles and ctx.id in engine.handles:
+        late = None
+        try:
+            late = await end_handles(engine, ctx)
+        finally:
+            stop = await close_execution(engine, ctx, outcome)
+        return stop or late
     ctx.tree.end()
     if ctx.tree.checkpoint is not None:
         await ctx.tree.checkpoint.end(ctx, outcome)

@@ -6,6 +6,7 @@ from noetic_nb.lazy import lazily
 from noetic_nb.steps.build import branch, fork, loop, spawn, step
 from noetic_nb.steps.channel import Channel, channel
 from noetic_nb.steps.patterns import react
+from noetic_nb.steps.reading import CodecRun, OutputCodec
 from noetic_nb.steps.records import BranchStep, ForkStep, LLMStep, LoopStep, Route, RunStep, SpawnStep, Step, ToolStep
 from noetic_nb.steps.retry import RetryPolicy
 from noetic_nb.steps.snapshot import LoopSnapshot, StepMeta, Verdict
@@ -14,6 +15,7 @@ from noetic_nb.steps.until import UntilPredicate, until
 
 if TYPE_CHECKING:
     from noetic_nb.steps.codec import dump_step, load_step
+    from noetic_nb.steps.forms import fenced_json, json_lines
     from noetic_nb.steps.json_schema import step_json_schema
     from noetic_nb.steps.plans import PlanConstraints, PlanNode, adaptive_plan, task_tree
     from noetic_nb.steps.registry import Registry
@@ -23,10 +25,12 @@ if TYPE_CHECKING:
 __all__ = [
     "BranchStep",
     "Channel",
+    "CodecRun",
     "ForkStep",
     "LLMStep",
     "LoopSnapshot",
     "LoopStep",
+    "OutputCodec",
     "PlanConstraints",
     "PlanNode",
     "Registry",
@@ -45,7 +49,9 @@ __all__ = [
     "channel",
     "dual_agent",
     "dump_step",
+    "fenced_json",
     "fork",
+    "json_lines",
     "load_step",
     "load_workflow",
     "loop",
@@ -71,6 +77,8 @@ __getattr__ = lazily(
         "adaptive_plan": "noetic_nb.steps.plans",
         "dual_agent": "noetic_nb.steps.teams",
         "dump_step": "noetic_nb.steps.codec",
+        "fenced_json": "noetic_nb.steps.forms",
+        "json_lines": "noetic_nb.steps.forms",
         "load_step": "noetic_nb.steps.codec",
         "load_workflow": "noetic_nb.steps.workflow",
         "ralph_wiggum": "noetic_nb.steps.teams",

@@ -235,9 +235,12 @@ class step:
         params: ModelParams | Mapping[str, Any] | None = None,
         projection: ProjectionPolicy | None = None,
         tool_rounds: int | None = None,
-        emit: bool = True,
+        emit: bool | Callable[..., Any] = True,
     ) -> LLMStep:
-        """Ask a model; with `output`, a type or a JSON Schema, its answer is read as JSON and checked."""
+        """Ask a model; with `output`, a type or a JSON Schema, its answer is read as JSON and checked.
+
+        A codec as `output`, such as `fenced_json`, says in the system text how to answer, and reads the answer.
+        """
         listed = tools if tools is None or callable(tools) else tuple(tools)
         fields = _given(
             instructions=instructions,

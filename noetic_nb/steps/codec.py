@@ -14,8 +14,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_camel, to_snake
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
-from noetic_nb.items import freeze, thaw
+from noetic_nb.items import FrozenDict, freeze, thaw
 from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.steps.reading import CodecOutput
 from noetic_nb.steps.records import STEP_ADAPTER, Step
 from noetic_nb.steps.registry import Registry
 from noetic_nb.steps.schema import OutputSchema
@@ -27,8 +28,8 @@ __all__ = ["dump_record", "dump_step", "load_step", "resolved"]
 _TAGS: Final = frozenset({"kind", "strategy"})
 # Data of the user's own, in which something that looks like a reference is none.
 _FREE: Final = frozenset({"args"})
-_SCHEMAS: Final = frozenset({"output", "schema", "payload"})
-_REFERENCES: Final = ("fn:", "tool:", "layer:", "schema:")
+_SCHEMAS: Final = frozenset({"output", "schema", "payload", "paramsSchema", "params_schema"})
+_REFERENCES: Final = ("fn:", "tool:", "layer:", "schema:", "codec:")
 # Far above what anyone nests by hand, far below where Python's own recursion ends.
 MAX_DEPTH: Final = 150
 
@@ -41,13 +42,13 @@ def dump_step(step: Step, registry: Registry | None = None) -> dict[str, Any]:
     step : Step
         Any kind, with all that is inside it.
     registry : Registry, optional
-        Names its functions, tools, layers and schemas.
+        Names its functions, tools, layers, schemas and codecs.
 
     Raises
     ------
     NoeticConfigError
-        ``UNREGISTERED_FUNCTION``, ``UNREGISTERED_TOOL``, ``UNREGISTERED_LAYER``, saying where; ``NOT_JSON`` for
-        arguments that are no JSON data.
+        ``UNREGISTERED_FUNCTION``, ``UNREGISTERED_TOOL``, ``UNREGISTERED_LAYER``, ``UNREGISTERED_CODEC``, saying where;
+        ``NOT_JSON`` for arguments that are no JSON data.
 
     Examples
     --------
@@ -88,12 +89,16 @@ def _dumped(value: Any, registry: Registry, where: str) -> Any:
         return value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
     if isinstance(value, OutputSchema):
         return registry.schema_reference(value)
+    if isinstance(value, CodecOutput):
+        return registry.codec_reference(value, where)
     if isinstance(value, BaseModel):
         return dump_record(value, registry, where)
     if isinstance(value, Tool | MemoryLayer) or callable(value):
         return registry.reference(value, where)
     if isinstance(value, list | tuple):
         return [_dumped(inner, registry, f"{where}[{index}]") for index, inner in enumerate(value)]
+    if isinstance(value, FrozenDict):  # schemas by category, or data, which comes out as it is
+        return {key: _dumped(inner, registry, f"{where}.{key}") for key, inner in value.items()}
     return _free(value, where)
 
 

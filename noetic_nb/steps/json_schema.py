@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.steps.reading import CodecOutput
 from noetic_nb.steps.records import STEP_ADAPTER
 from noetic_nb.steps.schema import OutputSchema
 from noetic_nb.steps.tool import Tool
@@ -29,7 +30,7 @@ _MARK: Final = "x-reference"
 
 
 def _reference(kind: str) -> JsonSchemaValue:
-    about = {"fn": "function", "tool": "tool", "layer": "memory layer"}[kind]
+    about = {"fn": "function", "tool": "tool", "layer": "memory layer", "codec": "codec of outputs"}[kind]
     properties: dict[str, Any] = {"$ref": {"type": "string", "pattern": f"^{kind}:.+"}}
     if kind == "fn":
         properties["args"] = {"type": "object"}
@@ -59,7 +60,7 @@ class _Generator(GenerateJsonSchema):
 
     def is_instance_schema(self, schema: Any) -> JsonSchemaValue:
         """Return the mark of a reference to a tool or a layer, or the form of a schema: itself, or a reference."""
-        marks = {Tool: "tool", MemoryLayer: "layer"}
+        marks = {Tool: "tool", MemoryLayer: "layer", CodecOutput: "codec"}
         if schema["cls"] in marks:
             return {_MARK: marks[schema["cls"]]}
         if schema["cls"] is OutputSchema:

@@ -13,8 +13,9 @@ from noetic_nb.memory.projection import ProjectionPolicy
 from noetic_nb.models.base import ModelParams
 from noetic_nb.steps.base import Frozen, JustA, StepRecord
 from noetic_nb.steps.channel import Channel
+from noetic_nb.steps.reading import CodecOutput, as_output
 from noetic_nb.steps.retry import RetryPolicy
-from noetic_nb.steps.schema import OutputSchema, as_schema
+from noetic_nb.steps.schema import OutputSchema
 from noetic_nb.steps.strategies import ContextIn, ContextOut, FreshContext, FullResult, as_strategy
 from noetic_nb.steps.tool import Tool, make_tool
 from noetic_nb.steps.until import UntilPredicate
@@ -67,15 +68,19 @@ class LLMStep(StepRecord):
     """System text, or a function of the context that returns it."""
     tools: tuple[JustA[Tool], ...] | Callable[..., Any] | None = None
     """Tools the model may call, or a function of the context; None means all the agent has, an empty tuple none."""
-    output: JustA[OutputSchema] | None = None
-    """What the answer, read as JSON, must look like; the step's output is the value then, not the text."""
+    output: JustA[OutputSchema] | JustA[CodecOutput] | None = None
+    """What the answer, read as JSON, must look like, or a codec that reads it; the step's output is the value then, not
+    the text."""
     params: ModelParams | None = None
     projection: ProjectionPolicy | None = None
     """Instead of the agent's."""
     tool_rounds: int = Field(default=MAX_TOOL_ROUNDS, ge=1)
     """Rounds of tools before the step ends; 1 ends it after the first calls, as the loop of `react` wants it."""
-    emit: bool = True
-    """Whether the step, not what happens in it, is reported to those who follow the run."""
+    emit: bool | Callable[..., Any] = True
+    """Which of the events ``step_started``, ``step_ended``, ``model_called`` and ``tool_called`` of this step those who
+    follow the run are sent: all, none, or those for which ``emit(event_type, data)`` is true. A step whose beginning is
+    hidden ends unseen, too. Items, budgets, views, decisions, states and errors are always recorded; a run without its
+    model calls cannot be replayed from them."""
 
     @field_validator("model", mode="before")
     @classmethod
@@ -93,8 +98,8 @@ class LLMStep(StepRecord):
 
     @field_validator("output", mode="before")
     @classmethod
-    def _output_is_schema(cls, value: Any) -> Any:
-        return as_schema(value)
+    def _output_is_read(cls, value: Any) -> Any:
+        return as_output(value)
 
 
 class ToolStep(StepRecord):

@@ -1,4 +1,4 @@
-"""Names for what JSON cannot hold: functions, tools, layers, schemas. A file only ever names them; it never brings code."""
+"""Names for what JSON cannot hold: functions, tools, layers, schemas, codecs. A file only names them; it never brings code."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any, Final, TypeVar, overload
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryConfig, MemoryLayer
+from noetic_nb.steps.forms import READY
+from noetic_nb.steps.reading import CodecOutput, OutputCodec
 from noetic_nb.steps.schema import OutputSchema
 from noetic_nb.steps.tool import Tool, make_tool
 
@@ -20,6 +22,7 @@ _KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "tool": ("tool", "UNKNOWN_TOOL_REFERENCE"),
     "layer": ("layer", "UNKNOWN_LAYER_REFERENCE"),
     "schema": ("schema", "UNKNOWN_SCHEMA_REFERENCE"),
+    "codec": ("codec", "UNKNOWN_CODEC_REFERENCE"),
     "workflow": ("workflow", "UNKNOWN_WORKFLOW_REFERENCE"),
 }
 
@@ -39,6 +42,8 @@ class Registry:
         Types of structured outputs and of messages.
     workflows : mapping of str to mapping
         Workflow documents that others may refer to.
+    codecs : mapping of str to OutputCodec
+        Codecs of structured outputs, beside ``fenced_json`` and ``json_lines``.
 
     Raises
     ------
@@ -63,8 +68,10 @@ class Registry:
         layers: MemoryConfig | Iterable[MemoryLayer] = (),
         schemas: Mapping[str, Any] | None = None,
         workflows: Mapping[str, Mapping[str, Any]] | None = None,
+        codecs: Mapping[str, OutputCodec] | None = None,
     ) -> None:
         self._known: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
+        self._known["codec"].update(READY)
         named = functions if isinstance(functions, Mapping) else {_name_of(f): f for f in functions}
         for name, function in named.items():
             self.fn(function, name=name)
@@ -76,6 +83,8 @@ class Registry:
             self.schema(name, schema)
         for name, document in (workflows or {}).items():
             self._add("workflow", name, document)
+        for name, codec in (codecs or {}).items():
+            self.codec(name, codec)
 
     @overload
     def fn(self, function: F, /, *, name: str | None = None) -> F: ...
@@ -106,6 +115,15 @@ class Registry:
         self._add("schema", name, schema)
         return schema
 
+    def codec(self, name: str, codec: OutputCodec) -> OutputCodec:
+        """Name a codec of structured outputs."""
+        if not isinstance(codec, OutputCodec):
+            raise NoeticConfigError(
+                "INVALID_REFERENCE", "A codec has instructions and start().", given=codec, hint="See OutputCodec."
+            )
+        self._add("codec", name, codec)
+        return codec
+
     def _add(self, kind: str, name: str, thing: Any) -> None:
         known = self._known[kind]
         if name in known and known[name] is not thing:
@@ -118,7 +136,7 @@ class Registry:
         known[name] = thing
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """Return the known names of a kind: ``fn``, ``tool``, ``layer``, ``schema`` or ``workflow``."""
+        """Return the known names of a kind: ``fn``, ``tool``, ``layer``, ``schema``, ``codec`` or ``workflow``."""
         return tuple(sorted(self._known[kind]))
 
     def resolve(self, ref: str, args: Mapping[str, Any] | None = None) -> Any:
@@ -176,6 +194,19 @@ class Registry:
             if known is schema.given or known is schema:
                 return {"$ref": f"schema:{name}"}
         return dict(schema.json_schema)
+
+    def codec_reference(self, output: CodecOutput, where: str) -> dict[str, Any]:
+        """Return the reference of a codec.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNREGISTERED_CODEC``.
+        """
+        for name, known in self._known["codec"].items():
+            if known is output.codec or known == output.codec:
+                return {"$ref": f"codec:{name}"}
+        raise self._unregistered("codec", output.codec, where)
 
     def _named(self, kind: str, name: str, thing: Any, where: str) -> dict[str, Any]:
         if self._known[kind].get(name) is not thing:

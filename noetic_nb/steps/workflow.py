@@ -38,7 +38,7 @@ def load_workflow(
         ``{"version": 1, "root": node}``, or its JSON text. Kinds of node: llm, tool, run, branch, fork, spawn, loop,
         sequence, subflow.
     registry : Registry, optional
-        Its tools, functions, layers, schemas and further workflows.
+        Its tools, functions, layers, schemas, codecs and further workflows.
     default_model : str
         For llm nodes that name none.
 
@@ -152,7 +152,10 @@ class _Loader:
         params = node.get("params")
         if params is not None:
             params = resolved({"params": params}, self._registry)["params"]
-        output = resolved({"output": node.get("output")}, self._registry)["output"]
+        output = node.get("output")
+        if isinstance(output, str):
+            output = {"$ref": f"codec:{output.removeprefix('codec:')}"}
+        output = resolved({"output": output}, self._registry)["output"]
         return step.llm(
             f"{node['id']}{suffix}",
             model=node.get("model") or self._default_model,

@@ -341,16 +341,6 @@ async def test_every_step_leaves_its_path_duration_and_status() -> None:
     ]
 
 
-async def test_a_quiet_step_is_not_reported() -> None:
-    harness = made(["x"], step=step.llm("ask", model="m", emit=False))
-    events = heard(harness)
-
-    await harness.execute("hi")
-
-    assert events.of("step_ended") == []
-    assert events.of("model_called") != []
-
-
 # -- going on after a crash ---------------------------------------------------------------------------------------------
 
 
