@@ -15,10 +15,10 @@ from noetic_nb.lab.lint_text import Reading, read_rule
 from noetic_nb.lab.lint_words import LintCode, LintFinding
 from noetic_nb.lab.moments import Moment, moments
 from noetic_nb.lab.trial import as_snapshot, try_rules
+from noetic_nb.names import looks_alike, nearest, skeleton
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleSnapshot, SteeringRule
 from noetic_nb.steering.evaluate import Policy
-from noetic_nb.steering.names import looks_alike, nearest, skeleton
 
 __all__ = ["LintCode", "LintFinding", "lint"]
 

@@ -9,8 +9,8 @@ from typing import Final
 from noetic_nb.lab.lint_words import LintFinding
 from noetic_nb.lab.trial import Verdict
 from noetic_nb.memory.decision import SteeringAction
+from noetic_nb.names import skeleton
 from noetic_nb.steering import SteeringRule
-from noetic_nb.steering.names import skeleton
 
 __all__ = ["Solo", "pair_findings"]
 

@@ -10,7 +10,6 @@ from noetic_nb.runtime.findings import Finding
 from noetic_nb.runtime.handles import Handle
 from noetic_nb.runtime.harness import AgentHarness
 from noetic_nb.runtime.limits import Limits
-from noetic_nb.runtime.memory_view import LayerMemory, MemoryView
 from noetic_nb.runtime.plan import TurnPlan, plan_turn
 from noetic_nb.runtime.remembering import ContextMemory
 from noetic_nb.runtime.reply import AgentReply
@@ -19,6 +18,7 @@ from noetic_nb.steps import channel, react
 
 if TYPE_CHECKING:
     from noetic_nb.runtime.config_json import dump_config, load_config
+    from noetic_nb.runtime.memory_view import LayerMemory, MemoryView
     from noetic_nb.runtime.otel import OTelExporter
 
 __all__ = [
@@ -46,6 +46,8 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
+        "LayerMemory": "noetic_nb.runtime.memory_view",
+        "MemoryView": "noetic_nb.runtime.memory_view",
         "OTelExporter": "noetic_nb.runtime.otel",
         "dump_config": "noetic_nb.runtime.config_json",
         "load_config": "noetic_nb.runtime.config_json",

@@ -9,10 +9,10 @@ from typing import Any, Literal
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import budget_range
 from noetic_nb.models.base import ModelClient
+from noetic_nb.names import skeleton
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.walking import llm_steps
-from noetic_nb.steering.names import skeleton
 
 __all__ = ["Finding", "check_models", "find"]
 

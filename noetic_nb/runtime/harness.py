@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -27,7 +27,6 @@ from noetic_nb.runtime.forking import as_step
 from noetic_nb.runtime.handles import Handle
 from noetic_nb.runtime.interpreter import run_step
 from noetic_nb.runtime.limits import Limits
-from noetic_nb.runtime.memory_view import MemoryView
 from noetic_nb.runtime.plan import TurnPlan, plan_turn
 from noetic_nb.runtime.remembering import ContextMemory
 from noetic_nb.runtime.reply import AgentReply
@@ -41,6 +40,9 @@ from noetic_nb.steps import Channel, Step
 from noetic_nb.steps.reading import system_text
 from noetic_nb.storage import StorageAdapter
 from noetic_nb.tokens import Tokenizer, estimate_tokens
+
+if TYPE_CHECKING:  # loaded when a memory is first looked at
+    from noetic_nb.runtime.memory_view import MemoryView
 
 __all__ = ["AgentHarness"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import Where
@@ -15,11 +15,13 @@ from noetic_nb.runtime.chronicle import Chronicle
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.limits import Limits
-from noetic_nb.runtime.memory_view import MemoryView
 from noetic_nb.runtime.reply import AgentReply
 from noetic_nb.runtime.saying import as_input_items
 from noetic_nb.runtime.session import Delivery, Message, Session
 from noetic_nb.runtime.turn import Resumed, arm_deadline, close_execution, new_context, run_turn, turn_input
+
+if TYPE_CHECKING:
+    from noetic_nb.runtime.memory_view import MemoryView
 
 __all__ = ["Threads"]
 
@@ -107,6 +109,8 @@ class Threads:
 
     def memory(self, thread_id: str) -> MemoryView:
         """Return the memory of a thread."""
+        from noetic_nb.runtime.memory_view import MemoryView  # for those who look, and most programs never do
+
         ctx = self.context_of(thread_id)
         return MemoryView(
             self._engine,

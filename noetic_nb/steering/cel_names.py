@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.steering.names import nearest
+from noetic_nb.names import nearest
 
 __all__ = ["FUNCTIONS", "VARIABLES", "Analysis", "analyse", "cel_tokens", "does_not_compile"]
 

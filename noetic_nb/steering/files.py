@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, NoReturn
 from pydantic import ValidationError
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.names import nearest
 from noetic_nb.steering.file_format import JudgeData, RuleData, RuleFile
-from noetic_nb.steering.names import nearest
 from noetic_nb.steering.rule import SteeringRule
 from noetic_nb.steering.rulebook import RuleBook
 from noetic_nb.steering.yaml_text import dump_yaml, parse_yaml

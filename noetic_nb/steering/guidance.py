@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from noetic_nb.items import compact_json, thaw
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
+from noetic_nb.names import nearest
 from noetic_nb.steering.bindings import values_of
 from noetic_nb.steering.cel_names import VARIABLES, does_not_compile
-from noetic_nb.steering.names import nearest
 
 __all__ = ["MAX_GUIDANCE", "Guidance", "capped"]
 

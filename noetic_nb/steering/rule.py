@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic.alias_generators import to_camel
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.steering.names import nearest
+from noetic_nb.names import nearest
 
 __all__ = ["DEFAULT_JUDGE_MODEL", "LLMEval", "Point", "RuleForm", "Sentence", "SteeringRule", "as_rule"]
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from noetic_nb.memory.decision import SteeringAction, SteeringDecision
 from noetic_nb.memory.params import PastCall
+from noetic_nb.names import skeleton
 from noetic_nb.steering.guidance import Guidance
-from noetic_nb.steering.names import skeleton
 from noetic_nb.steering.rule import SteeringRule
 
 __all__ = ["broken", "sentence_rule", "words_of"]

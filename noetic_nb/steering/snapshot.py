@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from noetic_nb.names import skeleton
 from noetic_nb.steering.asking import Asked, askable
-from noetic_nb.steering.names import skeleton
 from noetic_nb.steering.rule import Point, SteeringRule
 
 __all__ = ["RuleSnapshot"]

@@ -47,7 +47,6 @@ class Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
         alias_generator=to_camel,
         validate_by_name=True,
         validate_by_alias=True,

@@ -5,15 +5,22 @@ It is generated from the records, so it says what `load_step` accepts in camelCa
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 import json
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.models.base import ModelParams
+from noetic_nb.steps.base import Frozen
 from noetic_nb.steps.reading import CodecOutput
 from noetic_nb.steps.records import STEP_ADAPTER
 from noetic_nb.steps.schema import OutputSchema
@@ -68,6 +75,30 @@ class _Generator(GenerateJsonSchema):
         return super().is_instance_schema(schema)
 
 
+def _described(cls: type[BaseModel]) -> dict[str, str]:
+    """Return what stands below each field of a record in its source.
+
+    pydantic can do that itself (``use_attribute_docstrings``), but reads the source of every record at import then.
+    """
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if not issubclass(base, BaseModel) or base is BaseModel:
+            continue
+        [body] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(body, ast.ClassDef)
+        for field, below in itertools.pairwise(body.body):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = inspect.cleandoc(text)
+    return found
+
+
+def _records(cls: type[BaseModel] = Frozen) -> Iterator[type[BaseModel]]:
+    for child in cls.__subclasses__():
+        yield child
+        yield from _records(child)
+
+
 def step_json_schema() -> dict[str, Any]:
     """Return the JSON Schema of steps.
 
@@ -79,6 +110,14 @@ def step_json_schema() -> dict[str, Any]:
     adapter: TypeAdapter[Any] = STEP_ADAPTER
     schema = adapter.json_schema(by_alias=True, schema_generator=_Generator)
     whole: dict[str, Any] = _with_references(schema)
+    records: list[type[BaseModel]] = [ModelParams, *_records()]
+    for record in records:
+        shown = whole["$defs"].get(record.__name__, {}).get("properties", {})
+        texts = _described(record) if shown else {}
+        for field, info in record.model_fields.items():
+            place = shown.get(field, shown.get(info.alias or field))
+            if place is not None and field in texts:
+                place.setdefault("description", texts[field])
     params = whole["$defs"]["ModelParams"]  # a record of another floor, which has Python's names only
     params["properties"] = {to_camel(name): about for name, about in params["properties"].items()}
     return {"$schema": _DRAFT, "title": "noetic_nb step, version 1", **whole}

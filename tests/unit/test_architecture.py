@@ -25,6 +25,7 @@ FLOORS: tuple[frozenset[str], ...] = (
             "ids",
             "redact",
             "markup",
+            "names",
             "items",
             "tokens",
             "storage",

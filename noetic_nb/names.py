@@ -5,9 +5,7 @@ A rule about ``pay`` that a tool named with a Cyrillic letter slips past would b
 
 from __future__ import annotations
 
-import difflib
 import re
-import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
@@ -18,8 +16,8 @@ __all__ = ["looks_alike", "nearest", "skeleton"]
 _FOREIGN: Final = "аеорсухіјѕһԁԛԝАВЕКМНОРСТУХІЈЅԚԜανορτυκχΑΒΕΖΗΙΚΜΝΟΡΤΥΧ"
 _LATIN: Final = "aeopcyxijshdqwABEKMHOPCTYXIJSQWavoptukxABEZHIKMNOPTYX"
 _TWINS: Final = str.maketrans(_FOREIGN, _LATIN)
-# Only ASCII punctuation: names in other scripts stay apart from each other.
-_NOT_WIRE: Final = re.compile(r"[^A-Za-z0-9_\-\u0080-\U0010ffff]")
+# ASCII but for letters, digits, _ and -: names in other scripts stay apart from each other.
+_NOT_WIRE: Final = re.compile(r"[\x00-,./:-@\[-^`{-\x7f]")
 
 
 @lru_cache(maxsize=4096)
@@ -48,6 +46,8 @@ def skeleton(name: str) -> str:
     """
     if name.isascii():
         return _NOT_WIRE.sub("_", name)
+    import unicodedata  # a megabyte that a program with plain names never needs
+
     folded = unicodedata.normalize("NFKC", name)
     seen = "".join(char for char in folded if unicodedata.category(char) not in ("Cf", "Mn", "Cc"))
     return _NOT_WIRE.sub("_", seen.translate(_TWINS))
@@ -67,6 +67,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     >>> nearest("guidence", ["guidance", "action"]), nearest("zzz", ["guidance"])
     ('guidance', None)
     """
+    import difflib  # only ever wanted for an error message
+
     known = list(known)
     if (twin := looks_alike(name, known)) is not None:
         return twin
