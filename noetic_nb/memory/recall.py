@@ -144,6 +144,8 @@ class Recaller:
             value = await call_hook(
                 hook, params, layer_id=layer.id, name="recall", timeout_ms=layer.timeout_ms("recall")
             )
+            if type(value) is str and value and (count := params.ctx.tokenize(value)) <= params.budget:
+                return self._said(layer.id, value, count)  # what most layers answer: nothing else to read in it
             recalled = self._read(layer, params, value)
             self._runner.collect_stop(value, params.ctx)
         except Exception as exc:
@@ -161,6 +163,9 @@ class Recaller:
             self._runner.state.set(params.ctx.execution_id, layer.id, recalled.state, hook="recall")
         return recalled.entry
 
+    def _said(self, layer_id: str, text: str, count: int) -> RecallEntry:
+        return RecallEntry(layer_id, (input_message(text, "developer", ids=self._ids),), count)
+
     def _read(self, layer: MemoryLayer, params: RecallParams, value: Any) -> _Recalled:
         tokenize = params.ctx.tokenize
         if value is None or value == "":
@@ -174,8 +179,7 @@ class Recaller:
                 count = tokenize(text)
             if not text:
                 return _Recalled(None, None, notes)
-            item = input_message(text, "developer", ids=self._ids)
-            return _Recalled(RecallEntry(layer.id, (item,), count), None, notes)
+            return _Recalled(self._said(layer.id, text, count), None, notes)
         warnings: list[Warning] = []
         new_state = field_of(value, "state", hook="recall")
         state = None if new_state is UNSET else new_state
