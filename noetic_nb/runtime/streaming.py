@@ -1,13 +1,12 @@
 """Follow one turn while it happens: as text, as items, or as events.
 
 Everything begins with the first await or iteration; until then nothing was said. Each iterator sees the turn from its
-beginning, because what came before it was asked for is kept, up to a limit.
+beginning, however many there are, because what came before it was asked for is kept, up to a limit.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
@@ -20,21 +19,39 @@ from noetic_nb.runtime.session import Message
 
 __all__ = ["TurnStream"]
 
-# What one iterator keeps for a reader that has not come yet; runtime specification, section 4.2.
+# What is kept for a reader that has not come yet, or is slow; runtime specification, section 4.2.
 BUFFER: Final = 10_000
 
 
 class _Pipe:
-    """What one iterator still has to give."""
+    """What is given to every reader: the newest parts, and how many went before them."""
 
     def __init__(self) -> None:
-        self.parts: deque[Any] = deque(maxlen=BUFFER)
+        self.parts: list[Any] = []
+        self.gone = 0
         self.news = asyncio.Event()
         self.over = False
 
     def put(self, part: Any) -> None:
         self.parts.append(part)
+        if len(self.parts) >= 2 * BUFFER:
+            self.gone += len(self.parts) - BUFFER
+            del self.parts[:-BUFFER]
         self.news.set()
+
+    async def read(self) -> AsyncIterator[Any]:
+        """Give everything that is kept, and then what comes."""
+        place = 0
+        while True:
+            place = max(place, self.gone, self.gone + len(self.parts) - BUFFER)
+            if place < self.gone + len(self.parts):
+                yield self.parts[place - self.gone]
+                place += 1
+            elif self.over:
+                return
+            else:
+                self.news.clear()
+                await self.news.wait()
 
     def end(self) -> None:
         self.over = True
@@ -51,7 +68,7 @@ class TurnStream:
         self._harness = harness
         self._say = say
         self._task: asyncio.Task[AgentReply] | None = None
-        self._pipes: dict[str, _Pipe] = {name: _Pipe() for name in ("text", "items", "events")}
+        self._pipes: dict[str, _Pipe] = {name: _Pipe() for name in ("text", "reasoning", "items", "events")}
         self._ctx: Context | None = None
         self._executions: set[str] = set()
         self._said = False
@@ -67,7 +84,8 @@ class TurnStream:
                 others(delta)
             if delta.kind == "text":
                 self._said = True
-                self._pipes["text"].put(delta.text)
+            if delta.kind in ("text", "reasoning"):
+                self._pipes[delta.kind].put(delta.text)
 
         ctx.tree.on_delta = tell
 
@@ -98,20 +116,20 @@ class TurnStream:
                 pipe.end()
 
     async def _read(self, name: str) -> AsyncIterator[Any]:
-        task, pipe = self._start(), self._pipes[name]
-        while True:
-            while pipe.parts:
-                yield pipe.parts.popleft()
-            if pipe.over:
-                break
-            pipe.news.clear()
-            await pipe.news.wait()
+        task = self._start()
+        async for part in self._pipes[name].read():
+            yield part
         await asyncio.shield(task)  # an error of the turn is an error of whoever follows it
 
     @property
     def text(self) -> AsyncIterator[str]:
         """The answer's text, piece by piece."""
         return self._read("text")
+
+    @property
+    def reasoning(self) -> AsyncIterator[str]:
+        """What the model thought, piece by piece, where it streams that."""
+        return self._read("reasoning")
 
     @property
     def items(self) -> AsyncIterator[Item]:

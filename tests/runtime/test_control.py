@@ -1,4 +1,4 @@
-"""Control over a turn that runs: limits, channels, streams, interruptions, hooks, and going on after a crash."""
+"""Control over a turn that runs: limits, channels, interruptions, hooks, and going on after a crash."""
 
 from __future__ import annotations
 
@@ -251,50 +251,6 @@ async def test_what_comes_too_late_for_a_round_is_the_next_turn() -> None:
 async def test_an_unknown_delivery_is_refused() -> None:
     with pytest.raises(nn.NoeticConfigError):
         await made(["x"]).execute("hi", delivery="carrier pigeon")  # type: ignore[arg-type]
-
-
-# -- streams ------------------------------------------------------------------------------------------------------------
-
-
-async def test_a_turn_is_streamed_as_text_items_and_events() -> None:
-    harness = made([nn.CallTool("lookup", order_id="A"), "It is packed."])
-    turn = harness.stream("Where?")
-
-    pieces = [piece async for piece in turn.text]
-    items = [item["type"] async for item in turn.items]
-    kinds = [event.kind async for event in turn.events]
-    reply = await turn.reply
-
-    assert pieces == ["It ", "is ", "packed."]
-    assert items == [item["type"] for item in reply.items]
-    assert kinds[0] in ("items_appended", "turn_started")
-    assert kinds[-1] == "turn_completed"
-
-
-async def test_an_error_of_the_turn_reaches_whoever_follows_it() -> None:
-    turn = made([nn.Fault("server_error")]).stream("hi")
-
-    with pytest.raises(nn.NoeticError):
-        [piece async for piece in turn.text]
-
-
-async def test_a_stream_sees_only_its_own_turn() -> None:
-    gate = Gate()
-    harness = made(gate, tools=[])
-    one, two = harness.stream("1", thread_id="x"), harness.stream("2", thread_id="y")
-    both = asyncio.gather(_all(one.events), _all(two.events))
-    for _ in range(5):
-        await asyncio.sleep(0)  # both turns are under way now
-
-    gate.open.set()
-    first, second = await both
-
-    assert {event.where.thread_id for event in first} == {"x"}
-    assert {event.where.thread_id for event in second} == {"y"}
-
-
-async def _all(stream: Any) -> list[Any]:
-    return [part async for part in stream]
 
 
 # -- hooks and events ---------------------------------------------------------------------------------------------------

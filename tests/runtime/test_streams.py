@@ -1,0 +1,89 @@
+"""Following a turn while it happens: as text, as thoughts, as items, as events, by one reader or by several."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import noetic_nb as nn
+from noetic_nb.runtime import streaming
+from tests.runtime.made import made
+from tests.runtime.test_threads import Gate
+
+
+async def test_a_turn_is_streamed_as_text_items_and_events() -> None:
+    harness = made([nn.CallTool("lookup", order_id="A"), "It is packed."])
+    turn = harness.stream("Where?")
+
+    pieces = [piece async for piece in turn.text]
+    items = [item["type"] async for item in turn.items]
+    kinds = [event.kind async for event in turn.events]
+    reply = await turn.reply
+
+    assert pieces == ["It ", "is ", "packed."]
+    assert items == [item["type"] for item in reply.items]
+    assert kinds[0] in ("items_appended", "turn_started")
+    assert kinds[-1] == "turn_completed"
+
+
+async def test_an_error_of_the_turn_reaches_whoever_follows_it() -> None:
+    turn = made([nn.Fault("server_error")]).stream("hi")
+
+    with pytest.raises(nn.NoeticError):
+        [piece async for piece in turn.text]
+
+
+async def test_a_stream_sees_only_its_own_turn() -> None:
+    gate = Gate()
+    harness = made(gate, tools=[])
+    one, two = harness.stream("1", thread_id="x"), harness.stream("2", thread_id="y")
+    both = asyncio.gather(_all(one.events), _all(two.events))
+    for _ in range(5):
+        await asyncio.sleep(0)  # both turns are under way now
+
+    gate.open.set()
+    first, second = await both
+
+    assert {event.where.thread_id for event in first} == {"x"}
+    assert {event.where.thread_id for event in second} == {"y"}
+
+
+async def _all(stream: Any) -> list[Any]:
+    return [part async for part in stream]
+
+
+async def test_every_reader_sees_the_whole_turn() -> None:
+    turn = made(["It is packed and sent."]).stream("Where?")
+
+    first, second = await asyncio.gather(_all(turn.text), _all(turn.text))
+    late = await _all(turn.text)
+
+    assert first == second == late == ["It ", "is ", "packed ", "and ", "sent."]
+
+
+async def test_a_reader_that_leaves_early_takes_nothing_from_the_others() -> None:
+    turn = made(["one two three"]).stream("Count.")
+
+    async for piece in turn.text:
+        assert piece == "one "
+        break
+
+    assert await _all(turn.text) == ["one ", "two ", "three"]
+
+
+async def test_thoughts_are_streamed_apart_from_the_answer() -> None:
+    turn = made([nn.Reply("Packed.", reasoning="Look it up.")]).stream("Where?")
+
+    assert await _all(turn.reasoning) == ["Look ", "it ", "up."]
+    assert await _all(turn.text) == ["Packed."]
+
+
+@pytest.mark.parametrize("words", [7, 8, 9, 16, 17])
+async def test_a_reader_that_comes_late_sees_the_newest_parts(words: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "BUFFER", 8)
+    turn = made([" ".join(map(str, range(words)))]).stream("Count.")
+    await turn.reply
+
+    assert [int(piece) for piece in await _all(turn.text)] == list(range(words))[-8:]
