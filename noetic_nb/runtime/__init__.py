@@ -13,6 +13,7 @@ from noetic_nb.runtime.limits import Limits
 from noetic_nb.runtime.plan import TurnPlan, plan_turn
 from noetic_nb.runtime.remembering import ContextMemory
 from noetic_nb.runtime.reply import AgentReply
+from noetic_nb.runtime.session import ThreadStatus
 from noetic_nb.runtime.streaming import TurnStream
 from noetic_nb.steps import channel, react
 
@@ -34,6 +35,7 @@ __all__ = [
     "Limits",
     "MemoryView",
     "OTelExporter",
+    "ThreadStatus",
     "TurnPlan",
     "TurnStream",
     "channel",

@@ -118,6 +118,7 @@ class Context:
         "tool_calls",
         "tree",
         "turn",
+        "turn_id",
         "waiting",
     )
 
@@ -141,6 +142,7 @@ class Context:
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.item_log = log
         self.turn = turn
+        self.turn_id: str | None = None
         self.started_ms = started_ms
         self.state: dict[str, Any] = {} if state is None else state
         self.step_count = 0

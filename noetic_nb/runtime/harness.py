@@ -31,7 +31,7 @@ from noetic_nb.runtime.plan import TurnPlan, plan_turn
 from noetic_nb.runtime.remembering import ContextMemory
 from noetic_nb.runtime.reply import AgentReply
 from noetic_nb.runtime.saying import log_items
-from noetic_nb.runtime.session import Delivery
+from noetic_nb.runtime.session import Delivery, ThreadStatus
 from noetic_nb.runtime.starting import start_step
 from noetic_nb.runtime.streaming import TurnStream
 from noetic_nb.runtime.threads import Threads
@@ -395,6 +395,18 @@ class AgentHarness:
     def memory(self, thread_id: str = "default") -> MemoryView:
         """Return the memory of a thread: look at it, edit it, rewind it; see `MemoryView`."""
         return self._threads.memory(thread_id)
+
+    def status(self, thread_id: str = "default") -> ThreadStatus:
+        """Return what a thread is doing now.
+
+        Examples
+        --------
+        >>> import noetic_nb as nn
+        >>> nn.AgentHarness(nn.AgentConfig(name="desk")).status()
+        ThreadStatus(state='idle', turn_id=None, elapsed_ms=0.0, waiting=0)
+        """
+        session = self._threads.sessions.get(thread_id)
+        return ThreadStatus("idle") if session is None else session.status
 
     def check(self) -> tuple[Finding, ...]:
         """Look the configuration over; returns findings, worst first."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.items import ItemLog
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.limits import Limits
 from noetic_nb.runtime.reply import AgentReply
 
-__all__ = ["Delivery", "Message", "Session"]
+__all__ = ["Delivery", "Message", "Session", "ThreadStatus"]
 
 Delivery: TypeAlias = Literal["next_turn", "between_rounds", "interrupt"]
 """When something said during a turn is heard: in the next one, before its next model call, or at once instead of it."""
@@ -54,6 +54,15 @@ class Message:
             self.reply.cancel()
         else:
             self.reply.set_exception(outcome)
+
+
+class ThreadStatus(NamedTuple):
+    """What a thread is doing: which turn runs, for how long, and how many messages wait for the next."""
+
+    state: Literal["idle", "generating", "aborting"]
+    turn_id: str | None = None
+    elapsed_ms: float = 0.0
+    waiting: int = 0
 
 
 RunMessages: TypeAlias = Callable[["Session", Sequence[Message]], Awaitable[AgentReply]]
@@ -100,6 +109,15 @@ class Session:
         else:
             self.waiting.append(message)
         return await message.reply
+
+    @property
+    def status(self) -> ThreadStatus:
+        """What the thread is doing."""
+        waiting = sum(message.waits for message in self.waiting)
+        if self.ctx is None:
+            return ThreadStatus("idle", waiting=waiting)
+        state: Literal["generating", "aborting"] = "aborting" if self.ctx.aborted else "generating"
+        return ThreadStatus(state, self.ctx.turn_id, self.ctx.elapsed_ms, waiting)
 
     def _share(self, outcome: AgentReply | BaseException) -> None:
         """Tell those whose message was heard during a turn how it ended."""

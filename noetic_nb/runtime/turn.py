@@ -97,6 +97,7 @@ async def run_turn(
         )
     first = len(ctx.item_log) if resumed is None else resumed.first
     turn = _Turn(engine.ids.new("turn"), first, ctx.started_ms)
+    ctx.turn_id = turn.turn_id
     timer = None if ctx.tree.limits is None else arm_deadline(ctx)
     try:
         said = await _begin(engine, ctx, turn, items) if resumed is None else resumed.said

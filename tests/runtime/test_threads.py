@@ -42,6 +42,35 @@ async def test_what_is_said_while_a_turn_runs_shares_the_next_one() -> None:
     assert list(texts(two.items)) == ["user: two", "user: three", "assistant: answer 2"]
 
 
+async def test_a_thread_says_what_it_is_doing() -> None:
+    gate = Gate()
+    harness = made(gate, tools=[])
+    before = harness.status()
+    first = asyncio.create_task(harness.execute("one"))
+    await gate.entered.wait()
+    second = asyncio.create_task(harness.execute("two"))
+    await asyncio.sleep(0)
+    during = harness.status()
+    await harness.cancel()
+    stopping = harness.status()
+    with pytest.raises(nn.NoeticError):
+        await first
+    gate.open.set()
+    await second
+
+    assert (before.state, before.turn_id, before.waiting, harness.threads) == ("idle", None, 0, ("default",))
+    assert (during.state, during.waiting, stopping.state) == ("generating", 1, "aborting")
+    assert during.turn_id == stopping.turn_id is not None
+    assert harness.status() == ("idle", None, 0.0, 0)
+
+
+async def test_asking_what_a_thread_does_makes_none() -> None:
+    harness = made([])
+
+    assert harness.status("nobody").state == "idle"
+    assert harness.threads == ()
+
+
 async def test_threads_run_side_by_side() -> None:
     gate = Gate()
     harness = made(gate, tools=[])
