@@ -20,6 +20,7 @@ from noetic_nb.runtime.checkpoint import Checkpoints, as_checkpoints
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.describe import describe
+from noetic_nb.runtime.durable import DurableThreads
 from noetic_nb.runtime.engine import Approve, Engine, EventHub
 from noetic_nb.runtime.errors import StoppedError
 from noetic_nb.runtime.findings import Finding, check_models, find
@@ -27,6 +28,7 @@ from noetic_nb.runtime.forking import as_step
 from noetic_nb.runtime.interpreter import run_step
 from noetic_nb.runtime.limits import Limits
 from noetic_nb.runtime.memory_view import MemoryView
+from noetic_nb.runtime.outliving import OutlivesProcess
 from noetic_nb.runtime.plan import TurnPlan, plan_turn
 from noetic_nb.runtime.remembering import ContextMemory
 from noetic_nb.runtime.reply import AgentReply
@@ -42,7 +44,7 @@ from noetic_nb.tokens import Tokenizer, estimate_tokens
 __all__ = ["AgentHarness"]
 
 
-class AgentHarness:
+class AgentHarness(OutlivesProcess):
     """An agent that can be talked to.
 
     Parameters
@@ -63,7 +65,8 @@ class AgentHarness:
     diagnostic : callable, optional
         Told of errors that do not fail a turn: ``diagnostic(layer_id, hook, error)``; a warning is logged by default.
     checkpoints : bool or Checkpoints
-        Write down after every step where a turn stands, so that `resume` can go on after a crash.
+        Keep conversations and turns in the storage: a new harness goes on with every thread where it was left, and
+        `resume` with a turn that a crash cut off. Run a thread in one harness at a time.
 
     Examples
     --------
@@ -112,9 +115,10 @@ class AgentHarness:
             approve=approve,
         )
         self._stop_listening: Any = None
-        kept = None if checkpoints is False else as_checkpoints(checkpoints, self._stack)
         self._engine.open_memory = ContextMemory
-        self._threads = Threads(self._engine, self, kept)
+        kept = None if checkpoints is False else as_checkpoints(checkpoints, self._stack)
+        self._durable = None if kept is None else DurableThreads(self._engine, self, kept)
+        self._threads = self._durable or Threads(self._engine, self)
 
     # -- talking --------------------------------------------------------------------------------------------------
 
@@ -274,28 +278,6 @@ class AgentHarness:
         """Ids of the executions that are open now."""
         return tuple(self._threads.live)
 
-    # -- going on after a crash -----------------------------------------------------------------------------------
-
-    async def unfinished(self) -> tuple[str, ...]:
-        """Return the ids of turns that were under way when their process ended, from the storage of checkpoints."""
-        return () if self._threads.checkpoints is None else await self._threads.checkpoints.unfinished()
-
-    async def resume(self, execution_id: str) -> AgentReply:
-        """Go on with a turn that was under way when its process ended; steps whose end was recorded are not run again.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``NO_CHECKPOINT`` where there is nothing to go on with, ``CHECKPOINT_SCHEMA_MISMATCH`` for a damaged one.
-        NoeticError
-            As for `execute`.
-        """
-        if self._threads.checkpoints is None:
-            raise NoeticConfigError(
-                "NO_CHECKPOINT", "This harness keeps no checkpoints.", hint="Pass checkpoints=True and a storage."
-            )
-        return await self._threads.resume(execution_id)
-
     # -- feedback -------------------------------------------------------------------------------------------------
 
     async def feedback(self, thread_id: str = "default", *, quality: float, source: str = "user") -> None:
@@ -390,7 +372,7 @@ class AgentHarness:
         log_items(self._engine, self._threads.context_of(thread_id), items, "seed")
 
     def close_thread(self, thread_id: str) -> bool:
-        """Forget a thread: its log and what is kept for it in memory. What layers stored stays in storage.
+        """Forget a thread here: its log and what is kept for it in memory. What is in storage stays; see `forget_thread`.
 
         Returns
         -------
