@@ -24,6 +24,7 @@ from noetic_nb.memory import LayerStack
 from noetic_nb.models.base import Usage
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.journal import Journal, ledger_prefix, snapshot_key
+from noetic_nb.runtime.oversize import mind_size
 from noetic_nb.runtime.saying import query_of
 from noetic_nb.runtime.snapshot import Snapshot, snapshot_data
 from noetic_nb.runtime.thread_store import ThreadStore, open_key, part_key
@@ -210,7 +211,7 @@ class Checkpoint:
         await self._attempt(self.journal.keep(ctx, first, max(self.journal.turn, ctx.turn - 1)))
         opened = {"executionId": self.execution_id}
         # Named before it is there: what is named and missing is nothing, what is there and not named would be lost.
-        await self._attempt(self._write({open_key(ctx.thread_id): opened, **self._snapshot(ctx)}))
+        await self._attempt(self._write({open_key(ctx.thread_id): opened, **self._snapshot(ctx, "turn")}))
 
     async def step_done(self, path: str, step: Step, output: Any, ctx: Context) -> None:
         """Write down that a step ended, and where the execution stands."""
@@ -226,7 +227,7 @@ class Checkpoint:
             self.written.append(key)
             values[key] = entry
         if ctx.parent is None:
-            values |= self._snapshot(ctx)
+            values |= self._snapshot(ctx, step.id)
         excess = max(0, len(self.written) - self.settings.max_entries)
         if values and await self._attempt(self._write(values, self.written[:excess])):
             del self.written[:excess]
@@ -247,7 +248,7 @@ class Checkpoint:
             return None
         return entry if same and size <= self.settings.max_entry_bytes else None
 
-    def _snapshot(self, ctx: Context) -> dict[str, Any]:
+    def _snapshot(self, ctx: Context, step_id: str) -> dict[str, Any]:
         stack = ctx.engine.stack
         states = {
             layer.id: thaw(stack.state.get(ctx.id, layer.id))
@@ -257,6 +258,7 @@ class Checkpoint:
         data = snapshot_data(
             ctx, states, first=self.first, parts=self.journal.parts, recorded=self.journal.items, sequence=self.sequence
         )
+        mind_size(ctx.engine, step_id, "checkpoint", data)
         return {snapshot_key(self.execution_id): data}
 
     async def _write(self, values: Mapping[str, Any], delete: list[str] | None = None) -> None:

@@ -113,6 +113,8 @@ class Engine:
         self.tokenizer = tokenizer
         self.approve = approve
         self.summaries: dict[str, dict[int, str]] = {}
+        # Steps whose state or checkpoint was found too large; each is told of once.
+        self.told_large: set[tuple[str, str]] = set()
         # From an engine and a context to what layers provide there; above this file, so the harness hands it in.
         self.open_memory: Callable[[Engine, Context], Any] | None = None
         self.layer_tools = provided_tools(stack.layers, stack=stack, hook_context=self.hook_context)
@@ -164,6 +166,7 @@ class Engine:
             approve=self.approve,
         )
         inner.summaries, inner.open_memory = self.summaries, self.open_memory
+        inner.told_large = self.told_large
         self._inner[id(step)] = (step, inner)
         return inner
 
