@@ -31,6 +31,7 @@ from noetic_nb.models.base import (
 )
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.context import Context
+from noetic_nb.runtime.idle import SilenceLimit
 from noetic_nb.runtime.provided import provided_tools
 from noetic_nb.runtime.toolset import ToolSet
 from noetic_nb.runtime.walking import listed_tools, llm_steps
@@ -323,7 +324,8 @@ class Engine:
                 and request.purpose == "agent"
                 and isinstance(client, StreamingModelClient)
             ):
-                response = await ctx.until_aborted(_streamed(client, request, ctx.tree.on_delta))
+                limit_ms = 0.0 if getattr(client, "watches_silence", False) else self.config.stream_idle_timeout_ms
+                response = await ctx.until_aborted(_streamed(client, request, ctx.tree.on_delta, limit_ms))
             else:
                 response = await ctx.until_aborted(client.complete(request))
             if type(response) is not ModelResponse:
@@ -393,15 +395,23 @@ class Engine:
 
 
 async def _streamed(
-    client: StreamingModelClient, request: ModelRequest, tell: Callable[[ModelDelta], None]
+    client: StreamingModelClient, request: ModelRequest, tell: Callable[[ModelDelta], None], limit_ms: float
 ) -> ModelResponse:
     """Ask with a stream, passing on what is written while it is written."""
     response: ModelResponse | None = None
-    async for part in client.stream(request):
-        if isinstance(part, ModelDelta):
-            tell(part)
-        else:
-            response = part
+    parts = client.stream(request)
+    try:
+        with SilenceLimit(limit_ms, request.model) as silence:
+            async for part in parts:
+                silence.heard()
+                if isinstance(part, ModelDelta):
+                    tell(part)
+                else:
+                    response = part
+    finally:
+        close = getattr(parts, "aclose", None)
+        if close is not None:
+            await close()
     if response is None:
         raise NoeticError("llm_failed", f"The stream of model {request.model!r} ended without an answer")
     return response
