@@ -26,7 +26,7 @@ from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.journal import Journal, ledger_prefix, snapshot_key
 from noetic_nb.runtime.oversize import mind_size
 from noetic_nb.runtime.saying import query_of
-from noetic_nb.runtime.snapshot import Snapshot, snapshot_data
+from noetic_nb.runtime.snapshot import USAGE_FIELDS, Snapshot, snapshot_data
 from noetic_nb.runtime.thread_store import ThreadStore, open_key, part_key
 from noetic_nb.steps import Step, StepMeta
 from noetic_nb.steps.base import Frozen, JustA
@@ -173,9 +173,16 @@ class Checkpoint:
     first: int = 0
     is_turn: bool = False
     written: list[str] = field(default_factory=list)
+    loops: dict[str, list[Any]] = field(default_factory=dict)
+
+    def loop_began(self, place: str, usage: Usage, cost: float) -> tuple[Usage, float]:
+        """Return what had been spent when a loop began: where it began before a crash, what had been spent then."""
+        spent = self.loops.setdefault(place, [{name: getattr(usage, name) for name in USAGE_FIELDS}, cost])
+        return Usage(**spent[0]), spent[1]
 
     async def replay_from(self, snapshot: Snapshot) -> None:
         """Read which steps have ended; an end that the snapshot does not know of is forgotten, with what came of it."""
+        self.loops = {place: list(spent) for place, spent in snapshot.loops.items()}
         keys = sorted(await self.settings.storage.list(ledger_prefix(self.execution_id)))
         found = await get_many(self.settings.storage, keys)
         ahead = []
@@ -238,7 +245,7 @@ class Checkpoint:
         entry["completedAt"] = ctx.engine.clock.now_ms()
         meta = ctx.last_step_meta
         if step.kind == "llm" and meta is not None:
-            usage = {name: getattr(meta.usage, name) for name in ("input_tokens", "output_tokens", "cached_tokens")}
+            usage = {name: getattr(meta.usage, name) for name in USAGE_FIELDS}
             calls = [dump_item(item) for item in meta.tool_calls]
             entry["meta"] = {"toolCalls": calls, "usage": usage, "cost": meta.cost}
         try:
@@ -256,7 +263,13 @@ class Checkpoint:
             if stack.state.has(ctx.id, layer.id)
         }
         data = snapshot_data(
-            ctx, states, first=self.first, parts=self.journal.parts, recorded=self.journal.items, sequence=self.sequence
+            ctx,
+            states,
+            first=self.first,
+            parts=self.journal.parts,
+            recorded=self.journal.items,
+            sequence=self.sequence,
+            loops=self.loops,
         )
         mind_size(ctx.engine, step_id, "checkpoint", data)
         return {snapshot_key(self.execution_id): data}

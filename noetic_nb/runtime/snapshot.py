@@ -11,15 +11,22 @@ from noetic_nb.items import DEFAULT_REGISTRY, Item, ItemRegistry, dump_item
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.thread_store import unreadable
 
-__all__ = ["Snapshot", "snapshot_data"]
+__all__ = ["USAGE_FIELDS", "Snapshot", "snapshot_data"]
 
 # Version 1 held the whole conversation; version 2 holds the items of the turn, the rest is in the thread's parts.
 VERSION: Final = 2
-_USAGE: Final = ("input_tokens", "output_tokens", "cached_tokens")
+USAGE_FIELDS: Final = ("input_tokens", "output_tokens", "cached_tokens")
 
 
 def snapshot_data(
-    ctx: Context, states: Mapping[str, Any], *, first: int, parts: int, recorded: int, sequence: int
+    ctx: Context,
+    states: Mapping[str, Any],
+    *,
+    first: int,
+    parts: int,
+    recorded: int,
+    sequence: int,
+    loops: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return a snapshot as it is written.
 
@@ -33,6 +40,8 @@ def snapshot_data(
         How many parts and items of the thread are in storage; the snapshot holds the items that follow.
     sequence : int
         How many ends of steps have been written.
+    loops : mapping
+        What had been spent when each loop began, by its place.
     """
     return {
         "version": VERSION,
@@ -44,11 +53,12 @@ def snapshot_data(
         "parts": parts,
         "recorded": recorded,
         "sequence": sequence,
+        "loops": loops,
         "frontier": list(ctx.frames),
         "layers": states,
         "state": ctx.state,
         "itemLog": {"items": [dump_item(item) for item in ctx.item_log[recorded:]]},
-        "tokens": {name: getattr(ctx.tokens, name) for name in _USAGE},
+        "tokens": {name: getattr(ctx.tokens, name) for name in USAGE_FIELDS},
         "cost": ctx.cost,
         "stepCount": ctx.step_count,
         "modelCalls": ctx.model_calls,
@@ -68,6 +78,7 @@ class Snapshot:
     parts: int
     recorded: int
     sequence: int
+    loops: Mapping[str, Any]
     items: tuple[Item, ...]
     layers: Mapping[str, Any]
     state: Mapping[str, Any]
@@ -100,10 +111,11 @@ class Snapshot:
                 parts=int(data["parts"]),
                 recorded=int(data["recorded"]),
                 sequence=int(data["sequence"]),
+                loops=_loops(data["loops"]),
                 items=tuple([registry.parse(item) for item in data["itemLog"]["items"]]),
                 layers=dict(data["layers"]),
                 state=dict(data["state"]),
-                usage={name: int(usage[name]) for name in _USAGE},
+                usage={name: int(usage[name]) for name in USAGE_FIELDS},
                 cost=float(data["cost"]),
                 steps=int(data["stepCount"]),
                 model_calls=int(data["modelCalls"]),
@@ -116,3 +128,9 @@ class Snapshot:
                 exc,
                 "written by another version; remove it with `await harness.clear_checkpoint(...)` and say it again.",
             ) from exc
+
+
+def _loops(data: Any) -> dict[str, Any]:
+    return {
+        place: [{name: int(usage[name]) for name in USAGE_FIELDS}, float(cost)] for place, (usage, cost) in data.items()
+    }

@@ -33,7 +33,7 @@ class StepMeta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSnapshot:
-    """A loop after an iteration. Tokens and cost are those of the whole execution so far, `elapsed_ms` of the loop."""
+    """A loop after an iteration. Tokens, cost and `elapsed_ms` count from the beginning of the loop."""
 
     step_count: int
     tokens: Usage = NO_USAGE
