@@ -212,7 +212,7 @@ class DurableThreads(Threads):
             journal = session.journal
             is_saved = journal is not None and bool(journal.parts or journal.ended)
             if not is_saved and not len(session.log) and not session.turn and not session.waiting:
-                self.sessions.pop(thread_id, None)
+                self.drop(thread_id)
             return is_saved
 
     async def forget(self, thread_id: str) -> bool:
@@ -250,9 +250,9 @@ class DurableThreads(Threads):
         """Forget what is in memory of a thread; whoever waits to say something on it begins it anew."""
         session.log = ItemLog(registry=self._engine.stack.registry, tokenizer=self._engine.tokenizer)
         session.turn, session.resource_id, session.last, session.journal = 0, None, None, None
-        self._engine.summaries.pop(session.thread_id, None)
-        if not session.waiting:
-            self.sessions.pop(session.thread_id, None)
+        self.drop(session.thread_id)
+        if session.waiting:
+            self.sessions[session.thread_id] = session
 
 
 def _joined(journal: Journal, parts: Sequence[Part]) -> list[Item]:

@@ -44,7 +44,7 @@ Approve: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
 """Asks a person: ``approve(tool_name, args)`` answers True, False, or a text that says why not; may be async."""
 
 
-# Instructions that change at every step would fill the table of set-ups for ever.
+# Instructions that change at every step, and steps that are made anew each time, would fill the tables for ever.
 MAX_SETUPS: Final = 256
 NO_TOOLS: Final = ToolSet(())
 
@@ -168,6 +168,8 @@ class Engine:
         )
         inner.summaries, inner.open_memory = self.summaries, self.open_memory
         inner.told_large = self.told_large
+        if len(self._inner) >= MAX_SETUPS:
+            del self._inner[next(iter(self._inner))]
         self._inner[id(step)] = (step, inner)
         return inner
 
@@ -219,6 +221,8 @@ class Engine:
         else:
             own = listed_tools(step)
         found = self.tools_of(own, closed=step.tools == ())
+        if len(self._toolsets) >= MAX_SETUPS:
+            self._toolsets.clear()
         self._toolsets[id(step)] = (step, found)
         return found
 

@@ -387,8 +387,7 @@ class AgentHarness(OutlivesProcess):
         if thread_id not in self._threads.sessions:
             return False
         self._threads.resting(thread_id)
-        del self._threads.sessions[thread_id]
-        self._engine.summaries.pop(thread_id, None)
+        self._threads.drop(thread_id)
         return True
 
     @property

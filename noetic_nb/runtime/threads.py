@@ -62,6 +62,12 @@ class Threads:
             self.sessions[thread_id] = session
         return session
 
+    def drop(self, thread_id: str) -> None:
+        """Forget a thread."""
+        self.sessions.pop(thread_id, None)
+        self._chronicle.forget(thread_id)
+        self._engine.summaries.pop(thread_id, None)
+
     def resting(self, thread_id: str) -> Session:
         """Return a thread in which nothing runs.
 
