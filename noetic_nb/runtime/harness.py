@@ -297,7 +297,7 @@ class AgentHarness(OutlivesProcess):
         """
         if isinstance(quality, bool) or not isinstance(quality, int | float) or not math.isfinite(quality):
             raise NoeticConfigError("INVALID_FEEDBACK", "Quality is a finite number from 0 to 1.", given=quality)
-        ctx = self._threads.context_of(thread_id)
+        ctx = await self._last_of(thread_id)
         if self._engine.sink is not None:
             now = self._engine.clock.now_ms()
             self._engine.sink.emit(QualityGiven(ctx.where, now, float(quality), source))
@@ -313,13 +313,19 @@ class AgentHarness(OutlivesProcess):
         """
         if not isinstance(message, str) or not message.strip():
             raise NoeticConfigError("INVALID_FEEDBACK", "A correction is a text.", given=message)
-        ctx = self._threads.context_of(thread_id)
+        ctx = await self._last_of(thread_id)
         await self._stack.feedback(self._engine.hook_context(ctx), kind="correction", value=message, source=source)
 
     async def reset_task(self, thread_id: str = "default") -> None:
         """Begin a new task on a thread: what a regulator counted for the old one no longer stops it."""
-        ctx = self._threads.context_of(thread_id)
+        ctx = await self._last_of(thread_id)
         await self._stack.feedback(self._engine.hook_context(ctx), kind="reset_task", value=None, source="user")
+
+    async def _last_of(self, thread_id: str) -> Context:
+        """Return the context a remark belongs to; whose thread it is may have to be read first."""
+        if self._durable is not None:
+            await self._durable.load(thread_id)
+        return self._threads.context_of(thread_id)
 
     # -- looking --------------------------------------------------------------------------------------------------
 

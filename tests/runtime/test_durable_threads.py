@@ -149,6 +149,21 @@ async def test_a_new_harness_goes_on_where_the_last_one_was_left() -> None:
     assert (session.turn, session.resource_id) == (3, "ann")
 
 
+async def test_a_remark_after_a_restart_is_about_the_same_person() -> None:
+    store = Store()
+    heard: list[Any] = []
+    hooks = nn.MemoryHooks(on_feedback=lambda p: heard.append((p.kind, p.ctx.resource_id)))
+    layer = nn.MemoryLayer(id="l", slot=1, scope="resource", hooks=hooks)
+    await talker(store, 1, memory=[layer]).execute("a", thread_id="t", resource_id="ann")
+
+    second = talker(store, 2, memory=[layer])
+    await second.correct("t", "no telemetry please")
+    await second.feedback("t", quality=0.5)
+    await second.reset_task("t")
+
+    assert heard == [("correction", "ann"), ("quality", "ann"), ("reset_task", "ann")]
+
+
 async def test_failed_and_aborted_turns_are_saved_too() -> None:
     store = Store()
     harness = talker(store)
