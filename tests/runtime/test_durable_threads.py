@@ -632,6 +632,64 @@ def test_cancelled_at_any_suspension_a_turn_is_saved_as_far_as_it_came(kind: Any
     assert ends == {"cancelled", "found b!"}
 
 
+SPAWNED = nn.spawn("s", nn.step.llm("ask", model="m"), context_in="inherit")
+FORKED = nn.fork("f", mode="all", paths=[nn.step.llm(name, model="m") for name in "ab"], merge="first")
+
+
+@pytest.mark.parametrize("one", [SPAWNED, FORKED], ids=["spawn", "fork"])
+def test_cancelled_at_any_suspension_a_turn_with_children_is_saved_as_far_as_it_came(one: Any) -> None:
+    def agent(store: Any, seed: int) -> nn.AgentHarness:
+        return talker(store, seed, step=one, model=lambda request: "ok")
+
+    ends = set()
+    for at in range(1, 40):
+        store = Store()
+        store.naps = True
+        harness = agent(store, 1)
+
+        async def turn(harness: Any = harness) -> str:
+            try:
+                return (await harness.execute("b")).text
+            except asyncio.CancelledError:
+                return "cancelled"
+
+        ends.add(drive_loop(turn(), cancel_at=at))
+        store.naps = False
+
+        assert drive_loop(saved(store)) == list(texts(harness.log()))
+        assert drive_loop(turn(agent(store, 2))) == "ok"
+        assert drive_loop(saved(store)) == [*texts(harness.log()), "user: b", "assistant: ok"]
+        assert drive_loop(agent(store, 3).unfinished()) == ()
+    assert ends == {"cancelled", "ok"}
+
+
+@pytest.mark.parametrize("kind", [Store, Grouped])
+def test_cancelled_at_any_suspension_an_open_execution_is_saved_as_far_as_it_came(kind: Any) -> None:
+    ask = nn.step.llm("ask", model="m", tools=[look])
+    ends = set()
+    for at in range(1, 40):
+        store = kind()
+        store.naps = True
+        harness = talker(store, 1)
+
+        async def scope(harness: Any = harness) -> str:
+            try:
+                async with harness.execution() as ctx:
+                    for word in "ab":
+                        await harness.run(ask, word, ctx)
+            except asyncio.CancelledError:
+                return "cancelled"
+            return "done"
+
+        ends.add(drive_loop(scope(), cancel_at=at))
+        store.naps = False
+
+        assert drive_loop(saved(store)) == list(texts(harness.log()))
+        drive_loop(talk(harness, "c"))
+        assert drive_loop(saved(store))[-2:] == told("c")
+    assert ends == {"cancelled", "done"}
+
+
 async def test_stopping_a_turn_while_its_end_is_written_lets_it_be_written() -> None:
     store = Store()
     harness = talker(store)
