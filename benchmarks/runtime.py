@@ -210,18 +210,28 @@ def cold(script: str, *, times: int) -> tuple[float, float]:
 
 
 async def soak(turns: int) -> dict[str, float]:
-    """Return bytes that a conversation holds beyond its log after the first thousand turns, and at the end."""
+    """Return KiB that the log of a conversation takes per turn, and KiB held beyond it: after a thousand turns, and at the end.
+
+    What is held beyond a log is what is left when its thread is closed, so that anything that grows with the turns, in the
+    thread or beside it, shows: either the log seems to take more per turn in the long conversation, or more is left.
+    """
     harness, model = ours(budget=20_000)
+    await harness.execute(QUESTION, thread_id="warm")
     tracemalloc.start()
-    held: dict[str, float] = {}
-    for number in range(1, turns + 1):
-        await harness.execute(QUESTION, thread_id="soak")
-        model.reset()
-        if number in (1_000, turns):
-            gc.collect()
-            held[str(number)] = tracemalloc.get_traced_memory()[0] / 1024 / number
+    report: dict[str, float] = {}
+    for length in (1_000, turns):
+        for _ in range(length):
+            await harness.execute(QUESTION, thread_id="soak")
+            model.reset()
+        gc.collect()
+        whole = tracemalloc.get_traced_memory()[0]
+        harness.close_thread("soak")
+        gc.collect()
+        rest = tracemalloc.get_traced_memory()[0]
+        report[f"log, KiB per turn, {length} turns"] = (whole - rest) / 1024 / length
+        report[f"beyond the log, KiB, {length} turns"] = rest / 1024
     tracemalloc.stop()
-    return held
+    return report
 
 
 async def main(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -247,7 +257,8 @@ async def main(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.soak:
         held = await soak(10_000)
         report["soak"] = held
-        print("KiB held per turn, log included:", ", ".join(f"{value:.3f} after {key}" for key, value in held.items()))
+        for name, value in held.items():
+            print(f"{name:40} {value:10.3f}")
     return report
 
 

@@ -56,6 +56,13 @@ class Usage(NamedTuple):
             self.cached_tokens + other.cached_tokens,
         )
 
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens - other.input_tokens,
+            self.output_tokens - other.output_tokens,
+            self.cached_tokens - other.cached_tokens,
+        )
+
 
 NO_USAGE: Final = Usage()
 

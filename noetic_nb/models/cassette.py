@@ -132,6 +132,11 @@ class CassetteModel:
             raise
         return await self._keep(content, answer)
 
+    @property
+    def watches_silence(self) -> bool:
+        """Whether the model that is recorded minds silence within its streams itself."""
+        return bool(getattr(self._model, "watches_silence", False))
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
         """As `complete`, piece by piece; a replayed answer comes a word at a time."""
         content = content_of(request)

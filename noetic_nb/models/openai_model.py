@@ -93,6 +93,9 @@ class OpenAIModel:
     OpenAIModel('qwen3:4b', api='chat', base_url='http://localhost:11434/v1')
     """
 
+    watches_silence: Final = True
+    """The harness leaves the silence within a stream to `idle_timeout_ms`."""
+
     def __init__(
         self,
         model: str | None = None,

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from noetic_nb.lazy import lazily
-from noetic_nb.runtime.checkpoint import Checkpoints
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.findings import Finding
@@ -18,6 +17,7 @@ from noetic_nb.runtime.streaming import TurnStream
 from noetic_nb.steps import channel, react
 
 if TYPE_CHECKING:
+    from noetic_nb.runtime.checkpoint import Checkpoints
     from noetic_nb.runtime.config_json import dump_config, load_config
     from noetic_nb.runtime.memory_view import LayerMemory, MemoryView
     from noetic_nb.runtime.otel import OTelExporter
@@ -48,6 +48,7 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
+        "Checkpoints": "noetic_nb.runtime.checkpoint",
         "LayerMemory": "noetic_nb.runtime.memory_view",
         "MemoryView": "noetic_nb.runtime.memory_view",
         "OTelExporter": "noetic_nb.runtime.otel",

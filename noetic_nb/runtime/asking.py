@@ -206,6 +206,8 @@ class _Asking:
                     await self.tell_outcome(response, duration)
                 failed = None
             except NoeticError as exc:
+                if exc.kind.startswith("llm_"):
+                    exc.facts.setdefault("step_id", self.step.id)  # a client knows of no steps
                 if exc.facts.get("reason") != "empty":
                     raise
                 response, failed = ModelResponse(()), exc  # some clients raise for what others return

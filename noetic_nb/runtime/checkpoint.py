@@ -2,35 +2,41 @@
 
 A step whose end was recorded is never run again: its output is used. A step that was under way is run again from its
 beginning, with the log and the layers' state as they were before it; tools see the same idempotency key then.
+
+A snapshot holds the items of its turn; what was said before is in the thread's own parts (see `journal`). When the turn
+ends, what it added becomes a part of the thread and its snapshot goes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from noetic_nb.errors import ItemValidationError, NoeticConfigError
-from noetic_nb.items import ItemLog, ItemRegistry, dump_item, parse_item, thaw
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.items import dump_item, parse_item, thaw
 from noetic_nb.memory import LayerStack
 from noetic_nb.models.base import Usage
 from noetic_nb.runtime.context import Context
+from noetic_nb.runtime.journal import Journal, ledger_prefix, snapshot_key
+from noetic_nb.runtime.oversize import mind_size
 from noetic_nb.runtime.saying import query_of
+from noetic_nb.runtime.snapshot import USAGE_FIELDS, Snapshot, snapshot_data
+from noetic_nb.runtime.thread_store import ThreadStore, open_key, part_key
 from noetic_nb.steps import Step, StepMeta
 from noetic_nb.steps.base import Frozen, JustA
-from noetic_nb.tokens import Tokenizer
+from noetic_nb.storage import get_many, write_together
 
-__all__ = ["Checkpoint", "Checkpoints", "Snapshot", "as_checkpoints"]
+__all__ = ["Checkpoint", "Checkpoints", "as_checkpoints"]
 
 _log: Final = logging.getLogger("noetic_nb")
-
-# What was allowed when it was logged is asked again by the log it goes into.
-_STORED: Final = ItemRegistry(strict=False)
-VERSION: Final = 1
+# A store that hangs must not hold the end of a turn for ever.
+END_LIMIT_S: Final = 30
 # Runtime specification, section 4.1: retention of the step ledger.
 MAX_ENTRY_BYTES: Final = 128 * 1024
 MAX_ENTRIES: Final = 1_000
@@ -64,14 +70,32 @@ class Checkpoints(Frozen):
     max_entries: int = Field(default=MAX_ENTRIES, ge=1)
     stack: JustA[LayerStack] | None = None
 
-    def open(self, ctx: Context) -> Checkpoint:
+    @property
+    def threads(self) -> ThreadStore:
+        """The saved threads."""
+        assert self.stack is not None
+        return ThreadStore(self.storage, self.stack.registry)
+
+    def open(self, ctx: Context, journal: Journal) -> Checkpoint:
         """Begin to write down an execution."""
-        return Checkpoint(self, ctx.id)
+        return Checkpoint(self, ctx.id, journal)
 
     async def unfinished(self) -> tuple[str, ...]:
-        """Return the executions that have a snapshot."""
-        keys = await self.storage.list("execution:")
-        return tuple([key.split(":")[1] for key in keys if key.endswith(":snapshot")])
+        """Return the executions one can go on with; snapshots whose thread has gone on are removed."""
+        ids = [key.split(":")[1] for key in await self.storage.list("execution:") if key.endswith(":snapshot")]
+        snapshots = await get_many(self.storage, [snapshot_key(execution_id) for execution_id in ids])
+        after = {}
+        for execution_id in ids:
+            data: Any = snapshots.get(snapshot_key(execution_id))
+            try:
+                after[execution_id] = part_key(data["threadId"], data["parts"])
+            except (KeyError, TypeError, ValueError, AttributeError):
+                continue  # `load` says what is wrong with it
+        taken = await get_many(self.storage, after.values())
+        gone = [execution_id for execution_id in ids if after.get(execution_id) in taken]
+        for execution_id in gone:
+            await self.clear(execution_id)
+        return tuple([execution_id for execution_id in ids if execution_id not in gone])
 
     async def load(self, execution_id: str) -> Snapshot:
         """Read a snapshot.
@@ -81,7 +105,7 @@ class Checkpoints(Frozen):
         NoeticConfigError
             ``NO_CHECKPOINT``, ``CHECKPOINT_SCHEMA_MISMATCH``.
         """
-        found = await self.storage.get(_snapshot_key(execution_id))
+        found = await self.storage.get(snapshot_key(execution_id))
         if found is None:
             known = ", ".join(await self.unfinished()) or "none"
             raise NoeticConfigError(
@@ -90,7 +114,7 @@ class Checkpoints(Frozen):
                 given=execution_id,
                 hint=f"There is {known}.",
             )
-        return Snapshot.read(found, execution_id)
+        return Snapshot.read(found, execution_id, self.threads.registry)
 
     async def restore(self, ctx: Context, snapshot: Snapshot) -> None:
         """Give a context what its snapshot holds: counters, layers' state, and the ledger of its steps."""
@@ -100,11 +124,7 @@ class Checkpoints(Frozen):
         ctx.model_calls, ctx.tool_calls = snapshot.model_calls, snapshot.tool_calls
         ctx.query = query_of(ctx.item_log[snapshot.first :])
         checkpoint: Checkpoint = ctx.tree.checkpoint
-        for key in sorted(await self.storage.list(_ledger_prefix(ctx.id))):
-            entry = await self.storage.get(key)
-            if isinstance(entry, Mapping) and isinstance(entry.get("path"), str):
-                checkpoint.entries[entry["path"]] = dict(entry)
-                checkpoint.sequence = int(key.rsplit(":", 1)[1]) + 1
+        await checkpoint.replay_from(snapshot)
         stack = self.stack
         assert stack is not None
         hctx = ctx.engine.hook_context(ctx)
@@ -119,8 +139,8 @@ class Checkpoints(Frozen):
 
     async def clear(self, execution_id: str) -> None:
         """Forget an execution."""
-        for key in (_snapshot_key(execution_id), *await self.storage.list(_ledger_prefix(execution_id))):
-            await self.storage.delete(key)
+        ledger = await self.storage.list(ledger_prefix(execution_id))
+        await write_together(self.storage, {}, delete=[snapshot_key(execution_id), *ledger])
 
 
 def _loads(state: Any) -> Callable[[Any], Any]:
@@ -137,74 +157,47 @@ def as_checkpoints(given: bool | Checkpoints, stack: LayerStack) -> Checkpoints:
     return asked.model_copy(update={"storage": asked.storage or stack.storage, "stack": stack})
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """Where an execution stood."""
-
-    thread_id: str
-    resource_id: str | None
-    turn: int
-    first: int
-    items: tuple[Mapping[str, Any], ...]
-    layers: Mapping[str, Any]
-    state: Mapping[str, Any]
-    usage: Mapping[str, int]
-    cost: float
-    steps: int
-    model_calls: int
-    tool_calls: int
-
-    @classmethod
-    def read(cls, data: Any, execution_id: str) -> Snapshot:
-        """Read the stored form.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``CHECKPOINT_SCHEMA_MISMATCH``.
-        """
-        try:
-            if data["version"] != VERSION or data["executionId"] != execution_id:
-                raise ValueError(f"version {data['version']!r}, execution {data['executionId']!r}")
-            usage = data["tokens"]
-            return cls(
-                thread_id=data["threadId"],
-                resource_id=data.get("resourceId"),
-                turn=int(data["turn"]),
-                first=int(data["first"]),
-                items=tuple([_STORED.parse(item) for item in data["itemLog"]["items"]]),
-                layers=dict(data["layers"]),
-                state=dict(data["state"]),
-                usage={name: int(usage[name]) for name in ("input_tokens", "output_tokens", "cached_tokens")},
-                cost=float(data["cost"]),
-                steps=int(data["stepCount"]),
-                model_calls=int(data["modelCalls"]),
-                tool_calls=int(data["toolCalls"]),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError, ItemValidationError) as exc:
-            raise NoeticConfigError(
-                "CHECKPOINT_SCHEMA_MISMATCH",
-                f"The checkpoint of this execution cannot be read: {type(exc).__name__}: {exc}",
-                given=execution_id,
-                hint="It was damaged, or written by another version; clear it and start again.",
-            ) from exc
-
-    def log(self, tokenizer: Tokenizer, registry: ItemRegistry) -> ItemLog:
-        """Return the thread's log as it was, if its items are still allowed."""
-        return ItemLog(self.items, registry=registry, tokenizer=tokenizer)
-
-
 @dataclass(slots=True)
 class Checkpoint:
-    """The record of one execution while it runs."""
+    """The record of one execution while it runs.
+
+    An execution that is held open has no step to go on with: what it adds to the log is written after each of its steps,
+    and nothing else is.
+    """
 
     settings: Checkpoints
     execution_id: str
+    journal: Journal
     entries: dict[str, dict[str, Any]] = field(default_factory=dict)
     sequence: int = 0
     first: int = 0
+    is_turn: bool = False
     written: list[str] = field(default_factory=list)
+    loops: dict[str, list[Any]] = field(default_factory=dict)
     over: bool = False
+
+    def loop_began(self, place: str, usage: Usage, cost: float) -> tuple[Usage, float]:
+        """Return what had been spent when a loop began: where it began before a crash, what had been spent then."""
+        spent = self.loops.setdefault(place, [{name: getattr(usage, name) for name in USAGE_FIELDS}, cost])
+        return Usage(**spent[0]), spent[1]
+
+    async def replay_from(self, snapshot: Snapshot) -> None:
+        """Read which steps have ended; an end that the snapshot does not know of is forgotten, with what came of it."""
+        self.loops = {place: list(spent) for place, spent in snapshot.loops.items()}
+        keys = sorted(await self.settings.storage.list(ledger_prefix(self.execution_id)))
+        found = await get_many(self.settings.storage, keys)
+        ahead = []
+        for key in keys:
+            entry, number = found.get(key), int(key.rsplit(":", 1)[1])
+            self.sequence = number + 1
+            if not isinstance(entry, Mapping) or not isinstance(entry.get("path"), str):
+                continue
+            if number >= snapshot.sequence and not entry.get("depth"):
+                ahead.append(key)
+                continue
+            self.entries[entry["path"]] = dict(entry)
+        if ahead:
+            await write_together(self.settings.storage, {}, delete=ahead)
 
     def recorded(self, path: str, step: Step, ctx: Context) -> tuple[bool, Any]:
         """Return whether a step ended before, and its output; a record of another step is forgotten with all below it."""
@@ -221,89 +214,93 @@ class Checkpoint:
         return True, entry["output"]
 
     async def begin(self, ctx: Context, first: int) -> None:
-        """Write down a turn whose items have just been logged."""
-        self.first = first
-        await self._snapshot(ctx)
+        """Write down a turn whose items have just been logged, and before it what is missing of its thread."""
+        self.first, self.is_turn = first, True
+        await self._attempt(self.journal.keep(ctx, first, max(self.journal.turn, ctx.turn - 1)))
+        opened = {"executionId": self.execution_id}
+        # Named before it is there: what is named and missing is nothing, what is there and not named would be lost.
+        await self._attempt(self._write({open_key(ctx.thread_id): opened, **self._snapshot(ctx, "turn")}))
 
     async def step_done(self, path: str, step: Step, output: Any, ctx: Context) -> None:
-        """Write down that a step ended, then where the execution stands; not what was left behind by one that ended."""
+        """Write down that a step ended, and where the execution stands; not what was left behind by one that ended."""
         if self.over:
             return
-        await self._record(path, step, output, ctx)
+        if not self.is_turn:
+            if ctx.parent is None and len(ctx.frames) == 1:
+                await self._attempt(self.journal.keep(ctx, len(ctx.item_log), ctx.turn))
+            return
+        values: dict[str, Any] = {}
+        entry = self._entry(path, step, output, ctx)
+        if entry is not None:
+            key = f"{ledger_prefix(self.execution_id)}{self.sequence:08d}"
+            self.sequence += 1
+            self.written.append(key)
+            values[key] = entry
         if ctx.parent is None:
-            await self._snapshot(ctx)
+            values |= self._snapshot(ctx, step.id)
+        excess = max(0, len(self.written) - self.settings.max_entries)
+        if values and await self._attempt(self._write(values, self.written[:excess])):
+            del self.written[:excess]
 
-    async def _record(self, path: str, step: Step, output: Any, ctx: Context) -> None:
-        entry = {"path": path, "stepId": step.id, "kind": step.kind, "output": output}
+    def _entry(self, path: str, step: Step, output: Any, ctx: Context) -> dict[str, Any] | None:
+        """Return what is written of a step's end; None for what cannot be, which is done again on resume."""
+        entry = {"path": path, "stepId": step.id, "kind": step.kind, "depth": ctx.depth, "output": output}
         entry["completedAt"] = ctx.engine.clock.now_ms()
         meta = ctx.last_step_meta
         if step.kind == "llm" and meta is not None:
-            usage = {name: getattr(meta.usage, name) for name in ("input_tokens", "output_tokens", "cached_tokens")}
+            usage = {name: getattr(meta.usage, name) for name in USAGE_FIELDS}
             calls = [dump_item(item) for item in meta.tool_calls]
             entry["meta"] = {"toolCalls": calls, "usage": usage, "cost": meta.cost}
         try:
             size = len(json.dumps(entry, allow_nan=False))
             same = type(output) in (str, int, float, bool, type(None)) or json.loads(json.dumps(output)) == output
         except (TypeError, ValueError, RecursionError):
-            return  # what cannot be written down is done again on resume, as the module says
-        if not same or size > self.settings.max_entry_bytes:
-            return
-        key = f"{_ledger_prefix(self.execution_id)}{self.sequence:08d}"
-        self.sequence += 1
-        if await self._write(key, entry):
-            self.written.append(key)
-        while len(self.written) > self.settings.max_entries:
-            await self.settings.storage.delete(self.written.pop(0))
+            return None
+        return entry if same and size <= self.settings.max_entry_bytes else None
 
-    async def _snapshot(self, ctx: Context) -> None:
+    def _snapshot(self, ctx: Context, step_id: str) -> dict[str, Any]:
+        stack = ctx.engine.stack
         states = {
-            layer.id: thaw(ctx.engine.stack.state.get(ctx.id, layer.id))
-            for layer in ctx.engine.stack.layers
-            if ctx.engine.stack.state.has(ctx.id, layer.id)
+            layer.id: thaw(stack.state.get(ctx.id, layer.id))
+            for layer in stack.layers
+            if stack.state.has(ctx.id, layer.id)
         }
-        usage = {name: getattr(ctx.tokens, name) for name in ("input_tokens", "output_tokens", "cached_tokens")}
-        await self._write(
-            _snapshot_key(self.execution_id),
-            {
-                "version": VERSION,
-                "executionId": ctx.id,
-                "threadId": ctx.thread_id,
-                "resourceId": ctx.resource_id,
-                "turn": ctx.turn,
-                "first": self.first,
-                "frontier": list(ctx.frames),
-                "layers": states,
-                "state": ctx.state,
-                "itemLog": {"items": [dump_item(item) for item in ctx.item_log]},
-                "tokens": usage,
-                "cost": ctx.cost,
-                "stepCount": ctx.step_count,
-                "modelCalls": ctx.model_calls,
-                "toolCalls": ctx.tool_calls,
-                "capturedAt": ctx.engine.clock.now_ms(),
-            },
+        data = snapshot_data(
+            ctx,
+            states,
+            first=self.first,
+            parts=self.journal.parts,
+            recorded=self.journal.items,
+            sequence=self.sequence,
+            loops=self.loops,
         )
+        mind_size(ctx.engine, step_id, "checkpoint", data)
+        return {snapshot_key(self.execution_id): data}
 
-    async def _write(self, key: str, value: Any) -> bool:
+    async def _write(self, values: Mapping[str, Any], delete: list[str] | None = None) -> None:
+        await write_together(self.settings.storage, values, delete=delete or [])
+
+    async def _attempt(self, writing: Awaitable[None]) -> bool:
         try:
-            await self.settings.storage.set(key, value)
+            await writing
         except Exception as exc:
             _log.warning("A checkpoint could not be written; the turn goes on without it. %s", exc)
             return False
         return True
 
-    async def end(self, ctx: Context, outcome: str) -> None:
-        """Forget an execution that ended by itself: there is nothing to go on with."""
+    async def end(self, ctx: Context) -> None:
+        """Add what the execution logged to the thread and forget its snapshot; a cancellation waits until that is done."""
         self.over = True
+        if self.is_turn:
+            self.journal.ended.append(self.execution_id)
+
+        async def keep() -> None:
+            async with asyncio.timeout(END_LIMIT_S):
+                await self.journal.keep(ctx, len(ctx.item_log), ctx.turn)
+
+        keeping = asyncio.ensure_future(self._attempt(keep()))
         try:
-            await self.settings.clear(self.execution_id)
-        except Exception as exc:
-            _log.warning("The checkpoint of %s could not be removed. %s", self.execution_id, exc)
-
-
-def _snapshot_key(execution_id: str) -> str:
-    return f"execution:{execution_id}:snapshot"
-
-
-def _ledger_prefix(execution_id: str) -> str:
-    return f"execution:{execution_id}:ledger:"
+            await asyncio.shield(keeping)
+        except asyncio.CancelledError:
+            await asyncio.wait([keeping])
+            raise

@@ -17,6 +17,7 @@ from noetic_nb.items import ItemLog
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.handles import end_handles
+from noetic_nb.runtime.oversize import mind_size
 from noetic_nb.steps.snapshot import output_text
 
 __all__ = ["Child"]
@@ -49,6 +50,8 @@ class Child:
         self.step_id = step_id
         self.kind = kind
         self.inherited = len(log)
+        if parent.state:
+            mind_size(outer, step_id, "state", parent.state)
         self.ctx = Context(
             id=engine.ids.new("execution"),
             thread_id=parent.thread_id,

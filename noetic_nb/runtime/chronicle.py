@@ -17,9 +17,10 @@ from noetic_nb.memory import MemoryLayer, resolve_scope_key
 
 __all__ = ["Chronicle", "StateChange"]
 
-# Changes kept of one layer in one scope, and scopes kept in all; the oldest go first.
+# Changes kept of one layer in one scope, scopes kept in all, and turns of one thread; the oldest go first.
 MAX_CHANGES: Final = 200
 MAX_SCOPES: Final = 1_000
+MAX_TURNS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +106,15 @@ class Chronicle:
 
     def turn_ended(self, thread_id: str, turn: int, items: int) -> None:
         """Note where a turn of a thread ended: how many items its log had, and which write was the last."""
-        self._ends.setdefault(thread_id, {})[turn] = (items, self._order)
+        ends = self._ends.get(thread_id)
+        if ends is None:
+            ends = self._ends[thread_id] = {}
+        ends[turn] = (items, self._order)
+        if len(ends) > MAX_TURNS:
+            del ends[next(iter(ends))]
 
     def forget(self, thread_id: str) -> None:
-        """Forget where the turns of a thread ended."""
+        """Forget where the turns of a thread ended: it is closed."""
         self._ends.pop(thread_id, None)
 
     def changes(self, layer_id: str, scope_key: str) -> tuple[StateChange, ...]:
@@ -118,11 +124,12 @@ class Chronicle:
 
     def end_of(self, thread_id: str, turn: int) -> tuple[int, int] | None:
         """Return the number of items and the order of the last write at the end of a turn."""
-        return self._ends.get(thread_id, {}).get(turn)
+        ends = self._ends.get(thread_id)
+        return None if ends is None else ends.get(turn)
 
     def turns(self, thread_id: str) -> tuple[int, ...]:
         """Return the turns of a thread whose end is known."""
-        return tuple(self._ends.get(thread_id, {}))
+        return tuple(self._ends.get(thread_id, ()))
 
     def state_at(self, layer_id: str, scope_key: str, order: int) -> StateChange | None:
         """Return the last write up to a moment, None where none is remembered."""

@@ -11,6 +11,7 @@ from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.items import FrozenDict, ItemRegistry, freeze, thaw
 from noetic_nb.memory import MemoryConfig, MemoryLayer, ProjectionPolicy, memory
 from noetic_nb.runtime.extensions import as_item_schemas, item_registry
+from noetic_nb.runtime.idle import IDLE_TIMEOUT_MS
 from noetic_nb.runtime.limits import Limits
 from noetic_nb.steps import Step, Tool, make_tool
 from noetic_nb.steps.base import Frozen, JustA
@@ -54,6 +55,9 @@ class AgentConfig(Frozen):
     on_steering_error: Literal["deny", "allow", "raise"] = "deny"
     """What a failing enforcement hook means where its layer does not say."""
 
+    stream_idle_timeout_ms: float = Field(default=IDLE_TIMEOUT_MS, allow_inf_nan=False)
+    """Longest silence within a streamed answer, milliseconds, before the model call fails with ``llm_failed``; 0 or less for
+    no limit. A client with a limit of its own, such as `OpenAIModel`, keeps that one."""
     limits: Limits | None = None
     """What one turn may spend; more raises ``budget_exceeded``."""
     params: JustA[FrozenDict] = FrozenDict()

@@ -19,10 +19,12 @@ def _number(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)
 
 
-def _step(step: Step | None) -> Any:
+def _step(step: Step | None, outer: tuple[int, ...] = ()) -> Any:
     if step is None:
         return None
     about: dict[str, Any] = {"kind": step.kind, "id": step.id}
+    if id(step) in outer:
+        return about  # it contains itself; the steps inside it have been told
     if isinstance(step, LLMStep):
         about["model"] = step.model if isinstance(step.model, str) else "function"
         if isinstance(step.instructions, str):
@@ -37,7 +39,7 @@ def _step(step: Step | None) -> Any:
         about["tool"] = step.tool.name
     inner = inner_steps(step)
     if inner:
-        about["steps"] = [_step(one) for one in inner]
+        about["steps"] = [_step(one, (*outer, id(step))) for one in inner]
     return about
 
 

@@ -31,6 +31,7 @@ from noetic_nb.models.base import (
 )
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.context import Context
+from noetic_nb.runtime.idle import SilenceLimit
 from noetic_nb.runtime.provided import provided_tools
 from noetic_nb.runtime.toolset import ToolSet
 from noetic_nb.runtime.walking import listed_tools, llm_steps
@@ -44,7 +45,7 @@ Approve: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
 """Asks a person: ``approve(tool_name, args)`` answers True, False, or a text that says why not; may be async."""
 
 
-# Instructions that change at every step would fill the table of set-ups for ever.
+# Instructions that change at every step, and steps that are made anew each time, would fill the tables for ever.
 MAX_SETUPS: Final = 256
 NO_TOOLS: Final = ToolSet(())
 
@@ -111,6 +112,7 @@ class Engine:
     ) -> None:
         self.config = config
         self.models = model
+        # The client for every name; whether something is a mapping takes longer to see than who it is.
         self._only: ModelClient | None = None if isinstance(model, Mapping) else model
         self.stack = stack
         self.hub = hub
@@ -119,6 +121,8 @@ class Engine:
         self.tokenizer = tokenizer
         self.approve = approve
         self.summaries: dict[str, dict[int, str]] = {}
+        # Steps whose state or checkpoint was found too large; each is told of once.
+        self.told_large: set[tuple[str, str]] = set()
         # From an engine and a context to what layers provide there; above this file, so the harness hands it in.
         self.open_memory: Callable[[Engine, Context], Any] | None = None
         self.layer_tools = provided_tools(stack.layers, stack=stack, hook_context=self.hook_context)
@@ -167,6 +171,9 @@ class Engine:
             approve=self.approve,
         )
         inner.summaries, inner.open_memory, inner.handles = self.summaries, self.open_memory, self.handles
+        inner.told_large = self.told_large
+        if len(self._inner) >= MAX_SETUPS:
+            del self._inner[next(iter(self._inner))]
         self._inner[id(step)] = (step, inner)
         return inner
 
@@ -190,22 +197,23 @@ class Engine:
         NoeticConfigError
             ``UNKNOWN_MODEL``, or ``NO_LLM_PROVIDER`` where there is no client at all.
         """
-        if self._only is not None:
-            return self._only
-        if not isinstance(self.models, Mapping):
+        models = self.models
+        if models is not None and (models is self._only or not isinstance(models, Mapping)):
+            return models
+        if models is None:
             raise NoeticConfigError(
                 "NO_LLM_PROVIDER",
                 "The agent asks a model, and the harness has none.",
                 given=name,
                 hint="Pass model=... to AgentHarness.",
             )
-        found = self.models.get(name)
+        found = models.get(name)
         if found is None:
             raise NoeticConfigError(
                 "UNKNOWN_MODEL",
                 "No client answers this model's name.",
                 given=name,
-                hint=f"The harness has {', '.join(map(repr, self.models)) or 'none'}.",
+                hint=f"The harness has {', '.join(map(repr, models)) or 'none'}.",
             )
         return found
 
@@ -220,6 +228,8 @@ class Engine:
         else:
             own = listed_tools(step)
         found = self.tools_of(own, closed=step.tools == ())
+        if len(self._toolsets) >= MAX_SETUPS:
+            self._toolsets.clear()
         self._toolsets[id(step)] = (step, found)
         return found
 
@@ -329,7 +339,8 @@ class Engine:
                 and request.purpose == "agent"
                 and isinstance(client, StreamingModelClient)
             ):
-                response = await ctx.until_aborted(_streamed(client, request, tell or ctx.tree.on_delta))
+                limit_ms = 0.0 if getattr(client, "watches_silence", False) else self.config.stream_idle_timeout_ms
+                response = await ctx.until_aborted(_streamed(client, request, tell or ctx.tree.on_delta, limit_ms))
             else:
                 response = await ctx.until_aborted(client.complete(request))
             if type(response) is not ModelResponse:
@@ -402,15 +413,23 @@ class Engine:
 
 
 async def _streamed(
-    client: StreamingModelClient, request: ModelRequest, tell: Callable[[ModelDelta], None]
+    client: StreamingModelClient, request: ModelRequest, tell: Callable[[ModelDelta], None], limit_ms: float
 ) -> ModelResponse:
     """Ask with a stream, passing on what is written while it is written."""
     response: ModelResponse | None = None
-    async for part in client.stream(request):
-        if isinstance(part, ModelDelta):
-            tell(part)
-        else:
-            response = part
+    parts = client.stream(request)
+    try:
+        with SilenceLimit(limit_ms, request.model) as silence:
+            async for part in parts:
+                silence.heard()
+                if isinstance(part, ModelDelta):
+                    tell(part)
+                else:
+                    response = part
+    finally:
+        close = getattr(parts, "aclose", None)
+        if close is not None:
+            await close()
     if response is None:
         raise NoeticError("llm_failed", f"The stream of model {request.model!r} ended without an answer")
     return response

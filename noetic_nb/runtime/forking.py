@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from pydantic import ValidationError
+
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import FrozenDict, compact_json
 from noetic_nb.runtime.children import Child, outcome_of
@@ -183,7 +185,7 @@ def _wrapped(path: _Path) -> NoeticError:
 
 
 def _partial(step: ForkStep, succeeded: list[_Path], failed: list[_Path]) -> NoeticError:
-    told = "; ".join(f"{path.step.id}: {path.error}" for path in failed)
+    told = "; ".join(f"{path.step.id}: {_beneath(path.error)}" for path in failed)
     error = NoeticError(
         "fork_partial",
         f"Fork {step.id!r}: {len(failed)} of {len(succeeded) + len(failed)} paths failed{f' ({told})' if told else ''}",
@@ -196,6 +198,13 @@ def _partial(step: ForkStep, succeeded: list[_Path], failed: list[_Path]) -> Noe
         (path.error for path in failed if path.error is not None and outcome_of(path.error) == "failure"), None
     )
     error.__cause__ = first
+    return error
+
+
+def _beneath(error: BaseException | None) -> BaseException | None:
+    """Return what failed below forks inside forks: each would repeat the whole message of the next."""
+    while isinstance(error, NoeticError) and error.kind == "fork_partial" and error.__cause__ is not None:
+        error = error.__cause__
     return error
 
 
@@ -223,7 +232,15 @@ def as_step(value: Any, whose: str) -> Step:
         ``NOT_A_STEP``.
     """
     if isinstance(value, Mapping) and "kind" in value:
-        step: Step = STEP_ADAPTER.validate_python(value)
+        try:
+            step: Step = STEP_ADAPTER.validate_python(value)
+        except ValidationError as exc:  # of a kind there is not: what is wrong with a record of one says so itself
+            raise NoeticConfigError(
+                "NOT_A_STEP",
+                f"{whose[0].upper()}{whose[1:]} is no step: {exc.errors()[0]['msg']}.",
+                given=value,
+                hint="Kinds are run, llm, tool, branch, fork, spawn and loop.",
+            ) from exc
         return step
     if not isinstance(getattr(value, "kind", None), str) or not hasattr(value, "id"):
         raise NoeticConfigError(

@@ -16,7 +16,6 @@ from noetic_nb.memory import LayerStack, LayerStateStore
 from noetic_nb.memory.diagnostics import Diagnostic, log_diagnostic
 from noetic_nb.models.base import ModelClient
 from noetic_nb.runtime.channels import ChannelHandle, Channels
-from noetic_nb.runtime.checkpoint import Checkpoints, as_checkpoints
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.describe import describe
@@ -27,6 +26,7 @@ from noetic_nb.runtime.forking import as_step
 from noetic_nb.runtime.handles import Handle
 from noetic_nb.runtime.interpreter import run_step
 from noetic_nb.runtime.limits import Limits
+from noetic_nb.runtime.outliving import OutlivesProcess
 from noetic_nb.runtime.plan import TurnPlan, plan_turn
 from noetic_nb.runtime.remembering import ContextMemory
 from noetic_nb.runtime.reply import AgentReply
@@ -41,13 +41,14 @@ from noetic_nb.steps.reading import system_text
 from noetic_nb.storage import StorageAdapter
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-if TYPE_CHECKING:  # loaded when a memory is first looked at
+if TYPE_CHECKING:  # loaded when they are first wanted
+    from noetic_nb.runtime.checkpoint import Checkpoints
     from noetic_nb.runtime.memory_view import MemoryView
 
 __all__ = ["AgentHarness"]
 
 
-class AgentHarness:
+class AgentHarness(OutlivesProcess):
     """An agent that can be talked to.
 
     Parameters
@@ -68,7 +69,8 @@ class AgentHarness:
     diagnostic : callable, optional
         Told of errors that do not fail a turn: ``diagnostic(layer_id, hook, error)``; a warning is logged by default.
     checkpoints : bool or Checkpoints
-        Write down after every step where a turn stands, so that `resume` can go on after a crash.
+        Keep conversations and turns in the storage: a new harness goes on with every thread where it was left, and
+        `resume` with a turn that a crash cut off. Run a thread in one harness at a time.
 
     Examples
     --------
@@ -119,9 +121,12 @@ class AgentHarness:
         )
         self._stop_listening: Any = None
         self._hub.changed = self._listen
-        kept = None if checkpoints is False else as_checkpoints(checkpoints, self._stack)
         self._engine.open_memory = ContextMemory
-        self._threads = Threads(self._engine, self, kept)
+        if checkpoints is not False:
+            from noetic_nb.runtime.durable import durable_threads  # with all it needs, for those who want it
+
+            self._durable = durable_threads(self._engine, self, checkpoints)
+        self._threads: Threads = self._durable or Threads(self._engine, self)
 
     # -- talking --------------------------------------------------------------------------------------------------
 
@@ -306,28 +311,6 @@ class AgentHarness:
         """Ids of the executions that are open now."""
         return tuple(self._threads.live)
 
-    # -- going on after a crash -----------------------------------------------------------------------------------
-
-    async def unfinished(self) -> tuple[str, ...]:
-        """Return the ids of turns that were under way when their process ended, from the storage of checkpoints."""
-        return () if self._threads.checkpoints is None else await self._threads.checkpoints.unfinished()
-
-    async def resume(self, execution_id: str) -> AgentReply:
-        """Go on with a turn that was under way when its process ended; steps whose end was recorded are not run again.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``NO_CHECKPOINT`` where there is nothing to go on with, ``CHECKPOINT_SCHEMA_MISMATCH`` for a damaged one.
-        NoeticError
-            As for `execute`.
-        """
-        if self._threads.checkpoints is None:
-            raise NoeticConfigError(
-                "NO_CHECKPOINT", "This harness keeps no checkpoints.", hint="Pass checkpoints=True and a storage."
-            )
-        return await self._threads.resume(execution_id)
-
     # -- feedback -------------------------------------------------------------------------------------------------
 
     async def feedback(self, thread_id: str = "default", *, quality: float, source: str = "user") -> None:
@@ -347,7 +330,7 @@ class AgentHarness:
         """
         if isinstance(quality, bool) or not isinstance(quality, int | float) or not math.isfinite(quality):
             raise NoeticConfigError("INVALID_FEEDBACK", "Quality is a finite number from 0 to 1.", given=quality)
-        ctx = self._threads.context_of(thread_id)
+        ctx = await self._last_of(thread_id)
         if self._engine.sink is not None:
             now = self._engine.clock.now_ms()
             self._engine.sink.emit(QualityGiven(ctx.where, now, float(quality), source))
@@ -363,13 +346,19 @@ class AgentHarness:
         """
         if not isinstance(message, str) or not message.strip():
             raise NoeticConfigError("INVALID_FEEDBACK", "A correction is a text.", given=message)
-        ctx = self._threads.context_of(thread_id)
+        ctx = await self._last_of(thread_id)
         await self._stack.feedback(self._engine.hook_context(ctx), kind="correction", value=message, source=source)
 
     async def reset_task(self, thread_id: str = "default") -> None:
         """Begin a new task on a thread: what a regulator counted for the old one no longer stops it."""
-        ctx = self._threads.context_of(thread_id)
+        ctx = await self._last_of(thread_id)
         await self._stack.feedback(self._engine.hook_context(ctx), kind="reset_task", value=None, source="user")
+
+    async def _last_of(self, thread_id: str) -> Context:
+        """Return the context a remark belongs to; whose thread it is may have to be read first."""
+        if self._durable is not None:
+            await self._durable.load(thread_id)
+        return self._threads.context_of(thread_id)
 
     # -- looking --------------------------------------------------------------------------------------------------
 
@@ -434,7 +423,7 @@ class AgentHarness:
         log_items(self._engine, self._threads.context_of(thread_id), items, "seed")
 
     def close_thread(self, thread_id: str) -> bool:
-        """Forget a thread: its log and what is kept for it in memory. What layers stored stays in storage.
+        """Forget a thread here: its log and what is kept for it in memory. What is in storage stays; see `forget_thread`.
 
         Returns
         -------
@@ -446,10 +435,7 @@ class AgentHarness:
         NoeticError
             ``step_failed`` where a turn of the thread is running.
         """
-        if not self._threads.close(thread_id):
-            return False
-        self._engine.summaries.pop(thread_id, None)
-        return True
+        return self._threads.close(thread_id)
 
     @property
     def threads(self) -> tuple[str, ...]:

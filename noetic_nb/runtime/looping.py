@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import input_message
+from noetic_nb.models.base import NO_USAGE
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.errors import StoppedError, step_failed
@@ -32,6 +33,9 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
     """
     check = step.until.start()
     started = engine.clock.monotonic_ms()
+    usage, cost = ctx.tokens, ctx.cost
+    if ctx.tree.checkpoint is not None:
+        usage, cost = ctx.tree.checkpoint.loop_began(ctx.place, usage, cost)
     history: deque[Any] = deque(maxlen=step.max_history_size)
     count = iterations = 0
     output: Any = None
@@ -64,8 +68,8 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
         history.append(output)
         snapshot = LoopSnapshot(
             count,
-            ctx.tokens,
-            ctx.cost,
+            ctx.tokens if usage is NO_USAGE else ctx.tokens - usage,
+            ctx.cost - cost,
             engine.clock.monotonic_ms() - started,
             output,
             output_text(output),

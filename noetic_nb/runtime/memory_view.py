@@ -6,7 +6,7 @@ Nothing here needs a model. What is changed by hand is checked by the layer itse
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,6 +27,9 @@ __all__ = ["LayerMemory", "MemoryView"]
 
 OpenThread = Callable[[str, ItemLog, int, str | None], None]
 """Opens a thread: ``open_thread(thread_id, log, turn, resource_id)``."""
+
+IsSaved = Callable[[str], Awaitable[bool]]
+"""Tells whether a thread of this name is in storage."""
 
 _SHOWN_CHARS: Final = 300
 
@@ -89,6 +92,7 @@ class MemoryView:
         self._is_live = is_live
         self._open_thread = open_thread
         self._threads = threads
+        self.is_saved: IsSaved | None = None
 
     @property
     def thread_id(self) -> str:
@@ -300,8 +304,8 @@ class MemoryView:
                 hint=f"Its turns are {known}, or 0 for the beginning.",
             )
         items, order = end
-        name = thread_id if thread_id is not None else self._fresh_name(turn)
-        if name in self._threads:
+        name = thread_id if thread_id is not None else await self._fresh_name(turn)
+        if await self._is_taken(name):
             raise NoeticConfigError(
                 "THREAD_EXISTS", "A fork needs a name of its own.", given=name, hint="Choose another."
             )
@@ -314,12 +318,15 @@ class MemoryView:
         self._chronicle.turn_ended(name, turn, items)
         return name
 
-    def _fresh_name(self, turn: int) -> str:
+    async def _fresh_name(self, turn: int) -> str:
         name, count = f"{self.thread_id}@{turn}", 1
-        while name in self._threads:
+        while await self._is_taken(name):
             count += 1
             name = f"{self.thread_id}@{turn}.{count}"
         return name
+
+    async def _is_taken(self, name: str) -> bool:
+        return name in self._threads or (self.is_saved is not None and await self.is_saved(name))
 
     async def _carry(self, layer: MemoryLayer, fork: ExecutionContext, order: int) -> None:
         """Write a layer's state of a moment under the fork's key."""

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.items import ItemLog
 from noetic_nb.runtime.context import Context
+from noetic_nb.runtime.journal import Journal
 from noetic_nb.runtime.limits import Limits
 from noetic_nb.runtime.reply import AgentReply
 
@@ -83,6 +84,7 @@ class Session:
     between: list[Message] = field(default_factory=list)
     heard: list[Message] = field(default_factory=list)
     draining: asyncio.Task[None] | None = None
+    journal: Journal | None = None
 
     async def say(self, message: Message, run: RunMessages, delivery: Delivery = "next_turn") -> AgentReply:
         """Run a turn for a message now, or let the turn that runs, or the next, take it."""

@@ -1,4 +1,4 @@
-"""The threads of one harness: their turns, the executions that are open, and what goes on after a crash."""
+"""The threads of one harness: their turns, and the executions that are open."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import Where
 from noetic_nb.items import ItemLog
-from noetic_nb.runtime.checkpoint import Checkpoints
 from noetic_nb.runtime.chronicle import Chronicle
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.engine import Engine
@@ -18,7 +17,7 @@ from noetic_nb.runtime.limits import Limits
 from noetic_nb.runtime.reply import AgentReply
 from noetic_nb.runtime.saying import as_input_items
 from noetic_nb.runtime.session import Delivery, Message, Session
-from noetic_nb.runtime.turn import Resumed, arm_deadline, close_execution, new_context, run_turn, turn_input
+from noetic_nb.runtime.turn import Resumed, arm_deadline, close_execution, new_context, run_turn
 
 if TYPE_CHECKING:
     from noetic_nb.runtime.memory_view import MemoryView
@@ -37,14 +36,11 @@ class Threads:
         What runs their turns.
     harness : AgentHarness
         Who a context says it belongs to.
-    checkpoints : Checkpoints, optional
-        Where turns are written down.
     """
 
-    def __init__(self, engine: Engine, harness: Any, checkpoints: Checkpoints | None) -> None:
+    def __init__(self, engine: Engine, harness: Any) -> None:
         self.sessions: dict[str, Session] = {}
         self.live: dict[str, Context] = {}
-        self.checkpoints = checkpoints
         self._engine = engine
         self._harness = harness
         self._chronicle = Chronicle(engine.clock)
@@ -68,6 +64,12 @@ class Threads:
             self.sessions[thread_id] = session
         return session
 
+    def drop(self, thread_id: str) -> None:
+        """Forget a thread."""
+        self.sessions.pop(thread_id, None)
+        self._chronicle.forget(thread_id)
+        self._engine.summaries.pop(thread_id, None)
+
     def resting(self, thread_id: str) -> Session:
         """Return a thread in which nothing runs.
 
@@ -88,8 +90,7 @@ class Threads:
         if thread_id not in self.sessions:
             return False
         self.resting(thread_id)
-        del self.sessions[thread_id]
-        self._chronicle.forget(thread_id)
+        self.drop(thread_id)
         return True
 
     def context_of(self, thread_id: str) -> Context:
@@ -184,8 +185,6 @@ class Threads:
             **more,
         )
         session.resource_id = ctx.resource_id
-        if self.checkpoints is not None:
-            ctx.tree.checkpoint = self.checkpoints.open(ctx)
         self.live[ctx.id] = ctx
         return ctx
 
@@ -220,19 +219,3 @@ class Threads:
                 self.live.pop(ctx.id, None)
                 self._chronicle.turn_ended(session.thread_id, session.turn, len(session.log))
                 session.release(self.run)
-
-    async def resume(self, execution_id: str) -> AgentReply:
-        """Go on with a turn of a process that has ended."""
-        assert self.checkpoints is not None
-        snapshot = await self.checkpoints.load(execution_id)
-        session = self.resting(snapshot.thread_id)
-        session.busy = True
-        try:
-            session.log = snapshot.log(self._engine.tokenizer, self._engine.stack.registry)
-            session.turn = snapshot.turn - 1
-            ctx = self._open(session, snapshot.resource_id, execution_id=execution_id, state=dict(snapshot.state))
-            await self.checkpoints.restore(ctx, snapshot)
-            said = turn_input(ctx.query, ctx.item_log, snapshot.first)
-            return await self._turn(session, ctx, (), Resumed(snapshot.first, said))
-        finally:
-            session.release(self.run)

@@ -211,10 +211,16 @@ async def close_execution(engine: Engine, ctx: Context, outcome: ExecutionEnd) -
             stop = await close_execution(engine, ctx, outcome)
         return stop or late
     ctx.tree.end()
-    if ctx.tree.checkpoint is not None:
-        await ctx.tree.checkpoint.end(ctx, outcome)
-    if not engine.stack.layers:
-        return None
+    if ctx.tree.checkpoint is None:
+        return await _close_layers(engine, ctx, outcome) if engine.stack.layers else None
+    try:
+        return await _close_layers(engine, ctx, outcome)
+    finally:
+        # Last: a turn that is killed before this is gone on with, and its layers complete then.
+        await ctx.tree.checkpoint.end(ctx)
+
+
+async def _close_layers(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> Stop | None:
     hctx = engine.hook_context(ctx)
 
     async def close() -> Stop | None:

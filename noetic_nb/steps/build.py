@@ -240,6 +240,11 @@ class step:
         """Ask a model; with `output`, a type or a JSON Schema, its answer is read as JSON and checked.
 
         A codec as `output`, such as `fenced_json`, says in the system text how to answer, and reads the answer.
+
+        Examples
+        --------
+        >>> step.llm("count", model="scripted", output=int).output.parse("3", step_id="count")
+        3
         """
         listed = tools if tools is None or callable(tools) else tuple(tools)
         fields = _given(
@@ -254,7 +259,18 @@ class step:
 
     @staticmethod
     def tool(id: str, tool: Tool, args: Mapping[str, Any] | None = None, *, takes_input: bool = True) -> ToolStep:
-        """Call a tool."""
+        """Call a tool.
+
+        Examples
+        --------
+        >>> import noetic_nb as nn
+        >>> @nn.tool
+        ... def lookup(order_id: str) -> str:
+        ...     "Find one order."
+        ...     return "packed"
+        >>> step.tool("find", lookup, {"order_id": "A17"}).tool.name
+        'lookup'
+        """
         return ToolStep(id=id, tool=tool, takes_input=takes_input, **_given(args=None if args is None else dict(args)))
 
     branch = staticmethod(branch)

@@ -48,7 +48,7 @@ def dump_step(step: Step, registry: Registry | None = None) -> dict[str, Any]:
     ------
     NoeticConfigError
         ``UNREGISTERED_FUNCTION``, ``UNREGISTERED_TOOL``, ``UNREGISTERED_LAYER``, ``UNREGISTERED_CODEC``, saying where;
-        ``NOT_JSON`` for arguments that are no JSON data.
+        ``NOT_JSON`` for arguments that are no JSON data; ``INVALID_STEP`` for a step that contains itself.
 
     Examples
     --------
@@ -57,7 +57,14 @@ def dump_step(step: Step, registry: Registry | None = None) -> dict[str, Any]:
     {'id': 'think', 'kind': 'loop', 'steps': [{'id': 'ask', 'kind': 'llm', 'model': 'm'}],
      'until': {'kind': 'maxSteps', 'n': 2}}
     """
-    return dump_record(step, registry or Registry(), str(step.id))
+    try:
+        return dump_record(step, registry or Registry(), str(step.id))
+    except RecursionError:
+        raise NoeticConfigError(
+            "INVALID_STEP",
+            f"The step {step.id!r} contains itself, or is nested without end.",
+            hint="Let a function return the step that is to run again, and bound it by `ctx.depth`; or use a loop.",
+        ) from None
 
 
 def dump_record(record: BaseModel, registry: Registry, where: str) -> dict[str, Any]:

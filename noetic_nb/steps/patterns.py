@@ -52,8 +52,16 @@ def react(
 
     Examples
     --------
-    >>> react(model="scripted", max_steps=3).id
-    'react-loop'
+    >>> import asyncio
+    >>> import noetic_nb as nn
+    >>> @nn.tool
+    ... def lookup(order_id: str) -> str:
+    ...     "Find one order."
+    ...     return "packed"
+    >>> config = nn.AgentConfig(name="desk", step=react(model="scripted", tools=[lookup], max_steps=3))
+    >>> model = nn.ScriptedModel([nn.CallTool("lookup", order_id="A17"), "It is packed."])
+    >>> asyncio.run(nn.AgentHarness(config, model=model).execute("Where is A17?")).text
+    'It is packed.'
     """
     if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1:
         raise NoeticConfigError(

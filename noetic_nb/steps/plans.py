@@ -75,6 +75,7 @@ def task_tree(
 
     Examples
     --------
+    >>> import asyncio
     >>> import noetic_nb as nn
     >>> plan = {"id": "report", "children": [
     ...     {"id": "read", "description": "Read the files.", "assignee": "reader"},
@@ -83,6 +84,9 @@ def task_tree(
     >>> tree = task_tree(plan, {"reader": agent, "writer": agent})
     >>> tree.kind, len(tree.steps)
     ('loop', 2)
+    >>> model = nn.ScriptedModel(["Three files.", "All is well."])
+    >>> asyncio.run(nn.AgentHarness(nn.AgentConfig(name="a", step=tree), model=model).execute("Report!")).text
+    'All is well.'
     """
     node = plan if isinstance(plan, PlanNode) else _plan(plan)
     kept = constraints if isinstance(constraints, PlanConstraints) else PlanConstraints(**(constraints or {}))

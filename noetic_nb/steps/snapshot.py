@@ -30,7 +30,7 @@ class StepMeta(NamedTuple):
 
 
 class LoopSnapshot(NamedTuple):
-    """A loop after an iteration. Tokens and cost are those of the whole execution so far, `elapsed_ms` of the loop."""
+    """A loop after an iteration. Tokens, cost and `elapsed_ms` count from the beginning of the loop."""
 
     step_count: int
     tokens: Usage = NO_USAGE

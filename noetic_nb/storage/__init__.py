@@ -6,7 +6,15 @@
 from typing import TYPE_CHECKING
 
 from noetic_nb.lazy import lazily
-from noetic_nb.storage.base import JsonValue, ScopedStorage, StorageAdapter, escape_segment, get_many, layer_prefix
+from noetic_nb.storage.base import (
+    JsonValue,
+    ScopedStorage,
+    StorageAdapter,
+    escape_segment,
+    get_many,
+    layer_prefix,
+    write_together,
+)
 from noetic_nb.storage.memory import InMemoryStorage
 
 if TYPE_CHECKING:
@@ -22,6 +30,7 @@ __all__ = [
     "escape_segment",
     "get_many",
     "layer_prefix",
+    "write_together",
 ]
 
 __getattr__ = lazily(__name__, {"SQLiteStorage": "noetic_nb.storage.sqlite", "Versioned": "noetic_nb.storage.sqlite"})

@@ -10,7 +10,18 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-__all__ = ["JsonValue", "ScopedStorage", "StorageAdapter", "escape_segment", "get_many", "layer_prefix"]
+from noetic_nb.errors import NoeticError
+
+__all__ = [
+    "JsonValue",
+    "ScopedStorage",
+    "StorageAdapter",
+    "escape_segment",
+    "get_many",
+    "key_taken",
+    "layer_prefix",
+    "write_together",
+]
 
 JsonValue: TypeAlias = Any
 """Text, finite numbers, booleans, None, lists and dicts with text keys, nested."""
@@ -18,7 +29,11 @@ JsonValue: TypeAlias = Any
 
 @runtime_checkable
 class StorageAdapter(Protocol):
-    """A key-value store. Values are copied on the way in and out; a missing key reads None."""
+    """A key-value store. Values are copied on the way in and out; a missing key reads None.
+
+    A store may also have ``get_many(keys)`` and ``set_many(values, *, delete=(), absent=())``, as `SQLiteStorage` has; see
+    `get_many` and `write_together`.
+    """
 
     async def get(self, key: str) -> JsonValue | None:
         """Return the value under a key, or None."""
@@ -58,6 +73,66 @@ async def get_many(storage: StorageAdapter, keys: Iterable[str]) -> dict[str, Js
         return dict(found)
     values = await asyncio.gather(*(storage.get(key) for key in wanted))
     return {key: value for key, value in zip(wanted, values, strict=True) if value is not None}
+
+
+async def write_together(
+    storage: StorageAdapter, values: Mapping[str, JsonValue], *, delete: Iterable[str] = (), absent: Iterable[str] = ()
+) -> None:
+    """Write several keys as one: all of it or nothing where the store has ``set_many``.
+
+    Other stores are written one key after the other, the values first and in their order, then the deletions in theirs;
+    the caller chooses an order that is safe to be interrupted in.
+
+    Parameters
+    ----------
+    values : mapping
+        What to keep.
+    delete : iterable of str, optional
+        Keys to forget; none of `values`.
+    absent : iterable of str, optional
+        Keys that must not exist before.
+
+    Raises
+    ------
+    NoeticError
+        ``state_conflict`` with `key` for one that must not exist and does; nothing was written then.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from noetic_nb.storage import InMemoryStorage
+    >>> store = InMemoryStorage({"old": 1})
+    >>> asyncio.run(write_together(store, {"a": 1, "b": 2}, delete=["old"]))
+    >>> asyncio.run(store.list(""))
+    ['a', 'b']
+    """
+    many = getattr(storage, "set_many", None)
+    if many is not None:
+        await many(values, delete=delete, absent=absent)
+        return
+    for key in absent:
+        if await storage.get(key) is not None:
+            raise key_taken(key)
+    for key, value in values.items():
+        await storage.set(key, value)
+    for key in delete:
+        await storage.delete(key)
+
+
+def key_taken(key: str) -> NoeticError:
+    """Return the error for a key that must not exist and does.
+
+    Examples
+    --------
+    >>> key_taken("a").kind
+    'state_conflict'
+    """
+    return NoeticError(
+        "state_conflict",
+        f"Another writer has written {key!r} already.",
+        hint="Read it and decide which state wins; nothing was written.",
+        key=key,
+    )
 
 
 def escape_segment(segment: str) -> str:

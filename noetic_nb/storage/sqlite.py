@@ -19,9 +19,16 @@ from types import TracebackType
 from typing import Final, Self, TypeVar, get_args
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.storage.base import JsonValue
+from noetic_nb.storage.base import JsonValue, key_taken
 from noetic_nb.storage.memory import json_text
-from noetic_nb.storage.sqlite_compare import Comparison, Conflict, Versioned, compared_write, version_of
+from noetic_nb.storage.sqlite_compare import (
+    Comparison,
+    Conflict,
+    Versioned,
+    compared_write,
+    grouped_write,
+    version_of,
+)
 from noetic_nb.storage.sqlite_file import (
     DELETE,
     UPSERT,
@@ -194,7 +201,9 @@ class SQLiteStorage:
         else:
             await self._write(lambda c: c.execute(DELETE, (key,)).rowcount, keys=(key,), is_single=True)
 
-    async def set_many(self, values: Mapping[str, JsonValue], *, delete: Iterable[str] = ()) -> None:
+    async def set_many(
+        self, values: Mapping[str, JsonValue], *, delete: Iterable[str] = (), absent: Iterable[str] = ()
+    ) -> None:
         """Write several keys in one transaction: all of it happens or none.
 
         Parameters
@@ -203,21 +212,22 @@ class SQLiteStorage:
             What to keep.
         delete : iterable of str, optional
             Keys to forget first.
+        absent : iterable of str, optional
+            Keys that must not exist before.
 
         Raises
         ------
         NoeticError
-            ``storage_failed``; nothing was changed then.
+            ``storage_failed``, or ``state_conflict`` with `key` for one that must not exist and does; nothing was changed
+            then.
         """
         rows = [(check_key(key), _text(key, value)) for key, value in values.items()]
-        gone = [(check_key(key),) for key in delete]
-
-        def run(connection: sqlite3.Connection) -> None:
-            connection.executemany(DELETE, gone)
-            connection.executemany(UPSERT, rows)
-
-        if rows or gone:
-            await self._write(run, keys=[*(key for key, _ in rows), *(key for (key,) in gone)])
+        gone, fresh = [check_key(key) for key in delete], [check_key(key) for key in absent]
+        if rows or gone or fresh:
+            keys = [*(key for key, _ in rows), *gone]
+            found = await self._write(grouped_write(rows, gone, fresh), keys=keys)
+            if found is not None:
+                raise key_taken(found)
 
     async def delete_many(self, keys: Iterable[str]) -> None:
         """Forget several keys in one transaction."""

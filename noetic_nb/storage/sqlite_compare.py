@@ -1,20 +1,20 @@
-"""Compare-and-set: the decision whether a key still is what its writer read, taken inside the write transaction."""
+"""Compare-and-set: the decision whether keys still are what their writer read, taken inside the write transaction."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.storage.base import JsonValue
 from noetic_nb.storage.memory import json_text
-from noetic_nb.storage.sqlite_file import UPSERT
+from noetic_nb.storage.sqlite_file import DELETE, UPSERT
 from noetic_nb.storage.sqlite_reader import parse
 
-__all__ = ["Comparison", "Conflict", "Versioned", "compared_write", "version_of"]
+__all__ = ["Comparison", "Conflict", "Versioned", "compared_write", "grouped_write", "version_of"]
 
 Comparison: TypeAlias = Literal["version", "value"]
 
@@ -56,6 +56,23 @@ def compared_write(
         connection.execute(UPSERT, (key, text))
         version: int = connection.execute("SELECT version FROM entries WHERE key = ?", (key,)).fetchone()[0]
         return version
+
+    return run
+
+
+def grouped_write(
+    rows: Sequence[tuple[str, str]], gone: Iterable[str], absent: Iterable[str]
+) -> Callable[[sqlite3.Connection], str | None]:
+    """Return what to do inside a transaction: delete and write, or return the first key that is there and must not be."""
+    deleted, wanted = [(key,) for key in gone], tuple(absent)
+
+    def run(connection: sqlite3.Connection) -> str | None:
+        for key in wanted:
+            if connection.execute("SELECT 1 FROM entries WHERE key = ?", (key,)).fetchone() is not None:
+                return key
+        connection.executemany(DELETE, deleted)
+        connection.executemany(UPSERT, rows)
+        return None
 
     return run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import sqlite3
 import subprocess
@@ -15,7 +16,14 @@ from typing import Any
 import pytest
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.storage import InMemoryStorage, ScopedStorage, SQLiteStorage, StorageAdapter, Versioned
+from noetic_nb.storage import (
+    InMemoryStorage,
+    ScopedStorage,
+    SQLiteStorage,
+    StorageAdapter,
+    Versioned,
+    write_together,
+)
 from noetic_nb.storage.sqlite_file import prefix_range
 from noetic_nb.storage.sqlite_reader import Reader
 
@@ -158,6 +166,61 @@ async def test_a_batch_happens_whole_and_deletes_first(store: SQLiteStorage) -> 
     await store.set_many({})
 
     assert await store.get_many(["a", "b", "c"]) == {"a": 10}
+
+
+async def test_a_group_whose_key_must_not_exist_is_refused_as_a_whole(store: SQLiteStorage) -> None:
+    await store.set_many({"log/0": "mine"}, absent=["log/0"])
+    await store.set("old", 1)
+
+    with pytest.raises(NoeticError) as caught:
+        await store.set_many({"log/0": "yours", "other": 1}, delete=["old"], absent=["log/0"])
+
+    assert (caught.value.kind, caught.value.key) == ("state_conflict", "log/0")
+    assert await store.get_many(["log/0", "old", "other"]) == {"log/0": "mine", "old": 1}
+
+
+class Plain:
+    """A store with the four methods only, which can fail at the n-th change."""
+
+    def __init__(self, fail_at: int = 0) -> None:
+        self.inner, self.changes, self.fail_at = InMemoryStorage(), 0, fail_at
+        self.get, self.list = self.inner.get, self.inner.list
+
+    def _count(self) -> None:
+        self.changes += 1
+        if self.changes == self.fail_at:
+            raise OSError("full")
+
+    async def set(self, key: str, value: Any) -> None:
+        self._count()
+        await self.inner.set(key, value)
+
+    async def delete(self, key: str) -> None:
+        self._count()
+        await self.inner.delete(key)
+
+
+@pytest.mark.parametrize(("fail_at", "left"), [(1, ["z"]), (2, ["b", "z"]), (3, ["a", "b", "z"]), (0, ["a", "b"])])
+async def test_a_store_without_groups_is_written_in_order_the_values_first(fail_at: int, left: list[str]) -> None:
+    plain = Plain(fail_at)
+    await plain.inner.set("z", 0)
+
+    with contextlib.suppress(OSError):
+        await write_together(plain, {"b": 1, "a": 2}, delete=["z"], absent=["b"])
+
+    assert await plain.list("") == left
+
+
+@pytest.mark.parametrize("kind", [SQLiteStorage, Plain])
+async def test_no_store_overwrites_a_key_that_must_not_exist(kind: type, path: Path) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        one: Any = await stack.enter_async_context(SQLiteStorage(path)) if kind is SQLiteStorage else Plain()
+        await one.set("a", 1)
+
+        with pytest.raises(NoeticError, match="Another writer has written 'a' already"):
+            await write_together(one, {"b": 1, "a": 2}, absent=["b", "a"])
+
+        assert (await one.get("a"), await one.get("b")) == (1, None)
 
 
 @pytest.mark.parametrize("level", ["OFF", "NORMAL", "FULL"])

@@ -1,0 +1,191 @@
+"""Conversations in storage: what was added to a thread's log, in parts that are written once and never changed.
+
+A part lies under ``thread:<id>:part:<8 digits>`` and says at which position of the log it begins, so that a part that is
+missing or twice there is noticed when a thread is read. ``thread:<id>:open`` names the execution that is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
+from noetic_nb.items import Item
+from noetic_nb.items.registry import ItemRegistry
+from noetic_nb.storage import StorageAdapter, get_many
+
+__all__ = ["Part", "ThreadStore", "open_key", "part_data", "part_key", "unreadable"]
+
+VERSION: Final = 1
+PREFIX: Final = "thread:"
+
+
+def thread_prefix(thread_id: str) -> str:
+    """Return what all keys of a thread begin with; ``~`` and ``:`` are escaped, so that no id reaches into another's.
+
+    Examples
+    --------
+    >>> thread_prefix("tenant:ann~1")
+    'thread:tenant~1ann~01:'
+    """
+    return f"{PREFIX}{thread_id.replace('~', '~0').replace(':', '~1')}:"
+
+
+def part_key(thread_id: str, number: int) -> str:
+    """Return the key of a part.
+
+    Examples
+    --------
+    >>> part_key("t1", 3)
+    'thread:t1:part:00000003'
+    """
+    return f"{thread_prefix(thread_id)}part:{number:08d}"
+
+
+def open_key(thread_id: str) -> str:
+    """Return the key that names the execution under way.
+
+    Examples
+    --------
+    >>> open_key("t1")
+    'thread:t1:open'
+    """
+    return f"{thread_prefix(thread_id)}open"
+
+
+def unreadable(what: str, given: str, why: object, hint: str) -> NoeticConfigError:
+    """Return the error for something in storage that is not what was written there."""
+    said = f"{type(why).__name__}: {why}" if isinstance(why, BaseException) else str(why)
+    return NoeticConfigError(
+        "CHECKPOINT_SCHEMA_MISMATCH", f"{what} cannot be read: {said}", given=given, hint=f"It was damaged, or {hint}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of a log: the items from position `first` on, as they were in turn `turn`."""
+
+    number: int
+    first: int
+    turn: int
+    resource_id: str | None
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadStore:
+    """The saved threads of a storage."""
+
+    storage: StorageAdapter
+    registry: ItemRegistry
+
+    async def read(self, thread_id: str) -> tuple[Part, ...]:
+        """Return all parts of a thread, in order; none for a thread that was never saved.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``CHECKPOINT_SCHEMA_MISMATCH`` where one is damaged or missing.
+        """
+        keys = await self.storage.list(f"{thread_prefix(thread_id)}part:")
+        found = await get_many(self.storage, keys)
+        parts: list[Part] = []
+        position = 0
+        for number, key in enumerate(keys):
+            if key != part_key(thread_id, number):
+                raise self._damaged(thread_id, number, "it is missing")
+            parts.append(self.part(found.get(key), thread_id, number, position))
+            position += len(parts[-1].items)
+        return tuple(parts)
+
+    async def after(self, thread_id: str, number: int, position: int) -> tuple[list[Part], str | None]:
+        """Return the parts from `number` on, where there are any, and the execution that is under way."""
+        found = await get_many(self.storage, [part_key(thread_id, number), open_key(thread_id)])
+        parts: list[Part] = []
+        data = found.get(part_key(thread_id, number))
+        while data is not None:
+            parts.append(self.part(data, thread_id, number + len(parts), position))
+            position += len(parts[-1].items)
+            data = await self.storage.get(part_key(thread_id, number + len(parts)))
+        return parts, execution_of(found.get(open_key(thread_id)))
+
+    def part(self, data: Any, thread_id: str, number: int, position: int) -> Part:
+        """Read one part, which must begin at a position.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``CHECKPOINT_SCHEMA_MISMATCH``.
+        """
+        try:
+            told = (data["version"], data["threadId"], data["part"], data["first"])
+            if told != (VERSION, thread_id, number, position):
+                raise ValueError(f"it says version, thread, part and position {told}")
+            resource_id = data["resourceId"]
+            if not isinstance(resource_id, str | None) or not isinstance(data["items"], list):
+                raise TypeError("a field has another type")
+            items = tuple([self.registry.parse(item) for item in data["items"]])
+            return Part(number, position, int(data["turn"]), resource_id, items)
+        except (KeyError, TypeError, ValueError, AttributeError, ItemValidationError, NoeticError) as exc:
+            raise self._damaged(thread_id, number, exc) from exc
+
+    def _damaged(self, thread_id: str, number: int, why: object) -> NoeticConfigError:
+        return unreadable(
+            f"Part {number} of the saved thread {thread_id!r}",
+            thread_id,
+            why,
+            "written by another version; mend it, or give the thread up with `await harness.forget_thread(...)`.",
+        )
+
+    async def names(self) -> tuple[str, ...]:
+        """Return the threads there are, sorted."""
+        names = set()
+        for key in await self.storage.list(PREFIX):
+            escaped, kind = key.removeprefix(PREFIX).split(":")[:2]
+            name = escaped.replace("~1", ":").replace("~0", "~")
+            if kind == "part" or (kind == "open" and name not in names and await self.is_open(name)):
+                names.add(name)
+        return tuple(sorted(names))
+
+    async def has(self, thread_id: str) -> bool:
+        """Tell whether anything of a thread is saved."""
+        return await self.storage.get(part_key(thread_id, 0)) is not None or await self.is_open(thread_id)
+
+    async def is_open(self, thread_id: str) -> bool:
+        """Tell whether something of an unfinished turn is there."""
+        execution_id = execution_of(await self.storage.get(open_key(thread_id)))
+        return execution_id is not None and await self.storage.get(f"execution:{execution_id}:snapshot") is not None
+
+    async def keys(self, thread_id: str) -> list[str]:
+        """Return all keys of a thread, in the order in which they may go: what is left is always a whole beginning."""
+        return sorted(await self.storage.list(thread_prefix(thread_id)), reverse=True)
+
+
+def execution_of(data: Any) -> str | None:
+    """Return the execution that an ``open`` record names."""
+    found = data.get("executionId") if isinstance(data, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def part_data(
+    thread_id: str,
+    number: int,
+    *,
+    first: int,
+    turn: int,
+    resource_id: str | None,
+    items: Sequence[Any],
+    now_ms: float,
+) -> dict[str, Any]:
+    """Return a part as it is written."""
+    return {
+        "version": VERSION,
+        "threadId": thread_id,
+        "part": number,
+        "first": first,
+        "turn": turn,
+        "resourceId": resource_id,
+        "items": items,
+        "writtenAt": now_ms,
+    }

@@ -1,0 +1,107 @@
+"""State beyond 10 MiB, which is copied for every child and written after every step, is told of once per step."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+import noetic_nb as nn
+from noetic_nb.runtime.oversize import LIMIT_BYTES, LargeState
+from tests.runtime.made import made
+
+MIB = 2**20
+
+
+def says(text: str) -> Any:
+    return nn.step.run(text, lambda value, ctx: text)
+
+
+def told_of(harness: nn.AgentHarness) -> list[Any]:
+    """Return what its diagnostic is told from now on."""
+    told: list[Any] = []
+    harness._stack.state.diagnostic = lambda *what: told.append(what)
+    return told
+
+
+def fan(name: str) -> Any:
+    return nn.fork(name, mode="all", paths=[says("a"), says("b")], merge="first")
+
+
+async def test_a_large_state_is_told_of_once_for_every_step_that_copies_it() -> None:
+    harness = made([])
+    told = told_of(harness)
+
+    async with harness.execution(state={"text": "x" * 11 * MIB}) as ctx:
+        for one in (fan("fan"), fan("fan"), nn.spawn("child", says("c"))):
+            await harness.run(one, None, ctx)
+
+    assert [(step_id, hook, error.size // MIB) for step_id, hook, error in told] == [
+        ("fan", "state", 11),
+        ("child", "state", 11),
+    ]
+    assert all(isinstance(error, LargeState) for _, _, error in told)
+    assert "11.0 MiB as JSON at step 'fan'" in str(told[0][2])
+
+
+async def test_children_of_a_step_with_layers_of_its_own_do_not_tell_of_it_again() -> None:
+    harness = made([], memory=[nn.working_memory()])
+    told = told_of(harness)
+    nested = nn.spawn("own", fan("fan"), memory=[nn.working_memory()])
+
+    async with harness.execution(state={"text": "x" * 11 * MIB}) as ctx:
+        for one in (nested, nested, fan("fan")):
+            await harness.run(one, None, ctx)
+
+    assert [step_id for step_id, _, _ in told] == ["own", "fan"]
+
+
+@pytest.mark.parametrize("over", [0, 1])
+async def test_the_limit_itself_is_still_fine(over: int) -> None:
+    harness = made([])
+    told = told_of(harness)
+    state = {"text": "é" * ((LIMIT_BYTES - len(json.dumps({"text": ""}, separators=(",", ":")))) // 2)}
+    state["text"] += "x" * (
+        LIMIT_BYTES + over - len(json.dumps(state, ensure_ascii=False, separators=(",", ":")).encode())
+    )
+
+    async with harness.execution(state=state) as ctx:
+        await harness.run(fan("fan"), None, ctx)
+
+    assert len(told) == over
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, "\ud800"])
+async def test_a_state_that_is_no_json_data_is_no_problem(value: Any) -> None:
+    harness = made([])
+    told = told_of(harness)
+    state: dict[str, Any] = {"value": value}
+    state["self"] = state
+
+    for one in (state, {"value": value}, {}):
+        async with harness.execution(state=one) as ctx:
+            assert await harness.run(fan("fan"), None, ctx) == "a"
+
+    assert told == []
+
+
+async def test_a_large_checkpoint_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    def grow(value: Any, ctx: Any) -> str:
+        ctx.state["text"] = "x" * 11 * MIB
+        return "grown"
+
+    steps = [nn.step.run("small", lambda value, ctx: "s"), nn.step.run("grow", grow)]
+    whole = nn.loop("whole", steps, until=nn.until.max_steps(1))
+    harness = nn.AgentHarness(nn.AgentConfig(name="a", step=whole), checkpoints=True)
+
+    with caplog.at_level(logging.WARNING):
+        await harness.execute("go")
+        await harness.execute("go")
+
+    assert [record.getMessage() for record in caplog.records] == [
+        f"Layer {step_id!r}, hook 'checkpoint': LargeState: The checkpoint, which is written after every step, has 11.0 MiB "
+        f"as JSON at step {step_id!r}. Look at `ctx.state`, the layers, and the turn's items."
+        for step_id in ("grow", "whole")
+    ]
