@@ -119,7 +119,7 @@ class _Trial:
 
         params = moment.params
         if self.judge is not None:
-            params = replace(params, ctx=replace(params.ctx, call_model=self._call_model))
+            params = params._replace(ctx=replace(params.ctx, call_model=self._call_model))
         result = await evaluate(self.rules, moment.point, params, self.policy, ask_now=ask_now, ask_later=_never_blocks)
         return _verdict(result, (*self.skipped(moment), *missing))
 

@@ -38,8 +38,7 @@ __all__ = [
 ExecutionOutcome: TypeAlias = Literal["success", "failure", "aborted"]
 
 
-@dataclass(frozen=True, slots=True)
-class InitParams:
+class InitParams(NamedTuple):
     """An execution begins: load the state."""
 
     storage: ScopedStorage
@@ -47,8 +46,7 @@ class InitParams:
     ctx: ExecutionContext
 
 
-@dataclass(frozen=True, slots=True)
-class RecallParams:
+class RecallParams(NamedTuple):
     """The model is about to be asked: offer something for the prompt, in at most `budget` tokens."""
 
     log: Sequence[Item]
@@ -58,8 +56,7 @@ class RecallParams:
     budget: float
 
 
-@dataclass(frozen=True, slots=True)
-class StoreParams:
+class StoreParams(NamedTuple):
     """The model has answered: keep what matters. `state` is a copy."""
 
     new_items: tuple[Item, ...]
@@ -69,16 +66,14 @@ class StoreParams:
     state: Any
 
 
-@dataclass(frozen=True, slots=True)
-class SpawnParams:
+class SpawnParams(NamedTuple):
     """A child execution is created: decide what state it starts with."""
 
     parent_state: Any
     child_ctx: ExecutionContext
 
 
-@dataclass(frozen=True, slots=True)
-class ReturnParams:
+class ReturnParams(NamedTuple):
     """A child execution has ended: merge what it learned, and pass its result on."""
 
     child_state: Any
@@ -88,8 +83,7 @@ class ReturnParams:
     child_ctx: ExecutionContext
 
 
-@dataclass(frozen=True, slots=True)
-class CompleteParams:
+class CompleteParams(NamedTuple):
     """The execution ends."""
 
     log: Sequence[Item]
@@ -98,8 +92,7 @@ class CompleteParams:
     outcome: ExecutionOutcome
 
 
-@dataclass(frozen=True, slots=True)
-class DisposeParams:
+class DisposeParams(NamedTuple):
     """Release what the layer holds."""
 
     state: Any
@@ -116,8 +109,7 @@ class PastCall(NamedTuple):
     output: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BeforeToolCallParams:
+class BeforeToolCallParams(NamedTuple):
     """A tool is about to be called: `tool_name` is canonical, `history` holds the calls so far."""
 
     tool_name: str
@@ -131,8 +123,7 @@ class BeforeToolCallParams:
     """What the layers before this one decided together."""
 
 
-@dataclass(frozen=True, slots=True)
-class AfterModelCallParams:
+class AfterModelCallParams(NamedTuple):
     """The model has answered: accept, guide or deny the response before it counts."""
 
     response: ModelResponse
@@ -152,8 +143,7 @@ class AfterModelCallParams:
         return self.response.items
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOutcome:
+class ToolOutcome(NamedTuple):
     """A tool call has ended."""
 
     name: str
@@ -167,8 +157,7 @@ class ToolOutcome:
     """What the model reads of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelOutcome:
+class ModelOutcome(NamedTuple):
     """A model call of the agent has ended, whether or not its response will stand."""
 
     model: str
@@ -181,8 +170,7 @@ class ModelOutcome:
     state: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Feedback:
+class Feedback(NamedTuple):
     """Someone judged or corrected the thread's last reply, or began a new task, outside of any execution.
 
     `value` is the quality (0 to 1) or the text of the correction; None for ``"reset_task"``.
@@ -195,8 +183,7 @@ class Feedback:
     source: str = "user"
 
 
-@dataclass(frozen=True, slots=True)
-class OnItemAppendParams:
+class OnItemAppendParams(NamedTuple):
     """User messages or tool outputs are about to be logged: change, drop or add some."""
 
     items: tuple[Item, ...]
@@ -205,8 +192,7 @@ class OnItemAppendParams:
     state: Any
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectHistoryParams:
+class ProjectHistoryParams(NamedTuple):
     """The history is about to be sent: choose what of it. The log itself never changes."""
 
     items: Sequence[Item]

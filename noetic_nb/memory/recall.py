@@ -11,7 +11,6 @@ import math
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.events import LayerTokens
@@ -255,7 +254,7 @@ class Recaller:
             return  # cold: the first recall sees this state
         if hook == "init" and asked[1].state == state:
             return  # loaded as it was left
-        self._asked[key] = (layer, replace(asked[1], ctx=ctx, state=state))
+        self._asked[key] = (layer, asked[1]._replace(ctx=ctx, state=state))
         self._refresh(key)
 
     def _refresh(self, key: tuple[str, str]) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "TokenLogprob",
     "ToolSpec",
     "Usage",
+    "check_clients",
 ]
 
 
@@ -167,3 +169,22 @@ class StreamingModelClient(ModelClient, Protocol):
     def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
         """Yield deltas, then the whole response as the last part."""
         ...
+
+
+def check_clients(model: object) -> None:
+    """Refuse what answers no requests.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_MODEL``.
+    """
+    clients = model.values() if isinstance(model, Mapping) else [] if model is None else [model]
+    for client in clients:
+        if not isinstance(client, ModelClient):
+            raise NoeticConfigError(
+                "INVALID_MODEL",
+                "A harness needs a model client, or a mapping of names to clients.",
+                given=client,
+                hint="Use nn.ScriptedModel([...]), nn.OpenAIModel('...'), or anything with `async complete(request)`.",
+            )

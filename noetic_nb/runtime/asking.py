@@ -23,7 +23,6 @@ from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.errors import StoppedError
 from noetic_nb.runtime.plan import TurnPlan, plan_turn
 from noetic_nb.runtime.saying import TurnInput, append_input, as_input_items, log_items, query_of
-from noetic_nb.runtime.summary import summarised
 from noetic_nb.runtime.walking import listed_tools
 from noetic_nb.steps import LLMStep, StepMeta
 from noetic_nb.steps.reading import CodecOutput, Reading, parsed
@@ -135,6 +134,8 @@ class _Asking:
 
     async def summary(self, plan: TurnPlan) -> TurnPlan:
         """Return a plan with a summary in place of what would be dropped."""
+        from noetic_nb.runtime.summary import summarised  # wanted by one policy of three, in long conversations
+
         return await summarised(
             self.engine, self.ctx, self.model, self.policy, plan, lambda extra: self.plan(None, extra)
         )

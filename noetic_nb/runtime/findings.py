@@ -14,7 +14,7 @@ from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.walking import llm_steps
 
-__all__ = ["Finding", "check_models", "find"]
+__all__ = ["Finding", "find"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +28,6 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.level}: {self.message} {self.hint}".strip()
-
-
-def check_models(model: object) -> None:
-    """Refuse what answers no requests.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_MODEL``.
-    """
-    clients = model.values() if isinstance(model, Mapping) else [] if model is None else [model]
-    for client in clients:
-        if not isinstance(client, ModelClient):
-            raise NoeticConfigError(
-                "INVALID_MODEL",
-                "A harness needs a model client, or a mapping of names to clients.",
-                given=client,
-                hint="Use nn.ScriptedModel([...]), nn.OpenAIModel('...'), or anything with `async complete(request)`.",
-            )
 
 
 def find(engine: Engine) -> tuple[Finding, ...]:

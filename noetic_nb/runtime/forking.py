@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from pydantic import ValidationError
-
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import FrozenDict, compact_json
 from noetic_nb.runtime.children import Child, outcome_of
@@ -18,7 +16,7 @@ from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.errors import StoppedError
 from noetic_nb.steps import ForkStep, Step
-from noetic_nb.steps.records import STEP_ADAPTER
+from noetic_nb.steps.records import as_step
 from noetic_nb.steps.snapshot import output_text
 
 __all__ = ["run_fork"]
@@ -221,36 +219,6 @@ async def _paths(step: ForkStep, value: Any, ctx: Context) -> list[_Path]:
             "INVALID_STEP", f"The paths of fork {step.id!r} are no list of steps.", given=made, step_id=step.id
         )
     return [_Path(as_step(path, f"a path of fork {step.id!r}"), value) for path in made]
-
-
-def as_step(value: Any, whose: str) -> Step:
-    """Return what a function of the user's gave as a step; a plain record is checked first.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``NOT_A_STEP``.
-    """
-    if isinstance(value, Mapping) and "kind" in value:
-        try:
-            step: Step = STEP_ADAPTER.validate_python(value)
-        except ValidationError as exc:  # of a kind there is not: what is wrong with a record of one says so itself
-            raise NoeticConfigError(
-                "NOT_A_STEP",
-                f"{whose[0].upper()}{whose[1:]} is no step: {exc.errors()[0]['msg']}.",
-                given=value,
-                hint="Kinds are run, llm, tool, branch, fork, spawn and loop.",
-            ) from exc
-        return step
-    if not isinstance(getattr(value, "kind", None), str) or not hasattr(value, "id"):
-        raise NoeticConfigError(
-            "NOT_A_STEP",
-            f"{whose[0].upper()}{whose[1:]} is no step.",
-            given=value,
-            hint="Return what step.run, step.llm, step.tool, branch, fork, spawn or loop made.",
-        )
-    kept: Step = value
-    return kept
 
 
 def _each(step: ForkStep, each: Step, value: Any) -> list[_Path]:

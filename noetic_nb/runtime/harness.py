@@ -14,16 +14,12 @@ from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import ItemLog, thaw
 from noetic_nb.memory import LayerStack, LayerStateStore
 from noetic_nb.memory.diagnostics import Diagnostic, log_diagnostic
-from noetic_nb.models.base import ModelClient
+from noetic_nb.models.base import ModelClient, check_clients
 from noetic_nb.runtime.channels import ChannelHandle, Channels
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.context import Context
-from noetic_nb.runtime.describe import describe
 from noetic_nb.runtime.engine import Approve, Engine, EventHub
 from noetic_nb.runtime.errors import StoppedError
-from noetic_nb.runtime.findings import Finding, check_models, find
-from noetic_nb.runtime.forking import as_step
-from noetic_nb.runtime.handles import Handle
 from noetic_nb.runtime.interpreter import run_step
 from noetic_nb.runtime.limits import Limits
 from noetic_nb.runtime.outliving import OutlivesProcess
@@ -32,18 +28,20 @@ from noetic_nb.runtime.remembering import ContextMemory
 from noetic_nb.runtime.reply import AgentReply
 from noetic_nb.runtime.saying import log_items
 from noetic_nb.runtime.session import Delivery, ThreadStatus
-from noetic_nb.runtime.starting import start_step
-from noetic_nb.runtime.streaming import TurnStream
 from noetic_nb.runtime.threads import Threads
 from noetic_nb.runtime.walking import llm_steps
 from noetic_nb.steps import Channel, Step
 from noetic_nb.steps.reading import system_text
+from noetic_nb.steps.records import as_step
 from noetic_nb.storage import StorageAdapter
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 if TYPE_CHECKING:  # loaded when they are first wanted
     from noetic_nb.runtime.checkpoint import Checkpoints
+    from noetic_nb.runtime.findings import Finding
+    from noetic_nb.runtime.handles import Handle
     from noetic_nb.runtime.memory_view import MemoryView
+    from noetic_nb.runtime.streaming import TurnStream
 
 __all__ = ["AgentHarness"]
 
@@ -95,7 +93,7 @@ class AgentHarness(OutlivesProcess):
         diagnostic: Diagnostic = log_diagnostic,
         checkpoints: bool | Checkpoints = False,
     ) -> None:
-        check_models(model)
+        check_clients(model)
         self.config = config
         self._hub = EventHub(diagnostic)
         state = LayerStateStore(diagnostic)
@@ -206,6 +204,8 @@ class AgentHarness(OutlivesProcess):
             raise NoeticConfigError("INVALID_OPTION", "stream has no such option.", given=sorted(options))
         message = self._threads.message(text_or_items, resource_id, delivery, limits, state)
         session = self._threads.session(thread_id)
+        from noetic_nb.runtime.streaming import TurnStream
+
         return TurnStream(self, message, lambda: session.say(message, self._threads.run, delivery))
 
     async def cancel(self, thread_id: str = "default", reason: str = "cancelled by the caller") -> bool:
@@ -282,6 +282,8 @@ class AgentHarness(OutlivesProcess):
         >>> asyncio.run(main())
         (False, 42)
         """
+        from noetic_nb.runtime.starting import start_step
+
         return start_step(ctx.engine, as_step(step, "what was to start"), value, ctx, run_step)
 
     def channel_handle(self, channel: Channel, execution_id: str) -> ChannelHandle:
@@ -399,10 +401,14 @@ class AgentHarness(OutlivesProcess):
 
     def check(self) -> tuple[Finding, ...]:
         """Look the configuration over; returns findings, worst first."""
+        from noetic_nb.runtime.findings import find
+
         return find(self._engine)
 
     def describe(self) -> dict[str, Any]:
         """Return the configuration and the models' names as plain data, for the head of a run."""
+        from noetic_nb.runtime.describe import describe
+
         return describe(self.config, self._engine.models)
 
     def log(self, thread_id: str = "default") -> ItemLog:

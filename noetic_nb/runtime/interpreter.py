@@ -16,11 +16,10 @@ from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.emitting import shows
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.errors import StoppedError, step_failed
-from noetic_nb.runtime.forking import as_step, run_fork
 from noetic_nb.runtime.looping import run_loop
 from noetic_nb.runtime.saying import TurnInput
-from noetic_nb.runtime.spawning import run_spawn
 from noetic_nb.steps import BranchStep, ForkStep, LoopStep, RunStep, SpawnStep, Step, ToolStep
+from noetic_nb.steps.records import as_step
 from noetic_nb.steps.snapshot import output_text
 
 __all__ = ["MAX_DEPTH", "MAX_NESTING", "run_step"]
@@ -194,11 +193,16 @@ def _run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context) -> Await
     return run_loop(engine, step, value, ctx, run_step)
 
 
+# What most agents never do is loaded when it is first done.
 def _run_fork(engine: Engine, step: ForkStep, value: Any, ctx: Context) -> Awaitable[Any]:
+    from noetic_nb.runtime.forking import run_fork
+
     return run_fork(engine, step, value, ctx, run_step)
 
 
 def _run_spawn(engine: Engine, step: SpawnStep, value: Any, ctx: Context) -> Awaitable[Any]:
+    from noetic_nb.runtime.spawning import run_spawn
+
     return run_spawn(engine, step, value, ctx, run_step)
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.items import ItemLog
 from noetic_nb.runtime.context import Context
-from noetic_nb.runtime.journal import Journal
 from noetic_nb.runtime.limits import Limits
 from noetic_nb.runtime.reply import AgentReply
+
+if TYPE_CHECKING:
+    from noetic_nb.runtime.journal import Journal
 
 __all__ = ["Delivery", "Message", "Session", "ThreadStatus"]
 

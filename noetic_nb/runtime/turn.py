@@ -15,7 +15,6 @@ from noetic_nb.memory import ExecutionContext, Stop
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.errors import StoppedError
-from noetic_nb.runtime.handles import end_handles
 from noetic_nb.runtime.interpreter import run_step
 from noetic_nb.runtime.limits import Limits, exceeded
 from noetic_nb.runtime.reply import AgentReply
@@ -204,6 +203,8 @@ async def close_execution(engine: Engine, ctx: Context, outcome: ExecutionEnd) -
     state is written.
     """
     if engine.handles and ctx.id in engine.handles:
+        from noetic_nb.runtime.handles import end_handles  # loaded with the first step that was started
+
         late = None
         try:
             late = await end_handles(engine, ctx)

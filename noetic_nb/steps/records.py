@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, field_validator
+from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError, field_validator
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryConfig, MemoryLayer, memory
@@ -31,6 +31,7 @@ __all__ = [
     "SpawnStep",
     "Step",
     "ToolStep",
+    "as_step",
 ]
 
 # Rounds of tools inside one llm step; runtime specification, section 2.2.
@@ -251,3 +252,33 @@ Step: TypeAlias = Annotated[
     RunStep | LLMStep | ToolStep | BranchStep | ForkStep | SpawnStep | LoopStep, Field(discriminator="kind")
 ]
 STEP_ADAPTER: Final[TypeAdapter[Any]] = TypeAdapter(Step, config=ConfigDict(defer_build=True))
+
+
+def as_step(value: Any, whose: str) -> Step:
+    """Return what a function of the user's gave as a step; a plain record is checked first.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NOT_A_STEP``.
+    """
+    if isinstance(value, Mapping) and "kind" in value:
+        try:
+            step: Step = STEP_ADAPTER.validate_python(value)
+        except ValidationError as exc:  # of a kind there is not: what is wrong with a record of one says so itself
+            raise NoeticConfigError(
+                "NOT_A_STEP",
+                f"{whose[0].upper()}{whose[1:]} is no step: {exc.errors()[0]['msg']}.",
+                given=value,
+                hint="Kinds are run, llm, tool, branch, fork, spawn and loop.",
+            ) from exc
+        return step
+    if not isinstance(getattr(value, "kind", None), str) or not hasattr(value, "id"):
+        raise NoeticConfigError(
+            "NOT_A_STEP",
+            f"{whose[0].upper()}{whose[1:]} is no step.",
+            given=value,
+            hint="Return what step.run, step.llm, step.tool, branch, fork, spawn or loop made.",
+        )
+    kept: Step = value
+    return kept
