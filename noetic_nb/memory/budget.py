@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
@@ -28,8 +27,7 @@ class LayerAllocation(NamedTuple):
     allocated: float
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetPlan:
+class BudgetPlan(NamedTuple):
     """How a budget was split; allocations in the order of the layers."""
 
     allocations: tuple[LayerAllocation, ...]

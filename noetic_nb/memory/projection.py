@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
@@ -103,8 +102,7 @@ class ProjectionPolicy(BaseModel):
         return left if left > 0 else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectedHistory:
+class ProjectedHistory(NamedTuple):
     """The part of a history that is sent: a window and the positions left out of it.
 
     What lies below `floor` is outside of the item window that was asked for; from there to `start` it is over budget.

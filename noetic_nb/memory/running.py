@@ -40,7 +40,7 @@ _IN_ARRAY_ORDER: Final = frozenset({"init", "store", "on_complete", "dispose"})
 _ENFORCING: Final = frozenset({"before_tool_call", "after_model_call"})
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Outcome:
     """How a hook ended."""
 

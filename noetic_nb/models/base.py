@@ -69,8 +69,7 @@ class Usage(NamedTuple):
 NO_USAGE: Final = Usage()
 
 
-@dataclass(frozen=True, slots=True)
-class TokenLogprob:
+class TokenLogprob(NamedTuple):
     """One generated token and its log-probability in nats; 0.0 means the provider gave none.
 
     `alternatives` are the likeliest tokens at this place with their own log-probabilities, where they were asked for.
@@ -96,8 +95,7 @@ class ModelParams(BaseModel):
     """Texts at which generation ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSpec:
+class ToolSpec(NamedTuple):
     """A tool as the model is told about it.
 
     `parameters` is a JSON Schema of an object; `strict` asks a provider to enforce it.

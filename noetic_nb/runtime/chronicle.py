@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.clock import Clock
@@ -23,8 +22,7 @@ MAX_SCOPES: Final = 1_000
 MAX_TURNS: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class StateChange:
+class StateChange(NamedTuple):
     """A layer's state as it was written: by which hook or function, in which turn of which thread.
 
     `hook` is ``"edit"`` for a change made by hand, ``"rewind"`` for one carried into a fork.
@@ -120,7 +118,7 @@ class Chronicle:
     def changes(self, layer_id: str, scope_key: str) -> tuple[StateChange, ...]:
         """Return copies of the writes of a layer in one scope that are remembered, oldest first."""
         found = self._changes.get((layer_id, scope_key), ())
-        return tuple([replace(change, state=copy.deepcopy(change.state)) for change in found])
+        return tuple([change._replace(state=copy.deepcopy(change.state)) for change in found])
 
     def end_of(self, thread_id: str, turn: int) -> tuple[int, int] | None:
         """Return the number of items and the order of the last write at the end of a turn."""

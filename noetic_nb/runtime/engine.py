@@ -32,7 +32,6 @@ from noetic_nb.models.base import (
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.idle import SilenceLimit
-from noetic_nb.runtime.provided import provided_tools
 from noetic_nb.runtime.toolset import ToolSet
 from noetic_nb.runtime.walking import listed_tools, llm_steps
 from noetic_nb.steps import LLMStep, Tool
@@ -125,7 +124,7 @@ class Engine:
         self.told_large: set[tuple[str, str]] = set()
         # From an engine and a context to what layers provide there; above this file, so the harness hands it in.
         self.open_memory: Callable[[Engine, Context], Any] | None = None
-        self.layer_tools = provided_tools(stack.layers, stack=stack, hook_context=self.hook_context)
+        self.layer_tools = self._provided()
         # By execution: what it has started and not heard of to the end; see the file on handles, above this one.
         self.handles: dict[str, Any] = {}
         self._inner: dict[int, tuple[object, Engine]] = {}
@@ -136,6 +135,14 @@ class Engine:
         self.watches_steps = False
         """Whether anyone wants to know of each step."""
         self.listen()
+
+    def _provided(self) -> tuple[Tool, ...]:
+        """Return what the layers provide for the model; loaded with the first layer that does."""
+        if not any(layer.provides for layer in self.stack.layers):
+            return ()
+        from noetic_nb.runtime.provided import provided_tools
+
+        return provided_tools(self.stack.layers, stack=self.stack, hook_context=self.hook_context)
 
     async def sleep(self, ms: float) -> None:
         """Wait so many milliseconds."""

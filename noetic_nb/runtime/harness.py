@@ -24,7 +24,6 @@ from noetic_nb.runtime.interpreter import run_step
 from noetic_nb.runtime.limits import Limits
 from noetic_nb.runtime.outliving import OutlivesProcess
 from noetic_nb.runtime.plan import TurnPlan, plan_turn
-from noetic_nb.runtime.remembering import ContextMemory
 from noetic_nb.runtime.reply import AgentReply
 from noetic_nb.runtime.saying import log_items
 from noetic_nb.runtime.session import Delivery, ThreadStatus
@@ -44,6 +43,13 @@ if TYPE_CHECKING:  # loaded when they are first wanted
     from noetic_nb.runtime.streaming import TurnStream
 
 __all__ = ["AgentHarness"]
+
+
+def _open_memory(engine: Engine, ctx: Context) -> Mapping[str, Any]:
+    """Return what the layers provide to code, loaded when it is first asked for."""
+    from noetic_nb.runtime.remembering import ContextMemory
+
+    return ContextMemory(engine, ctx)
 
 
 class AgentHarness(OutlivesProcess):
@@ -119,7 +125,7 @@ class AgentHarness(OutlivesProcess):
         )
         self._stop_listening: Any = None
         self._hub.changed = self._listen
-        self._engine.open_memory = ContextMemory
+        self._engine.open_memory = _open_memory
         if checkpoints is not False:
             from noetic_nb.runtime.durable import durable_threads  # with all it needs, for those who want it
 

@@ -71,7 +71,7 @@ class ThreadStatus(NamedTuple):
 RunMessages: TypeAlias = Callable[["Session", Sequence[Message]], Awaitable[AgentReply]]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Session:
     """One thread."""
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import TurnCompleted, TurnStarted
@@ -28,7 +28,7 @@ _log: Final = logging.getLogger("noetic_nb")
 ExecutionEnd = Literal["success", "failure", "aborted"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Turn:
     """What is known of a turn while it runs."""
 
@@ -129,8 +129,7 @@ async def run_turn(
     return reply
 
 
-@dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumed(NamedTuple):
     """Where a turn stood: its first item, and what the user had said."""
 
     first: int
