@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import BudgetsAllocated, ViewAssembled
 from noetic_nb.items import Item, assistant_text, function_call_output, input_message
 from noetic_nb.memory import ExecutionContext, RecallEntry, RerenderRequest, SteeringAction, SteeringDecision
 from noetic_nb.memory.decision import denied
@@ -22,6 +21,7 @@ from noetic_nb.runtime.emitting import filtered
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.errors import StoppedError
 from noetic_nb.runtime.plan import TurnPlan, plan_turn
+from noetic_nb.runtime.planned import budgets_allocated, view_assembled
 from noetic_nb.runtime.saying import TurnInput, append_input, as_input_items, log_items, query_of
 from noetic_nb.runtime.walking import listed_tools
 from noetic_nb.steps import LLMStep, StepMeta
@@ -65,23 +65,6 @@ class _Asking:
         if self._hctx is None:
             self._hctx = self.engine.hook_context(self.ctx)
         return self._hctx
-
-    def show_budgets(self) -> None:
-        """Record how the budget was split."""
-        engine = self.engine
-        if engine.sink is not None:
-            shares = tuple([(share.layer_id, share.allocated) for share in self.budgets.allocations])
-            engine.sink.emit(
-                BudgetsAllocated(
-                    self.ctx.where,
-                    engine.clock.now_ms(),
-                    self.policy.token_budget,
-                    self.system_tokens,
-                    self.policy.response_reserve,
-                    shares,
-                    self.budgets.history_budget,
-                )
-            )
 
     async def recall(self) -> None:
         """Ask the layers once per step."""
@@ -140,32 +123,10 @@ class _Asking:
             self.engine, self.ctx, self.model, self.policy, plan, lambda extra: self.plan(None, extra)
         )
 
-    def show(self, plan: TurnPlan) -> None:
-        """Record a plan and tell the layers what is being sent."""
-        engine, ctx = self.engine, self.ctx
-        if "delivered" in engine.stack.hooks:
-            engine.stack.delivered(self.hctx, [item["id"] for _, item in plan.layer_items if "id" in item])
-        if engine.sink is not None:
-            engine.sink.emit(
-                ViewAssembled(
-                    ctx.where,
-                    engine.clock.now_ms(),
-                    ctx.step_count,
-                    plan.window,
-                    plan.fates,
-                    plan.layers,
-                    plan.layer_items,
-                    plan.policy.token_budget,
-                    plan.policy.response_reserve,
-                    plan.system,
-                    plan.tools,
-                    plan.framing,
-                    plan.history,
-                    plan.budgets.history_budget,
-                    plan.history_items,
-                    plan.floor,
-                )
-            )
+    def tell_delivered(self, plan: TurnPlan) -> None:
+        """Tell the layers what of theirs is being sent."""
+        sent = [item["id"] for _, item in plan.layer_items if "id" in item]
+        self.engine.stack.delivered(self.hctx, sent)
 
     async def ask(self) -> ModelResponse:
         """Ask until a response stands.
@@ -187,8 +148,10 @@ class _Asking:
             plan = self.plan(projected)
             if projected is None and plan.window[0] > 0 and self.policy.overflow == "summarize":
                 plan = await self.summary(plan)
-            if engine.sink is not None or "delivered" in hooks:
-                self.show(plan)
+            if "delivered" in hooks:
+                self.tell_delivered(plan)
+            if engine.sink is not None:
+                engine.sink.emit(view_assembled(ctx, engine.clock.now_ms(), plan))
             output = step.output
             request = ModelRequest(
                 self.model,
@@ -404,7 +367,8 @@ async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> An
     if ctx.rerenders:
         asking.requests, ctx.rerenders = (*ctx.rerenders, *asking.requests), ()
     if engine.sink is not None:
-        asking.show_budgets()
+        now = engine.clock.now_ms()
+        engine.sink.emit(budgets_allocated(ctx, now, asking.policy, asking.system_tokens, asking.budgets))
     if "recall" in engine.stack.hooks:
         await asking.recall()
     ctx.recalled = asking.recalled

@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import Final
 
 from noetic_nb.events import ModelCalled, RunEvent, StepEnded, StepStarted, ToolCalled
-from noetic_nb.runtime.engine import Engine, EventHub
+from noetic_nb.runtime.engine import Engine
+from noetic_nb.runtime.hub import EventHub
 from noetic_nb.steps import LLMStep
 
 __all__ = ["FRAMEWORK_EVENTS", "filtered", "shows"]

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import ErrorRaised, EventSink, ModelCalled, RunEvent
+from noetic_nb.events import ErrorRaised, ModelCalled
 from noetic_nb.ids import Ids
 from noetic_nb.memory import (
     BudgetPlan,
@@ -20,7 +20,6 @@ from noetic_nb.memory import (
     allocate_budgets,
 )
 from noetic_nb.memory.context import as_response
-from noetic_nb.memory.diagnostics import Diagnostic
 from noetic_nb.models.base import (
     ModelClient,
     ModelDelta,
@@ -31,6 +30,7 @@ from noetic_nb.models.base import (
 )
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.context import Context
+from noetic_nb.runtime.hub import EventHub
 from noetic_nb.runtime.idle import SilenceLimit
 from noetic_nb.runtime.toolset import ToolSet
 from noetic_nb.runtime.walking import listed_tools, llm_steps
@@ -38,7 +38,7 @@ from noetic_nb.steps import LLMStep, Tool
 from noetic_nb.steps.reading import system_text
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["Approve", "Engine", "EventHub"]
+__all__ = ["Approve", "Engine"]
 
 Approve: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
 """Asks a person: ``approve(tool_name, args)`` answers True, False, or a text that says why not; may be async."""
@@ -47,41 +47,6 @@ Approve: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
 # Instructions that change at every step, and steps that are made anew each time, would fill the tables for ever.
 MAX_SETUPS: Final = 256
 NO_TOOLS: Final = ToolSet(())
-
-
-class EventHub:
-    """Hands events on to everyone who listens. A listener that raises is taken off and reported."""
-
-    __slots__ = ("_diagnostic", "_sinks", "changed")
-
-    def __init__(self, diagnostic: Diagnostic) -> None:
-        self._sinks: tuple[EventSink, ...] = ()
-        self._diagnostic = diagnostic
-        self.changed: Callable[[], None] = lambda: None
-        """Called when a listener came or went."""
-
-    def __bool__(self) -> bool:
-        return bool(self._sinks)
-
-    def emit(self, event: RunEvent) -> None:
-        """Hand one event on."""
-        for sink in self._sinks:
-            try:
-                sink.emit(event)
-            except Exception as exc:
-                self.remove(sink)
-                self._diagnostic(type(sink).__name__, "emit", exc)
-
-    def add(self, sink: EventSink) -> None:
-        """Begin to hand events to a sink."""
-        if sink not in self._sinks:
-            self._sinks = (*self._sinks, sink)
-            self.changed()
-
-    def remove(self, sink: EventSink) -> None:
-        """Hand it no more."""
-        self._sinks = tuple(other for other in self._sinks if other is not sink)
-        self.changed()
 
 
 class StepSetup(NamedTuple):

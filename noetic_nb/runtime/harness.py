@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import EventSink, LayerStateChanged, QualityGiven
+from noetic_nb.events import EventSink, LayerStateChanged
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import ItemLog, thaw
 from noetic_nb.memory import LayerStack, LayerStateStore
@@ -18,12 +17,13 @@ from noetic_nb.models.base import ModelClient, check_clients
 from noetic_nb.runtime.channels import ChannelHandle, Channels
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.context import Context
-from noetic_nb.runtime.engine import Approve, Engine, EventHub
+from noetic_nb.runtime.engine import Approve, Engine
 from noetic_nb.runtime.errors import StoppedError
+from noetic_nb.runtime.hub import EventHub
 from noetic_nb.runtime.interpreter import run_step
 from noetic_nb.runtime.limits import Limits
-from noetic_nb.runtime.outliving import OutlivesProcess
 from noetic_nb.runtime.plan import TurnPlan, plan_turn
+from noetic_nb.runtime.remarks import TakesRemarks
 from noetic_nb.runtime.reply import AgentReply
 from noetic_nb.runtime.saying import log_items
 from noetic_nb.runtime.session import Delivery, ThreadStatus
@@ -52,7 +52,7 @@ def _open_memory(engine: Engine, ctx: Context) -> Mapping[str, Any]:
     return ContextMemory(engine, ctx)
 
 
-class AgentHarness(OutlivesProcess):
+class AgentHarness(TakesRemarks):
     """An agent that can be talked to.
 
     Parameters
@@ -130,7 +130,7 @@ class AgentHarness(OutlivesProcess):
             from noetic_nb.runtime.durable import durable_threads  # with all it needs, for those who want it
 
             self._durable = durable_threads(self._engine, self, checkpoints)
-        self._threads: Threads = self._durable or Threads(self._engine, self)
+        self._threads = self._durable or Threads(self._engine, self)
 
     # -- talking --------------------------------------------------------------------------------------------------
 
@@ -318,55 +318,6 @@ class AgentHarness(OutlivesProcess):
     def executions(self) -> tuple[str, ...]:
         """Ids of the executions that are open now."""
         return tuple(self._threads.live)
-
-    # -- feedback -------------------------------------------------------------------------------------------------
-
-    async def feedback(self, thread_id: str = "default", *, quality: float, source: str = "user") -> None:
-        """Judge the last reply of a thread.
-
-        Parameters
-        ----------
-        quality : float
-            From 0 (useless) to 1 (perfect); values outside are clamped by the regulator.
-        source : str
-            Who judges.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``INVALID_FEEDBACK`` for what is not a finite number.
-        """
-        if isinstance(quality, bool) or not isinstance(quality, int | float) or not math.isfinite(quality):
-            raise NoeticConfigError("INVALID_FEEDBACK", "Quality is a finite number from 0 to 1.", given=quality)
-        ctx = await self._last_of(thread_id)
-        if self._engine.sink is not None:
-            now = self._engine.clock.now_ms()
-            self._engine.sink.emit(QualityGiven(ctx.where, now, float(quality), source))
-        await self._stack.feedback(self._engine.hook_context(ctx), kind="quality", value=float(quality), source=source)
-
-    async def correct(self, thread_id: str, message: str, *, source: str = "user") -> None:
-        """Tell the agent what was wrong with the last reply of a thread, so that it is remembered.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``INVALID_FEEDBACK`` for what is not text.
-        """
-        if not isinstance(message, str) or not message.strip():
-            raise NoeticConfigError("INVALID_FEEDBACK", "A correction is a text.", given=message)
-        ctx = await self._last_of(thread_id)
-        await self._stack.feedback(self._engine.hook_context(ctx), kind="correction", value=message, source=source)
-
-    async def reset_task(self, thread_id: str = "default") -> None:
-        """Begin a new task on a thread: what a regulator counted for the old one no longer stops it."""
-        ctx = await self._last_of(thread_id)
-        await self._stack.feedback(self._engine.hook_context(ctx), kind="reset_task", value=None, source="user")
-
-    async def _last_of(self, thread_id: str) -> Context:
-        """Return the context a remark belongs to; whose thread it is may have to be read first."""
-        if self._durable is not None:
-            await self._durable.load(thread_id)
-        return self._threads.context_of(thread_id)
 
     # -- looking --------------------------------------------------------------------------------------------------
 
