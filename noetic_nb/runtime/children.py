@@ -63,8 +63,7 @@ class Child:
             state=copy.deepcopy(parent.state),
         )
         self.ctx.engine = engine
-        self.ctx.frames = list(parent.frames)
-        self.ctx.first_frame = len(parent.frames)
+        self.ctx.base_frames = parent.frames
         self._own_layers: tuple[str, ...] = ()
 
     async def begin(self, items: Iterable[Mapping[str, Any]] = (), *, append_handed: bool = True) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import current_task
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextvars import ContextVar
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
@@ -20,10 +21,13 @@ from noetic_nb.runtime.channels import WAIT_MS, Channels
 from noetic_nb.runtime.limits import Limits, exceeded
 from noetic_nb.steps import Channel, StepMeta
 
-__all__ = ["Context", "Tree"]
+__all__ = ["RUNNING", "Context", "Tree"]
 
 _ABORTED: Final = "context aborted"
 _NOTHING: Final[frozenset[Any]] = frozenset()
+
+RUNNING: Final[ContextVar[tuple[Context, tuple[str, ...]] | None]] = ContextVar("noetic_nb_running", default=None)
+"""The execution and the steps that are running in this task; tasks that a step begins take it with them."""
 
 
 class Tree:
@@ -91,14 +95,13 @@ class Context:
         "abort_error",
         "abort_reason",
         "aborted",
+        "base_frames",
         "calls",
         "calls_in_step",
         "children",
         "cost",
         "depth",
         "engine",
-        "first_frame",
-        "frames",
         "harness",
         "id",
         "item_log",
@@ -110,6 +113,7 @@ class Context:
         "recalled",
         "rerenders",
         "resource_id",
+        "running",
         "started_ms",
         "state",
         "step_count",
@@ -164,8 +168,10 @@ class Context:
         self._where: Where | None = None
         self.children: frozenset[Context] | set[Context] = _NOTHING
         self.waiting: set[asyncio.Task[Any]] = set()
-        self.frames: list[str] = []
-        self.first_frame = 0
+        # How many steps are under way, inside one another or side by side.
+        self.running = 0
+        # The steps around this execution, where it is a child's.
+        self.base_frames: tuple[str, ...] = ()
         # The engine and the harness are above this file; both are handed in by whoever makes the context.
         self.engine: Any = None if parent is None else parent.engine
         self.harness: Any = None if parent is None else parent.harness
@@ -222,6 +228,15 @@ class Context:
         prefix = f"{self.place}/{step_id.replace('~', '~0').replace('/', '~1')}"
         count = self.tree.occurrences[prefix] = self.tree.occurrences.get(prefix, 0) + 1
         return f"{prefix}#{count}"
+
+    @property
+    def frames(self) -> tuple[str, ...]:
+        """The steps that are running around whoever asks, outermost first: steps side by side do not see each other.
+
+        Known only while steps are watched: by those who follow a run, by hooks, or by checkpoints.
+        """
+        around = RUNNING.get()
+        return around[1] if around is not None and around[0] is self else self.base_frames
 
     @property
     def place(self) -> str:

@@ -24,10 +24,11 @@ __all__ = ["run_fork"]
 RunStep: TypeAlias = Callable[[Engine, Any, Any, Context], Awaitable[Any]]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Path:
     """One path and how it ended."""
 
+    index: int
     step: Step
     value: Any
     error: BaseException | None = None
@@ -77,8 +78,7 @@ class _Fork:
 
     def _start(self, path: _Path) -> None:
         child = Child(self.engine, self.engine, self.ctx, self.step.id, "fork", self.ctx.item_log.fork())
-        frame = self.paths.index(path)
-        child.ctx.frames.append(f"[{frame}]")
+        child.ctx.base_frames += (f"[{path.index}]",)
         task = asyncio.get_running_loop().create_task(self._one(path, child))
         self.running[task] = child
         task.add_done_callback(lambda done: self.running.pop(done, None) and None)
@@ -118,23 +118,38 @@ class _Fork:
                 self._abort_others(child, "race lost")
         except asyncio.CancelledError as exc:
             outcome, path.error = "aborted", exc
-            raise
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            path.error = NoeticError(
+                "cancelled", f"Path {path.step.id!r} gave up", reason=str(exc) or "it cancelled itself"
+            )
+            path.error.__cause__ = exc
+            self._failed(path, child, path.error, is_own=True)
         except Exception as exc:
             outcome, path.error = outcome_of(exc), exc
             self._failed(path, child, exc)
+        except BaseException as exc:  # such as a test that fails: it is for whoever runs the fork
+            path.error = exc
+            self._end(child, exc)
         finally:
             self.ended.append(path)
             await child.end(outcome, result, merged)
 
-    def _failed(self, path: _Path, child: Child, error: Exception) -> None:
+    def _failed(self, path: _Path, child: Child, error: Exception, *, is_own: bool = False) -> None:
         if isinstance(error, StoppedError):
             self.stop = self.stop or error
-        genuine = isinstance(error, StoppedError) or outcome_of(error) == "failure"
+        genuine = is_own or isinstance(error, StoppedError) or outcome_of(error) == "failure"
         if genuine and not self.over and (self.step.mode == "all" or self.stop is not None):
             self.over = True
             self._abort_others(child, f"path {path.step.id!r} failed")
         if self.winner is path:
             self.winner, self.over = None, False
+
+    def _end(self, child: Child, error: BaseException) -> None:
+        """End the whole fork with something that is no error of a path."""
+        self.stop, self.over = self.stop or error, True
+        self._abort_others(child, f"the fork ended with {type(error).__name__}")
 
     def _abort_others(self, mine: Child, reason: str) -> None:
         for child in list(self.running.values()):
@@ -218,7 +233,7 @@ async def _paths(step: ForkStep, value: Any, ctx: Context) -> list[_Path]:
         raise NoeticConfigError(
             "INVALID_STEP", f"The paths of fork {step.id!r} are no list of steps.", given=made, step_id=step.id
         )
-    return [_Path(as_step(path, f"a path of fork {step.id!r}"), value) for path in made]
+    return [_Path(n, as_step(path, f"a path of fork {step.id!r}"), value) for n, path in enumerate(made)]
 
 
 def _each(step: ForkStep, each: Step, value: Any) -> list[_Path]:
@@ -234,7 +249,7 @@ def _each(step: ForkStep, each: Step, value: Any) -> list[_Path]:
     if not isinstance(found, list | tuple):
         raise _no_array(step, value)
     elements = [element if isinstance(element, str) else compact_json(element) for element in found]
-    return [_Path(each.model_copy(update={"id": f"{each.id}-{n}"}), element) for n, element in enumerate(elements)]
+    return [_Path(n, each.model_copy(update={"id": f"{each.id}-{n}"}), element) for n, element in enumerate(elements)]
 
 
 def _no_array(step: ForkStep, value: Any) -> NoeticConfigError:

@@ -168,14 +168,19 @@ class Started:
 
     handles: dict[str, Handle] = field(default_factory=dict)
     merging: asyncio.Lock = field(default_factory=asyncio.Lock)
-    count: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
     closing: bool = False
     stop: Stop | None = None
 
     def add(self, handle: Handle) -> None:
         """Answer for a handle until the execution ends."""
         self.handles[handle.id] = handle
-        self.count += 1
+
+    def number(self, place: str) -> int:
+        """Return how many steps were started at a place before; the same when the execution is gone on with."""
+        number = self.counts.get(place, 0)
+        self.counts[place] = number + 1
+        return number
 
     def ended(self, handle: Handle) -> None:
         """Forget a handle that has nothing more to report."""

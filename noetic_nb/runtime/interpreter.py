@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from noetic_nb.memory import SteeringDecision
 from noetic_nb.memory.decision import denied
 from noetic_nb.runtime.asking import run_llm
 from noetic_nb.runtime.calling import call_tool
-from noetic_nb.runtime.context import Context
+from noetic_nb.runtime.context import RUNNING, Context
 from noetic_nb.runtime.emitting import shows
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.errors import StoppedError, step_failed
@@ -28,6 +29,8 @@ __all__ = ["MAX_DEPTH", "MAX_NESTING", "run_step"]
 MAX_DEPTH: Final = 64
 # Steps inside steps of one execution; a branch that routes to itself gets here, and Python's own limit is not far.
 MAX_NESTING: Final = 64
+# Steps under way in one execution, side by side: a recursion through tasks of the user's own gets here.
+MAX_RUNNING: Final = 10_000
 
 
 async def run_step(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
@@ -47,8 +50,7 @@ async def run_step(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
             hint="Bound the recursion by `ctx.depth`.",
             retries_exhausted=True,
         )
-    frames = ctx.frames
-    if len(frames) - ctx.first_frame >= MAX_NESTING:
+    if ctx.running >= MAX_NESTING and (ctx.running >= MAX_RUNNING or _nesting(ctx) >= MAX_NESTING):
         raise step_failed(
             step.id,
             f"Steps are nested more than {MAX_NESTING} deep",
@@ -64,11 +66,20 @@ async def run_step(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
         ctx.check_limits()
     if tree.checkpoint is not None or engine.watches_steps:
         return await _watched(engine, step, value, ctx)
-    frames.append(step.id)
+    ctx.running += 1
     try:
         return await _HANDLERS[step.kind](engine, step, value, ctx)
     finally:
-        frames.pop()
+        ctx.running -= 1
+
+
+def _nesting(ctx: Context) -> int:
+    """Return how many steps of an execution are inside one another around here; those side by side are none of them."""
+    frame, count = inspect.currentframe(), 0
+    while frame is not None:
+        count += frame.f_code is run_step.__code__ and frame.f_locals.get("ctx") is ctx
+        frame = frame.f_back
+    return count - 1  # the one that asks
 
 
 async def _watched(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
@@ -85,7 +96,9 @@ async def _watched(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
             engine.sink.emit(begun)
     status: Any = "error"
     problem: BaseException | None = None
-    ctx.frames.append(path.rsplit("/", 1)[1])
+    around = RUNNING.get()
+    RUNNING.set((ctx, (*ctx.frames, path.rsplit("/", 1)[1])))
+    ctx.running += 1
     try:
         found, output = (False, None) if checkpoint is None else checkpoint.recorded(path, step, ctx)
         if found:
@@ -103,7 +116,8 @@ async def _watched(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
         status = _ended_by(exc)
         raise
     finally:
-        ctx.frames.pop()
+        ctx.running -= 1
+        RUNNING.set(around)
         if told and engine.sink is not None:
             duration = engine.clock.monotonic_ms() - start
             said = None if problem is None else str(problem)

@@ -32,7 +32,7 @@ def start_step(engine: Engine, step: Step, value: Any, ctx: Context, run: RunSte
     log = ItemLog(registry=ctx.item_log.registry, tokenizer=ctx.item_log.tokenizer)
     child = Child(engine, engine, ctx, step.id, "start", log)
     # Steps of one name that run side by side must not take each other's place in the record.
-    child.ctx.frames.append(f"[{started.count}]")
+    child.ctx.base_frames += (f"[{started.number(child.ctx.place)}]",)
     handle = Handle(engine.ids.new("handle"), step.id, child.ctx)
     started.add(handle)
     handle.run_by(asyncio.get_running_loop().create_task(_run(started, handle, child, step, value, run)))

@@ -1,0 +1,171 @@
+"""Steps side by side in one execution, from tasks of the user's own: none stands in another's way, or takes its place."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import noetic_nb as nn
+from noetic_nb.runtime import interpreter
+from noetic_nb.steps import branch, fork, step
+from noetic_nb.testing import drive_loop
+from tests.runtime.made import heard, made
+
+
+async def _later(value: Any, ctx: Any) -> Any:
+    await asyncio.sleep(0.01)
+    return value
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_many_steps_side_by_side_are_no_nesting(is_followed: bool) -> None:
+    harness = made([])
+    if is_followed:
+        heard(harness)
+
+    async def main() -> list[int]:
+        async with harness.execution() as ctx:
+            return await asyncio.gather(*[harness.run(step.run(f"r{n}", _later), n, ctx) for n in range(200)])
+
+    assert drive_loop(main()) == list(range(200))
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_a_step_within_itself_is_found_beside_others(is_followed: bool) -> None:
+    harness = made([])
+    if is_followed:
+        heard(harness)
+    endless: Any = branch("again", lambda value, ctx: endless)
+
+    async def main() -> None:
+        async with harness.execution() as ctx:
+            others = [asyncio.create_task(harness.run(step.run(f"r{n}", _later), n, ctx)) for n in range(80)]
+            await asyncio.sleep(0)
+            with pytest.raises(nn.NoeticError, match="nested more than 64"):
+                await harness.run(endless, 1, ctx)
+            await asyncio.gather(*others)
+
+    drive_loop(main())
+
+
+def test_a_recursion_through_tasks_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreter, "MAX_RUNNING", 150)
+    harness = made([])
+
+    async def again(value: Any, ctx: Any) -> Any:
+        return await asyncio.create_task(ctx.run(step.run("again", again), value))
+
+    async def main() -> None:
+        async with harness.execution() as ctx:
+            await harness.run(step.run("again", again), 1, ctx)
+
+    with pytest.raises(nn.NoeticError, match="nested"):
+        drive_loop(main())
+
+
+def test_steps_side_by_side_have_places_of_their_own() -> None:
+    harness = made([])
+    events = heard(harness)
+
+    async def both(value: Any, ctx: Any) -> list[Any]:
+        return await asyncio.gather(*[ctx.run(step.run(f"o{n}", _later), n) for n in range(3)])
+
+    async def main() -> None:
+        async with harness.execution() as ctx:
+            await harness.run(step.run("outer", both), None, ctx)
+            await harness.run(step.run("after", _later), None, ctx)
+
+    drive_loop(main())
+
+    places = [event.path for event in events.of("step_started")]
+    assert places == ["/outer#1", "/outer#1/o0#1", "/outer#1/o1#1", "/outer#1/o2#1", "/after#1"]
+
+
+class Failure(BaseException):
+    """As a test runner raises it."""
+
+
+def _raises(value: Any, ctx: Any) -> Any:
+    raise Failure("must not run")
+
+
+@pytest.mark.parametrize("mode", ["all", "settle", "race"])
+def test_what_is_no_exception_leaves_a_fork_as_it_is(mode: Any) -> None:
+    harness = made([])
+    more = {} if mode == "race" else {"merge": lambda results, ctx: results}
+    ended: list[str] = []
+
+    async def slow(value: Any, ctx: Any) -> None:
+        try:
+            await asyncio.sleep(3_600)
+        finally:
+            ended.append("slow")
+
+    async def main() -> None:
+        async with harness.execution() as ctx:
+            await harness.run(fork("f", mode=mode, paths=[step.run("s", slow), step.run("r", _raises)], **more), 1, ctx)
+
+    with pytest.raises(Failure):
+        drive_loop(main())
+    assert ended == ["slow"]
+
+
+def _both(harness: nn.AgentHarness, mode: Any, seconds: float) -> tuple[Any, float]:
+    """Run a fork of a slow path and one that cancels itself; returns what came of it, and after how long."""
+
+    async def gives_up(value: Any, ctx: Any) -> None:
+        raise asyncio.CancelledError("enough")
+
+    async def slow(value: Any, ctx: Any) -> str:
+        await asyncio.sleep(seconds)
+        return "slow"
+
+    async def main() -> tuple[Any, float]:
+        began = asyncio.get_running_loop().time()
+        more = {} if mode == "race" else {"merge": lambda results, ctx: [result["status"] for result in results]}
+        both = fork("f", mode=mode, paths=[step.run("g", gives_up), step.run("s", slow)], **more)
+        async with harness.execution() as ctx:
+            try:
+                made: Any = await harness.run(both, 1, ctx)
+            except nn.NoeticError as exc:
+                made = exc
+        return made, asyncio.get_running_loop().time() - began
+
+    return drive_loop(main())
+
+
+def test_a_path_that_cancels_itself_has_failed() -> None:
+    error, took = _both(made([]), "all", 3_600)
+
+    assert took < 1
+    assert error.kind == "fork_partial"
+    assert [failed.error.kind for failed in error.failed] == ["cancelled", "cancelled"]
+    assert "enough" in str(error.failed[0].error.reason)
+
+
+def test_the_other_paths_go_on_where_failures_are_taken_as_they_come() -> None:
+    assert _both(made([]), "settle", 5)[0] == ["rejected", "fulfilled"]
+    assert _both(made([]), "race", 5)[0] == "slow"
+
+
+def test_paths_whose_values_do_not_compare_are_told_apart() -> None:
+    class Odd:
+        def __eq__(self, other: object) -> Any:
+            raise ValueError("the truth value is ambiguous")
+
+        __hash__ = None  # type: ignore[assignment]
+
+    same = step.run("same", lambda value, ctx: Odd())
+    harness = made([])
+    events = heard(harness)
+
+    async def main() -> int:
+        async with harness.execution() as ctx:
+            step_ = fork("f", mode="all", paths=[same, same], concurrency=1, merge=lambda results, ctx: len(results))
+            found: int = await harness.run(step_, Odd(), ctx)
+            return found
+
+    assert drive_loop(main()) == 2
+    assert [e.path for e in events.of("step_started")][1:] == ["/f#1/[0]/same#1", "/f#1/[1]/same#1"]
