@@ -194,8 +194,15 @@ def _rebuild(cls: type[Exception], state: dict[str, Any], args: tuple[Any, ...])
     return error
 
 
+# Kinds that say where something failed, and hold what failed.
+_WRAPPERS: Final = frozenset({"step_failed", "fork_partial", "spawn_summary_failed"})
+
+
 def innermost(error: BaseException) -> BaseException:
     """Return the first cause of an error: what really went wrong below all wrapping.
+
+    Errors that only say where something failed (``step_failed``, ``fork_partial``, ``spawn_summary_failed``) are looked
+    through; one that says what failed, such as ``llm_parse_error``, is the answer, whatever it was raised from.
 
     Parameters
     ----------
@@ -216,6 +223,8 @@ def innermost(error: BaseException) -> BaseException:
     seen: set[int] = set()
     while id(error) not in seen:
         seen.add(id(error))
+        if isinstance(error, NoeticError) and error.kind not in _WRAPPERS:
+            return error
         cause: object = error.facts.get("cause") if isinstance(error, NoeticError) else None
         if not isinstance(cause, BaseException):
             cause = error.__cause__

@@ -94,7 +94,7 @@ _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
 def freeze(value: Any, *, _depth: int = 0) -> Any:
-    """Return JSON data with mappings as `FrozenDict` and sequences as tuples, all the way down.
+    """Return JSON data with mappings and named tuples as `FrozenDict`, sequences as tuples, all the way down.
 
     Parameters
     ----------
@@ -130,6 +130,10 @@ def freeze(value: Any, *, _depth: int = 0) -> Any:
             frozen[key] = inner if type(inner) in _PLAIN else freeze(inner, _depth=_depth + 1)
         return FrozenDict(frozen)
     if kind is list or kind is tuple or isinstance(value, list | tuple):
+        if (
+            kind is not list and kind is not tuple and hasattr(value, "_fields")
+        ):  # a record: its names are worth keeping
+            return freeze(value._asdict(), _depth=_depth)
         return tuple([inner if type(inner) in _PLAIN else freeze(inner, _depth=_depth + 1) for inner in value])
     if isinstance(value, str):  # a subclass, such as a string enumeration
         return str(value.value) if hasattr(value, "value") else str(value)
@@ -152,6 +156,8 @@ def thaw(value: Any) -> Any:
     """
     if isinstance(value, Mapping):
         return {key: thaw(inner) for key, inner in value.items()}
+    if isinstance(value, tuple) and type(value) is not tuple and hasattr(value, "_asdict"):
+        return thaw(value._asdict())
     if isinstance(value, list | tuple):
         return [thaw(inner) for inner in value]
     return value

@@ -59,7 +59,7 @@ def field_of(result: Any, name: str, *, hook: str) -> Any:
         if wire in result:
             return result[wire]
         return result.get(name, UNSET)
-    if isinstance(result, str | bytes | int | float | bool | list | tuple | set):
+    if isinstance(result, str | bytes | int | float | bool | list | tuple | set) and not hasattr(result, "_fields"):
         raise TypeError(
             f"The hook {hook!r} returned {type(result).__name__} {result!r:.80}; return None, a mapping or a record "
             f"with the fields of this hook."

@@ -33,6 +33,8 @@ __all__ = ["run_llm"]
 MAX_GUIDED_RETRIES: Final = 3
 # Runtime specification, section 2.2: an empty response is asked for again at most so often in a row.
 MAX_EMPTY_RETRIES: Final = 3
+# Same section: after the last round of tools the model is told to continue so often, which is not logged.
+GRACE_ROUNDS: Final = 3
 
 DEFAULT_GUIDANCE: Final = "Adjust your last answer and try again."
 
@@ -166,6 +168,7 @@ class _Asking:
             try:
                 tell = None if output is None else self.read_along(output)
                 response, duration = await engine.ask(ctx, request, step=ctx.step_count, tell=tell)
+                self._hctx = None  # what has been spent is another sum now
                 if "on_model_outcome" in hooks:
                     await self.tell_outcome(response, duration)
                 failed = None
@@ -375,7 +378,11 @@ async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> An
     produced: list[Item] = []
     usage, cost = NO_USAGE, 0.0
     calls: tuple[Item, ...] = ()
-    for _ in range(step.tool_rounds):
+    # A step of one round is part of a loop that has limits of its own.
+    rounds = step.tool_rounds + (GRACE_ROUNDS if step.tool_rounds > 1 else 0)
+    for number in range(rounds):
+        if number >= step.tool_rounds > 1:
+            asking.ephemeral = (input_message("continue", ids=engine.ids),)
         if asking.requests:
             await asking.rerender()
         response = await asking.ask()
@@ -389,7 +396,7 @@ async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> An
         if step.tool_rounds > 1:
             raise NoeticError(
                 "step_failed",
-                f"The llm step {step.id!r} was still calling tools after {step.tool_rounds} rounds",
+                f"The llm step {step.id!r} was still calling tools after {rounds} rounds",
                 hint="Raise `tool_rounds`, or steer the agent away from its loop.",
                 step_id=step.id,
                 retries_exhausted=False,

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.events import ToolCalled
 from noetic_nb.items import compact_json, freeze
 from noetic_nb.memory import ExecutionContext, PastCall, SteeringAction, SteeringDecision
@@ -109,18 +109,18 @@ async def call_tool(
     ctx.tool_calls += 1
     ctx.calls_in_step += 1
     if tool is None:
-        end = CallEnd("unknown", f"Error: unknown tool {name!r}")
+        end = CallEnd("unknown", f"Error: unknown tool '{name}'")
         _record(engine, ctx, name, call_id, None, end, 0.0)
         return end
     try:
         args = tool.read(arguments)
         bound = tool.bind(args)
-    except NoeticError as exc:
+        frozen = freeze(args)
+    except (NoeticError, ItemValidationError) as exc:  # what Python reads as JSON need not be: NaN, for one
         text = f"Error: {exc.what}"
         end = CallEnd("invalid_args", text, error=exc)
         _record(engine, ctx, tool.name, call_id, None, end, 0.0)
         return end
-    frozen = freeze(args)
     if hctx is None and engine.stack.hooks:
         hctx = engine.hook_context(ctx)
     if tool.needs_approval or hctx is not None:

@@ -123,9 +123,15 @@ class Channels:
         try:
             return await self._wait(channel, place, timeout_ms, guard)
         except BaseException:
-            if place.done() and not place.cancelled() and place.exception() is None and channel.mode == "queue":
-                state.messages.appendleft(place.result())  # handed over in the moment the reader was cut: not lost
+            self._pass_on(channel, state, place)
             raise
+
+    def _pass_on(self, channel: Channel, state: _State, place: asyncio.Future[Any]) -> None:
+        """Give what was handed to a reader in the moment it was cut to the next in line, or put it back."""
+        if channel.mode != "queue" or not place.done() or place.cancelled() or place.exception() is not None:
+            return
+        if not state.hand_to_readers(place.result(), every=False):
+            state.messages.appendleft(place.result())
 
     async def _wait(self, channel: Channel, place: asyncio.Future[Any], timeout_ms: float, guard: Guard) -> Any:
         timer: asyncio.TimerHandle | None = None

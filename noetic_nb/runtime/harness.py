@@ -307,7 +307,7 @@ class AgentHarness(TakesRemarks):
                 hint="Declare it with external=True.",
                 channel_name=channel.name,
             )
-        ctx = self._threads.live.get(execution_id)
+        ctx = self._threads.find(execution_id)
         if ctx is None:
             gone = Channels()
             gone.close()

@@ -35,7 +35,7 @@ class EventHub:
 
     def add(self, sink: EventSink) -> None:
         """Begin to hand events to a sink."""
-        if sink not in self._sinks:
+        if not any(other is sink for other in self._sinks):
             self._sinks = (*self._sinks, sink)
             self.changed()
 

@@ -154,7 +154,7 @@ async def _run_function(engine: Engine, step: RunStep, value: Any, ctx: Context)
             if isinstance(exc, NoeticError) and exc.kind in ("cancelled", "budget_exceeded"):
                 raise
             if step.retry is None or attempt + 1 == attempts:
-                if isinstance(exc, NoeticError) and exc.kind == "step_failed" and attempts == 1:
+                if isinstance(exc, NoeticError) and exc.kind == "step_failed":
                     raise
                 what = f"Run step {step.id!r} failed: {type(exc).__name__}: {exc}"
                 raise step_failed(step.id, what, exc, retries_exhausted=attempts > 1) from exc

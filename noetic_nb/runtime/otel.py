@@ -81,6 +81,8 @@ class OTelExporter:
         self._content = capture_content
         # By execution: the spans that are open, outermost first. A child's begins with the one it was made in.
         self._open: dict[str, list[Any]] = {}
+        # Spans of steps by execution and path: steps side by side end in any order.
+        self._steps: dict[tuple[str, str], Any] = {}
 
     def emit(self, event: RunEvent) -> None:
         """Take one event."""
@@ -90,9 +92,7 @@ class OTelExporter:
             case TurnCompleted():
                 self._turn_completed(event)
             case StepStarted():
-                span = self._start(event.where, f"step {event.step_id}", event.t_ms)
-                span.set_attributes({"noetic.step.kind": event.step_kind, "noetic.step.path": event.path})
-                self._open.setdefault(event.where.execution_id, []).append(span)
+                self._step_started(event)
             case StepEnded():
                 self._step_ended(event)
             case ChildStarted():
@@ -157,9 +157,7 @@ class OTelExporter:
         self._open[event.where.execution_id] = [span]
 
     def _turn_completed(self, event: TurnCompleted) -> None:
-        stack = self._open.pop(event.where.execution_id, [])
-        for span in reversed(stack[1:]):  # steps whose end was not reported
-            self._end(span, event.t_ms)
+        stack = self._closed(event)
         if stack:
             turn = stack[0]
             turn.set_attributes(_spent(event))
@@ -168,17 +166,40 @@ class OTelExporter:
                 turn.set_attribute("gen_ai.output.messages", event.text)
             self._end(turn, event.t_ms, "the turn failed" if event.outcome == "failure" else None, event.outcome)
 
-    def _step_ended(self, event: StepEnded) -> None:
-        stack = self._open.get(event.where.execution_id)
-        if stack:
-            span = stack.pop()
-            span.set_attribute("noetic.status", event.status)
-            self._end(span, event.t_ms, event.error if event.status == "error" else None, event.status)
-
-    def _child_ended(self, event: ChildEnded) -> None:
-        stack = self._open.pop(event.where.execution_id, [])
+    def _closed(self, event: TurnCompleted | ChildEnded) -> list[Any]:
+        """Return the spans of an execution that is over, its own first; steps whose end was not reported end with it."""
+        execution_id = event.where.execution_id
+        stack = self._open.pop(execution_id, [])
         for span in reversed(stack[1:]):
             self._end(span, event.t_ms)
+        for key in [key for key in self._steps if key[0] == execution_id]:
+            del self._steps[key]
+        return stack
+
+    def _step_started(self, event: StepStarted) -> None:
+        execution_id = event.where.execution_id
+        around = self._steps.get((execution_id, event.path.rpartition("/")[0]))
+        stack = self._open.setdefault(execution_id, [])
+        # Where the step around it is not known, it is in the turn, or in the child: the first span there is.
+        span = self._start(event.where, f"step {event.step_id}", event.t_ms, around or (stack[0] if stack else None))
+        span.set_attributes({"noetic.step.kind": event.step_kind, "noetic.step.path": event.path})
+        stack.append(span)
+        self._steps[execution_id, event.path] = span
+
+    def _step_ended(self, event: StepEnded) -> None:
+        execution_id = event.where.execution_id
+        span = self._steps.pop((execution_id, event.path), None)
+        stack = self._open.get(execution_id)
+        if span is None or stack is None:
+            return
+        stack.remove(span)
+        if not stack:  # of an execution that is held open: it has no turn around its steps
+            del self._open[execution_id]
+        span.set_attribute("noetic.status", event.status)
+        self._end(span, event.t_ms, event.error if event.status == "error" else None, event.status)
+
+    def _child_ended(self, event: ChildEnded) -> None:
+        stack = self._closed(event)
         if stack:
             stack[0].set_attributes(_spent(event))
             stack[0].set_attribute("noetic.layers_out", list(event.returned))

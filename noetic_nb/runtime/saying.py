@@ -11,6 +11,7 @@ from noetic_nb.items import Item, ItemLog, compact_json, freeze, input_message
 from noetic_nb.memory import ExecutionContext, RerenderRequest
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.engine import Engine
+from noetic_nb.runtime.reply import AgentReply
 
 __all__ = ["TurnInput", "append_input", "as_input_items", "log_items", "query_of"]
 
@@ -41,7 +42,8 @@ def log_items(engine: Engine, ctx: Context, items: Iterable[Mapping[str, Any]], 
 def as_input_items(engine: Engine, value: Any, step_id: str, *, serialise: bool = True) -> list[Mapping[str, Any]]:
     """Return the items an input stands for: a user message for text, items as they are, nothing for None and ''.
 
-    With `serialise`, other JSON data becomes a user message of its text: what a tool step hands on can be read.
+    With `serialise`, other JSON data becomes a user message of its text, and another agent's reply one of what it says:
+    what a tool step or a function hands on can be read.
 
     Raises
     ------
@@ -54,6 +56,8 @@ def as_input_items(engine: Engine, value: Any, step_id: str, *, serialise: bool 
         return [input_message(value, ids=engine.ids)]
     if isinstance(value, Mapping) and "type" in value:
         return [value]
+    if isinstance(value, AgentReply) and serialise:
+        return [input_message(value.text, ids=engine.ids)] if value.text else []
     if isinstance(value, Sequence) and all(isinstance(item, Mapping) and "type" in item for item in value):
         return list(value)
     if serialise:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
+from pydantic_core import to_jsonable_python
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.items import compact_json
+from noetic_nb.items import compact_json, thaw
 from noetic_nb.models.base import ToolSpec
 from noetic_nb.tokens import estimate_tokens
 
@@ -179,6 +180,8 @@ class Tool:
         """Return a result as the text the model reads: a string as it is, everything else as JSON."""
         if isinstance(result, str):
             return result
+        if isinstance(result, tuple) and hasattr(result, "_fields"):  # a record, such as another agent's reply
+            return compact_json(to_jsonable_python(thaw(result)))
         try:
             text = self.output.serializer.to_json(result).decode()
         except ValueError:

@@ -140,6 +140,37 @@ async def test_an_inner_channel_cannot_be_reached_from_outside() -> None:
             harness.channel_handle(channel("c"), ctx.id)
 
 
+def test_a_message_for_a_reader_that_was_cut_goes_to_the_next_in_line() -> None:
+    harness = made([])
+    pipe = channel("pipe")
+
+    async def main() -> Any:
+        async with harness.execution() as ctx:
+            first = asyncio.create_task(ctx.recv(pipe))
+            second = asyncio.create_task(ctx.recv(pipe, timeout_ms=300))
+            await asyncio.sleep(0.01)
+            await ctx.send(pipe, "m")
+            first.cancel()
+            return await second, ctx.try_recv(pipe)
+
+    assert drive_loop(main()) == ("m", channel.EMPTY)
+
+
+async def test_a_channel_can_be_reached_through_a_child_of_its_execution() -> None:
+    harness = made([])
+    pipe = channel("pipe", external=True)
+
+    async def talks(value: Any, ctx: Any) -> Any:
+        handle = harness.channel_handle(pipe, ctx.id)
+        handle.send("from outside")
+        return handle.closed, await ctx.recv(pipe)
+
+    async with harness.execution() as ctx:
+        made_there = await harness.run(spawn("child", step.run("talk", talks)), None, ctx)
+
+    assert made_there == (False, "from outside")
+
+
 @pytest.mark.parametrize("was_used", [True, False])
 async def test_a_channel_of_an_execution_that_ended_takes_nothing_more(was_used: bool) -> None:
     harness = made([])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -212,3 +213,21 @@ async def test_a_closed_thread_begins_again_without_its_past_turns() -> None:
     harness.close_thread("t")
 
     assert (before, harness.memory("t").turns) == ((1, 2), ())
+
+
+async def test_sinks_that_are_equal_are_heard_each() -> None:
+    @dataclass
+    class Collector:
+        seen: list[Any] = field(default_factory=list)
+
+        def emit(self, event: Any) -> None:
+            self.seen.append(event)
+
+    harness = made(["x"])
+    one, two = Collector(), Collector()
+    harness.subscribe(one)
+    harness.subscribe(two)
+
+    await harness.execute("hi")
+
+    assert len(one.seen) == len(two.seen) > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.runtime.otel import OTelExporter
 from noetic_nb.steps import fork, step
+from noetic_nb.testing import drive_loop
 from tests.runtime.made import lookup, made
 
 sdk = pytest.importorskip("opentelemetry.sdk.trace")
@@ -90,3 +92,24 @@ async def test_a_failure_is_an_error_of_its_span() -> None:
     spans = {span.name: span for span in memory.get_finished_spans()}
     assert {name for name, span in spans.items() if not span.status.is_ok} == set(spans)
     assert not any(harness._hub._sinks[0]._open.values())
+
+
+def test_steps_side_by_side_are_spans_side_by_side() -> None:
+    harness = made([])
+    memory = traced(harness)
+
+    async def later(value: Any, ctx: Any) -> None:
+        await asyncio.sleep(value)
+
+    async def both(value: Any, ctx: Any) -> None:
+        await asyncio.gather(ctx.run(step.run("slow", later), 2), ctx.run(step.run("quick", later), 1))
+
+    async def main() -> None:
+        async with harness.execution() as ctx:
+            await harness.run(step.run("outer", both), None, ctx)
+
+    drive_loop(main())
+
+    spans = {span.name: span for span in memory.get_finished_spans()}
+    assert tree(spans.values()) == {"step quick": "step outer", "step slow": "step outer", "step outer": None}
+    assert spans["step quick"].attributes["noetic.step.path"] == "/outer#1/quick#1"

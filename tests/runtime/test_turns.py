@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
+from noetic_nb.errors import innermost
+from noetic_nb.items import input_message, item_text
 from noetic_nb.models import ModelResponse
 from tests.runtime.made import heard, lookup, made, outputs, texts
 
@@ -216,12 +218,132 @@ async def test_max_steps_counts_model_calls() -> None:
 
 async def test_an_llm_step_of_its_own_runs_all_rounds_and_says_so_when_they_never_end() -> None:
     step = nn.step.llm("ask", model="scripted", tools=[lookup], tool_rounds=3)
-    harness = made(lambda request: nn.CallTool("lookup", order_id="A"), step=step)
+    model = nn.ScriptedModel(lambda request: nn.CallTool("lookup", order_id="A"))
+    harness = made(model, step=step)
 
-    with pytest.raises(nn.NoeticError, match="still calling tools after 3 rounds") as caught:
+    with pytest.raises(nn.NoeticError, match="still calling tools after 6 rounds") as caught:
         await harness.execute("go")
 
     assert (caught.value.kind, caught.value.step_id) == ("step_failed", "ask")
+    said = [item_text(request.items[-1]) for request in model.requests]
+    assert said[3:] == ["continue"] * 3, "three more rounds, each led by a word that is not logged"
+    assert "continue" not in said[:3]
+    assert [item_text(item) for item in harness.log() if item["type"] == "message"] == ["go"]
+
+
+async def test_a_model_that_answers_when_told_to_continue_has_answered() -> None:
+    step = nn.step.llm("ask", model="scripted", tools=[lookup], tool_rounds=2)
+
+    def answer(request: Any) -> Any:
+        return "Enough." if item_text(request.items[-1]) == "continue" else nn.CallTool("lookup", order_id="A")
+
+    assert (await made(answer, step=step).execute("go")).text == "Enough."
+
+
+@pytest.mark.parametrize("arguments", ['{"x": NaN}', '{"x": -Infinity}', '{"x": ' + "[" * 250 + "]" * 250 + "}"])
+async def test_arguments_that_are_no_json_data_are_told_to_the_model(arguments: str) -> None:
+    ran: list[Any] = []
+
+    @nn.tool
+    def keep(x: Any) -> str:
+        """Keep anything."""
+        ran.append(x)
+        return "kept"
+
+    reply = await made([nn.CallTool.raw("keep", arguments), "I see."], tools=[keep]).execute("go")
+
+    assert (reply.text, ran) == ("I see.", [])
+    assert outputs(reply.items)[0].startswith("Error: ")
+
+
+async def test_arguments_of_a_tool_step_that_are_no_json_data_fail_the_step() -> None:
+    @nn.tool
+    def keep(x: object) -> str:
+        """Keep anything."""
+        return "kept"
+
+    harness = made([])
+    async with harness.execution() as ctx:
+        with pytest.raises(nn.NoeticError) as caught:
+            await harness.run(nn.step.tool("keep", keep), {"x": object()}, ctx)
+
+    assert caught.value.kind == "step_failed"
+
+
+async def test_a_failed_step_is_not_wrapped_again_by_one_that_tried_it_twice() -> None:
+    def fails(value: Any, ctx: Any) -> Any:
+        raise ValueError("no")
+
+    async def outer(value: Any, ctx: Any) -> Any:
+        return await ctx.run(nn.step.run("inner", fails), value)
+
+    harness = made([], step=nn.step.run("outer", outer, retry={"max_attempts": 2}))
+    with pytest.raises(nn.NoeticError) as caught:
+        await harness.execute("go")
+
+    assert (caught.value.kind, caught.value.step_id) == ("step_failed", "inner")
+
+
+async def test_the_innermost_error_says_what_failed_not_what_it_was_raised_from() -> None:
+    async def asks(value: Any, ctx: Any) -> Any:
+        return await ctx.run(nn.step.llm("ask", model="m", output=int), "How many?")
+
+    with pytest.raises(nn.NoeticError) as caught:
+        await made(["no number"], step=nn.step.run("outer", asks)).execute("go")
+
+    assert caught.value.kind == "step_failed"
+    assert innermost(caught.value).kind == "llm_parse_error"  # type: ignore[attr-defined]
+
+
+async def test_what_has_been_spent_is_known_at_each_round_of_a_step() -> None:
+    seen: list[float] = []
+    layer = nn.MemoryLayer(
+        id="watch",
+        slot=1,
+        scope="execution",
+        hooks=nn.MemoryHooks(before_tool_call=lambda p: seen.append(p.ctx.cost)),
+    )
+    call = nn.Reply(tool_calls=[nn.CallTool("lookup", order_id="A")], cost=1.0)
+    step = nn.step.llm("ask", model="scripted", tools=[lookup], tool_rounds=8)
+
+    await made([call, call, call, "done"], step=step, memory=[layer]).execute("go")
+
+    assert seen == [1.0, 2.0, 3.0]
+
+
+async def test_another_agents_reply_is_read_by_its_names_and_said_by_its_text() -> None:
+    other = made(["It is packed."])
+
+    @nn.tool
+    async def delegate() -> Any:
+        """Ask another agent."""
+        return await other.execute("Where?")
+
+    model = nn.ScriptedModel([nn.CallTool("delegate"), "Packed."])
+    reply = await made(model, tools=[delegate]).execute("go")
+    told = json.loads(outputs(reply.items)[0])
+    assert (told["text"], told["usage"]["output_tokens"] > 0) == ("It is packed.", True)
+
+    async def ask(value: Any, ctx: Any) -> Any:
+        return await other.execute("Where?")
+
+    other._engine.models = nn.ScriptedModel(["On its way."])
+    model = nn.ScriptedModel(["ok"])
+    both = nn.loop("both", [nn.step.run("ask", ask), nn.step.llm("say", model="m")], until=nn.until.max_steps(1))
+    await made(model, step=both).execute("go")
+    assert item_text(model.requests[0].items[-1]) == "On its way."
+
+
+async def test_a_hook_may_hand_on_what_a_model_answered() -> None:
+    async def recall(p: Any) -> Any:
+        return await p.ctx.call_model({"model": "m", "items": [input_message("Summarise.")]})
+
+    layer = nn.MemoryLayer(id="asks", slot=1, scope="execution", hooks=nn.MemoryHooks(recall=recall))
+    model = nn.ScriptedModel(lambda request: "a summary" if request.purpose == "layer" else "ok")
+
+    await made(model, memory=[layer]).execute("go")
+
+    assert [item_text(item) for item in model.requests[-1].items] == ["a summary", "go"]
 
 
 async def test_instructions_may_be_computed_from_the_context() -> None:
