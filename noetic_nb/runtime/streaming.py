@@ -7,7 +7,7 @@ beginning, however many there are, because what came before it was asked for is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from typing import Any, Final
 
 from noetic_nb.events import ItemsAppended, RunEvent
@@ -56,6 +56,16 @@ class _Pipe:
     def end(self) -> None:
         self.over = True
         self.news.set()
+
+
+class _Reply:
+    """A reply to be awaited, as often as one likes: nothing is left over where nobody does."""
+
+    def __init__(self, start: Callable[[], asyncio.Task[AgentReply]]) -> None:
+        self._start = start
+
+    def __await__(self) -> Generator[Any, None, AgentReply]:
+        return asyncio.shield(self._start()).__await__()
 
 
 class TurnStream:
@@ -143,5 +153,5 @@ class TurnStream:
 
     @property
     def reply(self) -> Awaitable[AgentReply]:
-        """The reply, when the turn is over."""
-        return asyncio.shield(self._start())
+        """The reply, when the turn is over; may be awaited by several."""
+        return _Reply(self._start)

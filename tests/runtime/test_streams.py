@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -87,3 +88,18 @@ async def test_a_reader_that_comes_late_sees_the_newest_parts(words: int, monkey
     await turn.reply
 
     assert [int(piece) for piece in await _all(turn.text)] == list(range(words))[-8:]
+
+
+async def test_a_reply_that_nobody_awaits_leaves_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:
+    turn = made([nn.Fault("server_error")]).stream("hi")
+    left = [turn.reply for _ in range(3)]
+
+    with pytest.raises(nn.NoeticError):
+        await turn.reply
+    with pytest.raises(nn.NoeticError):
+        await left.pop()
+    left.clear()
+    gc.collect()
+    await asyncio.sleep(0)
+
+    assert not caplog.records
