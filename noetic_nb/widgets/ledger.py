@@ -32,7 +32,7 @@ COLUMNS: Final = {
     "Arguments": "nn-text",
     "Action": "nn-action",
     "Guidance": "nn-text",
-    "Rules": "nn-text",
+    "Rules": "nn-text nn-rules",
 }
 """Names of the columns, and the class that each is laid out by."""
 
