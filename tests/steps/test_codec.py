@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 import noetic_nb as nn
 from noetic_nb.steps import Registry, branch, channel, dump_step, fork, load_step, loop, spawn, step, until
+from noetic_nb.steps.schema import OutputSchema
 from noetic_nb.testing import drive_loop
 
 
@@ -114,6 +115,80 @@ def test_a_step_with_everything_in_it_comes_back_from_json_text() -> None:
     assert back.steps[2].args == {"order_id": "A", "odd": {"$ref": "fn:nobody"}}, "arguments are data"
     assert back.steps[8].memory == (NOTES,)
     assert back.inbox.checked(Order(id="A")) == Order(id="A")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: step.llm("a", model="m", output={"type": "object", "required": ("n",)}),
+        lambda: step.llm("a", model="m", output=Order),
+        lambda: step.llm("a", model="m", output=int),
+        lambda: step.llm("a", model="m", output=dict[str, int | None]),
+        lambda: step.llm("a", model="m", output=nn.steps.fenced_json()),
+        lambda: spawn("s", step.run("d", double), context_out={"strategy": "schema", "schema": {"type": "string"}}),
+        lambda: loop("l", step.run("d", double), until=until.never(), inbox=channel("c", schema=int)),
+    ],
+)  # fmt: skip
+def test_a_step_that_came_back_is_equal_where_it_holds_a_schema(make: Any) -> None:
+    one = make()
+
+    assert one == make()
+    assert hash(one) == hash(make())
+    assert load_step(json.dumps(dump_step(one, REGISTRY)), REGISTRY) == one
+
+
+def test_schemas_are_equal_where_they_ask_for_the_same_and_give_the_same() -> None:
+    class Other(BaseModel):
+        id: str
+
+    Other.__name__ = "Order"
+    asked = Order.model_json_schema()
+
+    assert OutputSchema(int) == OutputSchema({"type": "integer"})
+    assert OutputSchema(int) != OutputSchema(float)
+    assert OutputSchema(Order) != OutputSchema(asked), "one gives an Order, the other a mapping"
+    assert OutputSchema(Order) != OutputSchema(Other)
+    assert OutputSchema(Order) != asked
+
+
+@pytest.mark.parametrize(
+    "options", [{"params_schema": {"type": "object"}}, {"item_schemas": {"items": [{"type": "object"}]}}]
+)
+def test_a_configuration_that_came_back_is_equal_where_it_holds_a_schema(options: Any) -> None:
+    config = nn.AgentConfig(name="desk", **options)
+
+    assert nn.load_config(json.dumps(nn.dump_config(config))) == config
+
+
+class Desk:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def answer(self, value: Any, ctx: Any) -> str:
+        return f"{self.name}: {value}"
+
+
+def test_methods_and_functions_with_arguments_set_have_names_of_their_own() -> None:
+    mine, other = Desk("mine"), Desk("other")
+    names = Registry({"mine": mine.answer, "more": functools.partial(add, n=3)})
+    more = names.resolve("fn:more")
+    names.fn(mine.answer, name="mine")
+
+    method = dump_step(step.run("a", mine.answer), names)
+    assert method["execute"] == {"$ref": "fn:mine"}
+    assert load_step(method, names).execute("hi", None) == "mine: hi"
+    assert dump_step(step.run("a", more), names)["execute"] == {"$ref": "fn:more"}
+    with pytest.raises(nn.NoeticConfigError) as caught:
+        dump_step(step.run("a", other.answer), names)
+    assert caught.value.code == "UNREGISTERED_FUNCTION"
+
+
+@pytest.mark.parametrize("args", [5, "n", [1], {3: 4}])
+def test_the_arguments_of_a_reference_are_a_mapping(args: Any) -> None:
+    with pytest.raises(nn.NoeticConfigError) as caught:
+        load_step({"kind": "run", "id": "r", "execute": {"$ref": "fn:add", "args": args}}, REGISTRY)
+
+    assert caught.value.code == "INVALID_REFERENCE"
 
 
 def test_both_spellings_of_keys_are_read() -> None:
