@@ -114,7 +114,8 @@ def _check(plan: PlanNode, agents: Agents, constraints: PlanConstraints) -> None
     for node, depth in nodes:
         if node.id in seen or depth > MAX_PLAN_DEPTH:
             why = "has an id that another one has" if node.id in seen else f"is nested more than {MAX_PLAN_DEPTH} deep"
-            raise NoeticConfigError("INVALID_PLAN", f"Task {node.id!r} {why}.", given=node.id)
+            hint = "Give every task an id of its own." if node.id in seen else "Put its tasks further up."
+            raise NoeticConfigError("INVALID_PLAN", f"Task {node.id!r} {why}.", given=node.id, hint=hint)
         seen.add(node.id)
         if node.children and (node.assignee is not None or node.description):
             raise NoeticConfigError(
@@ -134,11 +135,16 @@ def _check(plan: PlanNode, agents: Agents, constraints: PlanConstraints) -> None
             )
     if constraints.max_tasks is not None and len(tasks) > constraints.max_tasks:
         raise NoeticConfigError(
-            "INVALID_PLAN", f"The plan has more than {constraints.max_tasks} tasks.", given=len(tasks)
+            "INVALID_PLAN",
+            f"The plan has more than {constraints.max_tasks} tasks.",
+            given=len(tasks),
+            hint="Plan less.",
         )
     wrong = None if constraints.validate_plan is None else constraints.validate_plan(plan)
     if wrong:
-        raise NoeticConfigError("INVALID_PLAN", f"The plan was refused: {wrong}", given=plan.id)
+        raise NoeticConfigError(
+            "INVALID_PLAN", f"The plan was refused: {wrong}", given=plan.id, hint="See `validate_plan`."
+        )
 
 
 def _compiled(node: PlanNode, agents: Agents, merge: Any, concurrency: int | None) -> Step:
@@ -187,7 +193,9 @@ def adaptive_plan(
     'done'
     """
     if isinstance(max_revisions, bool) or not isinstance(max_revisions, int) or max_revisions < 1:
-        raise NoeticConfigError("INVALID_STEP", "At least one plan is tried.", given=max_revisions)
+        raise NoeticConfigError(
+            "INVALID_STEP", "At least one plan is tried.", given=max_revisions, hint="max_revisions >= 1."
+        )
 
     async def execute(task: Any, ctx: Any) -> Any:
         said: Any = task
@@ -211,4 +219,6 @@ def _read_plan(given: Any) -> Any:
     try:
         return json.loads(given)
     except (ValueError, RecursionError) as exc:
-        raise NoeticConfigError("INVALID_PLAN", f"The plan is no JSON: {exc}", given=given) from exc
+        raise NoeticConfigError(
+            "INVALID_PLAN", f"The plan is no JSON: {exc}", given=given, hint="See PlanNode."
+        ) from exc

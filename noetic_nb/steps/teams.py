@@ -118,7 +118,7 @@ def recursive_llm(
     '5'
     """
     if isinstance(max_depth, bool) or not isinstance(max_depth, int) or max_depth < 0:
-        raise NoeticConfigError("INVALID_STEP", "A depth is a whole number from 0.", given=max_depth)
+        raise NoeticConfigError("INVALID_STEP", "A depth is a whole number.", given=max_depth, hint="max_depth >= 0.")
 
     def level(depth: int) -> BranchStep:
         async def route(value: Any, ctx: Any) -> Step:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 import noetic_nb as nn
 from noetic_nb.steps import Registry, branch, channel, dump_step, fork, load_step, loop, spawn, step, until
+from noetic_nb.steps.records import BranchStep, LLMStep, LoopStep, RunStep, SpawnStep, ToolStep
 from noetic_nb.steps.schema import OutputSchema
 from noetic_nb.testing import drive_loop
 
@@ -216,6 +217,78 @@ def test_what_json_cannot_name_is_refused_saying_where(made: Any, code: str) -> 
 
     assert caught.value.code == code
     assert caught.value.where
+
+
+LLM: dict[str, Any] = {"kind": "llm", "id": "a", "model": "m"}
+STOP: dict[str, Any] = {"kind": "never"}
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        ({"kind": "run"}, "MISSING_EXECUTE_FUNCTION"),
+        ({"kind": "run", "execute": None}, "MISSING_EXECUTE_FUNCTION"),
+        ({"kind": "run", "execute": "print"}, "MISSING_EXECUTE_FUNCTION"),
+        ({"kind": "llm"}, "MISSING_MODEL"),
+        ({"kind": "llm", "model": " "}, "MISSING_MODEL"),
+        ({"kind": "tool"}, "MISSING_TOOL"),
+        ({"kind": "branch"}, "MISSING_ROUTE_FUNCTION"),
+        ({"kind": "spawn"}, "MISSING_CHILD_STEP"),
+        ({"kind": "loop", "until": STOP}, "MISSING_LOOP_BODY"),
+        ({"kind": "loop", "until": STOP, "steps": []}, "MISSING_LOOP_BODY"),
+        ({"kind": "loop"}, "MISSING_LOOP_BODY"),
+        ({"kind": "loop", "steps": [LLM]}, "MISSING_UNTIL_PREDICATE"),
+    ],
+)  # fmt: skip
+def test_what_a_kind_of_step_cannot_do_without_is_missed_by_its_own_name(data: Any, code: str) -> None:
+    kinds = {
+        "run": RunStep,
+        "llm": LLMStep,
+        "tool": ToolStep,
+        "branch": BranchStep,
+        "spawn": SpawnStep,
+        "loop": LoopStep,
+    }
+    fields = {key: value for key, value in data.items() if key != "kind"}
+
+    for make in (lambda: load_step({"id": "x", **data}), lambda: kinds[data["kind"]](id="x", **fields)):
+        with pytest.raises(nn.NoeticConfigError) as caught:
+            make()
+        assert caught.value.code == code
+        assert "'x'" in str(caught.value)
+        assert caught.value.hint
+
+    with pytest.raises(nn.NoeticConfigError) as caught:
+        load_step({"id": " ", **data})
+    assert caught.value.code == "EMPTY_STEP_ID", "a step is named before anything is said of it"
+
+
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        (lambda: loop("l", step.run("r", double)), "MISSING_UNTIL_PREDICATE"),
+        (lambda: loop("l", until=until.never()), "MISSING_LOOP_BODY"),
+        (lambda: loop("l", [], until=until.never()), "MISSING_LOOP_BODY"),
+        (lambda: loop("", [], until=until.never()), "EMPTY_STEP_ID"),
+        (lambda: spawn("s"), "MISSING_CHILD_STEP"),
+        (lambda: spawn("", None), "EMPTY_STEP_ID"),
+        (lambda: step.run("r", None), "MISSING_EXECUTE_FUNCTION"),
+        (lambda: nn.tool(name=" ")(double), "EMPTY_TOOL_NAME"),
+        (lambda: load_step([]), "INVALID_STEP"),
+        (lambda: load_step({"kind": "run", "id": "r", "execute": {"$ref": "fn:add", "x": 1}}), "INVALID_REFERENCE"),
+        (lambda: dump_step(step.tool("t", lookup, {"a": {1}}), REGISTRY), "NOT_JSON"),
+        (lambda: OutputSchema({"items": 3}), "INVALID_SCHEMA"),
+        (lambda: nn.steps.task_tree("{", {}), "INVALID_PLAN"),
+        (lambda: nn.steps.recursive_llm(solve=step.run("r", double), decompose=list, max_depth=-1), "INVALID_STEP"),
+        (lambda: nn.steps.adaptive_plan(planner=step.run("r", double), agents={}, max_revisions=0), "INVALID_STEP"),
+    ],
+)  # fmt: skip
+def test_what_a_builder_refuses_comes_with_its_code_and_what_to_do(make: Any, code: str) -> None:
+    with pytest.raises(nn.NoeticConfigError) as caught:
+        make()
+
+    assert caught.value.code == code
+    assert caught.value.hint
 
 
 def make_other() -> Any:
