@@ -95,6 +95,115 @@ def test_a_bad_document_says_which_rule_it_breaks(document: Any, code: str) -> N
     assert caught.value.code == code
 
 
+ASK = {"kind": "llm", "id": "a", "instructions": "x"}
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        {"kind": "branch", "routes": ["x"]},
+        {"kind": "branch", "routes": 5},
+        {"kind": "branch", "routes": [{"match": "a", "target": "b"}]},
+        {"kind": "branch", "routes": [], "default": 5},
+        {"kind": "branch", "routes": []},
+        {"kind": "sequence", "steps": 5},
+        {"kind": "sequence", "steps": [SHOUT, 5]},
+        {**ASK, "tools": 5},
+        {**ASK, "tools": [5]},
+        {**ASK, "params": 5},
+        {**ASK, "params": {"zork": 1}},
+        {**ASK, "params": {"maxTokens": 0}},
+        {**ASK, "params": {3: 0}},
+        {**ASK, "output": 5},
+        {**ASK, "model": 5},
+        {"kind": "tool", "toolName": "lookup", "args": 5},
+        {**SHOUT, "retry": {"maxAttempts": 0}},
+        {**SHOUT, "execute": {"$ref": "fn:shout", "args": 5}},
+        {**SHOUT, "execute": {}},
+        {"kind": "spawn", "child": SHOUT, "layers": 5},
+        {"kind": "spawn", "child": SHOUT, "timeout": "soon"},
+        {"kind": "spawn"},
+        {"kind": "fork", "paths": [SHOUT], "mode": "some"},
+        {"kind": "fork", "paths": [SHOUT], "merge": "best"},
+        {"kind": "fork", "paths": [SHOUT], "concurrency": 0},
+        {"kind": "fork", "paths": 5},
+        {"kind": "loop", "body": SHOUT, "until": {"kind": "maxSteps", "n": "three"}},
+        {"kind": "loop", "body": SHOUT, "until": {"kind": "any", "predicates": 5}},
+        {"kind": "loop", "body": SHOUT, "until": {"kind": "maxSteps", "n": 1}, "maxIterations": 0},
+        {"kind": "subflow", "document": '{"version": 1}'},
+        {"kind": "subflow", "document": 5},
+        {"kind": "subflow", "document": {"version": 2, "root": SHOUT}},
+        {"kind": "subflow", "document": {"version": 1}},
+        {"kind": "subflow", "ref": ["shout"]},
+    ],
+)  # fmt: skip
+def test_a_node_that_is_not_as_it_must_be_is_named(root: Any) -> None:
+    for whole in ({**root, "id": "here"}, {"kind": "sequence", "id": "q", "steps": [SHOUT, {**root, "id": "here"}]}):
+        with pytest.raises(nn.NoeticConfigError) as caught:
+            load_workflow({"version": 1, "root": whole}, FLOWS)
+
+        assert caught.value.code == "WORKFLOW_VALIDATION_FAILED"
+        assert "'here'" in str(caught.value)
+        assert caught.value.hint
+
+
+@pytest.mark.parametrize("until", [{"kind": []}, {"kind": {}}, {}, 5, None, {"kind": "any", "predicates": [{"kind": []}]}])
+def test_a_predicate_of_no_kind_is_not_known(until: Any) -> None:
+    with pytest.raises(nn.NoeticConfigError) as caught:
+        load_workflow({"version": 1, "root": {"kind": "loop", "id": "l", "body": SHOUT, "until": until}}, FLOWS)
+
+    assert caught.value.code == "UNKNOWN_UNTIL_PREDICATE"
+    assert "'l'" in str(caught.value)
+
+
+@pytest.mark.parametrize("extra", [{"steps": 5}, {"routes": 5}, {"paths": [5]}, {"child": 5}, {"colour": 1}])
+def test_keys_a_node_does_not_know_are_ignored(extra: Any) -> None:
+    assert load_workflow({"version": 1, "root": {**ASK, **extra}}, FLOWS).id == "a"
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda inner: {"kind": "subflow", "id": "w", "document": {"version": 1, "root": inner}},
+        lambda inner: {"kind": "loop", "id": "l", "body": inner, "until": {"kind": "noToolCalls"}},
+        lambda inner: {"kind": "branch", "id": "b", "routes": [{"match": "x", "target": inner}]},
+        lambda inner: {"kind": "fork", "id": "f", "each": inner},
+    ],
+)  # fmt: skip
+def test_a_document_of_any_kind_nested_without_end_is_refused(wrap: Any) -> None:
+    node: dict[str, Any] = SHOUT
+    for _ in range(3_000):
+        node = wrap(node)
+
+    with pytest.raises(nn.NoeticConfigError, match="nested"):
+        load_workflow({"version": 1, "root": node}, FLOWS)
+
+
+def test_a_predicate_nested_without_end_is_refused() -> None:
+    until: dict[str, Any] = {"kind": "noToolCalls"}
+    for _ in range(3_000):
+        until = {"kind": "any", "predicates": [until]}
+
+    with pytest.raises(nn.NoeticConfigError, match="nested"):
+        load_workflow({"version": 1, "root": {"kind": "loop", "id": "l", "body": SHOUT, "until": until}}, FLOWS)
+
+
+def test_every_node_of_nested_subflows_is_made_once() -> None:
+    made: list[str] = []
+
+    class Counting(Registry):
+        def resolve(self, ref: str, args: Any = None) -> Any:
+            made.append(ref)
+            return super().resolve(ref, args)
+
+    node: dict[str, Any] = SHOUT
+    for _ in range(12):
+        node = {"kind": "subflow", "id": "w", "document": {"version": 1, "root": node}}
+
+    assert load_workflow({"version": 1, "root": node}, Counting([shout])).id == f"s{'-w' * 12}"
+    assert made == ["fn:shout"]
+
+
 def test_a_document_nested_without_end_is_refused() -> None:
     node: dict[str, Any] = SHOUT
     for _ in range(3_000):
