@@ -187,6 +187,28 @@ async def test_a_race_that_everyone_loses_is_partial() -> None:
     assert [entry["step_id"] for entry in caught.value.failed] == ["a", "b"]
 
 
+async def test_every_step_of_each_element_has_an_id_of_its_own() -> None:
+    word = says("word")
+    inner = loop(
+        "l",
+        [word, branch("b", routes=[{"match": "w", "target": says("found")}], default=word)],
+        until=until.max_steps(1),
+    )
+    one = spawn("s", fork("g", mode="all", paths=[inner, word], merge="first"))
+    each = fork("f", mode="all", each=one, merge="concat")
+    harness = made([], step=each)
+    events = heard(harness)
+
+    async with harness.execution() as ctx:
+        assert await harness.run(each, ["a", "b"], ctx) == "found\nfound"
+
+    ids = [event.step_id for event in events.of("step_started")]
+    assert sorted(ids) == sorted(
+        ["f", *[f"{name}-{n}" for name in ("s", "g", "l", "b", "found", "word", "word") for n in (0, 1)]]
+    )
+    assert one.child.paths[0].steps[0].id == "word", "the step itself stays as it was"
+
+
 @pytest.mark.parametrize("mode", ["all", "settle"])
 async def test_no_paths_merge_nothing(mode: Any) -> None:
     assert (await ran(fork("f", mode=mode, paths=[], merge=lambda values, ctx: values)))[0] == []
