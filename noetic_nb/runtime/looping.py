@@ -15,7 +15,7 @@ from noetic_nb.runtime.errors import StoppedError, step_failed
 from noetic_nb.runtime.saying import log_items
 from noetic_nb.steps import Channel, LoopSnapshot, LoopStep, Verdict
 from noetic_nb.steps.channel import EMPTY
-from noetic_nb.steps.snapshot import output_text
+from noetic_nb.steps.snapshot import flowing_text, output_text
 
 __all__ = ["run_loop"]
 
@@ -39,6 +39,7 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
     history: deque[Any] = deque(maxlen=step.max_history_size)
     count = iterations = 0
     output: Any = None
+    first, *others = step.steps
     while True:
         if ctx.aborted:
             raise ctx.stopped()
@@ -50,9 +51,9 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
                 hint="Raise `max_iterations`, or look at why its predicate never holds.",
             )
         try:
-            made = value
-            for inner in step.steps:
-                made = await run(engine, inner, made, ctx)
+            made = await run(engine, first, value, ctx)
+            for inner in others:
+                made = await run(engine, inner, flowing_text(made) if step.text_between else made, ctx)
         except NoeticError as exc:
             match await _on_error(step, exc, ctx):
                 case "retry":

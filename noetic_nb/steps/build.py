@@ -149,6 +149,7 @@ def loop(
     prepare_next: Callable[..., Any] | None = None,
     on_error: Callable[..., Any] | Literal["retry", "skip", "abort"] | None = None,
     feed_output: bool = True,
+    text_between: bool = False,
 ) -> LoopStep:
     """Repeat steps until a predicate says stop.
 
@@ -172,6 +173,8 @@ def loop(
         ``on_error(error, ctx)`` answers one of these for a `NoeticError` of the body.
     feed_output : bool
         False leaves later iterations without input.
+    text_between : bool
+        True hands on text from one step to the next: None as ``""``, and what is no text as JSON.
 
     Raises
     ------
@@ -195,6 +198,7 @@ def loop(
         max_history_size=max_history_size,
         park_timeout_ms=park_timeout_ms,
         feed_output=feed_output,
+        text_between=text_between,
         **_given(until=until, inbox=inbox, prepare_next=prepare_next, on_error=on_error),
     )
 

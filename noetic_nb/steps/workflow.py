@@ -302,7 +302,7 @@ class _Loader:
 
     def _sequence(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
         steps = [self.node(one, suffix, seen) for one in self._named(node, "steps", list)]
-        return loop(f"{node['id']}{suffix}", steps, until=until.max_steps(1))
+        return loop(f"{node['id']}{suffix}", steps, until=until.max_steps(1), text_between=True)
 
     def _subflow(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
         if (node.get("ref") is None) == (node.get("document") is None):

@@ -12,7 +12,7 @@ from noetic_nb.steps import Registry, dump_step, load_workflow, step_json_schema
 from noetic_nb.steps.json_schema import published_schema
 from noetic_nb.steps.schema import OutputSchema, _problem
 from noetic_nb.steps.workflow import workflow_depth
-from tests.steps.test_codec import NOTES, REGISTRY, everything, lookup
+from tests.steps.test_codec import NOTES, REGISTRY, Order, everything, lookup
 
 
 def shout(value: Any, ctx: Any) -> str:
@@ -46,6 +46,7 @@ async def outcome(root: dict[str, Any], value: Any, replies: Any = ()) -> Any:
         ({"kind": "branch", "id": "b", "routes": [{"match": "YES", "target": SHOUT}]}, " oh yes ", "OH YES".join("  ")),
         ({"kind": "branch", "id": "b", "routes": [{"match": "yes", "target": SHOUT}]}, "no", "no"),
         ({"kind": "branch", "id": "b", "routes": [{"match": "yes", "target": SHOUT}], "default": SHOUT}, "no", "NO"),
+        ({"kind": "branch", "id": "b", "routes": [], "default": SHOUT}, "no", "NO"),
         ({"kind": "fork", "id": "f", "mode": "all", "each": SHOUT, "merge": "concat"}, '["a", {"b": 1}]', 'A\n{"B":1}'),
         ({"kind": "fork", "id": "f", "mode": "all", "each": SHOUT, "over": "list", "merge": "first"}, {"list": ["x"]}, "X"),
         ({"kind": "fork", "id": "f", "mode": "all", "paths": [SHOUT, {**SHOUT, "id": "u"}]}, "a", "A"),
@@ -58,6 +59,36 @@ async def outcome(root: dict[str, Any], value: Any, replies: Any = ()) -> Any:
 )  # fmt: skip
 async def test_every_kind_of_node_runs(root: Any, value: Any, expected: Any) -> None:
     assert await outcome(root, value) == expected
+
+
+def remember(value: Any, ctx: Any) -> Any:
+    ctx.state["seen"].append(value)
+    return ctx.state["hand_on"].pop(0)
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("as it is", "as it is"),
+        (None, ""),
+        ({"text": "hi", "n": 2.0}, '{"text":"hi","n":2}'),
+        ([1, "two", None], '[1,"two",null]'),
+        (Order(id="A"), '{"id":"A"}'),
+        (True, "true"),
+        ({"at": {1}}, '{"at":[1]}'),
+    ],
+)
+async def test_what_flows_in_a_sequence_is_text(given: Any, read: str) -> None:
+    node = {"kind": "run", "id": "r", "execute": {"$ref": "fn:remember"}}
+    made = load_workflow(
+        {"version": 1, "root": {"kind": "sequence", "id": "q", "steps": [node, node]}}, Registry([remember])
+    )
+    harness = nn.AgentHarness(nn.AgentConfig(name="w"))
+
+    async with harness.execution() as ctx:
+        ctx.state = {"seen": [], "hand_on": [given, {"last": 1}]}
+        assert await harness.run(made, {"first": 1}, ctx) == {"last": 1}
+        assert ctx.state["seen"] == [{"first": 1}, read], "what goes in and what comes out stays as it is"
 
 
 async def test_text_flows_from_one_llm_node_to_the_next() -> None:
@@ -147,7 +178,9 @@ def test_a_node_that_is_not_as_it_must_be_is_named(root: Any) -> None:
         assert caught.value.hint
 
 
-@pytest.mark.parametrize("until", [{"kind": []}, {"kind": {}}, {}, 5, None, {"kind": "any", "predicates": [{"kind": []}]}])
+@pytest.mark.parametrize(
+    "until", [{"kind": []}, {"kind": {}}, {}, 5, None, {"kind": "any", "predicates": [{"kind": []}]}]
+)
 def test_a_predicate_of_no_kind_is_not_known(until: Any) -> None:
     with pytest.raises(nn.NoeticConfigError) as caught:
         load_workflow({"version": 1, "root": {"kind": "loop", "id": "l", "body": SHOUT, "until": until}}, FLOWS)
