@@ -29,7 +29,8 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
     Raises
     ------
     NoeticError
-        What its body raises, unless `on_error` deals with it; ``step_failed`` where it does not stop in time.
+        What its body raises, unless `on_error` deals with it; ``step_failed`` where it does not stop in time, or
+        stops with nothing to show that must have something.
     """
     check = step.until.start()
     started = engine.clock.monotonic_ms()
@@ -87,6 +88,12 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
         except Exception as exc:  # a predicate that cannot answer ends the loop, or it would never end
             verdict = Verdict(True, f"Predicate error: {exc}")
         if verdict.stop and (step.inbox is None or not await _read_inbox(step.inbox, engine, step, ctx)):
+            if output is None and step.needs_output:
+                raise step_failed(
+                    step.id,
+                    f"Loop {step.id!r} stopped without an output: {verdict.reason or 'its predicate said so'}",
+                    hint="Let its last step return something, or pass needs_output=False.",
+                )
             return output
         if step.prepare_next is None:
             value = output if step.feed_output else None

@@ -149,6 +149,7 @@ def loop(
     prepare_next: Callable[..., Any] | None = None,
     on_error: Callable[..., Any] | Literal["retry", "skip", "abort"] | None = None,
     feed_output: bool = True,
+    needs_output: bool = True,
     text_between: bool = False,
 ) -> LoopStep:
     """Repeat steps until a predicate says stop.
@@ -173,6 +174,8 @@ def loop(
         ``on_error(error, ctx)`` answers one of these for a `NoeticError` of the body.
     feed_output : bool
         False leaves later iterations without input.
+    needs_output : bool
+        False lets the loop end where its last iteration made nothing, None; else it fails with ``step_failed`` then.
     text_between : bool
         True hands on text from one step to the next: None as ``""``, and what is no text as JSON.
 
@@ -198,6 +201,7 @@ def loop(
         max_history_size=max_history_size,
         park_timeout_ms=park_timeout_ms,
         feed_output=feed_output,
+        needs_output=needs_output,
         text_between=text_between,
         **_given(until=until, inbox=inbox, prepare_next=prepare_next, on_error=on_error),
     )

@@ -154,7 +154,7 @@ def _compiled(node: PlanNode, agents: Agents, merge: Any, concurrency: int | Non
     steps = [_compiled(child, agents, merge, concurrency) for child in node.children]
     if node.execution == "parallel":
         return fork(node.id, mode="all", paths=steps, merge=merge, concurrency=concurrency)
-    return loop(node.id, steps, until=until.max_steps(1))
+    return loop(node.id, steps, until=until.max_steps(1), needs_output=False)
 
 
 def adaptive_plan(

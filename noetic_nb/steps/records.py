@@ -224,6 +224,8 @@ class LoopStep(StepRecord):
     """``on_error(error, ctx)`` answers "retry", "skip" or "abort"."""
     feed_output: bool = True
     """Give each iteration the output of the last one as its input; False leaves the later ones without input."""
+    needs_output: bool = True
+    """Fail where the loop would stop and its last iteration made nothing, None; False lets it end so, as a sequence may."""
     text_between: bool = False
     """Hand on text from one step to the next, as the sequences of workflow documents do: what is none, as JSON."""
 

@@ -302,7 +302,7 @@ class _Loader:
 
     def _sequence(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
         steps = [self.node(one, suffix, seen) for one in self._named(node, "steps", list)]
-        return loop(f"{node['id']}{suffix}", steps, until=until.max_steps(1), text_between=True)
+        return loop(f"{node['id']}{suffix}", steps, until=until.max_steps(1), needs_output=False, text_between=True)
 
     def _subflow(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
         if (node.get("ref") is None) == (node.get("document") is None):
@@ -325,7 +325,7 @@ class _Loader:
         given = node["input"]
         return loop(
             f"{node['id']}{suffix}", [step.run(f"{node['id']}-input{suffix}", _constant(given)), made],
-            until=until.max_steps(1),
+            until=until.max_steps(1), needs_output=False,
         )  # fmt: skip
 
 

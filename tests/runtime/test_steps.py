@@ -473,6 +473,42 @@ async def test_a_predicate_that_raises_ends_the_loop_with_its_output() -> None:
     assert (await ran(loop("l", says("out"), until=until.custom(broken))))[0] == "out"
 
 
+def wrong(snapshot: Any) -> bool:
+    raise ValueError("cannot tell")
+
+
+@pytest.mark.parametrize("stop", [until.max_steps(2), until.custom(wrong)])
+async def test_a_loop_that_stops_without_output_fails(stop: Any) -> None:
+    silent = step.run("silent", lambda value, ctx: None)
+
+    with pytest.raises(nn.NoeticError, match="without an output") as caught:
+        await ran(loop("l", silent, until=stop))
+
+    assert (caught.value.kind, caught.value.step_id) == ("step_failed", "l")
+    assert (await ran(loop("l", silent, until=stop, needs_output=False)))[0] is None
+    for nearly in ("", 0, False, []):
+        assert (await ran(loop("l", step.run("r", lambda value, ctx, made=nearly: made), until=until.max_steps(1))))[
+            0
+        ] == nearly
+
+
+async def test_a_message_comes_before_the_want_of_an_output() -> None:
+    inbox = channel("inbox")
+    harness = made([])
+    told: list[str] = []
+
+    def listen(value: Any, ctx: Any) -> Any:
+        told.extend(part["text"] for item in ctx.item_log for part in item["content"])
+        return "heard" if told else None
+
+    async with harness.execution() as ctx:
+        await ctx.send(inbox, "go on")
+        assert (
+            await harness.run(loop("l", step.run("r", listen), until=until.max_steps(1), inbox=inbox), None, ctx)
+            == "heard"
+        )
+
+
 async def test_an_async_verifier_is_awaited() -> None:
     async def verify(output: Any) -> bool:
         await asyncio.sleep(0)

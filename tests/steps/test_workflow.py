@@ -91,6 +91,18 @@ async def test_what_flows_in_a_sequence_is_text(given: Any, read: str) -> None:
         assert ctx.state["seen"] == [{"first": 1}, read], "what goes in and what comes out stays as it is"
 
 
+@pytest.mark.parametrize("more", [{}, {"input": "a"}])
+async def test_a_sequence_and_a_subflow_need_no_result(more: Any) -> None:
+    node = {"kind": "run", "id": "r", "execute": {"$ref": "fn:nothing"}}
+    inner = {"kind": "sequence", "id": "q", "steps": [node, node]}
+    document = {"version": 1, "root": {"kind": "subflow", "id": "w", "document": {"version": 1, "root": inner}, **more}}
+    made = load_workflow(document, Registry({"nothing": lambda value, ctx: None}))
+    harness = nn.AgentHarness(nn.AgentConfig(name="w"))
+
+    async with harness.execution() as ctx:
+        assert await harness.run(made, "a", ctx) is None
+
+
 async def test_text_flows_from_one_llm_node_to_the_next() -> None:
     root = {"kind": "sequence", "id": "q", "steps": [{"kind": "llm", "id": "a", "instructions": "Draft."},
                                                      {"kind": "llm", "id": "b", "instructions": "Check."}]}  # fmt: skip
