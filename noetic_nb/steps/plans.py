@@ -28,6 +28,7 @@ class PlanNode(Frozen):
 
     id: str = Field(min_length=1)
     description: str = ""
+    """What is to be done; of a group, a note that nobody is told."""
     assignee: str | None = None
     """Who does it; a group has none."""
     execution: Literal["sequential", "parallel"] = "sequential"
@@ -58,7 +59,8 @@ def task_tree(
     Parameters
     ----------
     plan : PlanNode or mapping
-        ``{"id", "description", "assignee"}`` for a task; ``{"id", "execution", "children"}`` for a group.
+        ``{"id", "description", "assignee"}`` for a task; ``{"id", "description", "execution", "children"}`` for a
+        group, whose description is a note that nobody is told.
     agents : mapping of str to callable
         ``agents[assignee](description)`` returns the step of a task.
     constraints : PlanConstraints or mapping, optional
@@ -117,10 +119,10 @@ def _check(plan: PlanNode, agents: Agents, constraints: PlanConstraints) -> None
             hint = "Give every task an id of its own." if node.id in seen else "Put its tasks further up."
             raise NoeticConfigError("INVALID_PLAN", f"Task {node.id!r} {why}.", given=node.id, hint=hint)
         seen.add(node.id)
-        if node.children and (node.assignee is not None or node.description):
+        if node.children and node.assignee is not None:
             raise NoeticConfigError(
                 "INVALID_PLAN",
-                f"Group {node.id!r} has a description or an assignee, and nobody would do it.",
+                f"Group {node.id!r} has an assignee, who would have nothing to do.",
                 given=node.id,
                 hint="Make it a task of its own among its children.",
             )
