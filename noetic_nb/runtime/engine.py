@@ -30,6 +30,7 @@ from noetic_nb.models.base import (
 )
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.context import Context
+from noetic_nb.runtime.errors import said_by
 from noetic_nb.runtime.hub import EventHub
 from noetic_nb.runtime.idle import SilenceLimit
 from noetic_nb.runtime.toolset import ToolSet
@@ -335,7 +336,7 @@ class Engine:
             self._called(ctx, request, step, start, "error", None, exc)
             raise NoeticError(
                 "llm_failed",
-                f"Model {request.model!r} failed or answered something that is no response: {type(exc).__name__}: {exc}",
+                f"Model {request.model!r} failed or answered something that is no response: {type(exc).__name__}: {said_by(exc)}",
                 hint="The conversation is kept; ask again, or look at the model client.",
                 model=request.model,
             ) from exc
@@ -372,7 +373,7 @@ class Engine:
                     answer.usage.cached_tokens,
                     answer.cost or 0.0,
                     tuple([(token.token, token.logprob) for token in answer.logprobs]),
-                    None if error is None else str(error),
+                    None if error is None else said_by(error),
                 )
             )
         return duration
@@ -381,7 +382,7 @@ class Engine:
         """Put an error into the run."""
         if self.sink is not None:
             kind = error.kind if isinstance(error, NoeticError) else getattr(error, "code", type(error).__name__)
-            self.sink.emit(ErrorRaised(ctx.where, self.clock.now_ms(), str(kind), str(error), step_id))
+            self.sink.emit(ErrorRaised(ctx.where, self.clock.now_ms(), str(kind), said_by(error), step_id))
 
 
 async def _streamed(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import innermost
+from noetic_nb.memory import layer_fn
 from noetic_nb.steps import branch, channel, fork, loop, spawn, step, until
 from noetic_nb.testing import drive_loop
-from tests.runtime.made import heard, lookup, made
+from tests.runtime.made import fails as failing
+from tests.runtime.made import heard, lookup, made, outputs
 
 
 async def ran(one: Any, value: Any = None, replies: Any = (), **more: Any) -> Any:
@@ -55,6 +58,51 @@ async def test_a_failure_is_wrapped_once_and_its_first_cause_can_be_found() -> N
 
     assert (caught.value.kind, caught.value.step_id) == ("step_failed", "deep")
     assert isinstance(innermost(caught.value), KeyError)
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize("watched", [False, True])
+async def test_an_error_that_cannot_be_put_into_words_is_wrapped_like_any_other(watched: bool) -> None:
+    harness = made([])
+    if watched:
+        heard(harness)
+
+    async with harness.execution() as ctx:
+        with pytest.raises(nn.NoeticError, match="Mute") as caught:
+            await harness.run(fails("mute", Mute()), None, ctx)
+
+    assert caught.value.kind == "step_failed"
+    assert isinstance(caught.value.cause, Mute)
+
+
+async def test_a_tool_that_cannot_say_what_is_wrong_does_not_end_the_turn() -> None:
+    @nn.tool
+    def mute() -> str:
+        """Fail."""
+        raise Mute
+
+    reply = await made([nn.CallTool("mute"), "It failed."], tools=[mute]).execute("hi")
+
+    assert reply.text == "It failed."
+    assert outputs(reply.items)[0].startswith("Error: ")
+
+
+@pytest.mark.parametrize("watched", [False, True])
+async def test_an_error_without_words_that_is_not_wrapped_stays_what_it_is(watched: bool) -> None:
+    def route(value: Any, ctx: Any) -> Any:
+        raise Mute
+
+    harness = made([])
+    if watched:
+        heard(harness)
+
+    async with harness.execution() as ctx:
+        with pytest.raises(Mute):
+            await harness.run(branch("b", route), None, ctx)
 
 
 def test_waiting_between_attempts_minds_an_abort() -> None:
