@@ -377,11 +377,60 @@ async def test_a_summary_that_fails_does_not_lose_the_work() -> None:
     assert caught.value.summary_cause.kind == "llm_failed"
 
 
-async def test_a_summary_without_a_model_is_a_failed_step() -> None:
-    with pytest.raises(nn.NoeticError) as caught:
-        await ran(spawn("s", says("x"), context_out="summary"))
+@pytest.mark.parametrize(
+    ("child", "model", "asked"),
+    [
+        (says("long"), nn.ScriptedModel(lambda request: "short"), None),
+        (says("long"), {"only": nn.ScriptedModel(lambda request: "short")}, "only"),
+        (loop("l", [step.llm("a", model="gone"), says("x")], until=until.max_steps(1)),
+         {"gone": nn.ScriptedModel(lambda request: "short")}, "gone"),
+    ],
+)  # fmt: skip
+async def test_a_summary_is_written_by_the_model_there_is(child: Any, model: Any, asked: str | None) -> None:
+    harness = nn.AgentHarness(nn.AgentConfig(name="x"), model=model)
 
-    assert caught.value.kind == "step_failed"
+    async with harness.execution() as ctx:
+        assert await harness.run(spawn("s", child, context_out="summary"), "do it", ctx) == "short"
+    last = (model if asked is None else model[asked]).requests[-1]
+    assert last.purpose == "summary"
+    assert asked in (None, last.model)
+
+
+@pytest.mark.parametrize("model", [None, {}, {"m": nn.ScriptedModel([]), "n": nn.ScriptedModel([])}])
+async def test_a_summary_without_a_model_is_a_failed_step(model: Any) -> None:
+    harness = nn.AgentHarness(nn.AgentConfig(name="x"), model=model)
+
+    async with harness.execution() as ctx:
+        with pytest.raises(nn.NoeticError) as caught:
+            await harness.run(spawn("s", says("x"), context_out="summary"), "do it", ctx)
+
+    assert (caught.value.kind, caught.value.child_output) == ("step_failed", "x")
+
+
+@pytest.mark.parametrize(
+    ("output", "raw"), [("abc", '"abc"'), ({"a": 1}, '{"a":1}'), (None, "null"), ([1.0, {2}], "[1,[2]]")]
+)
+async def test_what_did_not_fit_is_kept_as_json(output: Any, raw: str) -> None:
+    typed = {"strategy": "schema", "schema": int}
+
+    with pytest.raises(nn.NoeticError) as caught:
+        await ran(spawn("s", step.run("n", lambda v, c: output), context_out=typed))
+
+    assert (caught.value.kind, caught.value.raw) == ("llm_parse_error", raw)
+
+
+@pytest.mark.parametrize("one", [spawn("c", says("x")), fork("c", mode="all", paths=[says("x")], merge="last")])
+async def test_state_that_cannot_be_copied_is_named(one: Any) -> None:
+    harness = made([])
+
+    async with harness.execution() as ctx:
+        ctx.state.update(fine=1, lock=threading.Lock())
+        with pytest.raises(nn.NoeticError, match="'lock'") as caught:
+            await harness.run(one, None, ctx)
+        assert (caught.value.kind, caught.value.step_id) == ("step_failed", "c")
+        assert isinstance(caught.value.cause, TypeError)
+        del ctx.state["lock"]
+        assert await harness.run(one, None, ctx) == "x"
 
 
 async def test_a_childs_output_is_checked_where_a_schema_is_asked_for() -> None:
