@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from noetic_nb.clock import Clock
@@ -195,20 +195,20 @@ class Engine:
         known = self._toolsets.get(id(step))
         if known is not None and known[0] is step:
             return known[1]
-        own: Sequence[Tool]
-        if step.tools is None:
-            own = (*self.config.tools, *[t for s in llm_steps(self.config.step) for t in listed_tools(s)])
-        else:
-            own = listed_tools(step)
-        found = self.tools_of(own, closed=step.tools == ())
+        # What a function will choose is not known here; what layers provide comes with nearly all it can choose.
+        found = ToolSet(self.layer_tools) if callable(step.tools) else self.tools_of(step.tools)
         if len(self._toolsets) >= MAX_SETUPS:
             self._toolsets.clear()
         self._toolsets[id(step)] = (step, found)
         return found
 
-    def tools_of(self, own: Sequence[Tool], *, closed: bool = False) -> ToolSet:
-        """Return a set of tools with those the layers provide; a closed one has only its own."""
-        return ToolSet(own if closed else (*own, *self.layer_tools))
+    def tools_of(self, listed: tuple[Tool, ...] | None) -> ToolSet:
+        """Return the tools of a list, or all the agent has, and what layers provide; of an empty list, none at all."""
+        if listed is None:
+            listed = (*self.config.tools, *[t for s in llm_steps(self.config.step) for t in listed_tools(s)])
+        elif not listed:
+            return NO_TOOLS
+        return ToolSet((*listed, *self.layer_tools))
 
     def setup(self, step: LLMStep, instructions: str) -> StepSetup:
         """Return the policy, tools, budgets and system text of an llm step; worked out once for the same instructions.

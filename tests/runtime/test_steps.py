@@ -665,6 +665,27 @@ async def test_model_and_tools_may_be_chosen_by_the_context() -> None:
     assert [spec.name for spec in model.requests[0].tools] == ["lookup"]
 
 
+@pytest.mark.parametrize(
+    ("chosen", "sent"),
+    [
+        ([], []),
+        ((), []),
+        (None, ["lookup", "fails", "tell"]),
+        ([lookup], ["lookup", "tell"]),
+    ],
+    ids=["none", "none at all", "unlisted", "one"],
+)
+async def test_chosen_tools_mean_what_listed_ones_mean(chosen: Any, sent: list[str]) -> None:
+    tell = layer_fn(description="Tell.", input=dict, output=str, execute=lambda args, state, ctx: {"result": ""})
+    layer = nn.MemoryLayer(id="l", slot=1, scope="execution", provides={"tell": tell})
+    for tools in (chosen, lambda ctx: chosen):
+        model = nn.ScriptedModel(["ok"])
+        ask = step.llm("ask", model="m", tools=tools)
+        config = nn.AgentConfig(name="x", step=ask, memory=[layer], tools=[lookup, failing])
+        await nn.AgentHarness(config, model=model).execute("hi")
+        assert [spec.name.removeprefix("l/") for spec in model.requests[0].tools] == sent
+
+
 async def test_other_json_data_is_sent_as_its_text() -> None:
     model = nn.ScriptedModel(["ok"])
 
