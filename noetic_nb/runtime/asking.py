@@ -343,7 +343,9 @@ async def _begin(engine: Engine, step: LLMStep, ctx: Context) -> _Asking:
     asking = _Asking(engine, step, ctx, model, str(instructions or ""))
     if callable(step.tools):
         tools = await _chosen(step.tools, ctx)
-        asking.tools = engine.tools_of(listed_tools(LLMStep(id=step.id, model=model, tools=tuple(tools or ()))))
+        # As if they were listed: None for all the agent has, an empty list for none at all.
+        listed = None if tools is None else listed_tools(LLMStep(id=step.id, model=model, tools=tuple(tools)))
+        asking.tools = engine.tools_of(listed)
     return asking
 
 

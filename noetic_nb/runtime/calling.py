@@ -16,7 +16,7 @@ from noetic_nb.memory import ExecutionContext, PastCall, SteeringAction, Steerin
 from noetic_nb.runtime.approval import NOBODY, approval
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.engine import Engine
-from noetic_nb.runtime.errors import StoppedError
+from noetic_nb.runtime.errors import StoppedError, said_by
 from noetic_nb.steps import Tool
 
 __all__ = ["CallEnd", "call_tool", "denial_text"]
@@ -183,7 +183,7 @@ async def _run(tool: Tool, bound: Mapping[str, Any], ctx: Context, call_id: str)
         status: Status = "invalid_result" if exc.facts.get("reason") == "invalid_result" else "error"
         return CallEnd(status, f"Error: {exc.what}", error=exc)
     except Exception as exc:
-        return CallEnd("error", f"Error: {exc}" if str(exc) else f"Error: {type(exc).__name__}", error=exc)
+        return CallEnd("error", f"Error: {said_by(exc) or type(exc).__name__}", error=exc)
 
 
 def _record(engine: Engine, ctx: Context, name: str, call_id: str, args: Any, end: CallEnd, duration_ms: float) -> None:

@@ -6,7 +6,6 @@ What a child spends is charged to its parents while it spends it, so nothing is 
 from __future__ import annotations
 
 import asyncio
-import copy
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
@@ -15,6 +14,7 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.events import ChildEnded, ChildStarted
 from noetic_nb.items import ItemLog
 from noetic_nb.runtime.context import Context
+from noetic_nb.runtime.copying import copied_state
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.handles import end_handles
 from noetic_nb.runtime.oversize import mind_size
@@ -60,7 +60,7 @@ class Child:
             turn=parent.turn,
             started_ms=engine.clock.monotonic_ms(),
             parent=parent,
-            state=copy.deepcopy(parent.state),
+            state=copied_state(parent.state, step_id),
         )
         self.ctx.engine = engine
         self.ctx.base_frames = parent.frames

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from noetic_nb.clock import Clock
@@ -30,6 +30,7 @@ from noetic_nb.models.base import (
 )
 from noetic_nb.runtime.config import AgentConfig
 from noetic_nb.runtime.context import Context
+from noetic_nb.runtime.errors import said_by
 from noetic_nb.runtime.hub import EventHub
 from noetic_nb.runtime.idle import SilenceLimit
 from noetic_nb.runtime.toolset import ToolSet
@@ -194,20 +195,20 @@ class Engine:
         known = self._toolsets.get(id(step))
         if known is not None and known[0] is step:
             return known[1]
-        own: Sequence[Tool]
-        if step.tools is None:
-            own = (*self.config.tools, *[t for s in llm_steps(self.config.step) for t in listed_tools(s)])
-        else:
-            own = listed_tools(step)
-        found = self.tools_of(own, closed=step.tools == ())
+        # What a function will choose is not known here; what layers provide comes with nearly all it can choose.
+        found = ToolSet(self.layer_tools) if callable(step.tools) else self.tools_of(step.tools)
         if len(self._toolsets) >= MAX_SETUPS:
             self._toolsets.clear()
         self._toolsets[id(step)] = (step, found)
         return found
 
-    def tools_of(self, own: Sequence[Tool], *, closed: bool = False) -> ToolSet:
-        """Return a set of tools with those the layers provide; a closed one has only its own."""
-        return ToolSet(own if closed else (*own, *self.layer_tools))
+    def tools_of(self, listed: tuple[Tool, ...] | None) -> ToolSet:
+        """Return the tools of a list, or all the agent has, and what layers provide; of an empty list, none at all."""
+        if listed is None:
+            listed = (*self.config.tools, *[t for s in llm_steps(self.config.step) for t in listed_tools(s)])
+        elif not listed:
+            return NO_TOOLS
+        return ToolSet((*listed, *self.layer_tools))
 
     def setup(self, step: LLMStep, instructions: str) -> StepSetup:
         """Return the policy, tools, budgets and system text of an llm step; worked out once for the same instructions.
@@ -335,7 +336,7 @@ class Engine:
             self._called(ctx, request, step, start, "error", None, exc)
             raise NoeticError(
                 "llm_failed",
-                f"Model {request.model!r} failed or answered something that is no response: {type(exc).__name__}: {exc}",
+                f"Model {request.model!r} failed or answered something that is no response: {type(exc).__name__}: {said_by(exc)}",
                 hint="The conversation is kept; ask again, or look at the model client.",
                 model=request.model,
             ) from exc
@@ -372,7 +373,7 @@ class Engine:
                     answer.usage.cached_tokens,
                     answer.cost or 0.0,
                     tuple([(token.token, token.logprob) for token in answer.logprobs]),
-                    None if error is None else str(error),
+                    None if error is None else said_by(error),
                 )
             )
         return duration
@@ -381,7 +382,7 @@ class Engine:
         """Put an error into the run."""
         if self.sink is not None:
             kind = error.kind if isinstance(error, NoeticError) else getattr(error, "code", type(error).__name__)
-            self.sink.emit(ErrorRaised(ctx.where, self.clock.now_ms(), str(kind), str(error), step_id))
+            self.sink.emit(ErrorRaised(ctx.where, self.clock.now_ms(), str(kind), said_by(error), step_id))
 
 
 async def _streamed(

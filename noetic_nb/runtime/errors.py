@@ -5,7 +5,7 @@ from __future__ import annotations
 from noetic_nb.errors import NoeticError
 from noetic_nb.memory import Stop
 
-__all__ = ["StoppedError", "step_failed"]
+__all__ = ["StoppedError", "said_by", "step_failed"]
 
 
 class StoppedError(Exception):
@@ -14,6 +14,20 @@ class StoppedError(Exception):
     def __init__(self, stop: Stop) -> None:
         super().__init__(stop.suggestion)
         self.stop = stop
+
+
+def said_by(error: BaseException) -> str:
+    """Return what an error says; one that cannot say anything must not hide behind the error of its saying so.
+
+    Examples
+    --------
+    >>> said_by(ValueError("too small"))
+    'too small'
+    """
+    try:
+        return str(error)
+    except Exception as exc:
+        return f"its message cannot be read: {type(exc).__name__}"
 
 
 def step_failed(

@@ -15,6 +15,7 @@ from noetic_nb.runtime.children import Child, outcome_of
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.errors import StoppedError
+from noetic_nb.runtime.walking import suffixed
 from noetic_nb.steps import ForkStep, Step
 from noetic_nb.steps.records import as_step
 from noetic_nb.steps.snapshot import output_text
@@ -249,7 +250,7 @@ def _each(step: ForkStep, each: Step, value: Any) -> list[_Path]:
     if not isinstance(found, list | tuple):
         raise _no_array(step, value)
     elements = [element if isinstance(element, str) else compact_json(element) for element in found]
-    return [_Path(n, each.model_copy(update={"id": f"{each.id}-{n}"}), element) for n, element in enumerate(elements)]
+    return [_Path(n, suffixed(each, f"-{n}"), element) for n, element in enumerate(elements)]
 
 
 def _no_array(step: ForkStep, value: Any) -> NoeticConfigError:

@@ -16,7 +16,7 @@ from noetic_nb.runtime.calling import call_tool
 from noetic_nb.runtime.context import RUNNING, Context
 from noetic_nb.runtime.emitting import shows
 from noetic_nb.runtime.engine import Engine
-from noetic_nb.runtime.errors import StoppedError, step_failed
+from noetic_nb.runtime.errors import StoppedError, said_by, step_failed
 from noetic_nb.runtime.looping import run_loop
 from noetic_nb.runtime.saying import TurnInput
 from noetic_nb.steps import BranchStep, ForkStep, LoopStep, RunStep, SpawnStep, Step, ToolStep
@@ -120,7 +120,7 @@ async def _watched(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
         RUNNING.set(around)
         if told and engine.sink is not None:
             duration = engine.clock.monotonic_ms() - start
-            said = None if problem is None else str(problem)
+            said = None if problem is None else said_by(problem)
             engine.sink.emit(
                 StepEnded(ctx.where, engine.clock.now_ms(), step.id, step.kind, path, duration, status, said)
             )
@@ -156,7 +156,7 @@ async def _run_function(engine: Engine, step: RunStep, value: Any, ctx: Context)
             if step.retry is None or attempt + 1 == attempts:
                 if isinstance(exc, NoeticError) and exc.kind == "step_failed":
                     raise
-                what = f"Run step {step.id!r} failed: {type(exc).__name__}: {exc}"
+                what = f"Run step {step.id!r} failed: {type(exc).__name__}: {said_by(exc)}"
                 raise step_failed(step.id, what, exc, retries_exhausted=attempts > 1) from exc
             await ctx.until_aborted(engine.sleep(step.retry.delay_ms(attempt)))
     raise AssertionError("a retry policy has at least one attempt")

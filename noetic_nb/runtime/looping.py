@@ -15,7 +15,7 @@ from noetic_nb.runtime.errors import StoppedError, step_failed
 from noetic_nb.runtime.saying import log_items
 from noetic_nb.steps import Channel, LoopSnapshot, LoopStep, Verdict
 from noetic_nb.steps.channel import EMPTY
-from noetic_nb.steps.snapshot import output_text
+from noetic_nb.steps.snapshot import flowing_text, output_text
 
 __all__ = ["run_loop"]
 
@@ -29,7 +29,8 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
     Raises
     ------
     NoeticError
-        What its body raises, unless `on_error` deals with it; ``step_failed`` where it does not stop in time.
+        What its body raises, unless `on_error` deals with it; ``step_failed`` where it does not stop in time, or
+        stops with nothing to show that must have something.
     """
     check = step.until.start()
     started = engine.clock.monotonic_ms()
@@ -39,6 +40,7 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
     history: deque[Any] = deque(maxlen=step.max_history_size)
     count = iterations = 0
     output: Any = None
+    first, *others = step.steps
     while True:
         if ctx.aborted:
             raise ctx.stopped()
@@ -50,9 +52,9 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
                 hint="Raise `max_iterations`, or look at why its predicate never holds.",
             )
         try:
-            made = value
-            for inner in step.steps:
-                made = await run(engine, inner, made, ctx)
+            made = await run(engine, first, value, ctx)
+            for inner in others:
+                made = await run(engine, inner, flowing_text(made) if step.text_between else made, ctx)
         except NoeticError as exc:
             match await _on_error(step, exc, ctx):
                 case "retry":
@@ -86,6 +88,12 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
         except Exception as exc:  # a predicate that cannot answer ends the loop, or it would never end
             verdict = Verdict(True, f"Predicate error: {exc}")
         if verdict.stop and (step.inbox is None or not await _read_inbox(step.inbox, engine, step, ctx)):
+            if output is None and step.needs_output:
+                raise step_failed(
+                    step.id,
+                    f"Loop {step.id!r} stopped without an output: {verdict.reason or 'its predicate said so'}",
+                    hint="Let its last step return something, or pass needs_output=False.",
+                )
             return output
         if step.prepare_next is None:
             value = output if step.feed_output else None

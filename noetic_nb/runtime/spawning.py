@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.items import ItemLog, assistant_text, compact_json, input_message
+from noetic_nb.items import ItemLog, assistant_text, input_message
 from noetic_nb.models.base import ModelRequest
 from noetic_nb.runtime.children import Child, outcome_of
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.engine import Engine
 from noetic_nb.runtime.walking import llm_steps
 from noetic_nb.steps import SpawnStep
+from noetic_nb.steps.snapshot import json_text
 from noetic_nb.steps.strategies import CustomContext, InheritContext, SchemaResult, SubsetContext, SummaryResult
 
 __all__ = ["run_spawn"]
@@ -104,29 +104,34 @@ async def _told(engine: Engine, step: SpawnStep, output: Any, child: Context) ->
             try:
                 return schema.check(output)
             except ValueError as exc:
-                raise schema.refusal(_raw(output), str(exc), step.id) from exc
+                raise schema.refusal(json_text(output), str(exc), step.id) from exc
         case SummaryResult() as wanted:
             return await _summary(engine, step, wanted, output, child)
         case _:
             return output
 
 
-def _raw(output: Any) -> str:
-    try:
-        return output if isinstance(output, str) else compact_json(output)
-    except (TypeError, ValueError):
-        return json.dumps(output, default=str)
+def _writer(engine: Engine, step: SpawnStep, wanted: SummaryResult) -> str | None:
+    """Return the model that writes the summary: as asked for, or one named nearby, or the only one there is."""
+    if wanted.model is not None:
+        return wanted.model if engine.has_model(wanted.model) else None
+    named = (inner.model for within in (step.child, engine.config.step) for inner in llm_steps(within))
+    found = next((model for model in named if isinstance(model, str) and engine.has_model(model)), None)
+    if found is not None or engine.models is None:
+        return found
+    if not isinstance(engine.models, Mapping):
+        return "summary"  # a single client answers every name
+    return next(iter(engine.models)) if len(engine.models) == 1 else None
 
 
 async def _summary(engine: Engine, step: SpawnStep, wanted: SummaryResult, output: Any, child: Context) -> str:
     """Ask a model for a summary of the child's conversation; the parents pay."""
-    model = wanted.model or next((s.model for s in llm_steps(step.child) if isinstance(s.model, str)), None)
-    model = model or next((s.model for s in llm_steps(engine.config.step) if isinstance(s.model, str)), None)
-    if model is None or not engine.has_model(model):
+    model = _writer(engine, step, wanted)
+    if model is None:
         raise NoeticError(
             "step_failed",
             f"No model can summarise what the child of spawn {step.id!r} did",
-            given=model,
+            given=wanted.model,
             hint="Name one: context_out={'strategy': 'summary', 'model': ...}.",
             step_id=step.id,
             child_output=output,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from noetic_nb.steps import BranchStep, ForkStep, LLMStep, LoopStep, SpawnStep, Step, Tool
 
-__all__ = ["inner_steps", "listed_tools", "llm_steps", "steps_within"]
+__all__ = ["inner_steps", "listed_tools", "llm_steps", "steps_within", "suffixed"]
 
 
 def inner_steps(step: Step) -> tuple[Step, ...]:
@@ -24,6 +25,38 @@ def inner_steps(step: Step) -> tuple[Step, ...]:
             return targets if step.default is None else (*targets, step.default)
         case _:
             return ()
+
+
+def suffixed(step: Step, suffix: str) -> Step:
+    """Return a step in which the ids of all steps end in a suffix: one of several that run side by side."""
+    made: dict[int, Step] = {}
+
+    def one(inner: Step) -> Step:
+        known = made.get(id(inner))
+        if known is None:
+            made[id(inner)] = inner  # a step inside itself stays what it is
+            known = made[id(inner)] = inner.model_copy(update={"id": f"{inner.id}{suffix}", **_copied(inner, one)})
+        return known
+
+    return one(step)
+
+
+def _copied(step: Step, one: Callable[[Step], Step]) -> dict[str, Any]:
+    """Return the fields of a step that hold others, with these made anew."""
+    match step:
+        case LoopStep():
+            return {"steps": tuple([one(inner) for inner in step.steps])}
+        case SpawnStep():
+            return {"child": one(step.child)}
+        case ForkStep() if step.each is not None:
+            return {"each": one(step.each)}
+        case ForkStep(paths=tuple() as paths):
+            return {"paths": tuple([one(path) for path in paths])}
+        case BranchStep():
+            routes = tuple([route.model_copy(update={"target": one(route.target)}) for route in step.routes])
+            return {"routes": routes, "default": None if step.default is None else one(step.default)}
+        case _:
+            return {}
 
 
 def steps_within(step: Step | None) -> Iterator[Step]:

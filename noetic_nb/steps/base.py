@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
@@ -10,7 +11,7 @@ from pydantic_core import core_schema
 
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = ["Frozen", "JustA", "StepRecord"]
+__all__ = ["Frozen", "JustA", "Need", "StepRecord"]
 
 T = TypeVar("T")
 
@@ -73,14 +74,31 @@ class Frozen(BaseModel):
             ) from exc
 
 
+def _is_given(value: object) -> bool:
+    """Tell whether there is anything: not None, no blank text, no empty list."""
+    return bool(value.strip()) if isinstance(value, str) else value is not None and value != () and value != []
+
+
+class Need(NamedTuple):
+    """What a kind of step cannot do without."""
+
+    field: str
+    code: str
+    what: str
+    hint: str
+    fits: Callable[[Any], bool] = _is_given
+
+
 class StepRecord(Frozen):
-    """The id of a step.
+    """The id of a step, and what its kind cannot do without.
 
     Raises
     ------
     NoeticConfigError
         ``EMPTY_STEP_ID``, a code of the kind of step, or ``INVALID_STEP``.
     """
+
+    needs: ClassVar[tuple[Need, ...]] = ()
 
     id: str
 
@@ -90,4 +108,13 @@ class StepRecord(Frozen):
             raise NoeticConfigError(
                 "EMPTY_STEP_ID", f"{type(self).__name__} needs a non-blank id.", given=step_id, hint="Pass id='...'."
             )
+        for need in self.needs:
+            if not need.fits(data.get(need.field)):
+                raise NoeticConfigError(
+                    need.code,
+                    f"{type(self).__name__} {step_id!r} needs {need.what}.",
+                    given=data.get(need.field),
+                    hint=need.hint,
+                    step_id=step_id,
+                )
         super().__init__(**data)

@@ -132,17 +132,15 @@ def spawn(
     >>> spawn("research", step.llm("ask", model="scripted"), context_out="summary").context_out.strategy
     'summary'
     """
-    if child is None:
-        raise NoeticConfigError("MISSING_CHILD_STEP", "A spawn needs a child step.", hint="Pass child=...", step_id=id)
-    fields = _given(memory=memory, timeout_ms=timeout_ms)
-    return SpawnStep(id=id, child=child, context_in=context_in, context_out=context_out, **fields)
+    fields = _given(child=child, memory=memory, timeout_ms=timeout_ms)
+    return SpawnStep(id=id, context_in=context_in, context_out=context_out, **fields)
 
 
 def loop(
     id: str,
     steps: Step | Iterable[Step] | None = None,
     *,
-    until: UntilPredicate,
+    until: UntilPredicate | None = None,
     body: Step | Iterable[Step] | None = None,
     max_iterations: int = 1000,
     max_history_size: int = 100,
@@ -151,6 +149,8 @@ def loop(
     prepare_next: Callable[..., Any] | None = None,
     on_error: Callable[..., Any] | Literal["retry", "skip", "abort"] | None = None,
     feed_output: bool = True,
+    needs_output: bool = True,
+    text_between: bool = False,
 ) -> LoopStep:
     """Repeat steps until a predicate says stop.
 
@@ -174,6 +174,10 @@ def loop(
         ``on_error(error, ctx)`` answers one of these for a `NoeticError` of the body.
     feed_output : bool
         False leaves later iterations without input.
+    needs_output : bool
+        False lets the loop end where its last iteration made nothing, None; else it fails with ``step_failed`` then.
+    text_between : bool
+        True hands on text from one step to the next: None as ``""``, and what is no text as JSON.
 
     Raises
     ------
@@ -190,17 +194,16 @@ def loop(
     if steps is not None and body is not None:
         raise NoeticConfigError("INVALID_STEP", "`steps` and `body` are two names for one thing.", hint="Pass one.")
     listed = () if given is None else tuple(given) if isinstance(given, Iterable) and not _is_step(given) else (given,)
-    if not listed:
-        raise NoeticConfigError("MISSING_LOOP_BODY", "A loop needs at least one step.", given=given, step_id=id)
     return LoopStep(
         id=id,
         steps=listed,
-        until=until,
         max_iterations=max_iterations,
         max_history_size=max_history_size,
         park_timeout_ms=park_timeout_ms,
         feed_output=feed_output,
-        **_given(inbox=inbox, prepare_next=prepare_next, on_error=on_error),
+        needs_output=needs_output,
+        text_between=text_between,
+        **_given(until=until, inbox=inbox, prepare_next=prepare_next, on_error=on_error),
     )
 
 

@@ -85,7 +85,11 @@ def _free(value: Any, where: str) -> Any:
         return thaw(freeze(value))
     except ItemValidationError as exc:
         raise NoeticConfigError(
-            "NOT_JSON", f"What is at {where} is not JSON data: {exc.what}", given=value, where=where
+            "NOT_JSON",
+            f"What is at {where} is not JSON data: {exc.what}",
+            given=value,
+            hint="Pass text, numbers, lists and mappings.",
+            where=where,
         ) from exc
 
 
@@ -140,7 +144,9 @@ def load_step(data: Mapping[str, Any] | str, registry: Registry | None = None) -
                 hint="Pass what dump_step gave, or its JSON text.",
             ) from exc
     if not isinstance(data, Mapping):
-        raise NoeticConfigError("INVALID_STEP", "A step is a mapping with a `kind`.", given=data)
+        raise NoeticConfigError(
+            "INVALID_STEP", "A step is a mapping with a `kind`.", given=data, hint="Pass what dump_step gave."
+        )
     try:
         step: Step = STEP_ADAPTER.validate_python(resolved(data, registry or Registry()))
     except ValidationError as exc:
@@ -172,7 +178,10 @@ def resolved(value: Any, registry: Registry, *, depth: int = 0) -> Any:
             unknown = set(value) - {"$ref", "args"}
             if unknown:
                 raise NoeticConfigError(
-                    "INVALID_REFERENCE", "A reference has `$ref` and `args` only.", given=dict(value)
+                    "INVALID_REFERENCE",
+                    "A reference has `$ref` and `args` only.",
+                    given=dict(value),
+                    hint="Remove the rest.",
                 )
             return registry.resolve(ref, value.get("args"))
         return {key: _field(key, inner, registry, depth) for key, inner in value.items()}

@@ -40,7 +40,7 @@ def react(
     max_steps : int
         Most model calls.
     max_cost : float, optional
-        US dollars at which no further call is made.
+        US dollars at which no further call is made; None or 0 for no limit.
     params : ModelParams, optional
         Sampling parameters.
     memory : MemoryConfig or iterable of MemoryLayer, optional
@@ -68,7 +68,7 @@ def react(
             "INVALID_STEP", "react needs at least one step.", given=max_steps, hint="max_steps >= 1."
         )
     ask = step.llm("react", model=model, instructions=instructions, tools=tools, params=params, tool_rounds=1)
-    limits = [until.max_cost(max_cost)] if max_cost is not None else []
+    limits = [until.max_cost(max_cost)] if max_cost else []
     stop = until.any(until.no_tool_calls(), until.max_steps(max_steps), *limits)
     # The conversation itself is the input of the next round; nothing is added to it on the way.
     whole = loop("react-loop", ask, until=stop, max_iterations=max_steps, feed_output=False)

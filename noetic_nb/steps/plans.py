@@ -28,6 +28,7 @@ class PlanNode(Frozen):
 
     id: str = Field(min_length=1)
     description: str = ""
+    """What is to be done; of a group, a note that nobody is told."""
     assignee: str | None = None
     """Who does it; a group has none."""
     execution: Literal["sequential", "parallel"] = "sequential"
@@ -58,7 +59,8 @@ def task_tree(
     Parameters
     ----------
     plan : PlanNode or mapping
-        ``{"id", "description", "assignee"}`` for a task; ``{"id", "execution", "children"}`` for a group.
+        ``{"id", "description", "assignee"}`` for a task; ``{"id", "description", "execution", "children"}`` for a
+        group, whose description is a note that nobody is told.
     agents : mapping of str to callable
         ``agents[assignee](description)`` returns the step of a task.
     constraints : PlanConstraints or mapping, optional
@@ -114,12 +116,13 @@ def _check(plan: PlanNode, agents: Agents, constraints: PlanConstraints) -> None
     for node, depth in nodes:
         if node.id in seen or depth > MAX_PLAN_DEPTH:
             why = "has an id that another one has" if node.id in seen else f"is nested more than {MAX_PLAN_DEPTH} deep"
-            raise NoeticConfigError("INVALID_PLAN", f"Task {node.id!r} {why}.", given=node.id)
+            hint = "Give every task an id of its own." if node.id in seen else "Put its tasks further up."
+            raise NoeticConfigError("INVALID_PLAN", f"Task {node.id!r} {why}.", given=node.id, hint=hint)
         seen.add(node.id)
-        if node.children and (node.assignee is not None or node.description):
+        if node.children and node.assignee is not None:
             raise NoeticConfigError(
                 "INVALID_PLAN",
-                f"Group {node.id!r} has a description or an assignee, and nobody would do it.",
+                f"Group {node.id!r} has an assignee, who would have nothing to do.",
                 given=node.id,
                 hint="Make it a task of its own among its children.",
             )
@@ -134,11 +137,16 @@ def _check(plan: PlanNode, agents: Agents, constraints: PlanConstraints) -> None
             )
     if constraints.max_tasks is not None and len(tasks) > constraints.max_tasks:
         raise NoeticConfigError(
-            "INVALID_PLAN", f"The plan has more than {constraints.max_tasks} tasks.", given=len(tasks)
+            "INVALID_PLAN",
+            f"The plan has more than {constraints.max_tasks} tasks.",
+            given=len(tasks),
+            hint="Plan less.",
         )
     wrong = None if constraints.validate_plan is None else constraints.validate_plan(plan)
     if wrong:
-        raise NoeticConfigError("INVALID_PLAN", f"The plan was refused: {wrong}", given=plan.id)
+        raise NoeticConfigError(
+            "INVALID_PLAN", f"The plan was refused: {wrong}", given=plan.id, hint="See `validate_plan`."
+        )
 
 
 def _compiled(node: PlanNode, agents: Agents, merge: Any, concurrency: int | None) -> Step:
@@ -148,7 +156,7 @@ def _compiled(node: PlanNode, agents: Agents, merge: Any, concurrency: int | Non
     steps = [_compiled(child, agents, merge, concurrency) for child in node.children]
     if node.execution == "parallel":
         return fork(node.id, mode="all", paths=steps, merge=merge, concurrency=concurrency)
-    return loop(node.id, steps, until=until.max_steps(1))
+    return loop(node.id, steps, until=until.max_steps(1), needs_output=False)
 
 
 def adaptive_plan(
@@ -187,7 +195,9 @@ def adaptive_plan(
     'done'
     """
     if isinstance(max_revisions, bool) or not isinstance(max_revisions, int) or max_revisions < 1:
-        raise NoeticConfigError("INVALID_STEP", "At least one plan is tried.", given=max_revisions)
+        raise NoeticConfigError(
+            "INVALID_STEP", "At least one plan is tried.", given=max_revisions, hint="max_revisions >= 1."
+        )
 
     async def execute(task: Any, ctx: Any) -> Any:
         said: Any = task
@@ -211,4 +221,6 @@ def _read_plan(given: Any) -> Any:
     try:
         return json.loads(given)
     except (ValueError, RecursionError) as exc:
-        raise NoeticConfigError("INVALID_PLAN", f"The plan is no JSON: {exc}", given=given) from exc
+        raise NoeticConfigError(
+            "INVALID_PLAN", f"The plan is no JSON: {exc}", given=given, hint="See PlanNode."
+        ) from exc

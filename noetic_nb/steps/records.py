@@ -11,7 +11,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryConfig, MemoryLayer, memory
 from noetic_nb.memory.projection import ProjectionPolicy
 from noetic_nb.models.base import ModelParams
-from noetic_nb.steps.base import Frozen, JustA, StepRecord
+from noetic_nb.steps.base import Frozen, JustA, Need, StepRecord
 from noetic_nb.steps.channel import Channel
 from noetic_nb.steps.reading import CodecOutput, as_output
 from noetic_nb.steps.retry import RetryPolicy
@@ -45,22 +45,17 @@ def _missing(code: str, what: str, given: object, hint: str) -> NoeticConfigErro
 class RunStep(StepRecord):
     """Run a function ``execute(input, ctx)``, sync or async."""
 
+    needs = (Need("execute", "MISSING_EXECUTE_FUNCTION", "a function", "Pass a callable of (input, ctx).", callable),)
+
     kind: Literal["run"] = "run"
     execute: Callable[..., Any]
     retry: RetryPolicy | None = None
 
-    @field_validator("execute", mode="before")
-    @classmethod
-    def _execute_is_callable(cls, value: object) -> object:
-        if not callable(value):
-            raise _missing(
-                "MISSING_EXECUTE_FUNCTION", "A run step needs a function.", value, "Pass a callable of (input, ctx)."
-            )
-        return value
-
 
 class LLMStep(StepRecord):
     """Ask the model, run the tools it calls, and ask again until it calls none."""
+
+    needs = (Need("model", "MISSING_MODEL", "the name of a model", "Pass model='...'."),)
 
     kind: Literal["llm"] = "llm"
     model: str | Callable[..., Any]
@@ -83,13 +78,6 @@ class LLMStep(StepRecord):
     hidden ends unseen, too. Items, budgets, views, decisions, states and errors are always recorded; a run without its
     model calls cannot be replayed from them."""
 
-    @field_validator("model", mode="before")
-    @classmethod
-    def _model_is_named(cls, value: object) -> object:
-        if value is None or (isinstance(value, str) and not value.strip()):
-            raise _missing("MISSING_MODEL", "An llm step needs the name of a model.", value, "Pass model='...'.")
-        return value
-
     @field_validator("tools", mode="before")
     @classmethod
     def _tools_are_tools(cls, value: object) -> object:
@@ -106,18 +94,13 @@ class LLMStep(StepRecord):
 class ToolStep(StepRecord):
     """Call a tool with the input merged under `args`; steering applies as everywhere."""
 
+    needs = (Need("tool", "MISSING_TOOL", "a tool", "Make one with @nn.tool.", lambda value: isinstance(value, Tool)),)
+
     kind: Literal["tool"] = "tool"
     tool: JustA[Tool]
     args: dict[str, Any] | None = None
     takes_input: bool = True
     """False calls the tool with `args` alone, whatever the input is."""
-
-    @field_validator("tool", mode="before")
-    @classmethod
-    def _tool_is_tool(cls, value: Any) -> Any:
-        if not isinstance(value, Tool):
-            raise _missing("MISSING_TOOL", "A tool step needs a tool.", value, "Make one with @nn.tool.")
-        return value
 
 
 class Route(Frozen):
@@ -191,6 +174,8 @@ class ForkStep(StepRecord):
 class SpawnStep(StepRecord):
     """Run a step in a child execution with a context of its own."""
 
+    needs = (Need("child", "MISSING_CHILD_STEP", "a child step", "Pass child=..."),)
+
     kind: Literal["spawn"] = "spawn"
     child: Step
     context_in: ContextIn = Field(default_factory=FreshContext)
@@ -198,13 +183,6 @@ class SpawnStep(StepRecord):
     memory: tuple[JustA[MemoryLayer], ...] | None = None
     """The child's layers instead of the inherited ones."""
     timeout_ms: FiniteFloat | None = Field(default=None, gt=0, alias="timeout")
-
-    @field_validator("child", mode="before")
-    @classmethod
-    def _child_is_there(cls, value: object) -> object:
-        if value is None:
-            raise _missing("MISSING_CHILD_STEP", "A spawn needs a child step.", value, "Pass child=...")
-        return value
 
     @field_validator("context_in", "context_out", mode="before")
     @classmethod
@@ -221,6 +199,13 @@ class SpawnStep(StepRecord):
 
 class LoopStep(StepRecord):
     """Run `steps` in order, again and again, until the predicate says stop."""
+
+    needs = (
+        Need("steps", "MISSING_LOOP_BODY", "at least one step", "Pass steps=[...]."),
+        Need(
+            "until", "MISSING_UNTIL_PREDICATE", "to know when to stop", "Pass until=..., such as until.no_tool_calls()."
+        ),
+    )
 
     kind: Literal["loop"] = "loop"
     steps: tuple[Step, ...] = Field(min_length=1)
@@ -239,13 +224,10 @@ class LoopStep(StepRecord):
     """``on_error(error, ctx)`` answers "retry", "skip" or "abort"."""
     feed_output: bool = True
     """Give each iteration the output of the last one as its input; False leaves the later ones without input."""
-
-    @field_validator("until", mode="before")
-    @classmethod
-    def _until_is_there(cls, value: object) -> object:
-        if value is None:
-            raise _missing("MISSING_UNTIL_PREDICATE", "A loop needs to know when to stop.", value, "Pass until=...")
-        return value
+    needs_output: bool = True
+    """Fail where the loop would stop and its last iteration made nothing, None; False lets it end so, as a sequence may."""
+    text_between: bool = False
+    """Hand on text from one step to the next, as the sequences of workflow documents do: what is none, as JSON."""
 
 
 Step: TypeAlias = Annotated[

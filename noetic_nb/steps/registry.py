@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from types import MethodType
 from typing import Any, Final, TypeVar, overload
 
 from noetic_nb.errors import NoeticConfigError
@@ -95,7 +96,12 @@ class Registry:
         if function is None:
             return lambda wrapped: self.fn(wrapped, name=name)
         if not callable(function):
-            raise NoeticConfigError("INVALID_REFERENCE", "Only callables are registered as functions.", given=function)
+            raise NoeticConfigError(
+                "INVALID_REFERENCE",
+                "Only callables are registered as functions.",
+                given=function,
+                hint="Pass a function, or use tools=, layers= and schemas= for what is none.",
+            )
         self._add("fn", name or _name_of(function), function)
         return function
 
@@ -126,7 +132,7 @@ class Registry:
 
     def _add(self, kind: str, name: str, thing: Any) -> None:
         known = self._known[kind]
-        if name in known and known[name] is not thing:
+        if name in known and not _same(known[name], thing):
             raise NoeticConfigError(
                 "DUPLICATE_REFERENCE",
                 f"Two {_KINDS[kind][0]}s would have the name {name!r}.",
@@ -165,6 +171,13 @@ class Registry:
                 hint=f"Known are {known}.",
                 known=self.names(kind),
             )
+        if args is not None and (not isinstance(args, Mapping) or not all(isinstance(key, str) for key in args)):
+            raise NoeticConfigError(
+                "INVALID_REFERENCE",
+                f"The arguments of {ref!r} are a mapping from their names to their values.",
+                given=args,
+                hint="Such as {'$ref': 'fn:add', 'args': {'n': 3}}.",
+            )
         found = self._known[kind][name]
         return functools.partial(found, **args) if args else found
 
@@ -180,13 +193,17 @@ class Registry:
             return self._named("tool", thing.name, thing, where)
         if isinstance(thing, MemoryLayer):
             return self._named("layer", thing.id, thing, where)
-        function, args = thing, {}
+        name = self._function_name(thing)
+        if name is not None:
+            return {"$ref": f"fn:{name}"}
         if isinstance(thing, functools.partial) and not thing.args:
-            function, args = thing.func, dict(thing.keywords)
-        for name, known in self._known["fn"].items():
-            if known is function:
-                return {"$ref": f"fn:{name}", **({"args": args} if args else {})}
+            name = self._function_name(thing.func)
+            if name is not None:
+                return {"$ref": f"fn:{name}", **({"args": dict(thing.keywords)} if thing.keywords else {})}
         raise self._unregistered("fn", thing, where)
+
+    def _function_name(self, function: Any) -> str | None:
+        return next((name for name, known in self._known["fn"].items() if _same(known, function)), None)
 
     def schema_reference(self, schema: OutputSchema) -> dict[str, Any]:
         """Return the reference of a schema, or the schema itself as JSON Schema where it has no name."""
@@ -223,6 +240,11 @@ class Registry:
             hint=f"Add it to the Registry; known are {known}.",
             where=where,
         )
+
+
+def _same(known: Any, thing: Any) -> bool:
+    """Tell whether two are one thing; a method is another object each time it is looked up."""
+    return known is thing or (isinstance(thing, MethodType) and bool(known == thing))
 
 
 def _name_of(function: Any) -> str:

@@ -10,7 +10,8 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -60,6 +61,8 @@ _OTHERS: Final = frozenset(
         "uniqueItems",
     }
 )
+_DATA: Final = (int, float, str, bool, list, dict, Any, None, NoneType)
+_COMPOSED: Final = (list, dict, Union, UnionType)
 # Deeper than any schema a person writes: one that refers to itself for ever.
 _MAX_DEPTH: Final = 100
 
@@ -143,6 +146,22 @@ class OutputSchema:
             validation_error=problem,
         )
 
+    def __eq__(self, other: object) -> bool:
+        """Tell whether two schemas ask for the same JSON and give the same back.
+
+        A type of one's own gives its own objects, a JSON Schema gives the data: these differ, whatever they ask for.
+        """
+        if not isinstance(other, OutputSchema):
+            return NotImplemented
+        mine, others = (None if _gives_data(one.given) else one.given for one in (self, other))
+        return bool(mine == others) and self._text() == other._text()
+
+    def __hash__(self) -> int:
+        return hash(self._text())
+
+    def _text(self) -> str:
+        return json.dumps(self.json_schema, sort_keys=True, default=repr)
+
     def __repr__(self) -> str:
         return f"OutputSchema({self.given!r})"
 
@@ -152,12 +171,23 @@ def as_schema(value: Any) -> Any:
     return value if value is None or isinstance(value, OutputSchema) else OutputSchema(value)
 
 
+def _gives_data(given: Any) -> bool:
+    """Tell whether the values of a schema are JSON data as they came."""
+    if isinstance(given, Mapping) or given in _DATA:
+        return True
+    origin = get_origin(given)
+    return origin is Literal or (origin in _COMPOSED and all(_gives_data(inner) for inner in get_args(given)))
+
+
 def _check_keywords(schema: Any, where: str) -> None:
     if isinstance(schema, bool):
         return
     if not isinstance(schema, Mapping):
         raise NoeticConfigError(
-            "INVALID_SCHEMA", f"The JSON Schema has no schema at {where or 'its root'}", given=schema
+            "INVALID_SCHEMA",
+            f"The JSON Schema has no schema at {where or 'its root'}",
+            given=schema,
+            hint="A schema is a mapping, true or false.",
         )
     for key, value in schema.items():
         place = f"{where}/{key}"

@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from noetic_nb.items import Item
+from pydantic_core import to_jsonable_python
+
+from noetic_nb.items import Item, compact_json
 from noetic_nb.models.base import NO_USAGE, Usage
 
-__all__ = ["LoopSnapshot", "StepMeta", "Verdict", "output_text"]
+__all__ = ["LoopSnapshot", "StepMeta", "Verdict", "flowing_text", "json_text", "output_text"]
 
 
 class Verdict(NamedTuple):
@@ -53,6 +55,33 @@ class LoopSnapshot(NamedTuple):
         return meta is not None and bool(meta.tool_calls)
 
 
+def json_text(value: Any) -> str:
+    """Return a value as JSON text; what JSON has no form for, as its own text.
+
+    Examples
+    --------
+    >>> json_text({"text": "hi", "n": 2.0}), json_text("done"), json_text(None)
+    ('{"text":"hi","n":2}', '"done"', 'null')
+    """
+    try:
+        return compact_json(to_jsonable_python(value, fallback=str))
+    except (TypeError, ValueError):  # such as a number that is not finite, or a list that contains itself
+        return _dumped(value)
+
+
+def flowing_text(value: Any) -> str:
+    """Return what flows from one step of a sequence to the next: text as it is, nothing as '', all else as JSON.
+
+    Examples
+    --------
+    >>> flowing_text("done"), flowing_text(None), flowing_text({"text": "hi"})
+    ('done', '', '{"text":"hi"}')
+    """
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json_text(value)
+
+
 def output_text(output: Any) -> str:
     """Return what a predicate sees of an output as text: text as it is, a ``text`` field, else compact JSON.
 
@@ -68,7 +97,11 @@ def output_text(output: Any) -> str:
     text = output.get("text") if isinstance(output, Mapping) else getattr(output, "text", None)
     if isinstance(text, str):
         return text
+    return _dumped(output)
+
+
+def _dumped(value: Any) -> str:
     try:
-        return json.dumps(output, ensure_ascii=False, separators=(",", ":"), default=str)
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     except (TypeError, ValueError):
-        return str(output)
+        return str(value)

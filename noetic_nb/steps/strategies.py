@@ -64,7 +64,8 @@ class SummaryResult(Frozen):
 
     strategy: Literal["summary"] = "summary"
     model: str | None = None
-    """Writes the summary; the model the child last asked when absent."""
+    """Writes the summary; when absent, the first model that a step of the child names, or one of the agent, or the only one
+    the harness has."""
     prompt: str = SUMMARY_PROMPT
 
 

@@ -118,7 +118,7 @@ def recursive_llm(
     '5'
     """
     if isinstance(max_depth, bool) or not isinstance(max_depth, int) or max_depth < 0:
-        raise NoeticConfigError("INVALID_STEP", "A depth is a whole number from 0.", given=max_depth)
+        raise NoeticConfigError("INVALID_STEP", "A depth is a whole number.", given=max_depth, hint="max_depth >= 0.")
 
     def level(depth: int) -> BranchStep:
         async def route(value: Any, ctx: Any) -> Step:
@@ -136,7 +136,12 @@ def recursive_llm(
 
 def _parts(parts: Sequence[Any], inner: Step, depth: int, merge: Any, concurrency: int | None) -> ForkStep:
     paths = [
-        loop(f"part-{number}", [step.run(f"take-{number}", _giving(part)), inner], until=until.max_steps(1))
+        loop(
+            f"part-{number}",
+            [step.run(f"take-{number}", _giving(part)), inner],
+            until=until.max_steps(1),
+            needs_output=False,
+        )
         for number, part in enumerate(parts)
     ]
     return fork(f"parts-{depth}", mode="all", paths=paths, merge=merge, concurrency=concurrency)
@@ -208,7 +213,7 @@ def dual_agent(
     async def hear(_input: Any, ctx: Any) -> Any:
         return await ctx.recv(inbox, timeout_ms=recv_timeout_ms)
 
-    talk = loop("talk", [step.run("hear", hear), talker], until=until_talk)
-    work = loop("work", spawn("task", worker), until=until_work)
+    talk = loop("talk", [step.run("hear", hear), talker], until=until_talk, needs_output=False)
+    work = loop("work", spawn("task", worker), until=until_work, needs_output=False)
     merge = None if mode == "race" else (lambda outputs, ctx: outputs)
     return fork("dual-agent", mode=mode, paths=[talk, work], merge=merge)

@@ -241,7 +241,9 @@ def make_tool(
     """
     given = function.__name__ if name is None else name
     if not given.strip():
-        raise NoeticConfigError("EMPTY_TOOL_NAME", "A tool needs a non-blank name.", given=given)
+        raise NoeticConfigError(
+            "EMPTY_TOOL_NAME", "A tool needs a non-blank name.", given=given, hint="Pass name='...'."
+        )
     model, returns, wants_context = _parameters(function, given)
     about = inspect.getdoc(function) or "" if description is None else description
     try:

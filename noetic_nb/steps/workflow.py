@@ -9,6 +9,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
+
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.models.base import ModelParams
 from noetic_nb.steps.build import branch, fork, loop, spawn, step
@@ -24,7 +27,18 @@ VERSION: Final = 1
 DEFAULT_MODEL: Final = "openai/gpt-4o"
 
 _Node: TypeAlias = Mapping[str, Any]
-_CHILDREN: Final[Mapping[str, str]] = {"spawn": "child", "loop": "body"}
+_WORDS: Final[Mapping[Any, str]] = {str: "text that is not empty", list: "a list", Mapping: "a mapping"}
+# Where each kind of node holds others; the same words elsewhere are keys that nobody knows.
+_CHILDREN: Final[Mapping[str, tuple[str, ...]]] = {
+    "branch": ("routes", "default"),
+    "fork": ("paths", "each"),
+    "spawn": ("child",),
+    "loop": ("body",),
+    "sequence": ("steps",),
+    "subflow": ("document",),
+}
+# Errors that say more than that a node is not as it must be.
+_TELLING: Final = ("UNKNOWN_", "WORKFLOW_")
 
 
 def load_workflow(
@@ -56,7 +70,10 @@ def load_workflow(
     >>> [inner.id for inner in load_workflow(document).steps]
     ['draft', 'check']
     """
-    return _Loader(registry or Registry(), default_model).document(document, ())
+    try:
+        return _Loader(registry or Registry(), default_model).document(document, "", ())
+    except RecursionError:
+        raise _invalid("Something in the document is nested too deep.") from None
 
 
 def workflow_depth(node: _Node) -> int:
@@ -76,16 +93,21 @@ def workflow_depth(node: _Node) -> int:
 
 
 def _children(node: _Node) -> list[_Node]:
-    named = [node.get(key) for key in ("child", "body", "default", "each", "step")]
-    listed = [*(node.get("steps") or ()), *(node.get("paths") or ())]
-    targets = [route.get("target") for route in node.get("routes") or () if isinstance(route, Mapping)]
-    return [child for child in (*named, *listed, *targets) if isinstance(child, Mapping)]
+    kind = node.get("kind")
+    found: list[Any] = []
+    for key in _CHILDREN.get(kind, ()) if isinstance(kind, str) else ():
+        value = node.get(key)
+        listed = value if isinstance(value, list) else [value]
+        inner = {"routes": "target", "document": "root"}.get(key)
+        found += listed if inner is None else [one.get(inner) for one in listed if isinstance(one, Mapping)]
+    return [child for child in found if isinstance(child, Mapping)]
 
 
-def _invalid(what: str, given: object = None, *, code: str = "WORKFLOW_VALIDATION_FAILED", hint: str = "") -> Any:
-    return NoeticConfigError(
-        code, what, given=given, hint=hint or "Compare it with the reference of workflow documents."
-    )
+def _invalid(
+    what: str, given: object = None, *, code: str = "WORKFLOW_VALIDATION_FAILED", hint: str = "", **facts: Any
+) -> NoeticConfigError:
+    hint = hint or "Compare it with the reference of workflow documents."
+    return NoeticConfigError(code, what, **({} if given is None else {"given": given}), hint=hint, **facts)
 
 
 class _Loader:
@@ -106,8 +128,14 @@ class _Loader:
             "subflow": self._subflow,
         }
 
-    def document(self, given: Mapping[str, Any] | str, seen: tuple[str, ...]) -> Step:
-        """Make a whole document."""
+    def document(self, given: Any, suffix: str, seen: tuple[str, ...]) -> Step:
+        """Make a whole document; `suffix` keeps the ids of one apart that is used twice."""
+        root = self._root(given)
+        if workflow_depth(root) >= MAX_DEPTH:
+            raise _invalid(f"The document is nested {MAX_DEPTH} deep or more.")
+        return self.node(root, suffix, seen)
+
+    def _root(self, given: Any) -> _Node:
         if isinstance(given, str):
             try:
                 given = json.loads(given)
@@ -119,14 +147,13 @@ class _Loader:
             raise _invalid(
                 "This version of workflow documents is not known.", given.get("version"), hint="Version 1 is."
             )
-        if workflow_depth(given["root"]) >= MAX_DEPTH:
-            raise _invalid(f"The document is nested {MAX_DEPTH} deep or more.")
-        return self.node(given["root"], "", seen)
+        root: _Node = given["root"]
+        return root
 
     def node(self, node: Any, suffix: str, seen: tuple[str, ...]) -> Step:
-        """Make one node; `suffix` keeps the ids of a document apart that is used twice."""
+        """Make one node. What is wrong with it is said with its id."""
         if not isinstance(node, Mapping):
-            raise _invalid("A node is a mapping.", node)
+            raise _invalid("What is inside it is no node: a node is a mapping.", node)
         kind, node_id = node.get("kind"), node.get("id")
         maker = self._makers.get(kind) if isinstance(kind, str) else None
         if maker is None:
@@ -135,23 +162,30 @@ class _Loader:
                 kind,
                 code="UNKNOWN_NODE_KIND",
                 hint=f"Kinds are {', '.join(self._makers)}.",
+                node=node_id,
             )
         if not isinstance(node_id, str) or not node_id.strip():
-            raise _invalid(f"A node of kind {kind!r} needs a non-empty id.", node_id)
-        return maker(node, suffix, seen)
+            raise _invalid(f"A node of kind {kind!r} needs a non-empty id.", node_id, node=node_id)
+        try:
+            return maker(node, suffix, seen)
+        except NoeticConfigError as exc:
+            if "node" in exc.facts:  # said by a node inside this one
+                raise
+            code = exc.code if exc.code.startswith(_TELLING) else "WORKFLOW_VALIDATION_FAILED"
+            facts = {**exc.facts, "node": node_id}
+            raise _invalid(f"Node {node_id!r}: {exc.what}", exc.given, code=code, hint=exc.hint, **facts) from exc
 
-    def _named(self, node: _Node, key: str, kind: type | tuple[type, ...]) -> Any:
+    def _named(self, node: _Node, key: str, kind: type) -> Any:
         value = node.get(key)
-        if not isinstance(value, kind) or value in ("", []):
-            raise _invalid(f"Node {node['id']!r} needs `{key}`.", value)
+        if not isinstance(value, kind) or value == "":
+            raise _invalid(f"`{key}` must be {_WORDS[kind]}.", value)
         return value
 
+    def _maybe(self, node: _Node, key: str, kind: type) -> Any:
+        return None if node.get(key) is None else self._named(node, key, kind)
+
     def _llm(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
-        tools = node.get("tools")
-        made = None if tools is None else [self._tool_named(tool, node) for tool in tools]
-        params = node.get("params")
-        if params is not None:
-            params = resolved({"params": params}, self._registry)["params"]
+        tools = self._maybe(node, "tools", list)
         output = node.get("output")
         if isinstance(output, str):
             output = {"$ref": f"codec:{output.removeprefix('codec:')}"}
@@ -160,26 +194,37 @@ class _Loader:
             f"{node['id']}{suffix}",
             model=node.get("model") or self._default_model,
             instructions=self._named(node, "instructions", str),
-            tools=made,
-            params=None if params is None else ModelParams(**params),
+            tools=None if tools is None else [self._tool_named(tool) for tool in tools],
+            params=self._params(self._maybe(node, "params", Mapping)),
             output=output,
         )
 
-    def _tool_named(self, tool: Any, node: _Node) -> Any:
+    def _params(self, given: Mapping[str, Any] | None) -> ModelParams | None:
+        try:
+            return None if given is None else ModelParams(**resolved({"params": given}, self._registry)["params"])
+        except (TypeError, ValueError) as exc:
+            told = exc.errors()[0] if isinstance(exc, ValidationError) else {"loc": (), "msg": str(exc)}
+            raise _invalid(
+                f"params.{'.'.join(map(str, told['loc']))}: {told['msg']}",
+                given,
+                hint=f"Parameters are {', '.join(map(to_camel, ModelParams.model_fields))}.",
+            ) from exc
+
+    def _tool_named(self, tool: Any) -> Any:
         name = tool.get("type") if isinstance(tool, Mapping) else tool
         if not isinstance(name, str):
-            raise _invalid(f"A tool of node {node['id']!r} has no name.", tool, hint="Use {'type': 'name'}.")
+            raise _invalid("One of its tools has no name.", tool, hint="Use {'type': 'name'}.")
         return self._registry.resolve(f"tool:{name}")
 
     def _tool(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
         tool = self._registry.resolve(f"tool:{self._named(node, 'toolName', str)}")
-        return step.tool(f"{node['id']}{suffix}", tool, node.get("args") or {}, takes_input=False)
+        return step.tool(f"{node['id']}{suffix}", tool, self._maybe(node, "args", Mapping) or {}, takes_input=False)
 
     def _run(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
         execute = node.get("execute")
         if not isinstance(execute, Mapping):
             raise _invalid(
-                f"Node {node['id']!r} holds code, which is never run from a document.",
+                "It holds code, which is never run from a document.",
                 execute,
                 code="UNKNOWN_SUBPROCESS_REFERENCE",
                 hint="Register a function and refer to it: {'execute': {'$ref': 'fn:name'}}.",
@@ -189,7 +234,9 @@ class _Loader:
     def _branch(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
         routes = []
         for route in self._named(node, "routes", list):
-            match = self._named({**route, "id": node["id"]}, "match", str)
+            if not isinstance(route, Mapping):
+                raise _invalid("A route has a text to `match` and a `target`.", route)
+            match = self._named(route, "match", str)
             routes.append({"match": match, "target": self.node(route.get("target"), suffix, seen)})
         default = node.get("default")
         return branch(
@@ -200,7 +247,7 @@ class _Loader:
 
     def _fork(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
         if ("paths" in node) == ("each" in node):
-            raise _invalid(f"Fork {node['id']!r} needs `paths` or `each`, and not both.")
+            raise _invalid("A fork needs `paths` or `each`, and not both.")
         mode = node.get("mode", "all")
         each = self.node(node["each"], suffix, seen) if "each" in node else None
         paths = (
@@ -218,7 +265,7 @@ class _Loader:
         )
 
     def _spawn(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
-        layers = node.get("layers")
+        layers = self._maybe(node, "layers", list)
         memory = None if layers is None else [self._registry.resolve(f"layer:{name}") for name in layers]
         child = self.node(node.get("child"), suffix, seen)
         return spawn(f"{node['id']}{suffix}", child, memory=memory, timeout_ms=node.get("timeout"))
@@ -226,9 +273,9 @@ class _Loader:
     def _loop(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
         body = self.node(node.get("body"), suffix, seen)
         limit = {} if "maxIterations" not in node else {"max_iterations": node["maxIterations"]}
-        return loop(f"{node['id']}{suffix}", body, until=self._until(node.get("until"), node), **limit)
+        return loop(f"{node['id']}{suffix}", body, until=self._until(node.get("until")), **limit)
 
-    def _until(self, given: Any, node: _Node) -> Any:
+    def _until(self, given: Any) -> Any:
         kinds: dict[Any, Callable[[], Any]] = {
             "maxSteps": lambda: until.max_steps(given["n"]),
             "maxCost": lambda: until.max_cost(given["usd"]),
@@ -237,13 +284,13 @@ class _Loader:
             "outputContains": lambda: until.output_contains(given["marker"]),
             "outputEquals": lambda: until.output_equals(given["sentinel"]),
             "converged": lambda: until.converged(given.get("threshold", 1.0)),
-            "any": lambda: until.any(*[self._until(inner, node) for inner in given["predicates"]]),
-            "all": lambda: until.all(*[self._until(inner, node) for inner in given["predicates"]]),
+            "any": lambda: until.any(*[self._until(inner) for inner in self._named(given, "predicates", list)]),
+            "all": lambda: until.all(*[self._until(inner) for inner in self._named(given, "predicates", list)]),
         }
         kind = given.get("kind") if isinstance(given, Mapping) else None
-        if kind not in kinds:
+        if not isinstance(kind, str) or kind not in kinds:
             raise _invalid(
-                f"Loop {node['id']!r} has a predicate that is not known.",
+                "It stops by a predicate that is not known.",
                 given,
                 code="UNKNOWN_UNTIL_PREDICATE",
                 hint=f"Predicates are {', '.join(kinds)}.",
@@ -251,17 +298,20 @@ class _Loader:
         try:
             return kinds[kind]()
         except KeyError as exc:
-            raise _invalid(f"The predicate {kind!r} of loop {node['id']!r} needs {exc}.", given) from exc
+            raise _invalid(f"Its predicate {kind!r} needs {exc}.", given) from exc
 
     def _sequence(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
         steps = [self.node(one, suffix, seen) for one in self._named(node, "steps", list)]
-        return loop(f"{node['id']}{suffix}", steps, until=until.max_steps(1))
+        return loop(f"{node['id']}{suffix}", steps, until=until.max_steps(1), needs_output=False, text_between=True)
 
     def _subflow(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
-        ref, document = node.get("ref"), node.get("document")
-        if (ref is None) == (document is None):
-            raise _invalid(f"Subflow {node['id']!r} needs `document` or `ref`, and not both.")
-        if ref is not None:
+        if (node.get("ref") is None) == (node.get("document") is None):
+            raise _invalid("A subflow needs `document` or `ref`, and not both.")
+        inner_suffix = f"-{node['id']}{suffix}"
+        if node.get("ref") is None:
+            made = self.node(self._root(self._named(node, "document", Mapping)), inner_suffix, seen)
+        else:
+            ref = self._named(node, "ref", str)
             if ref in seen:
                 raise _invalid(
                     f"Workflow {ref!r} refers to itself.",
@@ -269,21 +319,14 @@ class _Loader:
                     code="WORKFLOW_CYCLE",
                     hint="Use a loop node.",
                 )
-            document, seen = self._registry.resolve(f"workflow:{ref}"), (*seen, ref)
-        inner = _Loader(self._registry, self._default_model)
-        made = inner.within(document, f"-{node['id']}{suffix}", seen)
+            made = self.document(self._registry.resolve(f"workflow:{ref}"), inner_suffix, (*seen, ref))
         if node.get("input") is None:
             return made
         given = node["input"]
         return loop(
             f"{node['id']}{suffix}", [step.run(f"{node['id']}-input{suffix}", _constant(given)), made],
-            until=until.max_steps(1),
+            until=until.max_steps(1), needs_output=False,
         )  # fmt: skip
-
-    def within(self, document: Any, suffix: str, seen: tuple[str, ...]) -> Step:
-        """Make a document that another one uses."""
-        self.document(document, seen)  # checks the head, and refuses what refers to itself
-        return self.node(document["root"], suffix, seen)
 
 
 def _constant(value: Any) -> Callable[..., Any]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import innermost
+from noetic_nb.memory import layer_fn
 from noetic_nb.steps import branch, channel, fork, loop, spawn, step, until
 from noetic_nb.testing import drive_loop
-from tests.runtime.made import heard, lookup, made
+from tests.runtime.made import fails as failing
+from tests.runtime.made import heard, lookup, made, outputs
 
 
 async def ran(one: Any, value: Any = None, replies: Any = (), **more: Any) -> Any:
@@ -55,6 +58,51 @@ async def test_a_failure_is_wrapped_once_and_its_first_cause_can_be_found() -> N
 
     assert (caught.value.kind, caught.value.step_id) == ("step_failed", "deep")
     assert isinstance(innermost(caught.value), KeyError)
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize("watched", [False, True])
+async def test_an_error_that_cannot_be_put_into_words_is_wrapped_like_any_other(watched: bool) -> None:
+    harness = made([])
+    if watched:
+        heard(harness)
+
+    async with harness.execution() as ctx:
+        with pytest.raises(nn.NoeticError, match="Mute") as caught:
+            await harness.run(fails("mute", Mute()), None, ctx)
+
+    assert caught.value.kind == "step_failed"
+    assert isinstance(caught.value.cause, Mute)
+
+
+async def test_a_tool_that_cannot_say_what_is_wrong_does_not_end_the_turn() -> None:
+    @nn.tool
+    def mute() -> str:
+        """Fail."""
+        raise Mute
+
+    reply = await made([nn.CallTool("mute"), "It failed."], tools=[mute]).execute("hi")
+
+    assert reply.text == "It failed."
+    assert outputs(reply.items)[0].startswith("Error: ")
+
+
+@pytest.mark.parametrize("watched", [False, True])
+async def test_an_error_without_words_that_is_not_wrapped_stays_what_it_is(watched: bool) -> None:
+    def route(value: Any, ctx: Any) -> Any:
+        raise Mute
+
+    harness = made([])
+    if watched:
+        heard(harness)
+
+    async with harness.execution() as ctx:
+        with pytest.raises(Mute):
+            await harness.run(branch("b", route), None, ctx)
 
 
 def test_waiting_between_attempts_minds_an_abort() -> None:
@@ -187,6 +235,28 @@ async def test_a_race_that_everyone_loses_is_partial() -> None:
     assert [entry["step_id"] for entry in caught.value.failed] == ["a", "b"]
 
 
+async def test_every_step_of_each_element_has_an_id_of_its_own() -> None:
+    word = says("word")
+    inner = loop(
+        "l",
+        [word, branch("b", routes=[{"match": "w", "target": says("found")}], default=word)],
+        until=until.max_steps(1),
+    )
+    one = spawn("s", fork("g", mode="all", paths=[inner, word], merge="first"))
+    each = fork("f", mode="all", each=one, merge="concat")
+    harness = made([], step=each)
+    events = heard(harness)
+
+    async with harness.execution() as ctx:
+        assert await harness.run(each, ["a", "b"], ctx) == "found\nfound"
+
+    ids = [event.step_id for event in events.of("step_started")]
+    assert sorted(ids) == sorted(
+        ["f", *[f"{name}-{n}" for name in ("s", "g", "l", "b", "found", "word", "word") for n in (0, 1)]]
+    )
+    assert one.child.paths[0].steps[0].id == "word", "the step itself stays as it was"
+
+
 @pytest.mark.parametrize("mode", ["all", "settle"])
 async def test_no_paths_merge_nothing(mode: Any) -> None:
     assert (await ran(fork("f", mode=mode, paths=[], merge=lambda values, ctx: values)))[0] == []
@@ -307,11 +377,60 @@ async def test_a_summary_that_fails_does_not_lose_the_work() -> None:
     assert caught.value.summary_cause.kind == "llm_failed"
 
 
-async def test_a_summary_without_a_model_is_a_failed_step() -> None:
-    with pytest.raises(nn.NoeticError) as caught:
-        await ran(spawn("s", says("x"), context_out="summary"))
+@pytest.mark.parametrize(
+    ("child", "model", "asked"),
+    [
+        (says("long"), nn.ScriptedModel(lambda request: "short"), None),
+        (says("long"), {"only": nn.ScriptedModel(lambda request: "short")}, "only"),
+        (loop("l", [step.llm("a", model="gone"), says("x")], until=until.max_steps(1)),
+         {"gone": nn.ScriptedModel(lambda request: "short")}, "gone"),
+    ],
+)  # fmt: skip
+async def test_a_summary_is_written_by_the_model_there_is(child: Any, model: Any, asked: str | None) -> None:
+    harness = nn.AgentHarness(nn.AgentConfig(name="x"), model=model)
 
-    assert caught.value.kind == "step_failed"
+    async with harness.execution() as ctx:
+        assert await harness.run(spawn("s", child, context_out="summary"), "do it", ctx) == "short"
+    last = (model if asked is None else model[asked]).requests[-1]
+    assert last.purpose == "summary"
+    assert asked in (None, last.model)
+
+
+@pytest.mark.parametrize("model", [None, {}, {"m": nn.ScriptedModel([]), "n": nn.ScriptedModel([])}])
+async def test_a_summary_without_a_model_is_a_failed_step(model: Any) -> None:
+    harness = nn.AgentHarness(nn.AgentConfig(name="x"), model=model)
+
+    async with harness.execution() as ctx:
+        with pytest.raises(nn.NoeticError) as caught:
+            await harness.run(spawn("s", says("x"), context_out="summary"), "do it", ctx)
+
+    assert (caught.value.kind, caught.value.child_output) == ("step_failed", "x")
+
+
+@pytest.mark.parametrize(
+    ("output", "raw"), [("abc", '"abc"'), ({"a": 1}, '{"a":1}'), (None, "null"), ([1.0, {2}], "[1,[2]]")]
+)
+async def test_what_did_not_fit_is_kept_as_json(output: Any, raw: str) -> None:
+    typed = {"strategy": "schema", "schema": int}
+
+    with pytest.raises(nn.NoeticError) as caught:
+        await ran(spawn("s", step.run("n", lambda v, c: output), context_out=typed))
+
+    assert (caught.value.kind, caught.value.raw) == ("llm_parse_error", raw)
+
+
+@pytest.mark.parametrize("one", [spawn("c", says("x")), fork("c", mode="all", paths=[says("x")], merge="last")])
+async def test_state_that_cannot_be_copied_is_named(one: Any) -> None:
+    harness = made([])
+
+    async with harness.execution() as ctx:
+        ctx.state.update(fine=1, lock=threading.Lock())
+        with pytest.raises(nn.NoeticError, match="'lock'") as caught:
+            await harness.run(one, None, ctx)
+        assert (caught.value.kind, caught.value.step_id) == ("step_failed", "c")
+        assert isinstance(caught.value.cause, TypeError)
+        del ctx.state["lock"]
+        assert await harness.run(one, None, ctx) == "x"
 
 
 async def test_a_childs_output_is_checked_where_a_schema_is_asked_for() -> None:
@@ -451,6 +570,42 @@ async def test_a_predicate_that_raises_ends_the_loop_with_its_output() -> None:
     assert (await ran(loop("l", says("out"), until=until.custom(broken))))[0] == "out"
 
 
+def wrong(snapshot: Any) -> bool:
+    raise ValueError("cannot tell")
+
+
+@pytest.mark.parametrize("stop", [until.max_steps(2), until.custom(wrong)])
+async def test_a_loop_that_stops_without_output_fails(stop: Any) -> None:
+    silent = step.run("silent", lambda value, ctx: None)
+
+    with pytest.raises(nn.NoeticError, match="without an output") as caught:
+        await ran(loop("l", silent, until=stop))
+
+    assert (caught.value.kind, caught.value.step_id) == ("step_failed", "l")
+    assert (await ran(loop("l", silent, until=stop, needs_output=False)))[0] is None
+    for nearly in ("", 0, False, []):
+        assert (await ran(loop("l", step.run("r", lambda value, ctx, made=nearly: made), until=until.max_steps(1))))[
+            0
+        ] == nearly
+
+
+async def test_a_message_comes_before_the_want_of_an_output() -> None:
+    inbox = channel("inbox")
+    harness = made([])
+    told: list[str] = []
+
+    def listen(value: Any, ctx: Any) -> Any:
+        told.extend(part["text"] for item in ctx.item_log for part in item["content"])
+        return "heard" if told else None
+
+    async with harness.execution() as ctx:
+        await ctx.send(inbox, "go on")
+        assert (
+            await harness.run(loop("l", step.run("r", listen), until=until.max_steps(1), inbox=inbox), None, ctx)
+            == "heard"
+        )
+
+
 async def test_an_async_verifier_is_awaited() -> None:
     async def verify(output: Any) -> bool:
         await asyncio.sleep(0)
@@ -508,6 +663,27 @@ async def test_model_and_tools_may_be_chosen_by_the_context() -> None:
     assert (await ran(ask, "hi", model, tools=[]))[0] == "ok"
     assert {request.model for request in model.requests} == {"chosen"}
     assert [spec.name for spec in model.requests[0].tools] == ["lookup"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "sent"),
+    [
+        ([], []),
+        ((), []),
+        (None, ["lookup", "fails", "tell"]),
+        ([lookup], ["lookup", "tell"]),
+    ],
+    ids=["none", "none at all", "unlisted", "one"],
+)
+async def test_chosen_tools_mean_what_listed_ones_mean(chosen: Any, sent: list[str]) -> None:
+    tell = layer_fn(description="Tell.", input=dict, output=str, execute=lambda args, state, ctx: {"result": ""})
+    layer = nn.MemoryLayer(id="l", slot=1, scope="execution", provides={"tell": tell})
+    for tools in (chosen, lambda ctx: chosen):
+        model = nn.ScriptedModel(["ok"])
+        ask = step.llm("ask", model="m", tools=tools)
+        config = nn.AgentConfig(name="x", step=ask, memory=[layer], tools=[lookup, failing])
+        await nn.AgentHarness(config, model=model).execute("hi")
+        assert [spec.name.removeprefix("l/") for spec in model.requests[0].tools] == sent
 
 
 async def test_other_json_data_is_sent_as_its_text() -> None:

@@ -13,6 +13,8 @@ from pydantic import BaseModel
 
 import noetic_nb as nn
 from noetic_nb.steps import Registry, branch, channel, dump_step, fork, load_step, loop, spawn, step, until
+from noetic_nb.steps.records import BranchStep, LLMStep, LoopStep, RunStep, SpawnStep, ToolStep
+from noetic_nb.steps.schema import OutputSchema
 from noetic_nb.testing import drive_loop
 
 
@@ -116,6 +118,80 @@ def test_a_step_with_everything_in_it_comes_back_from_json_text() -> None:
     assert back.inbox.checked(Order(id="A")) == Order(id="A")
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: step.llm("a", model="m", output={"type": "object", "required": ("n",)}),
+        lambda: step.llm("a", model="m", output=Order),
+        lambda: step.llm("a", model="m", output=int),
+        lambda: step.llm("a", model="m", output=dict[str, int | None]),
+        lambda: step.llm("a", model="m", output=nn.steps.fenced_json()),
+        lambda: spawn("s", step.run("d", double), context_out={"strategy": "schema", "schema": {"type": "string"}}),
+        lambda: loop("l", step.run("d", double), until=until.never(), inbox=channel("c", schema=int)),
+    ],
+)  # fmt: skip
+def test_a_step_that_came_back_is_equal_where_it_holds_a_schema(make: Any) -> None:
+    one = make()
+
+    assert one == make()
+    assert hash(one) == hash(make())
+    assert load_step(json.dumps(dump_step(one, REGISTRY)), REGISTRY) == one
+
+
+def test_schemas_are_equal_where_they_ask_for_the_same_and_give_the_same() -> None:
+    class Other(BaseModel):
+        id: str
+
+    Other.__name__ = "Order"
+    asked = Order.model_json_schema()
+
+    assert OutputSchema(int) == OutputSchema({"type": "integer"})
+    assert OutputSchema(int) != OutputSchema(float)
+    assert OutputSchema(Order) != OutputSchema(asked), "one gives an Order, the other a mapping"
+    assert OutputSchema(Order) != OutputSchema(Other)
+    assert OutputSchema(Order) != asked
+
+
+@pytest.mark.parametrize(
+    "options", [{"params_schema": {"type": "object"}}, {"item_schemas": {"items": [{"type": "object"}]}}]
+)
+def test_a_configuration_that_came_back_is_equal_where_it_holds_a_schema(options: Any) -> None:
+    config = nn.AgentConfig(name="desk", **options)
+
+    assert nn.load_config(json.dumps(nn.dump_config(config))) == config
+
+
+class Desk:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def answer(self, value: Any, ctx: Any) -> str:
+        return f"{self.name}: {value}"
+
+
+def test_methods_and_functions_with_arguments_set_have_names_of_their_own() -> None:
+    mine, other = Desk("mine"), Desk("other")
+    names = Registry({"mine": mine.answer, "more": functools.partial(add, n=3)})
+    more = names.resolve("fn:more")
+    names.fn(mine.answer, name="mine")
+
+    method = dump_step(step.run("a", mine.answer), names)
+    assert method["execute"] == {"$ref": "fn:mine"}
+    assert load_step(method, names).execute("hi", None) == "mine: hi"
+    assert dump_step(step.run("a", more), names)["execute"] == {"$ref": "fn:more"}
+    with pytest.raises(nn.NoeticConfigError) as caught:
+        dump_step(step.run("a", other.answer), names)
+    assert caught.value.code == "UNREGISTERED_FUNCTION"
+
+
+@pytest.mark.parametrize("args", [5, "n", [1], {3: 4}])
+def test_the_arguments_of_a_reference_are_a_mapping(args: Any) -> None:
+    with pytest.raises(nn.NoeticConfigError) as caught:
+        load_step({"kind": "run", "id": "r", "execute": {"$ref": "fn:add", "args": args}}, REGISTRY)
+
+    assert caught.value.code == "INVALID_REFERENCE"
+
+
 def test_both_spellings_of_keys_are_read() -> None:
     camel = {"kind": "loop", "id": "l", "steps": [{"kind": "llm", "id": "a", "model": "m", "toolRounds": 2}],
              "until": {"kind": "maxSteps", "n": 1}, "maxIterations": 5}  # fmt: skip
@@ -141,6 +217,78 @@ def test_what_json_cannot_name_is_refused_saying_where(made: Any, code: str) -> 
 
     assert caught.value.code == code
     assert caught.value.where
+
+
+LLM: dict[str, Any] = {"kind": "llm", "id": "a", "model": "m"}
+STOP: dict[str, Any] = {"kind": "never"}
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        ({"kind": "run"}, "MISSING_EXECUTE_FUNCTION"),
+        ({"kind": "run", "execute": None}, "MISSING_EXECUTE_FUNCTION"),
+        ({"kind": "run", "execute": "print"}, "MISSING_EXECUTE_FUNCTION"),
+        ({"kind": "llm"}, "MISSING_MODEL"),
+        ({"kind": "llm", "model": " "}, "MISSING_MODEL"),
+        ({"kind": "tool"}, "MISSING_TOOL"),
+        ({"kind": "branch"}, "MISSING_ROUTE_FUNCTION"),
+        ({"kind": "spawn"}, "MISSING_CHILD_STEP"),
+        ({"kind": "loop", "until": STOP}, "MISSING_LOOP_BODY"),
+        ({"kind": "loop", "until": STOP, "steps": []}, "MISSING_LOOP_BODY"),
+        ({"kind": "loop"}, "MISSING_LOOP_BODY"),
+        ({"kind": "loop", "steps": [LLM]}, "MISSING_UNTIL_PREDICATE"),
+    ],
+)  # fmt: skip
+def test_what_a_kind_of_step_cannot_do_without_is_missed_by_its_own_name(data: Any, code: str) -> None:
+    kinds = {
+        "run": RunStep,
+        "llm": LLMStep,
+        "tool": ToolStep,
+        "branch": BranchStep,
+        "spawn": SpawnStep,
+        "loop": LoopStep,
+    }
+    fields = {key: value for key, value in data.items() if key != "kind"}
+
+    for make in (lambda: load_step({"id": "x", **data}), lambda: kinds[data["kind"]](id="x", **fields)):
+        with pytest.raises(nn.NoeticConfigError) as caught:
+            make()
+        assert caught.value.code == code
+        assert "'x'" in str(caught.value)
+        assert caught.value.hint
+
+    with pytest.raises(nn.NoeticConfigError) as caught:
+        load_step({"id": " ", **data})
+    assert caught.value.code == "EMPTY_STEP_ID", "a step is named before anything is said of it"
+
+
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        (lambda: loop("l", step.run("r", double)), "MISSING_UNTIL_PREDICATE"),
+        (lambda: loop("l", until=until.never()), "MISSING_LOOP_BODY"),
+        (lambda: loop("l", [], until=until.never()), "MISSING_LOOP_BODY"),
+        (lambda: loop("", [], until=until.never()), "EMPTY_STEP_ID"),
+        (lambda: spawn("s"), "MISSING_CHILD_STEP"),
+        (lambda: spawn("", None), "EMPTY_STEP_ID"),
+        (lambda: step.run("r", None), "MISSING_EXECUTE_FUNCTION"),
+        (lambda: nn.tool(name=" ")(double), "EMPTY_TOOL_NAME"),
+        (lambda: load_step([]), "INVALID_STEP"),
+        (lambda: load_step({"kind": "run", "id": "r", "execute": {"$ref": "fn:add", "x": 1}}), "INVALID_REFERENCE"),
+        (lambda: dump_step(step.tool("t", lookup, {"a": {1}}), REGISTRY), "NOT_JSON"),
+        (lambda: OutputSchema({"items": 3}), "INVALID_SCHEMA"),
+        (lambda: nn.steps.task_tree("{", {}), "INVALID_PLAN"),
+        (lambda: nn.steps.recursive_llm(solve=step.run("r", double), decompose=list, max_depth=-1), "INVALID_STEP"),
+        (lambda: nn.steps.adaptive_plan(planner=step.run("r", double), agents={}, max_revisions=0), "INVALID_STEP"),
+    ],
+)  # fmt: skip
+def test_what_a_builder_refuses_comes_with_its_code_and_what_to_do(make: Any, code: str) -> None:
+    with pytest.raises(nn.NoeticConfigError) as caught:
+        make()
+
+    assert caught.value.code == code
+    assert caught.value.hint
 
 
 def make_other() -> Any:

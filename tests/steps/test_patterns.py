@@ -46,6 +46,19 @@ async def test_react_asks_again_after_tools_without_posting_its_own_answer() -> 
     assert [item["type"] for item in model.requests[1].items] == ["message", "function_call", "function_call_output"]
 
 
+@pytest.mark.parametrize(("max_cost", "answer"), [(0, "Found."), (None, "Found."), (0.5, "Found."), (0.1, "")])
+async def test_react_reads_what_its_tools_found_unless_that_is_too_dear(max_cost: Any, answer: str) -> None:
+    @nn.tool
+    def look() -> str:
+        """Look."""
+        return "found"
+
+    replies = [nn.Reply(tool_calls=[nn.CallTool("look")], cost=0.2), "Found."]
+    reply, _ = await said(react(model="m", tools=[look], max_cost=max_cost), "Look", replies)
+
+    assert reply.text == answer
+
+
 async def test_ralph_repeats_the_task_with_what_was_wrong() -> None:
     stubborn = ralph_wiggum(model="m", verify=lambda text: {"pass": text == "42", "feedback": "Only the number."})
 
@@ -102,6 +115,26 @@ async def test_a_plan_runs_in_its_order_and_side_by_side() -> None:
     assert reply.text == "go > Read A\ngo > Read B > Write"
 
 
+@pytest.mark.parametrize("execution", ["sequential", "parallel"])
+async def test_a_group_may_say_what_it_is_for_and_need_not_have_a_result(execution: str) -> None:
+    child = {"id": "a", "description": "Tidy", "assignee": "silent"}
+    inner = {"id": "inner", "description": "Tidy up", "execution": execution, "children": [child]}
+    plan = {"id": "all", "description": "Leave the desk as it was", "children": [inner]}
+
+    reply, _ = await said(task_tree(plan, {"silent": lambda task: step.run(task, lambda value, ctx: None)}), "go")
+
+    assert reply.output is None
+
+
+async def test_a_part_of_a_task_need_not_have_a_result() -> None:
+    leaf = step.run("leaf", lambda text, ctx: None)
+    parts = recursive_llm(
+        solve=leaf, decompose=lambda text, ctx: list(text), merge=lambda results, ctx: results, max_depth=1
+    )
+
+    assert (await said(parts, "ab"))[0].output == [None, None]
+
+
 @pytest.mark.parametrize(
     ("plan", "constraints", "code"),
     [
@@ -111,6 +144,7 @@ async def test_a_plan_runs_in_its_order_and_side_by_side() -> None:
         (PLAN, {"max_tasks": 2}, "INVALID_PLAN"),
         (PLAN, {"validate_plan": lambda plan: "too dull"}, "INVALID_PLAN"),
         ({"id": "x", "children": [{"id": "x", "assignee": "reader"}]}, None, "INVALID_PLAN"),
+        ({"id": "g", "description": "All", "children": [{"id": "x"}]}, None, "UNKNOWN_ASSIGNEE"),
         ({"id": "g", "assignee": "reader", "children": [{"id": "x", "assignee": "reader"}]}, None, "INVALID_PLAN"),
         ({"id": "x", "assignee": "reader", "colour": 1}, None, "INVALID_STEP"),
         ("a plan", None, "INVALID_PLAN"),

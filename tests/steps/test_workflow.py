@@ -12,7 +12,7 @@ from noetic_nb.steps import Registry, dump_step, load_workflow, step_json_schema
 from noetic_nb.steps.json_schema import published_schema
 from noetic_nb.steps.schema import OutputSchema, _problem
 from noetic_nb.steps.workflow import workflow_depth
-from tests.steps.test_codec import NOTES, REGISTRY, everything, lookup
+from tests.steps.test_codec import NOTES, REGISTRY, Order, everything, lookup
 
 
 def shout(value: Any, ctx: Any) -> str:
@@ -46,6 +46,7 @@ async def outcome(root: dict[str, Any], value: Any, replies: Any = ()) -> Any:
         ({"kind": "branch", "id": "b", "routes": [{"match": "YES", "target": SHOUT}]}, " oh yes ", "OH YES".join("  ")),
         ({"kind": "branch", "id": "b", "routes": [{"match": "yes", "target": SHOUT}]}, "no", "no"),
         ({"kind": "branch", "id": "b", "routes": [{"match": "yes", "target": SHOUT}], "default": SHOUT}, "no", "NO"),
+        ({"kind": "branch", "id": "b", "routes": [], "default": SHOUT}, "no", "NO"),
         ({"kind": "fork", "id": "f", "mode": "all", "each": SHOUT, "merge": "concat"}, '["a", {"b": 1}]', 'A\n{"B":1}'),
         ({"kind": "fork", "id": "f", "mode": "all", "each": SHOUT, "over": "list", "merge": "first"}, {"list": ["x"]}, "X"),
         ({"kind": "fork", "id": "f", "mode": "all", "paths": [SHOUT, {**SHOUT, "id": "u"}]}, "a", "A"),
@@ -58,6 +59,48 @@ async def outcome(root: dict[str, Any], value: Any, replies: Any = ()) -> Any:
 )  # fmt: skip
 async def test_every_kind_of_node_runs(root: Any, value: Any, expected: Any) -> None:
     assert await outcome(root, value) == expected
+
+
+def remember(value: Any, ctx: Any) -> Any:
+    ctx.state["seen"].append(value)
+    return ctx.state["hand_on"].pop(0)
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("as it is", "as it is"),
+        (None, ""),
+        ({"text": "hi", "n": 2.0}, '{"text":"hi","n":2}'),
+        ([1, "two", None], '[1,"two",null]'),
+        (Order(id="A"), '{"id":"A"}'),
+        (True, "true"),
+        ({"at": {1}}, '{"at":[1]}'),
+    ],
+)
+async def test_what_flows_in_a_sequence_is_text(given: Any, read: str) -> None:
+    node = {"kind": "run", "id": "r", "execute": {"$ref": "fn:remember"}}
+    made = load_workflow(
+        {"version": 1, "root": {"kind": "sequence", "id": "q", "steps": [node, node]}}, Registry([remember])
+    )
+    harness = nn.AgentHarness(nn.AgentConfig(name="w"))
+
+    async with harness.execution() as ctx:
+        ctx.state = {"seen": [], "hand_on": [given, {"last": 1}]}
+        assert await harness.run(made, {"first": 1}, ctx) == {"last": 1}
+        assert ctx.state["seen"] == [{"first": 1}, read], "what goes in and what comes out stays as it is"
+
+
+@pytest.mark.parametrize("more", [{}, {"input": "a"}])
+async def test_a_sequence_and_a_subflow_need_no_result(more: Any) -> None:
+    node = {"kind": "run", "id": "r", "execute": {"$ref": "fn:nothing"}}
+    inner = {"kind": "sequence", "id": "q", "steps": [node, node]}
+    document = {"version": 1, "root": {"kind": "subflow", "id": "w", "document": {"version": 1, "root": inner}, **more}}
+    made = load_workflow(document, Registry({"nothing": lambda value, ctx: None}))
+    harness = nn.AgentHarness(nn.AgentConfig(name="w"))
+
+    async with harness.execution() as ctx:
+        assert await harness.run(made, "a", ctx) is None
 
 
 async def test_text_flows_from_one_llm_node_to_the_next() -> None:
@@ -93,6 +136,117 @@ def test_a_bad_document_says_which_rule_it_breaks(document: Any, code: str) -> N
         load_workflow(document, FLOWS)
 
     assert caught.value.code == code
+
+
+ASK = {"kind": "llm", "id": "a", "instructions": "x"}
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        {"kind": "branch", "routes": ["x"]},
+        {"kind": "branch", "routes": 5},
+        {"kind": "branch", "routes": [{"match": "a", "target": "b"}]},
+        {"kind": "branch", "routes": [], "default": 5},
+        {"kind": "branch", "routes": []},
+        {"kind": "sequence", "steps": 5},
+        {"kind": "sequence", "steps": [SHOUT, 5]},
+        {**ASK, "tools": 5},
+        {**ASK, "tools": [5]},
+        {**ASK, "params": 5},
+        {**ASK, "params": {"zork": 1}},
+        {**ASK, "params": {"maxTokens": 0}},
+        {**ASK, "params": {3: 0}},
+        {**ASK, "output": 5},
+        {**ASK, "model": 5},
+        {"kind": "tool", "toolName": "lookup", "args": 5},
+        {**SHOUT, "retry": {"maxAttempts": 0}},
+        {**SHOUT, "execute": {"$ref": "fn:shout", "args": 5}},
+        {**SHOUT, "execute": {}},
+        {"kind": "spawn", "child": SHOUT, "layers": 5},
+        {"kind": "spawn", "child": SHOUT, "timeout": "soon"},
+        {"kind": "spawn"},
+        {"kind": "fork", "paths": [SHOUT], "mode": "some"},
+        {"kind": "fork", "paths": [SHOUT], "merge": "best"},
+        {"kind": "fork", "paths": [SHOUT], "concurrency": 0},
+        {"kind": "fork", "paths": 5},
+        {"kind": "loop", "body": SHOUT, "until": {"kind": "maxSteps", "n": "three"}},
+        {"kind": "loop", "body": SHOUT, "until": {"kind": "any", "predicates": 5}},
+        {"kind": "loop", "body": SHOUT, "until": {"kind": "maxSteps", "n": 1}, "maxIterations": 0},
+        {"kind": "subflow", "document": '{"version": 1}'},
+        {"kind": "subflow", "document": 5},
+        {"kind": "subflow", "document": {"version": 2, "root": SHOUT}},
+        {"kind": "subflow", "document": {"version": 1}},
+        {"kind": "subflow", "ref": ["shout"]},
+    ],
+)  # fmt: skip
+def test_a_node_that_is_not_as_it_must_be_is_named(root: Any) -> None:
+    for whole in ({**root, "id": "here"}, {"kind": "sequence", "id": "q", "steps": [SHOUT, {**root, "id": "here"}]}):
+        with pytest.raises(nn.NoeticConfigError) as caught:
+            load_workflow({"version": 1, "root": whole}, FLOWS)
+
+        assert caught.value.code == "WORKFLOW_VALIDATION_FAILED"
+        assert "'here'" in str(caught.value)
+        assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "until", [{"kind": []}, {"kind": {}}, {}, 5, None, {"kind": "any", "predicates": [{"kind": []}]}]
+)
+def test_a_predicate_of_no_kind_is_not_known(until: Any) -> None:
+    with pytest.raises(nn.NoeticConfigError) as caught:
+        load_workflow({"version": 1, "root": {"kind": "loop", "id": "l", "body": SHOUT, "until": until}}, FLOWS)
+
+    assert caught.value.code == "UNKNOWN_UNTIL_PREDICATE"
+    assert "'l'" in str(caught.value)
+
+
+@pytest.mark.parametrize("extra", [{"steps": 5}, {"routes": 5}, {"paths": [5]}, {"child": 5}, {"colour": 1}])
+def test_keys_a_node_does_not_know_are_ignored(extra: Any) -> None:
+    assert load_workflow({"version": 1, "root": {**ASK, **extra}}, FLOWS).id == "a"
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda inner: {"kind": "subflow", "id": "w", "document": {"version": 1, "root": inner}},
+        lambda inner: {"kind": "loop", "id": "l", "body": inner, "until": {"kind": "noToolCalls"}},
+        lambda inner: {"kind": "branch", "id": "b", "routes": [{"match": "x", "target": inner}]},
+        lambda inner: {"kind": "fork", "id": "f", "each": inner},
+    ],
+)  # fmt: skip
+def test_a_document_of_any_kind_nested_without_end_is_refused(wrap: Any) -> None:
+    node: dict[str, Any] = SHOUT
+    for _ in range(3_000):
+        node = wrap(node)
+
+    with pytest.raises(nn.NoeticConfigError, match="nested"):
+        load_workflow({"version": 1, "root": node}, FLOWS)
+
+
+def test_a_predicate_nested_without_end_is_refused() -> None:
+    until: dict[str, Any] = {"kind": "noToolCalls"}
+    for _ in range(3_000):
+        until = {"kind": "any", "predicates": [until]}
+
+    with pytest.raises(nn.NoeticConfigError, match="nested"):
+        load_workflow({"version": 1, "root": {"kind": "loop", "id": "l", "body": SHOUT, "until": until}}, FLOWS)
+
+
+def test_every_node_of_nested_subflows_is_made_once() -> None:
+    made: list[str] = []
+
+    class Counting(Registry):
+        def resolve(self, ref: str, args: Any = None) -> Any:
+            made.append(ref)
+            return super().resolve(ref, args)
+
+    node: dict[str, Any] = SHOUT
+    for _ in range(12):
+        node = {"kind": "subflow", "id": "w", "document": {"version": 1, "root": node}}
+
+    assert load_workflow({"version": 1, "root": node}, Counting([shout])).id == f"s{'-w' * 12}"
+    assert made == ["fn:shout"]
 
 
 def test_a_document_nested_without_end_is_refused() -> None:
