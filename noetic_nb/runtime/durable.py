@@ -92,7 +92,13 @@ class DurableThreads(Threads):
             engine = self._engine
             session.log = ItemLog(items, registry=engine.stack.registry, tokenizer=engine.tokenizer)
             session.turn, session.journal = snapshot.turn - 1, journal
-            ctx = self._open(session, snapshot.resource_id, execution_id=execution_id, state=dict(snapshot.state))
+            ctx = self._open(
+                session,
+                snapshot.resource_id,
+                execution_id=execution_id,
+                state=dict(snapshot.state),
+                limits=snapshot.limits,
+            )
             try:
                 await self.checkpoints.restore(ctx, snapshot)
             except BaseException:
@@ -102,7 +108,7 @@ class DurableThreads(Threads):
                 self._forget(session)
                 raise
             said = turn_input(ctx.query, ctx.item_log, snapshot.first)
-            return await self._turn(session, ctx, (), Resumed(snapshot.first, said))
+            return await self._turn(session, ctx, (), Resumed(snapshot.first, said, snapshot.elapsed_ms))
 
     # -- reading --------------------------------------------------------------------------------------------------
 
