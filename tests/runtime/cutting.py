@@ -62,12 +62,12 @@ async def pay(amount: int, ctx: Any) -> str:
     return f"paid {amount}"
 
 
-def harness(step: Any, store: Any, model: Any = None, **more: Any) -> nn.AgentHarness:
+def harness(step: Any, store: Any, model: Any = None, *, checkpoints: Any = True, **more: Any) -> nn.AgentHarness:
     """Return a harness that notes what it runs."""
     TRACES.append(Trace())
     config = nn.AgentConfig(name="cut", step=step, before_step=TRACES[-1].note, **more)
     client = None if model is None else nn.ScriptedModel(model)
-    return nn.AgentHarness(config, model=client, storage=store, checkpoints=True)
+    return nn.AgentHarness(config, model=client, storage=store, checkpoints=checkpoints)
 
 
 def said(log: Any) -> list[str]:
