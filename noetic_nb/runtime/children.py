@@ -88,7 +88,7 @@ class Child:
         else:
             handed = await self._give(items, append_handed)
         if checkpoint is not None:
-            await checkpoint.child_began(self.ctx, self.inherited)
+            await checkpoint.child_began(self.ctx, self.inherited, is_beside=self.kind == "start")
         sink = self.engine.sink
         if sink is not None:
             sink.emit(

@@ -64,8 +64,11 @@ class Checkpoint:
     # By parent, then by child.
     returned: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     held: dict[str, list[str]] = field(default_factory=dict)
+    # Steps that have ended, without an entry, and where.
+    again: dict[str, str] = field(default_factory=dict)
     said: dict[int, tuple[Any, str]] = field(default_factory=dict)
     replayed: dict[str, tuple[Usage, float, float]] = field(default_factory=dict)
+    beside: set[str] = field(default_factory=set)
     locks: dict[str, asyncio.Lock] = field(default_factory=dict)
 
     # -- going on -------------------------------------------------------------------------------------------------
@@ -93,6 +96,8 @@ class Checkpoint:
                 tree_steps = max(tree_steps, stand.tree_steps)
                 for place, spent in {**stand.above, stand.place: stand.spent}.items():
                     self.totals[place] = self.totals.get(place, spent).or_more(spent)
+        # Numbers of writes that failed are not used again, so that no record seems to know of what came later.
+        self.sequence = max(self.sequence, *known.values())
         ahead = []
         for key in self.written:
             entry, number = found.get(key), int(key.rsplit(":", 1)[1])
@@ -115,15 +120,14 @@ class Checkpoint:
         if entry is not None and (entry["stepId"], entry["kind"]) != (step.id, step.kind):
             self._forget(path)
             entry = None
-        levels, above = 0, ctx
-        while True:
-            if entry is None:
-                self.replayed.pop(above.id, None)
-            else:
-                self.replayed[above.id] = (*spent_by(entry, levels), entry["elapsedMs"])
-            if above.parent is None:
-                break
-            levels, above = levels + 1, above.parent
+        levels = 0
+        above: Context | None = ctx
+        while above is not None:
+            known = self.replayed.pop(above.id, None)
+            if entry is not None:
+                then = (*spent_by(entry, levels), float(entry["elapsedMs"]))
+                self.replayed[above.id] = then if known is None or known[2] <= then[2] else known
+            levels, above = levels + 1, None if above.id in self.beside else above.parent
         if entry is None:
             return False, None
         ctx.step_count -= 1  # it was counted when it was run
@@ -137,7 +141,8 @@ class Checkpoint:
         def below(place: str) -> bool:
             return f"{place}/".startswith(f"{path}/") or place.startswith(f"{path}!")
 
-        for known in (self.entries, self.stands, self.loops):
+        everything: list[dict[str, Any]] = [self.entries, self.stands, self.loops, *self.returned.values()]
+        for known in everything:
             for place in [place for place in known if below(place)]:
                 del known[place]
 
@@ -187,14 +192,16 @@ class Checkpoint:
             async with self._lock(ctx):
                 path = f"{place}!{iteration}"
                 entry = entry_data(path, step, answer, ctx, said=None, max_bytes=self.max_entry_bytes)
-                if entry is not None and not self._is_held(path, ctx):
+                if entry is not None and not self._is_held(path, ctx) and not self._is_left_behind(ctx):
                     await self._write(ctx, step.id, {**entry, "places": begun}, ended=0)
 
     # -- children -------------------------------------------------------------------------------------------------
 
-    async def child_began(self, ctx: Context, inherited: int) -> None:
-        """Write down where a child begins."""
+    async def child_began(self, ctx: Context, inherited: int, *, is_beside: bool) -> None:
+        """Write down where a child begins; one beside its parent says nothing of how far that has come."""
         place = place_of(ctx)
+        if is_beside:
+            self.beside.add(ctx.id)
         if not self.is_turn or self.over or place in self.children:
             return
         key = f"{execution_prefix(self.execution_id)}child:{self.next_child:08d}"
@@ -242,7 +249,12 @@ class Checkpoint:
         _, said = self.said.pop(id(output), (None, None)) if step.kind == "llm" else (None, None)
         async with self._lock(ctx):
             entry = entry_data(path, step, output, ctx, said=said, max_bytes=self.max_entry_bytes)
-            if self.over or self._is_held(path, ctx) or self._is_left_behind(ctx):
+            if self.over or self._is_left_behind(ctx):
+                return
+            is_held = self._is_held(path, ctx)
+            if entry is None or is_held:
+                self.again[path] = place_of(ctx)
+            if is_held:
                 return
             if entry is not None or self._merges_once(path, step, ctx):
                 await self._write(ctx, step.id, entry, ended=1)
@@ -251,7 +263,10 @@ class Checkpoint:
 
     def _lock(self, ctx: Context) -> asyncio.Lock:
         """Return what lets one record of an execution be written at a time, so that the last to come is the latest."""
-        return self.locks.setdefault(place_of(ctx), asyncio.Lock())
+        return self._lock_at(place_of(ctx))
+
+    def _lock_at(self, place: str) -> asyncio.Lock:
+        return self.locks.setdefault(place, asyncio.Lock())
 
     def _is_left_behind(self, ctx: Context) -> bool:
         """Tell whether the step that began a child has ended: nobody will ask how far it came."""
@@ -294,6 +309,7 @@ class Checkpoint:
             "loops": {loop: began for loop, began in self.loops.items() if loop.startswith(f"{place}/")},
             "returned": self.returned.get(place, {}),
             "ended": ended,
+            "again": (sum(here == place for here in self.again.values()), len(self.again)),
         }
         if ctx.parent is not None:
             return {self._key(ctx): child_data(ctx, place, self.children[place][1], **more)}
@@ -319,8 +335,11 @@ class Checkpoint:
         delete = [*self.written[:excess], *gone.values()]
         if await self._attempt(write_together(self.storage, values, delete=delete)):
             del self.written[:excess]
-            for place in gone:
+            for place, key in gone.items():
                 self.children.pop(place, None)
+                if not self._lock_at(place).locked():  # or it is just being written again
+                    self.child_keys.remove(key)
+                    del self.locks[place]
             self.opened = True
 
     def _ended(self, path: str) -> dict[str, str]:
@@ -331,6 +350,8 @@ class Checkpoint:
         for parent in self.returned:
             kept = {c: result for c, result in self.returned[parent].items() if not f"{c}/".startswith(inside)}
             self.returned[parent] = kept
+        if self.again:
+            self.again = {step: place for step, place in self.again.items() if not step.startswith(inside)}
         for place in tuple(self.held):
             self.held[place] = [held for held in self.held[place] if not held.startswith(inside)]
             if not self.held[place]:

@@ -202,6 +202,7 @@ def _stand_data(
     loops: Mapping[str, Any],
     returned: Mapping[str, Any],
     ended: int,
+    again: tuple[int, int],
 ) -> dict[str, Any]:
     stack = ctx.engine.stack
     return {
@@ -213,9 +214,9 @@ def _stand_data(
             if stack.state.has(ctx.id, layer.id)
         },
         "state": ctx.state,
-        # Steps that are under way will be counted when they are run again.
-        "stepCount": ctx.step_count - ctx.running + ended,
-        "treeSteps": ctx.tree.steps - _under_way(ctx.root) + ended,
+        # Steps that are under way, or will be run again, will be counted then.
+        "stepCount": ctx.step_count - ctx.running + ended - again[0],
+        "treeSteps": ctx.tree.steps - _under_way(ctx.root) + ended - again[1],
         "toolCalls": ctx.tool_calls,
         "calls": [[call.name, thaw(call.args), *call[2:]] for call in ctx.calls],
         "query": ctx.query,
@@ -247,6 +248,8 @@ def snapshot_data(ctx: Context, *, first: int, parts: int, recorded: int, **more
         What came of children that have given back, by their place.
     ended : int
         1 where a step has just ended and is still counted as running.
+    again : tuple of int
+        How many steps have ended that will be run again, of this execution and of all.
     """
     limits = ctx.tree.limits
     return {

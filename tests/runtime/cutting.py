@@ -47,9 +47,11 @@ class Trace:
     def __init__(self) -> None:
         self.ran: list[str] = []
         self.keys: list[tuple[str, str]] = []
+        self.steps = 0
 
     def note(self, step: Any, value: Any, ctx: Any) -> None:
         self.ran.append(ctx.place)
+        self.steps = ctx.tree.steps
 
 
 TRACES: list[Trace] = []

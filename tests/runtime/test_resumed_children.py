@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 import noetic_nb as nn
 from noetic_nb.steps import fork, loop, spawn, step, until
-from tests.runtime.cutting import cut_everywhere, pay
+from tests.runtime.cutting import TRACES, cut_everywhere, pay
 
 
 def text_of(item: Any) -> str:
@@ -159,3 +159,37 @@ async def test_a_child_gives_back_to_its_parent_once(name: str) -> None:
         return COUNTED.pop()
 
     assert await cut_everywhere(agent, model, check=check, memory=[merging()]) > 3
+
+
+@pytest.mark.parametrize("name", AGENTS)
+async def test_a_turn_cut_off_anywhere_takes_no_step_more_than_it_may(name: str) -> None:
+    agent, model = AGENTS[name]
+    await cut_everywhere(agent, model)
+    steps = TRACES[0].steps
+
+    assert await cut_everywhere(agent, model, limits={"max_steps": steps}) > 3
+
+
+def bodies() -> Any:
+    """Return a loop that counts what it spends, around one whose output is no data."""
+    inner = loop("inner", [step.llm("plan", model="m", output=Plan)], until=until.max_steps(2), feed_output=False)
+    return once(loop("lp", [inner], until=until.max_cost(5), feed_output=False), step.run("act", acts))
+
+
+async def test_a_loop_whose_iterations_are_no_data_is_judged_as_before() -> None:
+    assert await cut_everywhere(bodies, lambda: planning) > 3
+
+
+def beside() -> Any:
+    """Return a loop that counts what it spends, and starts steps beside it that spend, too."""
+
+    async def one(value: Any, ctx: Any) -> str:
+        handle = ctx.start(once(step.llm("x", model="m"), step.llm("y", model="m")), "q")
+        said = await ctx.run(step.llm("z", model="m"), "beside")
+        return f"{await handle.result()} {said}"
+
+    return once(loop("lp", [step.run("one", one)], until=until.max_cost(7)), after())
+
+
+async def test_a_loop_that_starts_steps_beside_it_is_judged_as_before() -> None:
+    assert await cut_everywhere(beside, lambda: lambda request: nn.Reply("ok", cost=1.0)) > 3
