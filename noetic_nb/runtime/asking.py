@@ -357,7 +357,6 @@ async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> An
     NoeticError
         ``llm_parse_error`` where the text cannot be read as the step's `output`, after it was logged and stored.
     """
-    ctx.calls_in_step = 0
     if step.emit is not True:
         engine = filtered(engine, step)
     if isinstance(step.model, str) and not callable(step.instructions) and not callable(step.tools):
@@ -413,4 +412,9 @@ async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> An
         ctx.check_limits()
     text = assistant_text(made)
     # A round that only calls tools has not answered yet: nothing is read as the answer then.
-    return text if step.output is None or calls else parsed(step.output, text, step.id, asking.reading)
+    if step.output is None or calls:
+        return text
+    value = parsed(step.output, text, step.id, asking.reading)
+    if ctx.tree.checkpoint is not None:
+        ctx.tree.checkpoint.read_from(value, text)
+    return value

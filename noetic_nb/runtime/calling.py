@@ -56,9 +56,14 @@ class ToolCallContext:
     def __init__(self, ctx: Context, call_id: str) -> None:
         self._ctx = ctx
         self.call_id = call_id
-        # Paths are counted only while steps are watched, as they are wherever an execution can be resumed.
-        place = f"{ctx.place}:{ctx.calls_in_step}" if ctx.tree.checkpoint is not None else call_id
-        self.idempotency_key = f"{ctx.id}:{place}"
+        if ctx.tree.checkpoint is None:
+            self.idempotency_key = f"{ctx.id}:{call_id}"
+        else:
+            # Paths are counted only while steps are watched, as they are wherever an execution can be resumed. A child
+            # that is begun again has another id; its place is the same.
+            place, counts = ctx.place, ctx.tree.occurrences
+            number = counts[f"{place}/"] = counts.get(f"{place}/", 0) + 1
+            self.idempotency_key = f"{ctx.root.id}:{place}:{number}"
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ctx, name)
@@ -107,7 +112,6 @@ async def call_tool(
         Where a rule cannot work as it is set up.
     """
     ctx.tool_calls += 1
-    ctx.calls_in_step += 1
     if tool is None:
         end = CallEnd("unknown", f"Error: unknown tool '{name}'")
         _record(engine, ctx, name, call_id, None, end, 0.0)

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import ChildEnded, ChildStarted
 from noetic_nb.items import ItemLog
+from noetic_nb.memory import MemoryLayer
 from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.copying import copied_state
 from noetic_nb.runtime.engine import Engine
@@ -23,6 +24,8 @@ from noetic_nb.steps.snapshot import output_text
 __all__ = ["Child"]
 
 _log: Final = logging.getLogger("noetic_nb")
+# No layer has this id, so no layer's own lock is meant.
+_MERGING: Final = ""
 
 ChildKind: TypeAlias = Literal["spawn", "fork", "start"]
 """What made a child. One that was started, or forked, runs beside others, so it does not write for its parent."""
@@ -76,19 +79,16 @@ class Child:
         append_handed : bool
             Whether items of the layers' ``on_spawn`` follow; a fork's log is a copy that has them already.
         """
-        start = len(self.ctx.item_log)
-        self.ctx.item_log.extend(items)
-        stack = self.engine.stack
+        checkpoint = self.ctx.tree.checkpoint
+        kept = None if checkpoint is None else checkpoint.stand_of(self.ctx)
+        start = len(self.ctx.item_log) if kept is None else kept[0].inherited
         handed: dict[str, Any] = {}
-        if stack.layers:
-            hctx = self.engine.hook_context(self.ctx)
-            for layer_id, state, extra in await stack.spawn(
-                self.outer.hook_context(self.parent), hctx, durable=self.kind == "spawn"
-            ):
-                handed[layer_id] = state
-                if append_handed:
-                    self.ctx.item_log.extend(extra)
-            await self._initialise(hctx)
+        if kept is not None:
+            handed = await self._go_on(*kept)
+        else:
+            handed = await self._give(items, append_handed)
+        if checkpoint is not None:
+            await checkpoint.child_began(self.ctx, self.inherited, is_beside=self.kind == "start")
         sink = self.engine.sink
         if sink is not None:
             sink.emit(
@@ -104,10 +104,50 @@ class Child:
                 )
             )
 
+    async def _give(self, items: Iterable[Mapping[str, Any]], append_handed: bool) -> dict[str, Any]:
+        """Give a new child its items and its layers' states; returns those that were handed on."""
+        self.ctx.item_log.extend(items)
+        stack = self.engine.stack
+        handed: dict[str, Any] = {}
+        if stack.layers:
+            hctx = self.engine.hook_context(self.ctx)
+            for layer_id, state, extra in await stack.spawn(
+                self.outer.hook_context(self.parent), hctx, durable=self.kind == "spawn"
+            ):
+                handed[layer_id] = state
+                if append_handed:
+                    self.ctx.item_log.extend(extra)
+            await self._initialise(hctx)
+        return handed
+
+    async def _go_on(self, stand: Any, spent: Any) -> dict[str, Any]:
+        """Let a child go on where a process that has ended left it; returns its layers' states."""
+        from noetic_nb.runtime.checkpoint import load_states  # only turns that are gone on with need it
+
+        ctx, state = self.ctx, self.engine.stack.state
+        log = self.parent.item_log.until(stand.inherited) if stand.inherited else ctx.item_log.until(0)
+        log.extend(stand.items)
+        ctx.item_log, ctx.state = log, dict(stand.state)
+        self.inherited = stand.inherited
+        stand.put_back(ctx, spent)
+        fresh = self._fresh()
+        await load_states(self.engine, ctx, fresh, stand.layers)
+        self._own_layers = tuple([layer.id for layer in fresh])
+        for layer in self.engine.stack.layers:
+            if layer.id in stand.layers and layer not in fresh:
+                state.set(ctx.id, layer.id, stand.layers[layer.id], hook="on_spawn")
+                if self.kind == "spawn":
+                    state.share_durable(self.parent.id, ctx.id, layer.id)
+        return dict(stand.layers)
+
+    def _fresh(self) -> tuple[MemoryLayer, ...]:
+        """Return the layers that the parent never had."""
+        known = {layer.id for layer in self.outer.stack.layers}
+        return tuple([layer for layer in self.engine.stack.layers if layer.id not in known])
+
     async def _initialise(self, hctx: Any) -> None:
         """Start the layers that the parent never had: nobody else will."""
-        known = {layer.id for layer in self.outer.stack.layers}
-        fresh = tuple([layer for layer in self.engine.stack.layers if layer.id not in known])
+        fresh = self._fresh()
         if fresh:
             await self.engine.stack_of(fresh).init(hctx)
             self._own_layers = tuple([layer.id for layer in fresh])
@@ -119,7 +159,17 @@ class Child:
             await end_handles(self.engine, self.ctx)
         if "on_return" not in stack.hooks:
             return result, ()
+        # One child at a time, whatever made it: merges of one layer must not overwrite each other.
+        async with self.parent.lock(_MERGING):
+            return await self._merge(result)
+
+    async def _merge(self, result: Any) -> tuple[Any, tuple[str, ...]]:
+        checkpoint, before = self.ctx.tree.checkpoint, result
+        returned = None if checkpoint is None else checkpoint.has_returned(self.ctx)
+        if returned is not None:
+            return returned.get("result", result), ()
         merged: list[str] = []
+        stack = self.engine.stack
         stop = stack.state.listen(
             lambda execution, layer, state, hook: merged.append(layer) if execution == self.parent.id else None
         )
@@ -132,6 +182,8 @@ class Child:
             )
         finally:
             stop()
+        if checkpoint is not None:
+            checkpoint.returns(self.ctx, before, result)
         return result, tuple(merged)
 
     async def end(

@@ -97,7 +97,6 @@ class Context:
         "aborted",
         "base_frames",
         "calls",
-        "calls_in_step",
         "children",
         "cost",
         "depth",
@@ -154,7 +153,6 @@ class Context:
         self.cost = 0.0
         self.last_step_meta: StepMeta | None = None
         self.calls: list[PastCall] = []
-        self.calls_in_step = 0
         self.query: str = "" if parent is None else parent.query
         self.recalled: tuple[RecallEntry, ...] = ()
         # Re-renders that layers asked for and that the next llm step owes them.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
@@ -55,8 +56,17 @@ class DurableThreads(Threads):
 
     async def run(self, session: Session, messages: Sequence[Message]) -> AgentReply:
         """Run one turn, on the log as it is in storage."""
-        await self._ready(session)
-        return await super().run(session, messages)
+        with _opening(session):
+            await self._ready(session)
+            return await super().run(session, messages)
+
+    async def _turn(
+        self, session: Session, ctx: Context, items: Sequence[Mapping[str, Any]], resumed: Resumed | None = None
+    ) -> AgentReply:
+        if session.aborted_early is not None:
+            ctx.abort(session.aborted_early)
+        session.is_opening, session.aborted_early = False, None
+        return await super()._turn(session, ctx, items, resumed)
 
     def _open(self, session: Session, resource_id: str | None, **more: Any) -> Context:
         ctx = super()._open(session, resource_id, **more)
@@ -78,21 +88,31 @@ class DurableThreads(Threads):
         """Go on with a turn of a process that has ended."""
         snapshot = await self.checkpoints.load(execution_id)
         async with self._held(snapshot.thread_id) as session:
+            with _opening(session):
+                ctx = await self._reopened(session, snapshot, execution_id)
+                said = turn_input(ctx.query, ctx.item_log, snapshot.first)
+                return await self._turn(session, ctx, (), Resumed(snapshot.first, said, snapshot.elapsed_ms))
+
+    async def _reopened(self, session: Session, snapshot: Snapshot, execution_id: str) -> Context:
+        """Read the thread of a turn that was cut off, and make its context as it was."""
+        with _reading(session):
             parts = await self._store.read(snapshot.thread_id)
             if snapshot.parts < len(parts):
-                await self.checkpoints.clear(execution_id)
-                raise NoeticConfigError(
-                    "NO_CHECKPOINT",
-                    "That turn is over: its thread has gone on since.",
-                    given=execution_id,
-                    hint="What it logged is part of the thread.",
-                )
+                await self._is_over(snapshot, parts[snapshot.parts], execution_id)
             journal = Journal(self._store, snapshot.thread_id)
             items = [*_joined(journal, parts), *self._unsaved(snapshot, execution_id, journal)]
+            if list(session.log) != items[: len(session.log)]:
+                raise _begun_without(session)
             engine = self._engine
             session.log = ItemLog(items, registry=engine.stack.registry, tokenizer=engine.tokenizer)
             session.turn, session.journal = snapshot.turn - 1, journal
-            ctx = self._open(session, snapshot.resource_id, execution_id=execution_id, state=dict(snapshot.state))
+            ctx = self._open(
+                session,
+                snapshot.resource_id,
+                execution_id=execution_id,
+                state=dict(snapshot.state),
+                limits=snapshot.limits,
+            )
             try:
                 await self.checkpoints.restore(ctx, snapshot)
             except BaseException:
@@ -101,17 +121,41 @@ class DurableThreads(Threads):
                 engine.stack.state.cleanup(ctx.id)
                 self._forget(session)
                 raise
-            said = turn_input(ctx.query, ctx.item_log, snapshot.first)
-            return await self._turn(session, ctx, (), Resumed(snapshot.first, said))
+            return ctx
+
+    async def _is_over(self, snapshot: Snapshot, part: Part, execution_id: str) -> None:
+        """Refuse to go on with a turn whose thread has gone on; its snapshot goes where the thread holds what is in it."""
+        is_held = part.first == snapshot.recorded and part.items[: len(snapshot.items)] == snapshot.items
+        if is_held:
+            await self.checkpoints.clear(execution_id)
+        raise NoeticConfigError(
+            "NO_CHECKPOINT",
+            "That turn is over: its thread has gone on since.",
+            given=execution_id,
+            hint="What it logged is part of the thread."
+            if is_held
+            else "It went on without what this turn logged; `await harness.clear_checkpoint(...)` forgets that.",
+        )
 
     # -- reading --------------------------------------------------------------------------------------------------
 
     async def _ready(self, session: Session) -> None:
         """See to it that a thread has all that is saved of it."""
-        if session.journal is None:
-            await self._read(session)
-        else:
-            await self._catch_up(session, session.journal)
+        with _reading(session):
+            if session.journal is None:
+                await self._read(session)
+            else:
+                await self._catch_up(session, session.journal)
+
+    async def _settled(self, thread_id: str) -> None:
+        """Wait as long as somebody else reads a thread, or is just about to."""
+        while (known := self.sessions.get(thread_id)) is not None and known.busy:
+            if known.reading is not None:
+                await asyncio.wait([known.reading])
+            elif known.journal is None:
+                await asyncio.sleep(0)
+            else:
+                return
 
     async def _read(self, session: Session) -> None:
         """Read a thread for the first time.
@@ -129,13 +173,7 @@ class DurableThreads(Threads):
         if cut is not None:
             items += cut.items
         if (parts or cut is not None) and len(session.log):
-            raise NoeticConfigError(
-                "THREAD_EXISTS",
-                f"A thread {session.thread_id!r} is saved, and this one was begun without it.",
-                given=session.thread_id,
-                hint="close_thread() forgets what was begun, `await load_thread()` reads what is saved, "
-                "`await forget_thread()` deletes it; or use another id.",
-            )
+            raise _begun_without(session)
         session.log.extend(items)
         if parts or cut is not None:
             last: Part | Snapshot = parts[-1] if cut is None else cut
@@ -189,11 +227,12 @@ class DurableThreads(Threads):
                 session.log.extend(part.items[max(0, len(session.log) - part.first) :])
                 journal.took(part)
                 session.turn, session.resource_id = max(session.turn, part.turn), part.resource_id
+                session.last = None  # what is said of the last turn is not about the last one here
             if not has_news:
                 cut = await self._cut_off(journal, opened)
             if cut is not None:
                 session.log.extend(cut.items)
-                session.turn, session.resource_id = cut.turn, cut.resource_id
+                session.turn, session.resource_id, session.last = cut.turn, cut.resource_id, None
         except NoeticConfigError:
             raise
         except Exception as exc:
@@ -206,6 +245,7 @@ class DurableThreads(Threads):
     @asynccontextmanager
     async def _held(self, thread_id: str) -> AsyncIterator[Session]:
         """Keep turns of a thread waiting."""
+        await self._settled(thread_id)
         session = self.resting(thread_id)
         session.busy = True
         try:
@@ -215,8 +255,9 @@ class DurableThreads(Threads):
 
     async def load(self, thread_id: str) -> bool:
         """Read a thread from storage; False where none is saved."""
+        await self._settled(thread_id)
         known = self.sessions.get(thread_id)
-        if known is not None and known.busy and known.journal is not None:
+        if known is not None and known.busy:
             return True  # a turn is running: it has been read
         async with self._held(thread_id) as session:
             await self._ready(session)
@@ -229,10 +270,11 @@ class DurableThreads(Threads):
     async def forget(self, thread_id: str) -> bool:
         """Delete a thread and its checkpoints; False where there was none."""
         async with self._held(thread_id) as session:
-            executions, keys = await self._executions(thread_id), await self._store.keys(thread_id)
-            for execution_id in executions:
-                await self.checkpoints.clear(execution_id)
-            await write_together(self._store.storage, {}, delete=keys)
+            with _reading(session):
+                executions, keys = await self._executions(thread_id), await self._store.keys(thread_id)
+                for execution_id in executions:
+                    await self.checkpoints.clear(execution_id)
+                await write_together(self._store.storage, {}, delete=keys)
             found = bool(executions or keys or len(session.log))
             self._forget(session)
             return found
@@ -264,6 +306,37 @@ class DurableThreads(Threads):
         self.drop(session.thread_id)
         if session.waiting:
             self.sessions[session.thread_id] = session
+
+
+@contextmanager
+def _reading(session: Session) -> Iterator[None]:
+    """Let others who need a thread wait until it has been read."""
+    done = session.reading = asyncio.get_running_loop().create_future()
+    try:
+        yield
+    finally:
+        session.reading = None
+        done.set_result(None)
+
+
+@contextmanager
+def _opening(session: Session) -> Iterator[None]:
+    """Let the turn that is about to begin be cancelled before it does."""
+    session.is_opening = True
+    try:
+        yield
+    finally:
+        session.is_opening, session.aborted_early = False, None
+
+
+def _begun_without(session: Session) -> NoeticConfigError:
+    return NoeticConfigError(
+        "THREAD_EXISTS",
+        f"A thread {session.thread_id!r} is saved, and this one was begun without it.",
+        given=session.thread_id,
+        hint="close_thread() forgets what was begun, `await load_thread()` reads what is saved, "
+        "`await forget_thread()` deletes it; or use another id.",
+    )
 
 
 def _joined(journal: Journal, parts: Sequence[Part]) -> list[Item]:

@@ -223,10 +223,7 @@ class AgentHarness(TakesRemarks):
             False where no turn was running.
         """
         session = self._threads.sessions.get(thread_id)
-        if session is None or session.ctx is None:
-            return False
-        session.ctx.abort(reason)
-        return True
+        return session is not None and session.abort(reason)
 
     @asynccontextmanager
     async def execution(

@@ -62,10 +62,10 @@ async def run_step(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
     tree = ctx.tree
     ctx.step_count += 1
     tree.steps += 1
-    if tree.limits is not None:
-        ctx.check_limits()
     if tree.checkpoint is not None or engine.watches_steps:
         return await _watched(engine, step, value, ctx)
+    if tree.limits is not None:
+        ctx.check_limits()
     ctx.running += 1
     try:
         return await _HANDLERS[step.kind](engine, step, value, ctx)
@@ -86,6 +86,8 @@ async def _watched(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
     """Run a step with its hooks, its events and its place in the record of what was done."""
     checkpoint = ctx.tree.checkpoint
     path = ctx.where_is(step.id)
+    if ctx.tree.limits is not None and (checkpoint is None or path not in checkpoint.entries):
+        ctx.check_limits()  # what is not run again costs nothing
     start = engine.clock.monotonic_ms()
     told = False
     if engine.sink is not None:

@@ -15,10 +15,15 @@ from noetic_nb.runtime.context import Context
 from noetic_nb.runtime.thread_store import Part, ThreadStore, open_key, part_data, part_key
 from noetic_nb.storage import write_together
 
-__all__ = ["Journal", "ledger_prefix", "snapshot_key"]
+__all__ = ["Journal", "execution_prefix", "ledger_prefix", "snapshot_key"]
 
 # Two harnesses that write one thread in turn get out of each other's way in one or two rounds.
 MAX_ROUNDS: Final = 8
+
+
+def execution_prefix(execution_id: str) -> str:
+    """Return what all keys of an execution begin with."""
+    return f"execution:{execution_id}:"
 
 
 def snapshot_key(execution_id: str) -> str:
@@ -52,6 +57,12 @@ class Journal:
     turn: int = 0
     ended: list[str] = field(default_factory=list)
     lost: NoeticError | None = None
+    known: dict[str, list[str]] = field(default_factory=dict)
+
+    def end(self, execution_id: str, keys: list[str]) -> None:
+        """Remember that an execution is over, and all keys of it but its snapshot's: they need not be looked for."""
+        self.ended.append(execution_id)
+        self.known[execution_id] = keys
 
     def took(self, part: Part) -> None:
         """Count a part that is in storage."""
@@ -99,6 +110,7 @@ class Journal:
             if is_new:
                 self.parts, self.items, self.turn = self.parts + 1, max(self.items, stop), turn
             self.ended.clear()
+            self.known.clear()
             return
         raise self.parted()
 
@@ -132,4 +144,7 @@ class Journal:
 
     async def checkpoint_keys(self, execution_id: str) -> list[str]:
         """Return the keys of an execution, its snapshot last: as long as it is there they can be found again."""
-        return [*await self.store.storage.list(ledger_prefix(execution_id)), snapshot_key(execution_id)]
+        snapshot, keys = snapshot_key(execution_id), self.known.get(execution_id)
+        if keys is None:
+            keys = await self.store.storage.list(execution_prefix(execution_id))
+        return [*[key for key in keys if key != snapshot], snapshot]

@@ -35,8 +35,9 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
     check = step.until.start()
     started = engine.clock.monotonic_ms()
     usage, cost = ctx.tokens, ctx.cost
-    if ctx.tree.checkpoint is not None:
-        usage, cost = ctx.tree.checkpoint.loop_began(ctx.place, usage, cost)
+    checkpoint = ctx.tree.checkpoint
+    if checkpoint is not None:
+        usage, cost, started = checkpoint.loop_began(ctx, started)
     history: deque[Any] = deque(maxlen=step.max_history_size)
     count = iterations = 0
     output: Any = None
@@ -51,28 +52,34 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
                 f"Loop {step.id!r} did not stop within {step.max_iterations} iterations",
                 hint="Raise `max_iterations`, or look at why its predicate never holds.",
             )
-        try:
-            made = await run(engine, first, value, ctx)
-            for inner in others:
-                made = await run(engine, inner, flowing_text(made) if step.text_between else made, ctx)
-        except NoeticError as exc:
-            match await _on_error(step, exc, ctx):
-                case "retry":
-                    continue
-                case "skip":
-                    if count and step.feed_output:
-                        value = output
-                    continue
-                case _:
+        answer = None if checkpoint is None else checkpoint.absorbed(ctx, iterations)
+        if answer is None:
+            try:
+                made = await run(engine, first, value, ctx)
+                for inner in others:
+                    made = await run(engine, inner, flowing_text(made) if step.text_between else made, ctx)
+            except NoeticError as exc:
+                answer = await _on_error(step, exc, ctx)
+                if answer not in ("retry", "skip"):
                     raise
+                if checkpoint is not None:
+                    await checkpoint.absorb(step, ctx, iterations, answer)
+        if answer is not None:
+            if answer == "skip" and count and step.feed_output:
+                value = output
+            continue
         output = made
         count += 1
         history.append(output)
+        if checkpoint is None:
+            tokens, paid, now = ctx.tokens, ctx.cost, engine.clock.monotonic_ms()
+        else:
+            tokens, paid, now = checkpoint.stood(ctx)
         snapshot = LoopSnapshot(
             count,
-            ctx.tokens if usage is NO_USAGE else ctx.tokens - usage,
-            ctx.cost - cost,
-            engine.clock.monotonic_ms() - started,
+            tokens if usage is NO_USAGE else tokens - usage,
+            paid - cost,
+            now - started,
             output,
             output_text(output),
             tuple(history),

@@ -87,6 +87,12 @@ class Session:
     heard: list[Message] = field(default_factory=list)
     draining: asyncio.Task[None] | None = None
     journal: Journal | None = None
+    reading: asyncio.Future[None] | None = None
+    """Done when the thread has been read, while somebody reads it."""
+    is_opening: bool = False
+    """Whether a turn is about to begin, and waits until the thread has been read."""
+    aborted_early: str | None = None
+    """Why that turn is to be cancelled as soon as it begins."""
 
     async def say(self, message: Message, run: RunMessages, delivery: Delivery = "next_turn") -> AgentReply:
         """Run a turn for a message now, or let the turn that runs, or the next, take it."""
@@ -108,11 +114,19 @@ class Session:
             self.heard.append(message)
         elif delivery == "interrupt":
             self.waiting.insert(0, message)
-            if self.ctx is not None:
-                self.ctx.abort("interrupted by a newer message")
+            self.abort("interrupted by a newer message")
         else:
             self.waiting.append(message)
         return await message.reply
+
+    def abort(self, reason: str) -> bool:
+        """Cancel the turn that runs, or is about to; False where there is none."""
+        if self.ctx is not None:
+            self.ctx.abort(reason)
+            return True
+        if self.is_opening:
+            self.aborted_early = self.aborted_early or reason
+        return self.is_opening
 
     @property
     def status(self) -> ThreadStatus:

@@ -97,7 +97,9 @@ async def run_turn(
     first = len(ctx.item_log) if resumed is None else resumed.first
     turn = _Turn(engine.ids.new("turn"), first, ctx.started_ms)
     ctx.turn_id = turn.turn_id
-    timer = None if ctx.tree.limits is None else arm_deadline(ctx)
+    timer = None
+    if ctx.tree.limits is not None:
+        timer = arm_deadline(ctx, 0.0 if resumed is None else resumed.used_ms)
     try:
         said = await _begin(engine, ctx, turn, items) if resumed is None else resumed.said
         if ctx.tree.checkpoint is not None:
@@ -130,14 +132,15 @@ async def run_turn(
 
 
 class Resumed(NamedTuple):
-    """Where a turn stood: its first item, and what the user had said."""
+    """Where a turn stood: its first item, what the user had said, and the time it had taken."""
 
     first: int
     said: TurnInput
+    used_ms: float = 0.0
 
 
-def arm_deadline(ctx: Context) -> asyncio.TimerHandle | None:
-    """Abort an execution when its time is up, so that a model call under way is cut short."""
+def arm_deadline(ctx: Context, used_ms: float = 0.0) -> asyncio.TimerHandle | None:
+    """Abort an execution when its time is up, so that a model call under way is cut short; some may be used already."""
     limits = ctx.tree.limits
     if limits is None or limits.max_duration_ms is None:
         return None
@@ -146,7 +149,7 @@ def arm_deadline(ctx: Context) -> asyncio.TimerHandle | None:
     def expire() -> None:
         ctx.abort("out of time", error=exceeded("duration", limit, max(limit, ctx.elapsed_ms)))
 
-    return asyncio.get_running_loop().call_later(limit / 1000, expire)
+    return asyncio.get_running_loop().call_later(max(0.0, limit - used_ms) / 1000, expire)
 
 
 async def _begin(engine: Engine, ctx: Context, turn: _Turn, items: Sequence[Mapping[str, Any]]) -> TurnInput:

@@ -169,3 +169,34 @@ def test_paths_whose_values_do_not_compare_are_told_apart() -> None:
 
     assert drive_loop(main()) == 2
     assert [e.path for e in events.of("step_started")][1:] == ["/f#1/[0]/same#1", "/f#1/[1]/same#1"]
+
+
+def adding() -> nn.MemoryLayer:
+    """Return a layer that takes its time to count the children that come back."""
+
+    async def on_return(p: Any) -> Any:
+        await asyncio.sleep(0.01)
+        return {"parent_state": {"n": p.parent_state["n"] + 1}}
+
+    hooks = nn.MemoryHooks(
+        init=lambda p: {"state": {"n": 0}}, on_spawn=lambda p: {"child_state": {"n": 0}}, on_return=on_return
+    )
+    return nn.MemoryLayer(id="count", slot=100, scope="execution", hooks=hooks)
+
+
+@pytest.mark.parametrize("checkpoints", [False, True])
+@pytest.mark.parametrize("other", ["start", "spawn", "fork"])
+async def test_children_that_come_back_together_do_not_overwrite_each_other(other: str, checkpoints: bool) -> None:
+    harness = nn.AgentHarness(nn.AgentConfig(name="a", memory=[adding()]), checkpoints=checkpoints)
+    child = nn.step.run("c", lambda value, ctx: "x")
+    async with harness.execution() as ctx:
+        first = ctx.start(child)
+        if other == "start":
+            await ctx.start(child).result()
+        elif other == "spawn":
+            await ctx.run(nn.spawn("s", child))
+        else:
+            await ctx.run(nn.fork("f", mode="all", paths=[child], merge="last"))
+        await first.result()
+
+        assert harness._stack.state.get(ctx.id, "count") == {"n": 2}
