@@ -5,7 +5,8 @@ A child whose record is there begins with the log and the layers' state it had; 
 not do so twice. Records of children go when a step around them has ended.
 
 A step whose end cannot be written is done again. What it had logged, or changed, must not be there twice then, so nothing
-more of its execution is written until a step around it ends.
+more of its execution is written until a step around it ends. Nor is what the tools of an llm step run in its execution, as
+long as it is under way; what they let children do is.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Mapping
+import math
+from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -64,6 +66,8 @@ class Checkpoint:
     # By parent, then by child.
     returned: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     held: dict[str, list[str]] = field(default_factory=dict)
+    # Llm steps that are under way, or have failed, and where.
+    asking: dict[str, str] = field(default_factory=dict)
     # Steps that have ended, without an entry, and where.
     again: dict[str, str] = field(default_factory=dict)
     said: dict[int, tuple[Any, str]] = field(default_factory=dict)
@@ -114,26 +118,42 @@ class Checkpoint:
 
     def recorded(self, path: str, step: Step, ctx: Context) -> tuple[bool, Any]:
         """Return whether a step ended before, and its output; a record of another step is forgotten with all below it."""
+        if step.kind == "llm":
+            self.asking[path] = place_of(ctx)
         if not self.entries:
             return False, None
         entry = self.entries.get(path)
         if entry is not None and (entry["stepId"], entry["kind"]) != (step.id, step.kind):
             self._forget(path)
             entry = None
-        levels = 0
-        above: Context | None = ctx
-        while above is not None:
-            known = self.replayed.pop(above.id, None)
-            if entry is not None:
-                then = (*spent_by(entry, levels), float(entry["elapsedMs"]))
-                self.replayed[above.id] = then if known is None or known[2] <= then[2] else known
-            levels, above = levels + 1, None if above.id in self.beside else above.parent
+        self.replayed.pop(ctx.id, None)
         if entry is None:
             return False, None
+        self.asking.pop(path, None)
+        for level, above in enumerate(self._waiting_for(ctx)):
+            known, then = self.replayed.get(above.id), (*spent_by(entry, level), float(entry["elapsedMs"]))
+            if known is None or known[2] <= then[2]:
+                self.replayed[above.id] = then
         ctx.step_count -= 1  # it was counted when it was run
         ctx.tree.steps -= 1
         restore_meta(entry, ctx)
         return True, output_of(entry, step, ctx, self.first)
+
+    def _waiting_for(self, ctx: Context) -> Iterator[Context]:
+        """Yield an execution and those above that wait for it."""
+        above: Context | None = ctx
+        while above is not None:
+            yield above
+            above = None if above.id in self.beside else above.parent
+
+    def _went_on(self, path: str, ctx: Context) -> None:
+        """Note that a step was really run: whoever waits for it has spent what it has spent by now."""
+        if self.entries and not any(known.startswith(f"{path}/") for known in self.entries):
+            for above in self._waiting_for(ctx):
+                if above is ctx:
+                    self.replayed.pop(above.id, None)
+                else:  # whatever a step beside it says
+                    self.replayed[above.id] = (Usage(), 0.0, math.inf)
 
     def _forget(self, path: str) -> None:
         """Forget what was recorded of a step and of all below it."""
@@ -170,7 +190,7 @@ class Checkpoint:
         """Return what an execution had spent, and the time, when its last step ended, be it before a crash."""
         root = ctx.root
         found = self.replayed.get(ctx.id)
-        if found is None:
+        if found is None or found[2] == math.inf:
             return ctx.tokens, ctx.cost, ctx.engine.clock.monotonic_ms()
         usage, cost, elapsed = found
         return usage, cost, root.started_ms + elapsed
@@ -246,6 +266,8 @@ class Checkpoint:
             if ctx.parent is None and len(ctx.frames) == 1:
                 await self._attempt(self.journal.keep(ctx, len(ctx.item_log), ctx.turn))
             return
+        self._went_on(path, ctx)
+        self.asking.pop(path, None)
         _, said = self.said.pop(id(output), (None, None)) if step.kind == "llm" else (None, None)
         async with self._lock(ctx):
             entry = entry_data(path, step, output, ctx, said=said, max_bytes=self.max_entry_bytes)
@@ -280,7 +302,10 @@ class Checkpoint:
         return not any("lost" in noted for place, noted in returned.items() if f"{place}/".startswith(f"{path}/"))
 
     def _is_held(self, path: str, ctx: Context) -> bool:
-        """Tell whether a step that cannot be written would be done again beside what is to be written."""
+        """Tell whether a step that will be done again, with all it logs, would be in what is to be written."""
+        here = place_of(ctx)
+        if any(place == here and path.startswith(f"{asking}/") for asking, place in self.asking.items()):
+            return True
         above: Context | None = ctx if self.held else None
         while above is not None:
             if any(not place.startswith(f"{path}/") for place in self.held.get(place_of(above), ())):
@@ -306,7 +331,7 @@ class Checkpoint:
         place = place_of(ctx)
         more = {
             "sequence": self.sequence,
-            "loops": {loop: began for loop, began in self.loops.items() if loop.startswith(f"{place}/")},
+            "loops": self.loops,
             "returned": self.returned.get(place, {}),
             "ended": ended,
             "again": (sum(here == place for here in self.again.values()), len(self.again)),
@@ -350,6 +375,8 @@ class Checkpoint:
         for parent in self.returned:
             kept = {c: result for c, result in self.returned[parent].items() if not f"{c}/".startswith(inside)}
             self.returned[parent] = kept
+        if self.asking:
+            self.asking = {step: place for step, place in self.asking.items() if not step.startswith(inside)}
         if self.again:
             self.again = {step: place for step, place in self.again.items() if not step.startswith(inside)}
         for place in tuple(self.held):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pytest
-
 import noetic_nb as nn
 
 
@@ -132,7 +130,7 @@ async def cut_everywhere(
                 assert set(trace.ran) <= set(whole.ran), where
                 assert set(trace.keys) <= set(whole.keys), where
                 assert len(trace.keys) == len(set(trace.keys)), where
-                assert reply.cost == pytest.approx(uncut.cost), where
+                assert reply.cost >= uncut.cost, where  # what was asked for twice has cost twice
                 assert check(again, reply) == seen, where
                 assert sorted(copy._texts) == left, where
                 resumed += 1
