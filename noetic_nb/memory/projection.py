@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from noetic_nb.errors import NoeticConfigError
@@ -60,6 +60,13 @@ class ProjectionPolicy(BaseModel):
     """Model that writes summaries; the step's own where it is None."""
     window_size: Annotated[int, Field(ge=0)] | None = None
     """Items kept under ``sliding_window`` (0 and None mean all), never summarised under ``summarize``."""
+
+    @field_validator("token_budget", "response_reserve", "window_size", mode="before")
+    @classmethod
+    def _is_a_number(cls, value: object) -> object:
+        if isinstance(value, bool):  # which pydantic takes for 1 or 0
+            raise ValueError(f"a number is wanted, not {value}")
+        return value
 
     def __init__(self, **data: Any) -> None:
         try:

@@ -94,7 +94,9 @@ class AgentConfig(Frozen):
         try:
             frozen = freeze(value)
         except ItemValidationError as exc:
-            raise _invalid_params(exc.what, value) from exc
+            raise _invalid_params(
+                "Parameters are text, finite numbers, booleans, None, lists and dicts.", value
+            ) from exc
         if not isinstance(frozen, FrozenDict):
             raise _invalid_params("Parameters are a mapping.", value)
         return frozen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
@@ -59,6 +59,9 @@ class Frozen(BaseModel):
     error_code: ClassVar[str] = "INVALID_STEP"
 
     def __init__(self, **data: Any) -> None:
+        for given, value in data.items():
+            if value is True or value is False:
+                self._refuse_truth(given, value)
         try:
             super().__init__(**data)
         except ValidationError as exc:
@@ -72,6 +75,21 @@ class Frozen(BaseModel):
                 hint=f"Fields are {', '.join(type(self).model_fields)}.",
                 field=where,
             ) from exc
+
+    @classmethod
+    def _refuse_truth(cls, given: str, value: bool) -> None:
+        """Refuse a truth value where a number is wanted: pydantic takes it for 1 or 0."""
+        for name, field in cls.model_fields.items():
+            # What an `Annotated` type within a union is about is its origin.
+            kinds = {getattr(kind, "__origin__", kind) for kind in (field.annotation, *get_args(field.annotation))}
+            if given in (name, field.alias) and kinds & {int, float} and bool not in kinds:
+                raise NoeticConfigError(
+                    cls.error_code,
+                    f"{cls.__name__}, {name}: a number is wanted, not {value}",
+                    given=value,
+                    hint="Pass a number.",
+                    field=name,
+                )
 
 
 def _is_given(value: object) -> bool:

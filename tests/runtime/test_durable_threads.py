@@ -603,6 +603,13 @@ async def test_a_store_that_cannot_be_read_fails_the_first_turn_of_a_thread_and_
 # -- cancelled ------------------------------------------------------------------------------------------------------------
 
 
+async def _answered(harness: nn.AgentHarness) -> str:
+    try:
+        return (await harness.execute("b")).text
+    except asyncio.CancelledError:
+        return "cancelled"
+
+
 @pytest.mark.parametrize("kind", [Store, Grouped])
 def test_cancelled_at_any_suspension_a_turn_is_saved_as_far_as_it_came(kind: Any) -> None:
     ends = set()
@@ -612,13 +619,7 @@ def test_cancelled_at_any_suspension_a_turn_is_saved_as_far_as_it_came(kind: Any
         store.naps = True
         harness = talker(store, 2)
 
-        async def turn(harness: Any = harness) -> str:
-            try:
-                return (await harness.execute("b")).text
-            except asyncio.CancelledError:
-                return "cancelled"
-
-        ends.add(drive_loop(turn(), cancel_at=at))
+        ends.add(drive_loop(_answered(harness), cancel_at=at))
         store.naps = False
 
         assert len(harness._threads.live) == 0
@@ -647,17 +648,11 @@ def test_cancelled_at_any_suspension_a_turn_with_children_is_saved_as_far_as_it_
         store.naps = True
         harness = agent(store, 1)
 
-        async def turn(harness: Any = harness) -> str:
-            try:
-                return (await harness.execute("b")).text
-            except asyncio.CancelledError:
-                return "cancelled"
-
-        ends.add(drive_loop(turn(), cancel_at=at))
+        ends.add(drive_loop(_answered(harness), cancel_at=at))
         store.naps = False
 
         assert drive_loop(saved(store)) == list(texts(harness.log()))
-        assert drive_loop(turn(agent(store, 2))) == "ok"
+        assert drive_loop(_answered(agent(store, 2))) == "ok"
         assert drive_loop(saved(store)) == [*texts(harness.log()), "user: b", "assistant: ok"]
         assert drive_loop(agent(store, 3).unfinished()) == ()
     assert ends == {"cancelled", "ok"}
