@@ -132,9 +132,10 @@ class Session:
     def status(self) -> ThreadStatus:
         """What the thread is doing."""
         waiting = sum(message.waits for message in self.waiting)
+        is_aborting = self.aborted_early is not None if self.ctx is None else self.ctx.aborted
+        state: Literal["generating", "aborting"] = "aborting" if is_aborting else "generating"
         if self.ctx is None:
-            return ThreadStatus("idle", waiting=waiting)
-        state: Literal["generating", "aborting"] = "aborting" if self.ctx.aborted else "generating"
+            return ThreadStatus(state if self.is_opening else "idle", waiting=waiting)
         return ThreadStatus(state, self.ctx.turn_id, self.ctx.elapsed_ms, waiting)
 
     def _share(self, outcome: AgentReply | BaseException) -> None:

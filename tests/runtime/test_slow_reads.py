@@ -255,3 +255,16 @@ async def test_a_thread_that_was_begun_anew_is_not_overwritten_by_a_resumed_one(
 
     assert caught.value.code == "THREAD_EXISTS"
     assert list(texts(harness.log("t"))) == ["user: other"]
+
+
+async def test_a_thread_that_is_being_read_for_a_turn_is_not_idle() -> None:
+    harness = talker(await spoken())
+    turn = asyncio.create_task(harness.execute("more", thread_id="t"))
+    await asyncio.sleep(0)
+    opening = harness.status("t").state
+    await harness.cancel("t")
+    cancelled = harness.status("t").state
+    with pytest.raises(nn.NoeticError):
+        await turn
+
+    assert (opening, cancelled, harness.status("t").state) == ("generating", "aborting", "idle")
