@@ -36,7 +36,7 @@ from noetic_nb.regulator import (
     ToolLoop,
 )
 from noetic_nb.regulator.events import ToolCall, ToolResult, TurnStart
-from noetic_nb.regulator.scorers import FEATURES, ContextScorer, drift_features
+from noetic_nb.regulator.predicates.context_scorer import FEATURES, ContextScorer, drift_features
 
 FOLDS = 5
 SWAPS = 5

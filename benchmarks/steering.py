@@ -23,12 +23,12 @@ from noetic_nb.clock import SYSTEM_CLOCK
 from noetic_nb.events import SteeringDecided, Where
 from noetic_nb.items import freeze, thaw
 from noetic_nb.lab import datasets
-from noetic_nb.lab.backtest import Trials
+from noetic_nb.lab.rule_backtest import Trials
 from noetic_nb.memory import ExecutionContext, LayerStack, PastCall
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.steering import RuleBook, SteeringRule, steering
-from noetic_nb.steering.bindings import values_of
-from noetic_nb.steering.evaluate import Policy, evaluate
+from noetic_nb.steering.evaluation.evaluate import Policy, evaluate
+from noetic_nb.steering.predicates.bindings import values_of
 
 ROUNDS: Final = 150
 CALLS: Final = 60

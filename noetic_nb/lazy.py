@@ -1,7 +1,7 @@
 """Names a package offers without loading what is behind them until they are used.
 
-Importing the library must stay cheap for those who use a part of it. A package that offers such names lists them here
-and under ``TYPE_CHECKING``, so that readers and type checkers see ordinary imports.
+The names of a package stand once, in its ``__init__.pyi``, where type checkers and editors read them too; `lazy_loader`
+turns that stub into a module ``__getattr__``. This file adds what the stub cannot say.
 """
 
 from __future__ import annotations
@@ -10,70 +10,98 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import ModuleType
-from typing import Any
 
-__all__ = ["keep_names", "lazily"]
+from lazy_loader import attach_stub
+
+__all__ = ["attach", "make_callable"]
+
+MOVED: dict[str, dict[str, str]] = {}
+"""Names that a package offered in the version before: ``MOVED[package][name]`` is where it is found now."""
 
 
-def lazily(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a module ``__getattr__`` that loads a name from its module when it is first asked for.
+def attach(
+    package: str, file: str, *, also: Mapping[str, str] | None = None, modules: frozenset[str] = frozenset()
+) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package from its stub.
 
     Parameters
     ----------
     package : str
         ``__name__`` of the package.
-    places : mapping of str to str
-        From each name to the module that has it. A name must differ from its module's, which would hide it.
+    file : str
+        ``__file__`` of the package; its stub stands beside it.
+    also : mapping of str to str, optional
+        Names from other packages, each with the module that has it: a stub for `lazy_loader` holds relative imports only.
+    modules : frozenset of str
+        Names that are subpackages at run time although the stub says functions: see `make_callable`.
 
     Returns
     -------
-    callable
-        Assign it to ``__getattr__``.
+    tuple
+        What a package assigns to ``__getattr__, __dir__, __all__``.
+
+    Raises
+    ------
+    ImportError
+        From ``__getattr__``, for a name that has moved: says where it is now. An `AttributeError` would let
+        ``getattr(package, name, default)`` hide the move.
+    AttributeError
+        From ``__getattr__``, for a name the package never had.
 
     References
     ----------
-    .. [1] PEP 562, module ``__getattr__``.
+    .. [1] PEP 562, module ``__getattr__``; Scientific Python SPEC 1, lazy loading of submodules.
 
     Examples
     --------
-    >>> lookup = lazily("noetic_nb.lazy", {"sqrt": "math"})
-    >>> lookup("sqrt")(9.0)
-    3.0
-    >>> lookup("nothing")
-    Traceback (most recent call last):
-    ...
-    AttributeError: module 'noetic_nb.lazy' has no attribute 'nothing'
+    >>> import noetic_nb
+    >>> lookup, _, names = attach("noetic_nb", noetic_nb.__file__)
+    >>> lookup("estimate_tokens")("four")
+    1
+    >>> "estimate_tokens" in names
+    True
     """
+    from_stub, listed, names = attach_stub(package, file)
+    elsewhere = {**(also or {}), **dict.fromkeys(modules, package)}
+    moved = MOVED.get(package, {})
 
-    def __getattr__(name: str) -> Any:
-        place = places.get(name)
-        if place is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(place), name)
-        setattr(sys.modules[package], name, value)
-        return value
+    def __getattr__(name: str) -> object:
+        if name in modules:
+            return import_module(f"{package}.{name}")
+        if name in elsewhere:
+            value = getattr(import_module(elsewhere[name]), name)
+            setattr(sys.modules[package], name, value)
+            return value
+        if name in moved:
+            raise ImportError(f"{package}.{name} has moved. Given: {name!r}. Use {moved[name]}.", name=package)
+        if name not in names:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
+        return from_stub(name)
 
-    return __getattr__
+    return __getattr__, listed, sorted({*names, *elsewhere})
 
 
-def keep_names(package: str, names: frozenset[str]) -> None:
-    """Keep subpackages from hiding functions of the same name.
+def make_callable(package: str, function: Callable[..., object]) -> None:
+    """Let a subpackage be called like the function of its name: ``nn.steering(rules)`` beside ``noetic_nb.steering.rules``.
 
-    Importing ``package.steering`` binds the module as an attribute of its parent; where the parent offers a function of
-    that name, the function is what its users mean. The module itself is still found by ``from package.steering import``.
+    Importing ``package.steering`` binds the module as an attribute of its parent, where users expect the function. A module
+    that is both keeps every form of import working.
 
     Parameters
     ----------
     package : str
-        ``__name__`` of the parent.
-    names : frozenset of str
-        The names that stay functions.
+        ``__name__`` of the subpackage.
+    function : callable
+        What a call of the module calls.
+
+    References
+    ----------
+    .. [1] The Python data model, "Customizing module attribute access".
     """
 
-    class Shop(ModuleType):
-        def __setattr__(self, name: str, value: object) -> None:
-            if not (name in names and isinstance(value, ModuleType)):
-                super().__setattr__(name, value)
+    class CallableModule(ModuleType):
+        __call__ = staticmethod(function)
+        __doc__ = function.__doc__
+        __wrapped__ = staticmethod(function)
 
-    # The documented way to customise a module: data model, "Customizing module attribute access".
-    sys.modules[package].__class__ = Shop
+    sys.modules[package].__class__ = CallableModule

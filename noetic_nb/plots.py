@@ -15,17 +15,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.widgets.allocation_html import headline as call_headline
-from noetic_nb.widgets.allocation_html import title as call_title
-from noetic_nb.widgets.calls import Calls, CallShare, Part
-from noetic_nb.widgets.palette import CATEGORY, ink_on, layer_colour
-from noetic_nb.widgets.signals import POOR_QUALITY_MEAN, Signals, ThreadSignals
-from noetic_nb.widgets.trends_html import LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR, TOKENS_COLOUR
-from noetic_nb.widgets.view import run_of
-from noetic_nb.widgets.words import clip, count
+from noetic_nb.runs.model_calls import Calls, CallShare, Part
+from noetic_nb.runs.plain_text import clip, count
+from noetic_nb.runs.regulator_signals import POOR_QUALITY_MEAN, Signals, ThreadSignals
+from noetic_nb.widgets.allocation.allocation_html import headline as call_headline
+from noetic_nb.widgets.allocation.allocation_html import title as call_title
+from noetic_nb.widgets.base.palette import CATEGORY, ink_on, layer_colour
+from noetic_nb.widgets.base.run_view import run_of
+from noetic_nb.widgets.trends.trends_html import LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR, TOKENS_COLOUR
 
 if TYPE_CHECKING:
-    from noetic_nb.widgets.view import Watchable
+    from noetic_nb.widgets.base.run_view import Watchable
 
 __all__ = ["allocation", "quality_and_cost"]
 

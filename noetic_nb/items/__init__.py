@@ -15,9 +15,9 @@ from noetic_nb.items.build import (
 )
 from noetic_nb.items.frozen import FrozenDict, freeze, thaw
 from noetic_nb.items.item import Item, dump_item, item_tokens
+from noetic_nb.items.json_text import compact_json
 from noetic_nb.items.log import ItemLog, ItemView
 from noetic_nb.items.registry import DEFAULT_REGISTRY, ItemRegistry, parse_item
-from noetic_nb.items.wire import compact_json
 
 __all__ = [
     "DEFAULT_REGISTRY",

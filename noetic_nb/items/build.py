@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.item import Item, remember_tokens
-from noetic_nb.items.wire import compact_json
+from noetic_nb.items.json_text import compact_json
 from noetic_nb.tokens import UNITS_PER_TOKEN, Tokenizer, estimate_tokens
 
 __all__ = [

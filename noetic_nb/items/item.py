@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from noetic_nb.errors import ItemValidationError
 from noetic_nb.items.frozen import FrozenDict, freeze, thaw
-from noetic_nb.items.wire import compact_json
+from noetic_nb.items.json_text import compact_json
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["BASE_TYPES", "Item", "dump_item", "is_base_type", "item_tokens", "parse_shape"]

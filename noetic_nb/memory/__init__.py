@@ -1,11 +1,11 @@
 """Memory: layers with lifecycle hooks, the token budget they share, and the state they keep."""
 
+from noetic_nb.lazy import make_callable
 from noetic_nb.memory.append import AppendResult
 from noetic_nb.memory.budget import BudgetPlan, LayerAllocation, allocate_budgets
-from noetic_nb.memory.calling import HookTimeout
-from noetic_nb.memory.context import CallModel, ExecutionContext, HookModelRequest
-from noetic_nb.memory.decision import SteeringAction, SteeringDecision, Stop, most_restrictive
 from noetic_nb.memory.enforcement import FAILED_GUIDANCE
+from noetic_nb.memory.execution_context import CallModel, ExecutionContext, HookModelRequest
+from noetic_nb.memory.hook_timeout import HookTimeout
 from noetic_nb.memory.layer import (
     DEFAULT_TIMEOUTS_MS,
     BudgetConfig,
@@ -15,6 +15,7 @@ from noetic_nb.memory.layer import (
     Slot,
     memory,
 )
+from noetic_nb.memory.layer_functions import LayerData, LayerFunction, layer_data, layer_fn
 from noetic_nb.memory.params import (
     AfterModelCallParams,
     BeforeToolCallParams,
@@ -35,12 +36,12 @@ from noetic_nb.memory.params import (
     ToolOutcome,
 )
 from noetic_nb.memory.projection import ProjectedHistory, ProjectionPolicy, assemble_view, project_tail
-from noetic_nb.memory.provides import LayerData, LayerFunction, layer_data, layer_fn
 from noetic_nb.memory.recall import RecallEntry
-from noetic_nb.memory.requests import RerenderRequest
+from noetic_nb.memory.rerender_request import RerenderRequest
 from noetic_nb.memory.scope import MemoryScope, resolve_scope_key
 from noetic_nb.memory.stack import LayerStack
-from noetic_nb.memory.state import LayerStateStore
+from noetic_nb.memory.state_store import LayerStateStore
+from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision, Stop, most_restrictive
 
 __all__ = [
     "DEFAULT_TIMEOUTS_MS",
@@ -95,3 +96,5 @@ __all__ = [
     "project_tail",
     "resolve_scope_key",
 ]
+
+make_callable(__name__, memory)

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.items import Item
-from noetic_nb.memory.context import ExecutionContext
+from noetic_nb.memory.execution_context import ExecutionContext
+from noetic_nb.memory.hook_results import UNSET, field_of
+from noetic_nb.memory.hook_runner import HookRunner
 from noetic_nb.memory.params import OnItemAppendParams
 from noetic_nb.memory.recall import RecallEntry, Recaller
-from noetic_nb.memory.requests import RerenderRequest, read_request
-from noetic_nb.memory.results import UNSET, field_of
-from noetic_nb.memory.running import HookRunner
+from noetic_nb.memory.rerender_request import RerenderRequest, read_request
 
 __all__ = ["MAX_RERENDER_DEPTH", "AppendResult", "RerenderRequest", "append_pipeline", "rerender"]
 

@@ -11,13 +11,20 @@ from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import SteeringDecided
-from noetic_nb.memory.context import ExecutionContext
-from noetic_nb.memory.decision import ALLOW, SteeringAction, SteeringDecision, Stop, as_decision, most_restrictive
+from noetic_nb.memory.execution_context import ExecutionContext
+from noetic_nb.memory.hook_results import UNSET, field_of
+from noetic_nb.memory.hook_runner import HookRunner
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, HookFailure, PastCall
-from noetic_nb.memory.results import UNSET, field_of
-from noetic_nb.memory.running import HookRunner
-from noetic_nb.models.base import ModelResponse
+from noetic_nb.memory.steering_decision import (
+    ALLOW,
+    SteeringAction,
+    SteeringDecision,
+    Stop,
+    as_decision,
+    most_restrictive,
+)
+from noetic_nb.models.client import ModelResponse
 
 __all__ = ["FAILED_GUIDANCE", "OnSteeringError", "decide"]
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import ItemRegistry
-from noetic_nb.memory.provides import LayerProvides, checked_provides
+from noetic_nb.memory.layer_functions import LayerProvides, checked_provides
 from noetic_nb.memory.scope import SCOPES, MemoryScope, unknown_scope
 
 __all__ = [

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.items import Item, assistant_text
-from noetic_nb.memory.context import ExecutionContext
-from noetic_nb.memory.decision import ALLOW, SteeringDecision
-from noetic_nb.models.base import ModelResponse, TokenLogprob, Usage
+from noetic_nb.memory.execution_context import ExecutionContext
+from noetic_nb.memory.steering_decision import ALLOW, SteeringDecision
+from noetic_nb.models.client import ModelResponse, TokenLogprob, Usage
 from noetic_nb.storage import ScopedStorage
 
 __all__ = [

@@ -16,15 +16,15 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from noetic_nb.events import LayerTokens
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, content_tokens, input_message
-from noetic_nb.memory.calling import call_hook
-from noetic_nb.memory.context import ExecutionContext
+from noetic_nb.memory.execution_context import ExecutionContext
+from noetic_nb.memory.hook_results import UNSET, field_of
+from noetic_nb.memory.hook_runner import HookRunner
+from noetic_nb.memory.hook_timeout import call_hook
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import RecallParams
-from noetic_nb.memory.requests import RerenderRequest, read_request
-from noetic_nb.memory.results import UNSET, field_of
-from noetic_nb.memory.running import HookRunner
+from noetic_nb.memory.rerender_request import RerenderRequest, read_request
 from noetic_nb.memory.scope import resolve_scope_key
-from noetic_nb.memory.state import LayerStateStore
+from noetic_nb.memory.state_store import LayerStateStore
 
 __all__ = ["RecallEntry", "RecallMode", "Recaller"]
 

@@ -16,13 +16,13 @@ from noetic_nb.events import EventSink
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import DEFAULT_REGISTRY, Item, ItemLog, ItemRegistry, parse_item
 from noetic_nb.memory.append import AppendResult, append_pipeline, rerender
-from noetic_nb.memory.context import ExecutionContext, as_response
-from noetic_nb.memory.decision import SteeringDecision, Stop
 from noetic_nb.memory.enforcement import OnSteeringError, decide
-from noetic_nb.memory.handover import Handed, hand_back, hand_over
+from noetic_nb.memory.execution_context import ExecutionContext, as_response
+from noetic_nb.memory.hook_results import UNSET, field_of
+from noetic_nb.memory.hook_runner import HookRunner, Outcome
+from noetic_nb.memory.init_layers import open_execution
 from noetic_nb.memory.layer import MemoryLayer
-from noetic_nb.memory.notices import notify, pass_on_feedback
-from noetic_nb.memory.opening import open_execution
+from noetic_nb.memory.outcome_hooks import notify, pass_on_feedback
 from noetic_nb.memory.params import (
     CompleteParams,
     DisposeParams,
@@ -34,11 +34,11 @@ from noetic_nb.memory.params import (
     ToolOutcome,
 )
 from noetic_nb.memory.recall import RecallEntry, Recaller, RecallMode
-from noetic_nb.memory.requests import RerenderRequest
-from noetic_nb.memory.results import UNSET, field_of
-from noetic_nb.memory.running import HookRunner, Outcome
-from noetic_nb.memory.state import LayerStateStore
-from noetic_nb.models.base import TokenLogprob, Usage
+from noetic_nb.memory.rerender_request import RerenderRequest
+from noetic_nb.memory.spawn_return import Handed, hand_back, hand_over
+from noetic_nb.memory.state_store import LayerStateStore
+from noetic_nb.memory.steering_decision import SteeringDecision, Stop
+from noetic_nb.models.client import TokenLogprob, Usage
 from noetic_nb.storage import InMemoryStorage, StorageAdapter
 
 __all__ = ["LayerStack"]

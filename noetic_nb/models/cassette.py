@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.models.answer import deltas_of
-from noetic_nb.models.base import ModelClient, ModelRequest, ModelResponse, StreamingModelClient, StreamPart
-from noetic_nb.models.failures import failed
-from noetic_nb.models.tape import Entry, content_of, differences, read_tape, write_tape
+from noetic_nb.models.cassette_file import Entry, content_of, differences, read_tape, write_tape
+from noetic_nb.models.client import ModelClient, ModelRequest, ModelResponse, StreamingModelClient, StreamPart
+from noetic_nb.models.model_errors import failed
+from noetic_nb.models.response_items import deltas_of
 
 __all__ = ["CassetteModel"]
 

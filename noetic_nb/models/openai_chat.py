@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from noetic_nb.items import Item, item_text, thaw
-from noetic_nb.models.base import ModelRequest
+from noetic_nb.models.client import ModelRequest
 from noetic_nb.models.openai_wire import WireOptions, enforceable, schema_name, system_text, unsendable
-from noetic_nb.models.wire_names import WireNames
+from noetic_nb.models.tool_names import WireNames
 
 __all__ = ["chat_body"]
 

@@ -19,15 +19,15 @@ from weakref import WeakKeyDictionary
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.ids import SYSTEM_IDS, Ids
-from noetic_nb.models.answer import Answer, settle
-from noetic_nb.models.base import ModelRequest, ModelResponse, StreamPart
+from noetic_nb.models.client import ModelRequest, ModelResponse, StreamPart
 from noetic_nb.models.credentials import Headers, Secret, mask, shown_address
-from noetic_nb.models.failures import failed
+from noetic_nb.models.model_errors import failed
 from noetic_nb.models.openai_chat import chat_body
-from noetic_nb.models.openai_chat_answer import ChatStream, read_chat
+from noetic_nb.models.openai_chat_response import ChatStream, read_chat
 from noetic_nb.models.openai_responses import ResponsesStream, read_response, responses_body
 from noetic_nb.models.openai_wire import WireOptions, is_official, names_of, plain
 from noetic_nb.models.pricing import Price, check_price, cost_of
+from noetic_nb.models.response_items import Answer, settle
 from noetic_nb.models.retries import SLOW, Failure, backoff_ms, classify
 
 __all__ = ["OpenAIModel"]

@@ -12,11 +12,11 @@ from typing import Any, Final, Literal
 from noetic_nb.errors import ItemValidationError
 from noetic_nb.ids import Ids
 from noetic_nb.items import FrozenDict, Item, ItemRegistry, item_text, thaw
-from noetic_nb.models.answer import Answer, text_item, token_count, token_logprobs
-from noetic_nb.models.base import ModelDelta, ModelRequest, TokenLogprob, Usage
-from noetic_nb.models.failures import failed, rate_limited
+from noetic_nb.models.client import ModelDelta, ModelRequest, TokenLogprob, Usage
+from noetic_nb.models.model_errors import failed, rate_limited
 from noetic_nb.models.openai_wire import WireOptions, enforceable, garbage, schema_name, system_text, unsendable
-from noetic_nb.models.wire_names import WireNames
+from noetic_nb.models.response_items import Answer, text_item, token_count, token_logprobs
+from noetic_nb.models.tool_names import WireNames
 
 __all__ = ["ResponsesStream", "read_response", "responses_body"]
 

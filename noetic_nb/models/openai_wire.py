@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import Item, item_text
-from noetic_nb.models.base import ModelRequest
-from noetic_nb.models.failures import failed
-from noetic_nb.models.wire_names import WireNames
+from noetic_nb.models.client import ModelRequest
+from noetic_nb.models.model_errors import failed
+from noetic_nb.models.tool_names import WireNames
 
 __all__ = [
     "WireOptions",

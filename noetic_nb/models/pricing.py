@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.models.base import Usage
+from noetic_nb.models.client import Usage
 
 __all__ = ["Price", "check_price", "cost_of"]
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticError
-from noetic_nb.models.failures import failed, rate_limited
+from noetic_nb.models.model_errors import failed, rate_limited
 
 __all__ = ["Failure", "backoff_ms", "classify", "retry_after_ms"]
 

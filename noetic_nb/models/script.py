@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.items import FrozenDict, compact_json, freeze
-from noetic_nb.models.base import TokenLogprob, Usage
+from noetic_nb.models.client import TokenLogprob, Usage
 
 __all__ = ["CallTool", "Fault", "FaultKind", "Reply"]
 

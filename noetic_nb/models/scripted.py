@@ -15,8 +15,7 @@ from typing import Any, Final, TypeAlias, cast
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.ids import Ids
 from noetic_nb.items import Item, compact_json, function_call, item_tokens, thaw
-from noetic_nb.models.answer import PIECE, answer_items, deltas_of, text_item
-from noetic_nb.models.base import (
+from noetic_nb.models.client import (
     NO_USAGE,
     ModelDelta,
     ModelRequest,
@@ -26,7 +25,8 @@ from noetic_nb.models.base import (
     ToolSpec,
     Usage,
 )
-from noetic_nb.models.failures import failed, rate_limited, refused
+from noetic_nb.models.model_errors import failed, rate_limited, refused
+from noetic_nb.models.response_items import PIECE, answer_items, deltas_of, text_item
 from noetic_nb.models.script import CallTool, Fault, Reply
 from noetic_nb.tokens import estimate_tokens
 

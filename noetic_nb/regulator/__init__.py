@@ -1,7 +1,15 @@
 """A pure, synchronous library that turns events of an LLM agent into decisions: go on, warn, or stop."""
 
 from noetic_nb.regulator import decisions, events, predicates
-from noetic_nb.regulator.drift import (
+from noetic_nb.regulator.adapters.otel_spans import events_from_span
+from noetic_nb.regulator.adapters.replay import Reading, Recording, record_events
+from noetic_nb.regulator.adapters.thread_safe import Locked
+from noetic_nb.regulator.measures.topics import RANKED_TOPICS, RELEASE_TOPICS, Topics, cluster_of
+from noetic_nb.regulator.measures.word_lists import RELEASE_WORDS, WordLists
+from noetic_nb.regulator.person import Person
+from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, ContextScorer
+from noetic_nb.regulator.predicates.core import CostCap, Predicate, ProceduralWarning, QualityDecline, ScopeDrift
+from noetic_nb.regulator.predicates.drift import (
     NEWER_KEYWORDS,
     RELEASE_KEYWORDS,
     DriftInput,
@@ -9,21 +17,13 @@ from noetic_nb.regulator.drift import (
     DriftScorer,
     KeywordScorer,
 )
-from noetic_nb.regulator.explain import Explanation
-from noetic_nb.regulator.findings import Change, Condition, Finding
-from noetic_nb.regulator.locked import Locked
-from noetic_nb.regulator.loops import RepeatedFailure, ToolLoop
-from noetic_nb.regulator.otel import events_from_span
-from noetic_nb.regulator.person import Person
-from noetic_nb.regulator.predicates import CostCap, Predicate, ProceduralWarning, QualityDecline, ScopeDrift
+from noetic_nb.regulator.predicates.explanation import Explanation
+from noetic_nb.regulator.predicates.finding import Change, Condition, Finding
+from noetic_nb.regulator.predicates.low_confidence import LowConfidence
+from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
 from noetic_nb.regulator.regulator import Regulator
-from noetic_nb.regulator.replay import Reading, Recording, record_events
-from noetic_nb.regulator.scorers import CONTEXT_SCORER, ContextScorer
 from noetic_nb.regulator.settings import RELEASE_PREDICATES, Settings
-from noetic_nb.regulator.spans import LowConfidence
 from noetic_nb.regulator.state import RegulatorState
-from noetic_nb.regulator.topics import RANKED_TOPICS, RELEASE_TOPICS, Topics, cluster_of
-from noetic_nb.regulator.words import RELEASE_WORDS, WordLists
 
 __all__ = [
     "CONTEXT_SCORER",

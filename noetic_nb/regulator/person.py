@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from noetic_nb.regulator.corrections import CorrectionStore
-from noetic_nb.regulator.session import Session
+from noetic_nb.regulator.measures.corrections import CorrectionStore
+from noetic_nb.regulator.session.session import Session
 
 __all__ = ["Person"]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from noetic_nb.regulator.drift import NEWER_KEYWORDS
-from noetic_nb.regulator.loops import RepeatedFailure, ToolLoop
-from noetic_nb.regulator.predicates import CostCap, ProceduralWarning, QualityDecline, ScopeDrift
-from noetic_nb.regulator.scorers import CONTEXT_SCORER, CONTEXT_THRESHOLD
+from noetic_nb.regulator.measures.topics import RANKED_TOPICS
+from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, CONTEXT_THRESHOLD
+from noetic_nb.regulator.predicates.core import CostCap, ProceduralWarning, QualityDecline, ScopeDrift
+from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS
+from noetic_nb.regulator.predicates.low_confidence import LowConfidence
+from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
 from noetic_nb.regulator.settings import Settings
-from noetic_nb.regulator.spans import LowConfidence
-from noetic_nb.regulator.topics import RANKED_TOPICS
 
 __all__ = ["NEWER_SETTINGS", "RECOMMENDED_SETTINGS"]
 

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypeAlias
 
-from noetic_nb.regulator.drift import NEWER_KEYWORDS, RELEASE_KEYWORDS, DriftScorer, KeywordScorer
-from noetic_nb.regulator.findings import require_number, require_whole
-from noetic_nb.regulator.loops import RepeatedFailure, ToolLoop
-from noetic_nb.regulator.predicates import CostCap, Predicate, ProceduralWarning, QualityDecline, ScopeDrift
-from noetic_nb.regulator.scorers import CONTEXT_SCORER, ContextScorer
-from noetic_nb.regulator.spans import LowConfidence
-from noetic_nb.regulator.topics import RELEASE_TOPICS, Topics
-from noetic_nb.regulator.words import RELEASE_WORDS, WordLists
+from noetic_nb.regulator.measures.topics import RELEASE_TOPICS, Topics
+from noetic_nb.regulator.measures.word_lists import RELEASE_WORDS, WordLists
+from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, ContextScorer
+from noetic_nb.regulator.predicates.core import CostCap, Predicate, ProceduralWarning, QualityDecline, ScopeDrift
+from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS, RELEASE_KEYWORDS, DriftScorer, KeywordScorer
+from noetic_nb.regulator.predicates.finding import require_number, require_whole
+from noetic_nb.regulator.predicates.low_confidence import LowConfidence
+from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
 
 __all__ = ["RELEASE_PREDICATES", "RELEASE_SETTINGS", "Settings", "SnapshotForm", "TurnRules"]
 

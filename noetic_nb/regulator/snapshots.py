@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from noetic_nb.regulator.corrections import CorrectionStore
+from noetic_nb.regulator.measures.corrections import CorrectionStore
 from noetic_nb.regulator.person import Person
-from noetic_nb.regulator.session import Session
+from noetic_nb.regulator.session.session import Session
 from noetic_nb.regulator.settings import RELEASE_SETTINGS, Settings, SnapshotForm
 from noetic_nb.regulator.state import EXTRA_KEY, RegulatorState
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 
 from noetic_nb.regulator.decisions import CorrectionPattern, pattern_to_dict
 from noetic_nb.regulator.events import U32_MAX, U64_MAX
-from noetic_nb.regulator.session import Learned, Rate
+from noetic_nb.regulator.session.session import Learned, Rate
 
 __all__ = ["EXTRA_KEY", "RegulatorState"]
 

@@ -10,16 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from noetic_nb.regulator.confidence import (
-    NEUTRAL_CONFIDENCE,
-    TokenStats,
-    confidence_of_nll,
-    mean_nll,
-    structural_confidence,
-)
-from noetic_nb.regulator.costs import CostTotals
 from noetic_nb.regulator.decisions import CorrectionPattern
-from noetic_nb.regulator.drift import DriftInput, DriftScore, DriftScorer
 from noetic_nb.regulator.events import (
     Cost,
     QualityFeedback,
@@ -30,11 +21,20 @@ from noetic_nb.regulator.events import (
     TurnStart,
     UserCorrection,
 )
+from noetic_nb.regulator.measures.confidence import (
+    NEUTRAL_CONFIDENCE,
+    TokenStats,
+    confidence_of_nll,
+    mean_nll,
+    structural_confidence,
+)
+from noetic_nb.regulator.measures.costs import CostTotals
+from noetic_nb.regulator.measures.tool_history import Outcome, ToolHistory
+from noetic_nb.regulator.measures.topics import cluster_of
 from noetic_nb.regulator.person import Person
-from noetic_nb.regulator.predicates import DEFAULT_HISTORY_WINDOW
+from noetic_nb.regulator.predicates.core import DEFAULT_HISTORY_WINDOW
+from noetic_nb.regulator.predicates.drift import DriftInput, DriftScore, DriftScorer
 from noetic_nb.regulator.settings import Settings
-from noetic_nb.regulator.tools import Outcome, ToolHistory
-from noetic_nb.regulator.topics import cluster_of
 
 __all__ = ["Task"]
 

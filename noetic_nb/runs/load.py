@@ -15,9 +15,9 @@ from typing import Any, Final, NoReturn
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import thaw
+from noetic_nb.runs.event_codec import SCHEMA, SCHEMA_VERSION, WireError, parse_event
 from noetic_nb.runs.payload import from_wire
 from noetic_nb.runs.run import Run
-from noetic_nb.runs.wire import SCHEMA, SCHEMA_VERSION, WireError, parse_event
 
 __all__ = ["MAX_BYTES", "MAX_LINE_BYTES", "load_run", "read_gzip"]
 

@@ -19,12 +19,12 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ItemsAppended, RunEvent
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, thaw
+from noetic_nb.runs.event_codec import EVENT_TYPES, SCHEMA_VERSION, settled
 from noetic_nb.runs.html import turns_table
 from noetic_nb.runs.payload import frozen_data
 from noetic_nb.runs.save import save_events
 from noetic_nb.runs.tables import Recorded, frame
 from noetic_nb.runs.turns import TurnBook, TurnSummary
-from noetic_nb.runs.wire import EVENT_TYPES, SCHEMA_VERSION, settled
 
 if TYPE_CHECKING:
     import pandas

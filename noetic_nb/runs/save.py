@@ -16,8 +16,8 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.events import RunEvent
 from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.redact import redact
+from noetic_nb.runs.event_codec import SCHEMA, SCHEMA_VERSION, dump_event, parse_event
 from noetic_nb.runs.payload import to_wire
-from noetic_nb.runs.wire import SCHEMA, SCHEMA_VERSION, dump_event, parse_event
 
 __all__ = ["save_events"]
 

@@ -13,41 +13,41 @@ from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import ItemLog, thaw
 from noetic_nb.memory import LayerStack, LayerStateStore
 from noetic_nb.memory.diagnostics import Diagnostic, log_diagnostic
-from noetic_nb.models.base import ModelClient, check_clients
-from noetic_nb.runtime.channels import ChannelHandle, Channels
-from noetic_nb.runtime.config import AgentConfig
-from noetic_nb.runtime.context import Context
-from noetic_nb.runtime.engine import Approve, Engine
-from noetic_nb.runtime.errors import StoppedError
-from noetic_nb.runtime.hub import EventHub
-from noetic_nb.runtime.interpreter import run_step
-from noetic_nb.runtime.limits import Limits
-from noetic_nb.runtime.plan import TurnPlan, plan_turn
+from noetic_nb.models.client import ModelClient, check_clients
+from noetic_nb.runtime.config.config import AgentConfig
+from noetic_nb.runtime.config.limits import Limits
+from noetic_nb.runtime.context.channels import ChannelHandle, Channels
+from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.engine import Approve, Engine
+from noetic_nb.runtime.context.hub import EventHub
+from noetic_nb.runtime.context.messages import log_items
+from noetic_nb.runtime.context.reply import AgentReply
+from noetic_nb.runtime.context.step_errors import StoppedError
+from noetic_nb.runtime.execution.run_step import run_step
+from noetic_nb.runtime.planning.turn_plan import TurnPlan, plan_turn
 from noetic_nb.runtime.remarks import TakesRemarks
-from noetic_nb.runtime.reply import AgentReply
-from noetic_nb.runtime.saying import log_items
-from noetic_nb.runtime.session import Delivery, ThreadStatus
-from noetic_nb.runtime.threads import Threads
-from noetic_nb.runtime.walking import llm_steps
+from noetic_nb.runtime.threads.thread import Delivery, ThreadStatus
+from noetic_nb.runtime.threads.threads import Threads
 from noetic_nb.steps import Channel, Step
-from noetic_nb.steps.reading import system_text
+from noetic_nb.steps.output_codec import system_text
 from noetic_nb.steps.records import as_step
+from noetic_nb.steps.traverse import llm_steps
 from noetic_nb.storage import StorageAdapter
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 if TYPE_CHECKING:  # loaded when they are first wanted
-    from noetic_nb.runtime.checkpoint import Checkpoints
-    from noetic_nb.runtime.findings import Finding
-    from noetic_nb.runtime.handles import Handle
-    from noetic_nb.runtime.memory_view import MemoryView
-    from noetic_nb.runtime.streaming import TurnStream
+    from noetic_nb.runtime.check import Finding
+    from noetic_nb.runtime.durability.checkpoints import Checkpoints
+    from noetic_nb.runtime.execution.handle import Handle
+    from noetic_nb.runtime.threads.memory_view import MemoryView
+    from noetic_nb.runtime.threads.turn_stream import TurnStream
 
 __all__ = ["AgentHarness"]
 
 
 def _open_memory(engine: Engine, ctx: Context) -> Mapping[str, Any]:
     """Return what the layers provide to code, loaded when it is first asked for."""
-    from noetic_nb.runtime.remembering import ContextMemory
+    from noetic_nb.runtime.execution.context_memory import ContextMemory
 
     return ContextMemory(engine, ctx)
 
@@ -127,7 +127,9 @@ class AgentHarness(TakesRemarks):
         self._hub.changed = self._listen
         self._engine.open_memory = _open_memory
         if checkpoints is not False:
-            from noetic_nb.runtime.durable import durable_threads  # with all it needs, for those who want it
+            from noetic_nb.runtime.threads.durable_threads import (
+                durable_threads,  # with all it needs, for those who want it
+            )
 
             self._durable = durable_threads(self._engine, self, checkpoints)
         self._threads = self._durable or Threads(self._engine, self)
@@ -210,7 +212,7 @@ class AgentHarness(TakesRemarks):
             raise NoeticConfigError("INVALID_OPTION", "stream has no such option.", given=sorted(options))
         message = self._threads.message(text_or_items, resource_id, delivery, limits, state)
         session = self._threads.session(thread_id)
-        from noetic_nb.runtime.streaming import TurnStream
+        from noetic_nb.runtime.threads.turn_stream import TurnStream
 
         return TurnStream(self, message, lambda: session.say(message, self._threads.run, delivery))
 
@@ -285,7 +287,7 @@ class AgentHarness(TakesRemarks):
         >>> asyncio.run(main())
         (False, 42)
         """
-        from noetic_nb.runtime.starting import start_step
+        from noetic_nb.runtime.execution.start_step import start_step
 
         return start_step(ctx.engine, as_step(step, "what was to start"), value, ctx, run_step)
 
@@ -355,13 +357,13 @@ class AgentHarness(TakesRemarks):
 
     def check(self) -> tuple[Finding, ...]:
         """Look the configuration over; returns findings, worst first."""
-        from noetic_nb.runtime.findings import find
+        from noetic_nb.runtime.check import find
 
         return find(self._engine)
 
     def describe(self) -> dict[str, Any]:
         """Return the configuration and the models' names as plain data, for the head of a run."""
-        from noetic_nb.runtime.describe import describe
+        from noetic_nb.runtime.config.describe import describe
 
         return describe(self.config, self._engine.models)
 

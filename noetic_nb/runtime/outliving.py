@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.runtime.reply import AgentReply
+from noetic_nb.runtime.context.reply import AgentReply
 
 if TYPE_CHECKING:
-    from noetic_nb.runtime.durable import DurableThreads
+    from noetic_nb.runtime.threads.durable_threads import DurableThreads
 
 __all__ = ["OutlivesProcess"]
 

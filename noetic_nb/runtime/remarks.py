@@ -6,10 +6,10 @@ import math
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import QualityGiven
-from noetic_nb.runtime.context import Context
-from noetic_nb.runtime.engine import Engine
+from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.outliving import OutlivesProcess
-from noetic_nb.runtime.threads import Threads
+from noetic_nb.runtime.threads.threads import Threads
 
 __all__ = ["TakesRemarks"]
 

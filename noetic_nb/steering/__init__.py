@@ -1,14 +1,15 @@
 """Steering: rules enforced before tool calls and after model responses, edited while an agent runs."""
 
-from noetic_nb.memory.decision import SteeringAction, SteeringDecision, Stop, most_restrictive
-from noetic_nb.steering.answers import allow, ask, deny, guide
-from noetic_nb.steering.file_format import rule_file_schema
-from noetic_nb.steering.files import dump_rules, load_rules, parse_rules, save_rules
+from noetic_nb.lazy import make_callable
+from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision, Stop, most_restrictive
+from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering.layer import steering
-from noetic_nb.steering.rule import DEFAULT_JUDGE_MODEL, LLMEval, Sentence, SteeringRule
-from noetic_nb.steering.rulebook import RuleBook, RuleChange
-from noetic_nb.steering.snapshot import RuleSnapshot
-from noetic_nb.steering.verdict import parse_verdict
+from noetic_nb.steering.predicates.judge import parse_verdict
+from noetic_nb.steering.rulebook.rule_files import dump_rules, load_rules, parse_rules, save_rules
+from noetic_nb.steering.rulebook.rulebook import RuleBook, RuleChange
+from noetic_nb.steering.rules.decisions import allow, ask, deny, guide
+from noetic_nb.steering.rules.file_schema import rule_file_schema
+from noetic_nb.steering.rules.rule import DEFAULT_JUDGE_MODEL, LLMEval, Sentence, SteeringRule
 
 __all__ = [
     "DEFAULT_JUDGE_MODEL",
@@ -34,3 +35,5 @@ __all__ = [
     "save_rules",
     "steering",
 ]
+
+make_callable(__name__, steering)

@@ -10,8 +10,7 @@ from typing import Any, Final
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, RuleChanged, SteeringDecided, Where
-from noetic_nb.memory.context import ExecutionContext
-from noetic_nb.memory.decision import SteeringAction, SteeringDecision
+from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.layer import MemoryHooks, MemoryLayer, Slot
 from noetic_nb.memory.params import (
     AfterModelCallParams,
@@ -26,14 +25,15 @@ from noetic_nb.memory.params import (
     ToolOutcome,
 )
 from noetic_nb.memory.scope import MemoryScope
-from noetic_nb.steering.evaluate import Evaluation, OnError, OnUnparseable, Params, Policy, evaluate
-from noetic_nb.steering.feedback import Entry, FeedbackQueues
-from noetic_nb.steering.guidance import capped
+from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision
+from noetic_nb.steering.evaluation.evaluate import Evaluation, OnError, OnUnparseable, Params, Policy, evaluate
+from noetic_nb.steering.evaluation.late_verdicts import Entry, FeedbackQueues
 from noetic_nb.steering.ledger import change_entry, checked_state, decision_entry
-from noetic_nb.steering.rule import Point, SteeringRule
-from noetic_nb.steering.rule_text import rule_text
-from noetic_nb.steering.rulebook import RuleBook, RuleChange
-from noetic_nb.steering.verdict import ask_judge, first_answer
+from noetic_nb.steering.predicates.guidance_template import capped
+from noetic_nb.steering.predicates.judge import ask_judge, first_answer
+from noetic_nb.steering.rulebook.rulebook import RuleBook, RuleChange
+from noetic_nb.steering.rules.rule import Point, SteeringRule
+from noetic_nb.steering.rules.rule_text import rule_text
 
 __all__ = ["LAYER_ID", "steering"]
 

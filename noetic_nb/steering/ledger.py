@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.items import freeze, thaw
-from noetic_nb.memory.decision import SteeringDecision
 from noetic_nb.memory.params import BeforeToolCallParams
-from noetic_nb.steering.bindings import Params
-from noetic_nb.steering.evaluate import Evaluation
-from noetic_nb.steering.feedback import Entry
-from noetic_nb.steering.rulebook import RuleChange
+from noetic_nb.memory.steering_decision import SteeringDecision
+from noetic_nb.steering.evaluation.evaluate import Evaluation
+from noetic_nb.steering.evaluation.late_verdicts import Entry
+from noetic_nb.steering.predicates.bindings import Params
+from noetic_nb.steering.rulebook.rulebook import RuleChange
 
 __all__ = ["change_entry", "checked_state", "decision_entry"]
 

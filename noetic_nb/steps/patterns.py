@@ -7,11 +7,11 @@ from typing import Any
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryConfig, MemoryLayer
-from noetic_nb.models.base import ModelParams
-from noetic_nb.steps.build import loop, spawn, step
+from noetic_nb.models.client import ModelParams
+from noetic_nb.steps.builders import loop, spawn, step
+from noetic_nb.steps.loop_predicates import until
 from noetic_nb.steps.records import LoopStep, SpawnStep
-from noetic_nb.steps.tool import Tool
-from noetic_nb.steps.until import until
+from noetic_nb.steps.tools import Tool
 
 __all__ = ["react"]
 

@@ -10,15 +10,15 @@ from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationErro
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryConfig, MemoryLayer, memory
 from noetic_nb.memory.projection import ProjectionPolicy
-from noetic_nb.models.base import ModelParams
+from noetic_nb.models.client import ModelParams
 from noetic_nb.steps.base import Frozen, JustA, Need, StepRecord
-from noetic_nb.steps.channel import Channel
-from noetic_nb.steps.reading import CodecOutput, as_output
-from noetic_nb.steps.retry import RetryPolicy
+from noetic_nb.steps.channel_type import Channel
+from noetic_nb.steps.loop_predicates import UntilPredicate
+from noetic_nb.steps.output_codec import CodecOutput, as_output
+from noetic_nb.steps.retry_policy import RetryPolicy
 from noetic_nb.steps.schema import OutputSchema
-from noetic_nb.steps.strategies import ContextIn, ContextOut, FreshContext, FullResult, as_strategy
-from noetic_nb.steps.tool import Tool, make_tool
-from noetic_nb.steps.until import UntilPredicate
+from noetic_nb.steps.spawn_options import ContextIn, ContextOut, FreshContext, FullResult, as_strategy
+from noetic_nb.steps.tools import Tool, make_tool
 
 __all__ = [
     "STEP_ADAPTER",

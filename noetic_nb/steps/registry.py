@@ -9,10 +9,10 @@ from typing import Any, Final, TypeVar, overload
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryConfig, MemoryLayer
-from noetic_nb.steps.forms import READY
-from noetic_nb.steps.reading import CodecOutput, OutputCodec
+from noetic_nb.steps.codecs import READY
+from noetic_nb.steps.output_codec import CodecOutput, OutputCodec
 from noetic_nb.steps.schema import OutputSchema
-from noetic_nb.steps.tool import Tool, make_tool
+from noetic_nb.steps.tools import Tool, make_tool
 
 __all__ = ["Registry"]
 

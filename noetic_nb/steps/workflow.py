@@ -13,12 +13,12 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.models.base import ModelParams
-from noetic_nb.steps.build import branch, fork, loop, spawn, step
-from noetic_nb.steps.codec import MAX_DEPTH, resolved
+from noetic_nb.models.client import ModelParams
+from noetic_nb.steps.builders import branch, fork, loop, spawn, step
+from noetic_nb.steps.loop_predicates import until
 from noetic_nb.steps.records import Step
 from noetic_nb.steps.registry import Registry
-from noetic_nb.steps.until import until
+from noetic_nb.steps.step_codec import MAX_DEPTH, resolved
 
 __all__ = ["load_workflow", "workflow_depth"]
 

@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Final, Self, TypeVar, get_args
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.storage.base import JsonValue, key_taken
-from noetic_nb.storage.memory import json_text
+from noetic_nb.storage.adapter import JsonValue, key_taken
+from noetic_nb.storage.in_memory import json_text
 from noetic_nb.storage.sqlite_compare import (
     Comparison,
     Conflict,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.storage.base import JsonValue
-from noetic_nb.storage.memory import json_text
+from noetic_nb.storage.adapter import JsonValue
+from noetic_nb.storage.in_memory import json_text
 from noetic_nb.storage.sqlite_file import DELETE, UPSERT
 from noetic_nb.storage.sqlite_reader import parse
 

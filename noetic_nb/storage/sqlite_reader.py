@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.storage.base import JsonValue
+from noetic_nb.storage.adapter import JsonValue
 from noetic_nb.storage.sqlite_file import is_busy, open_reader, prefix_range, storage_error
 
 __all__ = ["Reader", "parse"]

@@ -1,10 +1,10 @@
 """Views of runs and of rule books for notebooks. The only package that knows Jupyter; nothing below imports it."""
 
-from noetic_nb.widgets.allocation import TokenAllocation
-from noetic_nb.widgets.approval import Approval
-from noetic_nb.widgets.ledger import Ledger
-from noetic_nb.widgets.rule_editor import RuleEditor
-from noetic_nb.widgets.rule_magic import load_ipython_extension
-from noetic_nb.widgets.trends import RegulatorTrends
+from noetic_nb.widgets.allocation.allocation import TokenAllocation
+from noetic_nb.widgets.approval.approval import Approval
+from noetic_nb.widgets.ledger.ledger import Ledger
+from noetic_nb.widgets.rules.rule_editor import RuleEditor
+from noetic_nb.widgets.rules.rule_magic import load_ipython_extension
+from noetic_nb.widgets.trends.trends import RegulatorTrends
 
 __all__ = ["Approval", "Ledger", "RegulatorTrends", "RuleEditor", "TokenAllocation", "load_ipython_extension"]

@@ -13,7 +13,7 @@ import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import SteeringDecided
 from noetic_nb.lab import backtest, datasets
-from noetic_nb.lab.backtest import CHANGES, Trials
+from noetic_nb.lab.rule_backtest import CHANGES, Trials
 from noetic_nb.models import CassetteModel
 from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.testing import FakeClock, SeededIds, drive_loop

@@ -16,7 +16,7 @@ import noetic_nb as nn
 from noetic_nb.events import ToolCalled
 from noetic_nb.lab import datasets, lint
 from noetic_nb.steering import RuleBook, SteeringRule
-from noetic_nb.steering.source import compile_predicate
+from noetic_nb.steering.predicates.python_source import compile_predicate
 
 RUNS: Final = datasets.airline()
 

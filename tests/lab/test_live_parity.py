@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from noetic_nb.events import RegulatorDecided, RegulatorSaw
-from noetic_nb.lab.replay import replay_regulator
+from noetic_nb.lab.regulator_replay import replay_regulator
 from noetic_nb.layers import regulation
 from noetic_nb.models import CallTool, ScriptedModel
 from noetic_nb.regulator import Regulator

@@ -22,7 +22,7 @@ from noetic_nb.layers import (
     temporal_memory,
 )
 from noetic_nb.layers.embedding import cosine
-from noetic_nb.layers.history import window_of
+from noetic_nb.layers.window import window_of
 from noetic_nb.storage import InMemoryStorage
 from tests.items.strategies import CONVERSATIONS
 from tests.layers.talk import Talk

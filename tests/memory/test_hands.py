@@ -422,10 +422,10 @@ async def test_rewinding_to_a_turn_that_was_not_or_under_a_name_that_is_taken_is
 
 
 async def test_the_chronicle_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from noetic_nb.runtime import chronicle
+    from noetic_nb.runtime.threads import state_history
 
-    monkeypatch.setattr(chronicle, "MAX_CHANGES", 5)
-    monkeypatch.setattr(chronicle, "MAX_SCOPES", 3)
+    monkeypatch.setattr(state_history, "MAX_CHANGES", 5)
+    monkeypatch.setattr(state_history, "MAX_SCOPES", 3)
     harness = agent(nn.durable_task_state())
     for n in range(6):
         for _ in range(3):

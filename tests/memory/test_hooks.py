@@ -10,7 +10,7 @@ import pytest
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import ItemLog
 from noetic_nb.memory import HookTimeout, Stop
-from noetic_nb.models.base import NO_USAGE
+from noetic_nb.models.client import NO_USAGE
 from noetic_nb.storage import InMemoryStorage
 from noetic_nb.testing import drive_loop
 from tests.memory.stacks import CTX, RESPONSE, Watched, boom, context, hang, layer, returning

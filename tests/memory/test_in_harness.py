@@ -12,7 +12,7 @@ import noetic_nb as nn
 from noetic_nb.events import ErrorRaised, MemoryTraceSpan, ModelCalled, ViewAssembled
 from noetic_nb.items import content_tokens, item_text, item_tokens, unresolved_positions
 from noetic_nb.memory import MemoryLayer
-from noetic_nb.runtime import summary
+from noetic_nb.runtime.planning import summary
 from noetic_nb.storage import InMemoryStorage, SQLiteStorage
 from noetic_nb.testing import drive_loop
 from tests.memory.stacks import boom, layer

@@ -31,7 +31,7 @@ from noetic_nb.models import (
     ToolSpec,
     Usage,
 )
-from noetic_nb.models.tape import content_of, differences
+from noetic_nb.models.cassette_file import content_of, differences
 from tests.models.conftest import KEY
 from tests.models.endpoint import Endpoint, chat, chat_chunks, sse
 

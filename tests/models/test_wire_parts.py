@@ -17,7 +17,7 @@ from noetic_nb.models import Usage, pricing
 from noetic_nb.models.openai_wire import enforceable, is_official
 from noetic_nb.models.pricing import cost_of
 from noetic_nb.models.retries import backoff_ms, retry_after_ms
-from noetic_nb.models.wire_names import MAX_WIRE_NAME, WireNames
+from noetic_nb.models.tool_names import MAX_WIRE_NAME, WireNames
 
 # Few letters and many separators, so that collisions on the wire are common.
 NAMES = st.lists(st.text("ab_/. -é", min_size=1, max_size=6) | st.text(min_size=1, max_size=90), max_size=12)

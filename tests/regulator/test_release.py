@@ -27,7 +27,7 @@ from noetic_nb.regulator.events import (
     TurnStart,
     UserCorrection,
 )
-from noetic_nb.regulator.tools import trailing_cycles
+from noetic_nb.regulator.measures.tool_history import trailing_cycles
 
 NAN, INF = math.nan, math.inf
 

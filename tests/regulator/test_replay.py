@@ -25,6 +25,7 @@ from noetic_nb.regulator import (
     events_from_span,
     record_events,
 )
+from noetic_nb.regulator.adapters.event_log import main, read_log, score_statistics, shadow_replay
 from noetic_nb.regulator.events import (
     Cost,
     QualityFeedback,
@@ -35,8 +36,7 @@ from noetic_nb.regulator.events import (
     TurnStart,
     UserCorrection,
 )
-from noetic_nb.regulator.scorers import FEATURES, drift_features
-from noetic_nb.regulator.shadow import main, read_log, score_statistics, shadow_replay
+from noetic_nb.regulator.predicates.context_scorer import FEATURES, drift_features
 from tests.regulator.sessions import RELAXED
 
 some_events = st.lists(

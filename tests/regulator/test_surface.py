@@ -38,14 +38,14 @@ def test_the_shop_window_is_sorted_and_complete() -> None:
 
 
 def test_word_lists_travel_with_their_licence() -> None:
-    assert "MIT License" in (PACKAGE / "data" / "LICENSE.noos").read_text(encoding="utf-8")
+    assert "MIT License" in (PACKAGE / "measures" / "data" / "LICENSE.noos").read_text(encoding="utf-8")
 
 
 def test_importing_the_regulator_reads_no_lexicon_and_no_heavy_package() -> None:
     code = (
         "import sys; import noetic_nb.regulator; "
         "print(sorted({'pandas', 'numpy', 'pydantic', 'sklearn', 'asyncio'} & set(sys.modules)), "
-        "sys.modules['noetic_nb.regulator.triggers'].lexicon.cache_info().currsize)"
+        "sys.modules['noetic_nb.regulator.measures.word_patterns'].lexicon.cache_info().currsize)"
     )
 
     done = subprocess.run(

@@ -19,10 +19,10 @@ from noetic_nb.regulator import (
     decisions,
     events,
 )
-from noetic_nb.regulator.arousal import impression_of
-from noetic_nb.regulator.costs import normalize_cost
-from noetic_nb.regulator.strategy import STRATEGY_LABELS, classify_strategy
-from noetic_nb.regulator.topics import cluster_of
+from noetic_nb.regulator.measures.costs import normalize_cost
+from noetic_nb.regulator.measures.topics import cluster_of
+from noetic_nb.regulator.session.arousal import impression_of
+from noetic_nb.regulator.session.strategy import STRATEGY_LABELS, classify_strategy
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "regulator"
 

@@ -26,7 +26,7 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.items import Item, assistant_message, freeze, function_call, function_call_output, input_message
-from noetic_nb.runs.wire import EVENT_TYPES
+from noetic_nb.runs.event_codec import EVENT_TYPES
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
-from noetic_nb.runtime.emitting import FRAMEWORK_EVENTS
+from noetic_nb.runtime.execution.event_filter import FRAMEWORK_EVENTS
 from noetic_nb.steps import Registry, dump_step, load_step, step
 from tests.runtime.made import Events, heard, lookup, made
 

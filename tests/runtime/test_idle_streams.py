@@ -10,8 +10,8 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.models import ModelDelta, ModelResponse
+from noetic_nb.models.stream_timeout import SilenceLimit
 from noetic_nb.runtime import dump_config, load_config
-from noetic_nb.runtime.idle import SilenceLimit
 from noetic_nb.testing import drive_loop
 from tests.runtime.made import heard, made, texts
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
-from noetic_nb.runtime.oversize import LIMIT_BYTES, LargeState
+from noetic_nb.runtime.context.oversize import LIMIT_BYTES, LargeState
 from tests.runtime.made import made
 
 MIB = 2**20

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import noetic_nb as nn
 from noetic_nb.items import assistant_message
-from noetic_nb.models.base import ModelDelta, ModelRequest, ModelResponse
-from noetic_nb.runtime.plan import TurnPlan
+from noetic_nb.models.client import ModelDelta, ModelRequest, ModelResponse
+from noetic_nb.runtime.planning.turn_plan import TurnPlan
 from noetic_nb.steps import fenced_json, fork, json_lines, loop, step, until
 from noetic_nb.tokens import estimate_tokens
 from tests.runtime.made import heard, lookup, made

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
-from noetic_nb.runtime import interpreter
+from noetic_nb.runtime.execution import run_step
 from noetic_nb.steps import branch, fork, step
 from noetic_nb.testing import drive_loop
 from tests.runtime.made import heard, made
@@ -51,7 +51,7 @@ def test_a_step_within_itself_is_found_beside_others(is_followed: bool) -> None:
 
 
 def test_a_recursion_through_tasks_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interpreter, "MAX_RUNNING", 150)
+    monkeypatch.setattr(run_step, "MAX_RUNNING", 150)
     harness = made([])
 
     async def again(value: Any, ctx: Any) -> Any:

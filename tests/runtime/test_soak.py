@@ -7,7 +7,8 @@ import tracemalloc
 from typing import Any
 
 import noetic_nb as nn
-from noetic_nb.runtime import chronicle, engine
+from noetic_nb.runtime.context import engine
+from noetic_nb.runtime.threads import state_history
 from noetic_nb.steps import branch, spawn, step
 from tests.runtime.made import made
 
@@ -39,11 +40,11 @@ async def test_nothing_but_the_log_grows_with_the_turns() -> None:
 async def test_only_so_many_turns_can_be_gone_back_to() -> None:
     harness = made(lambda request: "ok", tools=[])
 
-    for _ in range(chronicle.MAX_TURNS + 20):
+    for _ in range(state_history.MAX_TURNS + 20):
         await harness.execute("hi")
 
     turns = harness.memory().turns
-    assert (len(turns), turns[0], turns[-1]) == (chronicle.MAX_TURNS, 21, chronicle.MAX_TURNS + 20)
+    assert (len(turns), turns[0], turns[-1]) == (state_history.MAX_TURNS, 21, state_history.MAX_TURNS + 20)
     harness.close_thread("default")
     assert harness.memory().turns == ()
 

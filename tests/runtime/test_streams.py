@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
-from noetic_nb.runtime import streaming
+from noetic_nb.runtime.threads import turn_stream
 from tests.runtime.made import made
 from tests.runtime.test_threads import Gate
 
@@ -83,7 +83,7 @@ async def test_thoughts_are_streamed_apart_from_the_answer() -> None:
 
 @pytest.mark.parametrize("words", [7, 8, 9, 16, 17])
 async def test_a_reader_that_comes_late_sees_the_newest_parts(words: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "BUFFER", 8)
+    monkeypatch.setattr(turn_stream, "BUFFER", 8)
     turn = made([" ".join(map(str, range(words)))]).stream("Count.")
     await turn.reply
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 import noetic_nb as nn
 from noetic_nb.steps import OutputCodec, Registry, dump_step, fenced_json, json_lines, load_step, load_workflow, step
-from noetic_nb.steps.reading import CodecOutput, Reading, as_output, system_text
+from noetic_nb.steps.output_codec import CodecOutput, Reading, as_output, system_text
 from noetic_nb.steps.schema import OutputSchema
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.steps import Registry, dump_step, load_workflow, step_json_schema
-from noetic_nb.steps.json_schema import published_schema
+from noetic_nb.steps.published_schema import published_schema
 from noetic_nb.steps.schema import OutputSchema, _problem
 from noetic_nb.steps.workflow import workflow_depth
 from tests.steps.test_codec import NOTES, REGISTRY, Order, everything, lookup
@@ -267,7 +267,7 @@ async def test_each_over_an_input_without_an_array_is_an_error() -> None:
 
 
 def test_the_published_schema_is_the_generated_one() -> None:
-    assert published_schema() == step_json_schema(), "run: python -m noetic_nb.steps.json_schema"
+    assert published_schema() == step_json_schema(), "run: python -m noetic_nb.steps.published_schema"
 
 
 def test_what_is_dumped_fits_the_published_schema() -> None:

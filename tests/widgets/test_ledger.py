@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Ledger
-from noetic_nb.widgets.ledger import ROWS_SHOWN
+from noetic_nb.widgets.ledger.ledger import ROWS_SHOWN
 from tests.widgets.scenes import HOSTILE, decisions, hostile_run, run_of_events
 
 

@@ -13,7 +13,8 @@ import pytest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import QualityGiven, ViewAssembled, Where
 from noetic_nb.runs import Run
-from noetic_nb.widgets import Ledger, RegulatorTrends, TokenAllocation, cells
+from noetic_nb.widgets import Ledger, RegulatorTrends, TokenAllocation
+from noetic_nb.widgets.base import cells
 from tests.widgets.scenes import demo_run, hostile_run, layer, turn, view
 
 VIEWS = [TokenAllocation, RegulatorTrends, Ledger]

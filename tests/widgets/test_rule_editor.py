@@ -15,7 +15,7 @@ from noetic_nb.lab import backtest, datasets
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook, SteeringRule, deny
 from noetic_nb.widgets import RuleEditor
-from noetic_nb.widgets.live_trial import LiveTrial, TooLong
+from noetic_nb.widgets.rules.debounced import LiveTrial, TooLong
 from tests.widgets.scenes import HOSTILE
 
 GOOD = "def only_a(call):\n    if call.tool_args['order'] != 'A':\n        return deny('Only A.')"

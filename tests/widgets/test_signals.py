@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from noetic_nb.events import ModelCalled, QualityGiven, RegulatorDecided, RegulatorSaw, Where
 from noetic_nb.runs import Run
-from noetic_nb.widgets.signals import Signals, ThreadSignals, rolling_mean
-from noetic_nb.widgets.trends_html import lanes
+from noetic_nb.runs.regulator_signals import Signals, ThreadSignals, rolling_mean
+from noetic_nb.widgets.trends.trends_html import lanes
 from tests.widgets.scenes import demo_run, hostile_run, long_run, two_threads_run
 
 T1 = Where("t1", "e1", 1)

@@ -1,0 +1,188 @@
+"""What rules would have done to everything recorded so far: a diff of verdicts, without a model and without a tool.
+
+The past stands as it was. A call that a candidate denies is still in the history of the calls after it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from noetic_nb.items import thaw
+from noetic_nb.lab.recorded_calls import Moment, moments
+from noetic_nb.lab.rule_trial import Verdict, as_snapshot, candidate_snapshot, try_rules
+from noetic_nb.memory.params import BeforeToolCallParams
+from noetic_nb.memory.steering_decision import SteeringAction
+from noetic_nb.models.client import ModelClient
+from noetic_nb.runs import Run
+from noetic_nb.steering import RuleSnapshot
+from noetic_nb.steering.evaluation.evaluate import OnError, OnUnparseable, Policy
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["CHANGES", "Change", "Trials", "backtest"]
+
+Change: TypeAlias = Literal["newly_denied", "newly_allowed", "guided", "asked", "unchanged", "errored"]
+CHANGES: Final[tuple[Change, ...]] = ("newly_denied", "newly_allowed", "guided", "asked", "unchanged", "errored")
+"""How a verdict may differ, the gravest first."""
+
+_NEW: Final[dict[SteeringAction, Change]] = {
+    SteeringAction.DENY: "newly_denied",
+    SteeringAction.ALLOW: "newly_allowed",
+    SteeringAction.GUIDE: "guided",
+    SteeringAction.ASK: "asked",
+}
+
+_COLUMNS: Final = (
+    *("run_id", "thread_id", "execution_id", "turn", "seq", "t_ms", "hook", "tool_name", "args", "text"),
+    *("before", "after", "change", "guidance", "rules_before", "rules_after", "error", "skipped"),
+)
+
+
+def _change(before: Verdict, after: Verdict) -> Change:
+    if after.error is not None and after.error != before.error:
+        return "errored"
+    if before.decision.action is after.decision.action:
+        return "unchanged"
+    return _NEW[after.decision.action]
+
+
+class Trials:
+    """Recorded moments, ready for one candidate after another: what an editor holds while someone types.
+
+    Parameters
+    ----------
+    runs : Run or iterable of Run
+        What was recorded.
+    on_error, on_unparseable, max_retries
+        As for `noetic_nb.steering.steering`.
+    judge : ModelClient, optional
+        Answers for judges, such as a `CassetteModel`; without it they are skipped.
+
+    Examples
+    --------
+    >>> from noetic_nb.lab import datasets
+    >>> from noetic_nb.steering import RuleBook
+    >>> trials = Trials(datasets.airline())
+    >>> rules = RuleBook()
+    >>> _ = rules.at_most(0, "transfer_to_human_agents", id="no_transfer")
+    >>> trials.diff((), rules).change.value_counts().to_dict()
+    {'unchanged': 474, 'newly_denied': 6}
+    """
+
+    def __init__(
+        self,
+        runs: Run | Iterable[Run],
+        *,
+        on_error: OnError = "deny",
+        on_unparseable: OnUnparseable = "allow",
+        max_retries: int = 1,
+        judge: ModelClient | None = None,
+    ) -> None:
+        self.moments = moments(runs)
+        # A rule that raises is a row of the table, whatever the policy.
+        self._policy = Policy("deny" if on_error == "raise" else on_error, on_unparseable, max_retries)
+        self._judge = judge
+        self._before: tuple[RuleSnapshot, list[Verdict]] | None = None
+
+    def verdicts(self, rules: Any, *, stop: Callable[[], bool] | None = None) -> list[Verdict]:
+        """Return what rules say about each moment."""
+        return try_rules(as_snapshot(rules), self.moments, policy=self._policy, judge=self._judge, stop=stop)
+
+    def diff(self, rules: Any, candidate: Any, *, stop: Callable[[], bool] | None = None) -> pandas.DataFrame:
+        """Return what a candidate changes; see `backtest`."""
+        snapshot = as_snapshot(rules)
+        other = candidate_snapshot(snapshot, candidate)
+        # The rules in force are asked once; while someone types only the candidate changes.
+        if self._before is None or self._before[0] is not snapshot:
+            self._before = (snapshot, self.verdicts(snapshot, stop=stop))
+        after = self.verdicts(other, stop=stop)
+        return _frame(self.moments, self._before[1], after)
+
+
+def _frame(found: tuple[Moment, ...], before: list[Verdict], after: list[Verdict]) -> pandas.DataFrame:
+    import pandas
+
+    rows = [_row(moment, old, new) for moment, old, new in zip(found, before, after, strict=True)]
+    columns = list(zip(*rows, strict=True)) or [()] * len(_COLUMNS)
+    numbers = {"turn": "int64", "seq": "int64", "t_ms": "float64"}
+    frame = pandas.DataFrame(
+        {
+            name: pandas.Series(list(values), dtype=numbers.get(name, "object"))
+            for name, values in zip(_COLUMNS, columns, strict=True)
+        }
+    )
+    counts = Counter(frame["change"])
+    frame.attrs["summary"] = {change: counts.get(change, 0) for change in CHANGES}
+    frame.attrs["skipped"] = sorted({rule_id for names in frame["skipped"] for rule_id in names})
+    return frame
+
+
+def _row(moment: Moment, before: Verdict, after: Verdict) -> tuple[Any, ...]:
+    where, params = moment.where, moment.params
+    if isinstance(params, BeforeToolCallParams):
+        shown: tuple[Any, ...] = (params.tool_name, thaw(params.tool_args), None)
+    else:
+        shown = (None, None, params.text)
+    return (
+        *(moment.run_id, where.thread_id, where.execution_id, where.turn, moment.seq, moment.t_ms, moment.point),
+        *shown,
+        *(before.decision.action.value, after.decision.action.value, _change(before, after)),
+        *(after.decision.guidance, before.decision.rule_ids, after.decision.rule_ids, after.error, after.skipped),
+    )
+
+
+def backtest(
+    rules: Any,
+    runs: Run | Iterable[Run],
+    *,
+    candidate: Any = None,
+    judge: ModelClient | None = None,
+    on_error: OnError = "deny",
+    on_unparseable: OnUnparseable = "allow",
+    max_retries: int = 1,
+) -> pandas.DataFrame:
+    """Ask rules about every recorded call and response, and tell what a candidate would change.
+
+    Parameters
+    ----------
+    rules : RuleBook, RuleSnapshot or iterable of rules
+        The rules in force. Without a candidate they are compared with no rules at all.
+    runs : Run or iterable of Run
+        What was recorded.
+    candidate : SteeringRule, mapping, function, RuleBook or iterable of rules, optional
+        One rule takes the place of the one with its id, or comes last; a function takes the place of the predicate of the
+        rule with its name; a book or a list stands instead of all rules.
+    judge : ModelClient, optional
+        Answers for judges, such as a `CassetteModel`. Judges without it, and questions that the cassette does not hold, are
+        skipped and named in the column ``skipped`` and in ``attrs["skipped"]``. Asynchronous judges never change a verdict
+        and are not asked.
+    on_error, on_unparseable, max_retries
+        As for `noetic_nb.steering.steering`. A rule that raises never raises here: it is a row that is ``errored``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each moment at which rules are asked, with ``run_id``, ``thread_id``, ``execution_id``, ``turn``, ``seq``
+        (the place of the event in its run), ``t_ms``, ``hook``, ``tool_name`` and ``args`` or ``text``; ``before`` and
+        ``after`` (actions), ``change`` (one of `CHANGES`), ``guidance``, ``rules_before``, ``rules_after``, ``error`` and
+        ``skipped``. ``attrs["summary"]`` counts the changes.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE``, ``UNKNOWN_RULE`` or ``INVALID_RUN``.
+
+    Examples
+    --------
+    >>> from noetic_nb.lab import datasets
+    >>> from noetic_nb.steering import SteeringRule
+    >>> certificates = SteeringRule(id="gifts", applies_to="before_tool_call", tools="send_certificate", when="true")
+    >>> table = backtest([], datasets.airline(), candidate=certificates)
+    >>> table[table.change == "newly_denied"].tool_name.unique().tolist()
+    ['send_certificate']
+    """
+    trials = Trials(runs, on_error=on_error, on_unparseable=on_unparseable, max_retries=max_retries, judge=judge)
+    return trials.diff((), rules) if candidate is None else trials.diff(rules, candidate)

@@ -1,0 +1,264 @@
+"""File reference: files that a user names with ``#path`` are read, ranked and shown to the model.
+
+Files are read when an execution begins and when somebody refers to them, not at every step. The state holds their digest,
+score and what kept them from being read, never their text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from noetic_nb.items import Item, assistant_text, dump_item, input_message, item_text
+from noetic_nb.layers.file_access import (
+    DEFAULT_EXTENSIONS,
+    FileRead,
+    find_references,
+    link_references,
+    read_reference,
+)
+from noetic_nb.layers.state_loading import StoredState, load_state, option_error
+from noetic_nb.memory import (
+    BudgetConfig,
+    DisposeParams,
+    ExecutionContext,
+    HookModelRequest,
+    InitParams,
+    MemoryHooks,
+    MemoryLayer,
+    MemoryScope,
+    OnItemAppendParams,
+    RecallParams,
+    Slot,
+    layer_data,
+)
+from noetic_nb.memory.execution_context import as_response
+from noetic_nb.tokens import Tokenizer
+
+__all__ = ["file_reference"]
+
+# Runtime specification, sections 11.1 and 11.7.
+TIMEOUT_MS: Final = 30_000
+MAX_BYTES: Final = 1_048_576
+HEAD_SHARE: Final = 0.6
+UNKNOWN_SCORE: Final = 50
+NAMED_SCORE: Final = 80
+TITLE: Final = "# Referenced Files"
+_SAMPLE_CHARS: Final = 4_000
+_NUMBER: Final = re.compile(r"\d+")
+
+_ASK: Final = (
+    "How useful is this file for what the user wants, from 0 (not at all) to 100 (it is about exactly this)? Answer with the "
+    "number only."
+)
+_TOLD: Final[Mapping[str, str]] = {
+    "absolute": "The path is absolute; only paths below the working folder are read.",
+    "outside": "The path lies outside of the working folder.",
+    "extension": "Files of this kind are not read.",
+    "symlink": "The path is a symbolic link, which is not followed.",
+    "missing": "The file does not exist (any more).",
+    "size": "The file is too large to be read.",
+    "unreadable": "The file could not be read.",
+}
+
+
+class _File(StoredState):
+    digest: str | None
+    score: int
+    problem: str | None
+
+
+class _State(StoredState):
+    files: dict[str, _File]
+
+
+_EMPTY: Final[dict[str, Any]] = {"files": {}}
+
+
+def file_reference(
+    base_dir: str | os.PathLike[str] = ".",
+    *,
+    scoring_model: str | None = None,
+    allowed_extensions: Iterable[str] = DEFAULT_EXTENSIONS,
+    max_file_size: int = MAX_BYTES,
+    follow_symlinks: bool = False,
+    id: str = "file-reference",
+    scope: MemoryScope = "thread",
+    budget: BudgetConfig = "auto",
+    slot: float = Slot.RAG,
+) -> MemoryLayer:
+    """Make a layer that shows the files a user refers to.
+
+    Parameters
+    ----------
+    base_dir : path
+        Nothing outside of this folder is ever read.
+    scoring_model : str, optional
+        Ranks the files; without it a file that the query names comes first.
+    allowed_extensions : iterable of str
+        Ends of names that are read, such as ``".py"`` or ``".env.local"``.
+    max_file_size : int, bytes
+        Larger files are not read.
+
+    Returns
+    -------
+    MemoryLayer
+        With data ``files``: what is known of each file but its text.
+
+    References
+    ----------
+    .. [1] Runtime specification, section 11.7 (file reference).
+
+    Examples
+    --------
+    >>> file_reference().rerender_timing
+    'immediate'
+    """
+    extensions = frozenset(allowed_extensions)
+    if not extensions or not all(isinstance(end, str) and end.startswith(".") for end in extensions):
+        raise option_error("Extensions begin with a dot.", sorted(map(str, extensions)), "Such as {'.py', '.md'}.")
+    if max_file_size < 1:
+        raise option_error("A file has at least one byte.", max_file_size, "Use 1_048_576.")
+    base = Path(base_dir)
+    texts: dict[str, dict[str, str]] = {}
+
+    async def read(path: str) -> FileRead:
+        return await asyncio.to_thread(
+            read_reference,
+            path,
+            base=base,
+            extensions=extensions,
+            max_bytes=max_file_size,
+            follow_symlinks=follow_symlinks,
+        )
+
+    async def init(p: InitParams) -> dict[str, Any]:
+        state = await load_state(p, _State, _EMPTY, layer_id=id)
+        found = [await read(path) for path in state["files"]]
+        texts[p.ctx.execution_id] = {file.path: file.text for file in found if file.text is not None}
+        for file in found:
+            state["files"][file.path] |= {"digest": file.digest, "problem": file.problem}
+        return {"state": state}
+
+    async def on_item_append(p: OnItemAppendParams) -> dict[str, Any] | None:
+        named = {
+            path: item_text(item) for item in p.items if _is_user(item) for path in find_references(item_text(item))
+        }
+        if not named:
+            return None
+        state = copy.deepcopy(p.state or _EMPTY)
+        shown = texts.setdefault(p.ctx.execution_id, {})
+        for path, query in named.items():
+            file = await read(path)
+            known = state["files"].get(path)
+            changed = known is None or known["digest"] != file.digest
+            score = await _score(file, query, scoring_model, p.ctx, id) if changed or known is None else known["score"]
+            state["files"][path] = {"digest": file.digest, "score": score, "problem": file.problem}
+            shown.pop(path, None)
+            if file.text is not None:
+                shown[path] = file.text
+        return {"items": [_linked(item) for item in p.items], "state": state, "rerender": True, "scope": "self"}
+
+    def recall(p: RecallParams) -> str | None:
+        files = (p.state or _EMPTY)["files"]
+        return _shown(files, texts.get(p.ctx.execution_id, {}), p.budget, p.ctx.tokenize) if files else None
+
+    def dispose(p: DisposeParams) -> None:
+        texts.pop(p.ctx.execution_id, None)
+
+    return MemoryLayer(
+        id=id,
+        slot=slot,
+        scope=scope,
+        budget=budget,
+        timeouts={"on_item_append": TIMEOUT_MS},
+        rerender_timing="immediate",
+        hooks=MemoryHooks(init=init, recall=recall, on_item_append=on_item_append, dispose=dispose),
+        provides={"files": layer_data(lambda state: copy.deepcopy((state or _EMPTY)["files"]))},
+    )
+
+
+def _is_user(item: Item) -> bool:
+    return item["type"] == "message" and item.get("role") == "user"
+
+
+def _linked(item: Item) -> Mapping[str, Any]:
+    if not _is_user(item):
+        return item
+    plain = dump_item(item)
+    for part in plain.get("content") or ():
+        if isinstance(part.get("text"), str):
+            part["text"] = link_references(part["text"])
+    return plain
+
+
+async def _score(file: FileRead, query: str, model: str | None, ctx: ExecutionContext, layer_id: str) -> int:
+    """Return how useful a file is, from 0 to 100."""
+    if file.text is None:
+        return UNKNOWN_SCORE
+    if model is None or ctx.call_model is None:
+        asked, name = query.casefold(), file.path.casefold()
+        return NAMED_SCORE if name in asked or asked in name else UNKNOWN_SCORE
+    told = f"The user wants: {query}\n\nThe file {file.path}:\n{file.text[:_SAMPLE_CHARS]}"
+    request = HookModelRequest(model, (input_message(told, ids=ctx.ids),), _ASK)
+    try:
+        answer = assistant_text(as_response(await ctx.call_model(request)).items)
+    except Exception as exc:  # a file is shown without a rank rather than not at all
+        ctx.diagnostic(layer_id, "on_item_append", exc)
+        return UNKNOWN_SCORE
+    number = _NUMBER.search(answer)
+    return min(100, int(number.group())) if number else UNKNOWN_SCORE
+
+
+def _shown(files: Mapping[str, Any], texts: Mapping[str, str], budget: float, tokenize: Tokenizer) -> str | None:
+    """Return the files, most useful first, each cut in its middle where it must be, within a budget as a whole."""
+    order = sorted(files, key=lambda path: -files[path]["score"])
+    parts = [TITLE]
+    for path in order:
+        heading = f"## {path}"
+        if files[path]["problem"] is not None or path not in texts:
+            part: str | None = f"{heading}\n{_TOLD.get(files[path]['problem'] or 'missing', _TOLD['unreadable'])}"
+            if tokenize("\n\n".join([*parts, str(part)])) > budget:
+                part = None
+        else:
+            part = _cut(parts, heading, texts[path], budget, tokenize)
+        if part is not None:
+            parts.append(part)
+    return "\n\n".join(parts) if len(parts) > 1 else None
+
+
+def _cut(before: list[str], heading: str, text: str, budget: float, tokenize: Tokenizer) -> str | None:
+    """Return a file's part with as many of its lines as fit, the first and the last of them; None where none fits."""
+    lines = text.splitlines()
+    # The fence is longer than any run of backticks inside, or the file could end it.
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+
+    def part(count: int) -> str:
+        if count >= len(lines):
+            return f"{heading}\n{fence}\n{text.rstrip()}\n{fence}"
+        head = math.ceil(count * HEAD_SHARE)
+        tail = count - head
+        middle = f"... {len(lines) - count} lines left out ..."
+        body = "\n".join([*lines[:head], middle, *(lines[-tail:] if tail else ())])
+        return f"{heading}\n{fence}\n{body}\n{fence}"
+
+    def fits(count: int) -> bool:
+        return tokenize("\n\n".join([*before, part(count)])) <= budget
+
+    low, high = 0, len(lines)
+    if not fits(0) and not fits(high):
+        return None
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return part(low)

@@ -1,0 +1,163 @@
+"""Procedural memory: how things are done, learned once and shown when the same kind of task comes up."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Final
+
+from noetic_nb.layers.arguments import Arguments
+from noetic_nb.layers.blocks import fitting_lines, tagged
+from noetic_nb.layers.embedding import Embedder, HashingEmbedder, cosine, embed
+from noetic_nb.layers.state_loading import StoredState, load_state, option_error
+from noetic_nb.memory import (
+    BudgetConfig,
+    ExecutionContext,
+    InitParams,
+    MemoryHooks,
+    MemoryLayer,
+    MemoryScope,
+    RecallParams,
+    Slot,
+    SpawnParams,
+    layer_data,
+    layer_fn,
+)
+
+__all__ = ["procedural_memory"]
+
+DEFAULT_BUDGET: Final = {"min": 0, "max": 1500}
+TAG: Final = "procedures"
+MAX_STEPS: Final = 30
+
+
+class _Procedure(StoredState):
+    when: str
+    steps: list[str]
+    learned: float
+
+
+class _State(StoredState):
+    procedures: dict[str, _Procedure]
+
+
+class _Learn(Arguments):
+    name: str
+    """A short name; learning the same name again replaces the procedure."""
+    when: str
+    """In which situation it helps, in the words a person would use to ask."""
+    steps: list[str]
+    """What to do, one short sentence per step."""
+
+
+class _Unlearn(Arguments):
+    name: str
+    """The procedure that turned out to be wrong."""
+
+
+_EMPTY: Final[dict[str, Any]] = {"procedures": {}}
+
+
+def procedural_memory(
+    embedder: Embedder | None = None,
+    *,
+    id: str = "procedural-memory",
+    scope: MemoryScope = "resource",
+    top_k: int = 3,
+    min_score: float = 0.1,
+    max_procedures: int = 100,
+    budget: BudgetConfig = None,
+    slot: float = Slot.PROCEDURAL,
+) -> MemoryLayer:
+    """Make a layer in which the agent keeps how things are done.
+
+    Parameters
+    ----------
+    embedder : Embedder, optional
+        Says which procedures are near to the query; `HashingEmbedder` by default.
+    top_k : int
+        So many procedures are shown at most.
+    min_score : float
+        Cosine from which on a procedure counts as near.
+    max_procedures : int
+        Those learned last are kept.
+
+    Returns
+    -------
+    MemoryLayer
+        With functions ``learn`` and ``unlearn`` and data ``procedures``.
+
+    Examples
+    --------
+    >>> sorted(procedural_memory().provides)
+    ['learn', 'procedures', 'unlearn']
+    """
+    if top_k < 1 or max_procedures < 1 or not -1 <= min_score <= 1:
+        raise option_error(
+            "An option of procedural memory is out of range.",
+            (top_k, max_procedures, min_score),
+            "top_k and max_procedures are at least 1, min_score is from -1 to 1.",
+        )
+    nearness = HashingEmbedder() if embedder is None else embedder
+
+    async def init(p: InitParams) -> dict[str, Any]:
+        return {"state": await load_state(p, _State, _EMPTY, layer_id=id)}
+
+    async def recall(p: RecallParams) -> str | None:
+        known: dict[str, dict[str, Any]] = (p.state or _EMPTY)["procedures"]
+        if not known or not p.query.strip():
+            return None
+        asked, *vectors = await embed(nearness, [p.query, *(f"{name} {known[name]['when']}" for name in known)])
+        scores = dict(zip(known, [cosine(asked, vector) for vector in vectors], strict=True))
+        near = sorted((name for name in known if scores[name] >= min_score), key=lambda name: -scores[name])[:top_k]
+        kept = fitting_lines(TAG, [_shown(name, known[name]) for name in near], p.budget, p.ctx.tokenize)
+        return tagged(TAG, "\n".join(kept)) if kept else None
+
+    def learn(args: _Learn, state: Any, ctx: ExecutionContext) -> dict[str, Any]:
+        name, steps = " ".join(args.name.split()), [step.strip() for step in args.steps if step.strip()]
+        if not name or not steps:
+            return {"result": "Not learned: a procedure needs a name and at least one step."}
+        if len(steps) > MAX_STEPS:
+            return {"result": f"Not learned: {len(steps)} steps are more than {MAX_STEPS}; split it."}
+        procedures = dict((state or _EMPTY)["procedures"])
+        procedures.pop(name, None)  # learned anew, it is the newest
+        procedures[name] = {"when": args.when.strip(), "steps": steps, "learned": ctx.clock.now_ms()}
+        kept = dict(list(procedures.items())[-max_procedures:])
+        return {"result": f"{name} is learned.", "state": {"procedures": kept}}
+
+    def unlearn(args: _Unlearn, state: Any, ctx: object) -> dict[str, Any]:
+        procedures = (state or _EMPTY)["procedures"]
+        if args.name not in procedures:
+            return {"result": f"There is no procedure {args.name!r}. Known: {', '.join(procedures) or 'none'}."}
+        left = {name: known for name, known in procedures.items() if name != args.name}
+        return {"result": f"{args.name} is forgotten.", "state": {"procedures": left}}
+
+    def on_spawn(p: SpawnParams) -> dict[str, Any]:
+        return {"child_state": copy.deepcopy(p.parent_state)}
+
+    return MemoryLayer(
+        id=id,
+        slot=slot,
+        scope=scope,
+        budget=DEFAULT_BUDGET if budget is None else budget,
+        hooks=MemoryHooks(init=init, recall=recall, on_spawn=on_spawn),
+        provides={
+            "procedures": layer_data(lambda state: copy.deepcopy((state or _EMPTY)["procedures"])),
+            "learn": layer_fn(
+                description="Keep how something is done, for the next time the same kind of task comes up.",
+                input=_Learn,
+                output=str,
+                execute=learn,
+            ),
+            "unlearn": layer_fn(
+                description="Forget a procedure that turned out to be wrong.",
+                input=_Unlearn,
+                output=str,
+                execute=unlearn,
+            ),
+        },
+    )
+
+
+def _shown(name: str, procedure: dict[str, Any]) -> str:
+    steps = "\n".join(f"  {number}. {step}" for number, step in enumerate(procedure["steps"], start=1))
+    return f"{name} (when: {procedure['when']})\n{steps}"

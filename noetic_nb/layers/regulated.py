@@ -1,0 +1,325 @@
+"""The regulator at work: the lifecycle of an agent told to it as events, its circuit breaks turned into stops.
+
+What a regulator counts belongs to a task, that is a thread; what it learns belongs to a person, that is a resource. The
+regulator given is a template: it is forked for each thread and never changes itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import QualityGiven, RegulatorDecided, RegulatorSaw
+from noetic_nb.items import assistant_text, compact_json
+from noetic_nb.memory import (
+    BeforeToolCallParams,
+    CompleteParams,
+    DisposeParams,
+    ExecutionContext,
+    Feedback,
+    InitParams,
+    MemoryHooks,
+    MemoryLayer,
+    ModelOutcome,
+    RecallParams,
+    SteeringAction,
+    SteeringDecision,
+    Stop,
+    StoreParams,
+    ToolOutcome,
+    resolve_scope_key,
+)
+from noetic_nb.models.client import ModelResponse
+from noetic_nb.regulator import Person, Regulator, decisions, events
+
+__all__ = ["Grader", "RegulatedReply", "regulation"]
+
+LAYER_ID: Final = "regulation"
+# Last at every hook: it must see only what all other layers let pass.
+SLOT: Final = 1_000
+# The prelude is a header and at most three corrections (regulator specification, section 8.5).
+BUDGET: Final = {"min": 0, "max": 600}
+
+
+@dataclass(frozen=True, slots=True)
+class RegulatedReply:
+    """A final response as a grader sees it."""
+
+    text: str
+    response: ModelResponse
+    thread_id: str
+    query: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Grader = Callable[[RegulatedReply], "float | Awaitable[float | None] | None"]
+"""Reads a reply and says how good it is, from 0 to 1; None says nothing."""
+
+
+def regulation(
+    regulator: Regulator,
+    *,
+    grader: Grader | None = None,
+    id: str = LAYER_ID,
+    slot: float = SLOT,
+) -> MemoryLayer:
+    """Make the layer that feeds a regulator and stops the turn when it breaks the circuit.
+
+    Parameters
+    ----------
+    regulator : Regulator
+        The template: its configuration counts, its person memory is where every new person starts.
+    grader : callable, optional
+        ``grader(reply)`` says how good a final response is; sync or async. Without one, quality comes from
+        ``harness.feedback``.
+
+    Returns
+    -------
+    MemoryLayer
+        The first recall of an execution is its ``TurnStart``; each model call a ``Cost`` and its ``Token`` events; each
+        allowed tool call a ``ToolCall`` and a ``ToolResult``; the final response a ``TurnComplete``. Corrections of the
+        person on the topic at hand are recalled before the model answers. A circuit break stops the turn with its
+        suggestion, and every later turn of the thread before its model call, until ``harness.reset_task``.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_REGULATION``.
+
+    Examples
+    --------
+    >>> regulation(Regulator.for_user("ann").with_cost_cap(2_000)).id
+    'regulation'
+    """
+    if not isinstance(regulator, Regulator):
+        raise NoeticConfigError(
+            "INVALID_REGULATION",
+            "regulation needs a regulator.",
+            given=regulator,
+            hint="Use nn.Regulator.for_user('name').",
+        )
+    if grader is not None and not callable(grader):
+        raise NoeticConfigError("INVALID_REGULATION", "A grader is a function of the reply.", given=grader)
+    layer = _Regulation(regulator, grader, id)
+    return MemoryLayer(
+        id=id,
+        slot=slot,
+        scope="resource",
+        budget=BUDGET,
+        hooks=MemoryHooks(
+            init=layer.init,
+            recall=layer.recall,
+            store=layer.store,
+            before_tool_call=layer.before_tool_call,
+            on_tool_outcome=layer.on_tool_outcome,
+            on_model_outcome=layer.on_model_outcome,
+            on_feedback=layer.on_feedback,
+            on_complete=layer.on_complete,
+            on_edit=layer.on_edit,
+            dispose=layer.dispose,
+        ),
+    )
+
+
+@dataclass(slots=True)
+class _Execution:
+    """What is known of one execution while it runs."""
+
+    started: bool = False
+    query: str = ""
+
+
+@dataclass(slots=True)
+class _Regulation:
+    """The hooks, and the live regulators: one per thread, people shared between the threads of a resource."""
+
+    template: Regulator
+    grader: Grader | None
+    layer_id: str
+    tasks: dict[str, Regulator] = field(default_factory=dict)
+    people: dict[str, Person] = field(default_factory=dict)
+    latched: dict[str, Stop] = field(default_factory=dict)
+    executions: dict[str, _Execution] = field(default_factory=dict)
+
+    def task(self, ctx: ExecutionContext) -> Regulator:
+        """Return the regulator of a thread, forked from the template where there is none yet."""
+        found = self.tasks.get(ctx.thread_id)
+        if found is None:
+            found = self.template.fork(person=self.people.get(resolve_scope_key("resource", ctx)))
+            self.people.setdefault(resolve_scope_key("resource", ctx), found.person)
+            self.tasks[ctx.thread_id] = found
+        return found
+
+    async def know(self, ctx: ExecutionContext, stored: Any) -> None:
+        """Load what is known of a person, once per process."""
+        key = resolve_scope_key("resource", ctx)
+        if key in self.people or stored is None:
+            return
+        restored = Regulator.from_json(compact_json(stored))
+        self.people[key] = restored.person
+
+    async def init(self, p: InitParams) -> Mapping[str, Any]:
+        await self.know(p.ctx, await p.storage.get("state"))
+        self.executions[p.ctx.execution_id] = _Execution()
+        return {"state": _snapshot(self.task(p.ctx))}
+
+    def recall(self, p: RecallParams) -> Mapping[str, Any] | None:
+        run = self.executions.setdefault(p.ctx.execution_id, _Execution())
+        regulator = self.task(p.ctx)
+        stop = None
+        if not run.started:
+            run.started, run.query = True, p.query
+            self.tell(p.ctx, regulator, events.TurnStart(_text(p.query)))
+            stop = self.decide(p.ctx, regulator, "turn_start", held=self.latched.get(p.ctx.thread_id))
+        prelude = regulator.corrections_prelude()
+        if prelude is None:
+            return None if stop is None else {"items": [], "stop": stop}
+        item = {
+            "id": p.ctx.ids.new("item"),
+            "status": "completed",
+            "type": "message",
+            "role": "developer",
+            "content": [{"type": "input_text", "text": prelude}],
+        }
+        return {"items": [item], "stop": stop}
+
+    def on_model_outcome(self, p: ModelOutcome) -> None:
+        regulator = self.task(p.ctx)
+        for index, token in enumerate(p.logprobs):
+            self.tell(p.ctx, regulator, events.Token(_text(token.token), token.logprob, index), record=False)
+        usage = p.usage
+        cost = events.Cost(
+            min(usage.input_tokens, 2**32 - 1),
+            min(usage.output_tokens, 2**32 - 1),
+            max(0, round(p.duration_ms)),
+            p.model,
+        )
+        self.tell(p.ctx, regulator, cost)
+
+    def before_tool_call(self, p: BeforeToolCallParams) -> Mapping[str, Any] | None:
+        if p.so_far.action is not SteeringAction.ALLOW:
+            return None  # it will not be made
+        regulator = self.task(p.ctx)
+        self.tell(p.ctx, regulator, events.ToolCall(_text(p.tool_name), _text(compact_json(p.tool_args))))
+        stop = self.decide(p.ctx, regulator, "tool_call")
+        if stop is None:
+            return None
+        return {"decision": SteeringDecision(SteeringAction.DENY, stop.suggestion), "stop": stop}
+
+    def on_tool_outcome(self, p: ToolOutcome) -> None:
+        error = None if p.error is None else _text(p.error)
+        output = None if p.output is None else _text(p.output)
+        result = events.ToolResult(_text(p.name), p.success, max(0, round(p.duration_ms)), error, output)
+        self.tell(p.ctx, self.task(p.ctx), result)
+
+    async def store(self, p: StoreParams) -> Mapping[str, Any] | None:
+        if any(item["type"] == "function_call" for item in p.new_items):
+            return None  # not final: the agent goes on
+        regulator = self.task(p.ctx)
+        text = assistant_text(p.new_items)
+        self.tell(p.ctx, regulator, events.TurnComplete(_text(text)))
+        stop = self.decide(p.ctx, regulator, "turn_complete")
+        if self.grader is not None:
+            query = self.executions.get(p.ctx.execution_id, _Execution()).query
+            grade: Any = self.grader(RegulatedReply(text, p.response, p.ctx.thread_id, query))
+            if hasattr(grade, "__await__"):
+                grade = await grade
+            if grade is not None:
+                if p.ctx.sink is not None:
+                    now = p.ctx.clock.now_ms()
+                    p.ctx.sink.emit(QualityGiven(p.ctx.where, now, float(grade), "grader"))
+                self.tell(p.ctx, regulator, events.QualityFeedback(float(grade)))
+                stop = self.decide(p.ctx, regulator, "quality_feedback") or stop
+        return None if stop is None else {"stop": stop}
+
+    async def on_feedback(self, p: Feedback) -> None:
+        await self.know(p.ctx, await p.storage.get("state"))
+        regulator = self.task(p.ctx)
+        if p.kind == "reset_task":
+            regulator.reset_task()
+            self.latched.pop(p.ctx.thread_id, None)
+            return
+        if p.kind == "quality":
+            self.tell(p.ctx, regulator, events.QualityFeedback(p.value))
+        else:
+            self.tell(p.ctx, regulator, events.UserCorrection(_text(p.value), True))
+        self.decide(p.ctx, regulator, p.kind, between_turns=True)
+        await p.storage.set("state", _snapshot(regulator))
+
+    def on_edit(self, ctx: ExecutionContext, state: Any) -> Callable[[], None]:
+        """Let the regulators of a person, in every thread, go on with what somebody says is known of them."""
+        edited = None if state is None else Regulator.from_json(compact_json(state)).person
+        known = self.people.get(resolve_scope_key("resource", ctx))
+
+        def take_over() -> None:
+            if known is not None:  # else the first turn will load what was written
+                known.replace(self.template.fork(person=edited).person)
+
+        return take_over
+
+    def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
+        return {"state": _snapshot(self.task(p.ctx))}
+
+    def dispose(self, p: DisposeParams) -> None:
+        self.executions.pop(p.ctx.execution_id, None)
+
+    def tell(self, ctx: ExecutionContext, regulator: Regulator, event: events.Event, *, record: bool = True) -> None:
+        """Feed one event; tokens are not recorded one by one, the model call has them."""
+        regulator.on_event(event)
+        if ctx.sink is not None and record:
+            ctx.sink.emit(RegulatorSaw(ctx.where, ctx.clock.now_ms(), self.layer_id, events.to_dict(event)))
+
+    def decide(
+        self,
+        ctx: ExecutionContext,
+        regulator: Regulator,
+        at: str,
+        *,
+        held: Stop | None = None,
+        between_turns: bool = False,
+    ) -> Stop | None:
+        """Ask the regulator; a circuit break becomes a stop and stays one until the task is reset.
+
+        Parameters
+        ----------
+        held : Stop, optional
+            A break of an earlier turn, which stands whatever is decided now.
+        between_turns : bool
+            There is no turn to stop; the next one will be.
+        """
+        decision = regulator.decide()
+        stop = held
+        if stop is None and isinstance(decision, decisions.CircuitBreak):
+            stop = Stop(decisions.to_dict(decision), decision.suggestion)
+            self.latched[ctx.thread_id] = stop
+        if ctx.sink is not None:
+            ctx.sink.emit(
+                RegulatorDecided(
+                    ctx.where,
+                    ctx.clock.now_ms(),
+                    self.layer_id,
+                    at,
+                    decisions.to_dict(decision) if stop is None else stop.decision,
+                    None if stop is None else stop.suggestion,
+                    regulator.confidence(),
+                    regulator.total_tokens_out(),
+                    regulator.cost_cap_tokens(),
+                    stop is not None and not between_turns,
+                )
+            )
+        return stop
+
+
+def _text(value: str) -> str:
+    """Return text a regulator accepts: lone surrogates, which some models emit, are replaced."""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+
+
+def _snapshot(regulator: Regulator) -> Any:
+    """Return what is known of the person, as JSON data."""
+    return json.loads(regulator.export_json())

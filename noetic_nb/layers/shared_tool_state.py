@@ -1,0 +1,100 @@
+"""Tool memory: state that tools of one id share within an execution, and that the model is shown."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from noetic_nb.layers.arguments import Arguments
+from noetic_nb.layers.state_loading import option_error
+from noetic_nb.memory import (
+    BudgetConfig,
+    InitParams,
+    MemoryHooks,
+    MemoryLayer,
+    MemoryScope,
+    RecallParams,
+    layer_data,
+    layer_fn,
+)
+
+__all__ = ["tool_memory"]
+
+# Runtime specification, sections 11.1 and 11.10.
+SLOT: Final = 110
+
+
+class _Set(Arguments):
+    value: Any
+    """The new state, JSON data where it outlives the execution."""
+
+
+def tool_memory(
+    id: str,
+    *,
+    initial: Any | Callable[[], Any | Awaitable[Any]] = None,
+    show: Callable[[Any], str | None] | None = None,
+    scope: MemoryScope = "execution",
+    budget: BudgetConfig = "auto",
+    slot: float = SLOT,
+) -> MemoryLayer:
+    """Make the layer that tools reach by ``ctx.memory[id]``.
+
+    Parameters
+    ----------
+    id : str
+        Tools that name the same id share the state.
+    initial : object or callable, optional
+        The first state, or a function that makes it, sync or async.
+    show : callable, optional
+        From the state to what the model reads of it; None shows nothing.
+    scope : {"execution", "thread", "resource", "global"}
+        How long the state lives.
+
+    Returns
+    -------
+    MemoryLayer
+        With data ``value`` and, for code only, function ``set``.
+
+    References
+    ----------
+    .. [1] Runtime specification, section 11.10 (tool memory).
+
+    Examples
+    --------
+    A tool writes ``await ctx.memory["cart"].set(value={"items": [...]})`` and reads ``ctx.memory["cart"].value``.
+
+    >>> tool_memory("cart", initial={"items": []}).scope
+    'execution'
+    """
+    if show is not None and not callable(show):
+        raise option_error("`show` turns a state into text.", show, "Pass a function of the state.")
+
+    async def init(p: InitParams) -> dict[str, Any]:
+        stored = None if scope == "execution" else await p.storage.get("state")
+        if stored is not None:
+            return {"state": stored}
+        first = initial() if callable(initial) else copy.deepcopy(initial)
+        return {"state": await first if hasattr(first, "__await__") else first}
+
+    def recall(p: RecallParams) -> str | None:
+        return None if show is None or p.state is None else show(p.state)
+
+    return MemoryLayer(
+        id=id,
+        slot=slot,
+        scope=scope,
+        budget=budget,
+        hooks=MemoryHooks(init=init, recall=recall),
+        provides={
+            "value": layer_data(copy.deepcopy),
+            "set": layer_fn(
+                description="Replace the state.",
+                input=_Set,
+                output=None,
+                execute=lambda args, state, ctx: {"state": args.value},
+                for_model=False,
+            ),
+        },
+    )

@@ -1,0 +1,183 @@
+"""Durable task state: how far a long task has come, which files it made, and data it wants to find again."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any, Final, Literal
+
+from noetic_nb.layers.arguments import Arguments
+from noetic_nb.layers.blocks import cut_block, tagged
+from noetic_nb.layers.state_loading import StoredState, load_state, option_error
+from noetic_nb.memory import (
+    BudgetConfig,
+    CompleteParams,
+    InitParams,
+    MemoryHooks,
+    MemoryLayer,
+    MemoryScope,
+    RecallParams,
+    ReturnParams,
+    SpawnParams,
+    StoreParams,
+    layer_data,
+    layer_fn,
+)
+from noetic_nb.tokens import Tokenizer
+
+__all__ = ["durable_task_state"]
+
+# Runtime specification, sections 11.1 and 11.5.
+SLOT: Final = 110
+DEFAULT_BUDGET: Final = {"min": 100, "max": 800}
+MAX_CHECKPOINTS: Final = 50
+TAG: Final = "task_state"
+OUTCOME_KEY: Final = "__outcome"
+
+
+class _Checkpoint(StoredState):
+    timestamp: float
+    depth: int
+
+
+class _State(StoredState):
+    checkpoints: list[_Checkpoint]
+    files: list[str]
+    data: dict[str, Any]
+
+
+class _Artifact(Arguments):
+    path: str
+    """Path of a file this task made or changed."""
+
+
+class _Entry(Arguments):
+    key: str
+    value: Any
+    """JSON data."""
+
+
+_EMPTY: Final[dict[str, Any]] = {"checkpoints": [], "files": [], "data": {}}
+
+
+def durable_task_state(
+    *,
+    merge_data: Literal["shallow", "namespace"] = "shallow",
+    id: str = "durable-task-state",
+    scope: MemoryScope = "thread",
+    budget: BudgetConfig = None,
+    slot: float = SLOT,
+) -> MemoryLayer:
+    """Make a layer that keeps the state of a task across turns, crashes and child executions.
+
+    Parameters
+    ----------
+    merge_data : {"shallow", "namespace"}
+        Whether a child's data overwrite the parent's key by key, or are put under the child's execution id.
+    budget : optional
+        Tokens; 100 to 800 by default. What is too much loses its oldest checkpoints first.
+
+    Returns
+    -------
+    MemoryLayer
+        With functions ``record_artifact`` and ``set_task_data`` and data ``files`` and ``task_data``.
+
+    References
+    ----------
+    .. [1] Runtime specification, section 11.5 (durable task state).
+
+    Examples
+    --------
+    >>> sorted(durable_task_state().provides)
+    ['files', 'record_artifact', 'set_task_data', 'task_data']
+    """
+    if merge_data not in ("shallow", "namespace"):
+        raise option_error("There is no such way to merge.", merge_data, "Use 'shallow' or 'namespace'.")
+
+    async def init(p: InitParams) -> dict[str, Any]:
+        return {"state": await load_state(p, _State, _EMPTY, layer_id=id)}
+
+    def recall(p: RecallParams) -> str | None:
+        return None if not p.state or p.state == _EMPTY else _shown(p.state, p.budget, p.ctx.tokenize)
+
+    def store(p: StoreParams) -> dict[str, Any]:
+        return {"state": _with_checkpoint(p.state, p.ctx.clock.now_ms(), p.ctx.depth)}
+
+    def on_spawn(p: SpawnParams) -> dict[str, Any]:
+        return {"child_state": copy.deepcopy(p.parent_state)}
+
+    def on_return(p: ReturnParams) -> dict[str, Any]:
+        parent, child = p.parent_state or _EMPTY, p.child_state
+        data = child["data"] if merge_data == "shallow" else {p.child_ctx.execution_id: child["data"]}
+        # What the child inherited comes back with it; only what is new counts.
+        fresh = [point for point in child["checkpoints"] if point not in parent["checkpoints"]]
+        return {
+            "parent_state": {
+                "checkpoints": [*parent["checkpoints"], *fresh][-MAX_CHECKPOINTS:],
+                "files": list(dict.fromkeys([*parent["files"], *child["files"]])),
+                "data": {**parent["data"], **copy.deepcopy(data)},
+            }
+        }
+
+    def on_complete(p: CompleteParams) -> dict[str, Any]:
+        state = _with_checkpoint(p.state, p.ctx.clock.now_ms(), p.ctx.depth)
+        return {"state": {**state, "data": {**state["data"], OUTCOME_KEY: p.outcome}}}
+
+    return MemoryLayer(
+        id=id,
+        slot=slot,
+        scope=scope,
+        budget=DEFAULT_BUDGET if budget is None else budget,
+        hooks=MemoryHooks(
+            init=init, recall=recall, store=store, on_spawn=on_spawn, on_return=on_return, on_complete=on_complete
+        ),
+        provides={
+            "files": layer_data(lambda state: tuple((state or _EMPTY)["files"])),
+            "task_data": layer_data(lambda state: copy.deepcopy((state or _EMPTY)["data"])),
+            "record_artifact": layer_fn(
+                description="Note a file that this task made or changed.",
+                input=_Artifact,
+                output=str,
+                execute=_record_artifact,
+            ),
+            "set_task_data": layer_fn(
+                description="Keep a value for later steps of this task.",
+                input=_Entry,
+                output=str,
+                execute=_set_task_data,
+            ),
+        },
+    )
+
+
+def _with_checkpoint(state: Any, now_ms: float, depth: int) -> dict[str, Any]:
+    state = state or _EMPTY
+    points = [*state["checkpoints"], {"timestamp": now_ms, "depth": depth}]
+    return {**state, "checkpoints": points[-MAX_CHECKPOINTS:]}
+
+
+def _record_artifact(args: _Artifact, state: Any, ctx: object) -> dict[str, Any]:
+    state = state or _EMPTY
+    if args.path in state["files"]:
+        return {"result": f"{args.path} was noted before."}
+    return {"result": f"{args.path} is noted.", "state": {**state, "files": [*state["files"], args.path]}}
+
+
+def _set_task_data(args: _Entry, state: Any, ctx: object) -> dict[str, Any]:
+    if args.key == OUTCOME_KEY:
+        return {"result": f"The key {OUTCOME_KEY} is reserved; choose another."}
+    state = state or _EMPTY
+    return {"result": f"{args.key} is kept.", "state": {**state, "data": {**state["data"], args.key: args.value}}}
+
+
+def _shown(state: dict[str, Any], budget: float, tokenize: Tokenizer) -> str | None:
+    """Return the state as indented JSON, without its oldest checkpoints where they are too much."""
+    points = state["checkpoints"]
+    while True:
+        text = json.dumps({**state, "checkpoints": points}, indent=2, ensure_ascii=False)
+        whole = tagged(TAG, text)
+        if tokenize(whole) <= budget:
+            return whole
+        if not points:
+            return cut_block(TAG, text, budget, tokenize)
+        points = points[len(points) // 2 + 1 :] if len(points) > 1 else []

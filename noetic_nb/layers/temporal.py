@@ -1,0 +1,226 @@
+"""Temporal memory: what day it is, and facts that hold at a time."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from noetic_nb.items import assistant_text, input_texts
+from noetic_nb.layers.arguments import Arguments
+from noetic_nb.layers.blocks import fitting_lines, tagged
+from noetic_nb.layers.state_loading import StoredState, load_state, option_error
+from noetic_nb.memory import (
+    BudgetConfig,
+    ExecutionContext,
+    InitParams,
+    MemoryHooks,
+    MemoryLayer,
+    MemoryScope,
+    OnItemAppendParams,
+    RecallParams,
+    Slot,
+    SpawnParams,
+    StoreParams,
+    layer_data,
+    layer_fn,
+)
+
+__all__ = ["Extract", "SearchFacts", "temporal_memory"]
+
+Facts = Mapping[str, Sequence[str]]
+
+Extract = Callable[[Sequence[str], datetime], "Facts | Awaitable[Facts]"]
+"""Reads what was said at a time and returns facts by the ISO time they hold at."""
+
+SearchFacts = Callable[[str, Facts], "Facts | Awaitable[Facts]"]
+"""Returns those of the facts that answer a query."""
+
+# Runtime specification, sections 11.1 and 11.9.
+BUDGET: Final = {"min": 0, "max": 200}
+LEDGER_BUDGET: Final = {"min": 0, "max": 800}
+TIMEOUT_MS: Final = 60_000
+MOST_THRESHOLDS: Final = 4
+NOW_TAG: Final = "current_datetime"
+FACTS_TAG: Final = "remembered_facts"
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")  # strftime would follow the locale
+_ADVICE: Final = (
+    "Resolve relative dates such as 'yesterday', 'last week' or 'in two days' against this moment before you answer, "
+    "store or pass them on, and write dates out in full."
+)
+
+
+class _State(StoredState):
+    facts: dict[str, list[str]]
+    buffer: list[str]
+    bufferTokens: int
+    version: int
+
+
+class _Query(Arguments):
+    query: str
+    """What to look for among remembered facts."""
+
+
+_EMPTY: Final[dict[str, Any]] = {"facts": {}, "buffer": [], "bufferTokens": 0, "version": 0}
+
+
+def temporal_memory(
+    *,
+    now: Callable[[], datetime] | None = None,
+    extract: Extract | None = None,
+    search: SearchFacts | None = None,
+    buffer_threshold: int = 2_000,
+    max_facts: int = 200,
+    ground_date_time: bool = True,
+    inject_ledger: bool = False,
+    id: str = "temporal",
+    scope: MemoryScope = "resource",
+    budget: BudgetConfig = None,
+    slot: float = Slot.REMINDER,
+) -> MemoryLayer:
+    """Make a layer that tells the time and keeps facts with theirs.
+
+    Parameters
+    ----------
+    now : callable, optional
+        The local time; the execution's clock in the machine's time zone by default.
+    extract : callable, optional
+        ``extract(texts, now)`` returns facts by ISO time, sync or async. Without it nothing is gathered.
+    search : callable, optional
+        ``search(query, facts)``; without it the function ``search_memory`` returns facts that share a word with the query, or
+        all of them.
+    buffer_threshold : int, tokens
+        How much must have been said before it is searched for facts.
+    max_facts : int
+        The newest so many are kept.
+    ground_date_time, inject_ledger : bool
+        Recall the time; recall the facts.
+
+    References
+    ----------
+    .. [1] Runtime specification, section 11.9 (temporal layer).
+
+    Examples
+    --------
+    >>> temporal_memory(inject_ledger=True).budget
+    {'min': 0, 'max': 800}
+    """
+    if buffer_threshold < 1 or max_facts < 1:
+        raise option_error(
+            "A threshold and a number of facts are at least 1.", (buffer_threshold, max_facts), "Raise it."
+        )
+
+    def moment(ctx: ExecutionContext) -> datetime:
+        return datetime.fromtimestamp(ctx.clock.now_ms() / 1000) if now is None else now()
+
+    async def init(p: InitParams) -> dict[str, Any]:
+        return {"state": await load_state(p, _State, _EMPTY, layer_id=id)}
+
+    def recall(p: RecallParams) -> str | None:
+        parts: list[str] = []
+        left = p.budget
+        if ground_date_time:
+            # One token in hand: the pieces are counted apart and rounded up, their sum may be one more.
+            block = tagged(NOW_TAG, f"Now: {_told(moment(p.ctx))}\n{_ADVICE}")
+            if p.ctx.tokenize(block) <= left:
+                parts.append(block)
+                left -= p.ctx.tokenize(block) + 1
+        if inject_ledger:
+            newest = _lines((p.state or _EMPTY)["facts"])
+            lines = fitting_lines(FACTS_TAG, newest, left, p.ctx.tokenize)
+            if lines:
+                parts.append(tagged(FACTS_TAG, "\n".join(lines)))
+        return "\n".join(parts) or None
+
+    async def add(state: Any, texts: Sequence[str], ctx: ExecutionContext, hook: str) -> dict[str, Any] | None:
+        texts = [text for text in texts if text.strip()]
+        if extract is None or not texts:
+            return None
+        new = copy.deepcopy(state or _EMPTY)
+        new["buffer"] += texts
+        new["bufferTokens"] += sum(ctx.tokenize(text) for text in texts)
+        if new["bufferTokens"] < buffer_threshold:
+            return {"state": new}
+        try:
+            found: Any = extract(tuple(new["buffer"]), moment(ctx))
+            if hasattr(found, "__await__"):
+                found = await found
+            facts = _merged(new["facts"], found, max_facts)
+        except Exception as exc:
+            ctx.diagnostic(id, hook, exc)
+            # What was said is tried again, but an extractor that always fails must not make it grow for ever.
+            if new["bufferTokens"] >= MOST_THRESHOLDS * buffer_threshold:
+                new["buffer"] = new["buffer"][len(new["buffer"]) // 2 + 1 :]
+                new["bufferTokens"] = sum(ctx.tokenize(text) for text in new["buffer"])
+            return {"state": new}
+        return {"state": {"facts": facts, "buffer": [], "bufferTokens": 0, "version": new["version"] + 1}}
+
+    async def store(p: StoreParams) -> dict[str, Any] | None:
+        return await add(p.state, [assistant_text(p.new_items)], p.ctx, "store")
+
+    async def on_item_append(p: OnItemAppendParams) -> dict[str, Any] | None:
+        return await add(p.state, input_texts(p.items), p.ctx, "on_item_append")
+
+    def on_spawn(p: SpawnParams) -> dict[str, Any]:
+        return {"child_state": copy.deepcopy(p.parent_state)}
+
+    async def search_memory(args: _Query, state: Any, ctx: Any) -> dict[str, Any]:
+        facts = (state or _EMPTY)["facts"]
+        if search is None:
+            words = set(args.query.casefold().split())
+            lines = _lines(facts)
+            return {"result": [line for line in lines if words & set(line.casefold().split())] or lines}
+        found: Any = search(args.query, copy.deepcopy(facts))
+        return {"result": _lines(await found if hasattr(found, "__await__") else found)}
+
+    default = LEDGER_BUDGET if inject_ledger else BUDGET
+    return MemoryLayer(
+        id=id,
+        slot=slot,
+        scope=scope,
+        budget=default if budget is None else budget,
+        timeouts={"store": TIMEOUT_MS, "on_item_append": TIMEOUT_MS},
+        hooks=MemoryHooks(init=init, recall=recall, store=store, on_item_append=on_item_append, on_spawn=on_spawn),
+        provides={
+            "facts": layer_data(lambda state: copy.deepcopy((state or _EMPTY)["facts"])),
+            "search_memory": layer_fn(
+                description="Look for remembered facts and when they hold.",
+                input=_Query,
+                output=list[str],
+                execute=search_memory,
+            ),
+        },
+    )
+
+
+def _told(moment: datetime) -> str:
+    return f"{moment:%Y/%m/%d} ({_DAYS[moment.weekday()]}) {moment:%H:%M}"
+
+
+def _lines(facts: Facts) -> list[str]:
+    """Return facts as lines, newest first."""
+    return [f"- [{when}] {fact}" for when in sorted(facts, reverse=True) for fact in facts[when]]
+
+
+def _merged(old: Mapping[str, list[str]], found: Any, max_facts: int) -> dict[str, list[str]]:
+    """Return old and new facts together, without repeats, the newest by time.
+
+    Raises
+    ------
+    TypeError
+        If what an extractor found is not texts by time.
+    """
+    if not isinstance(found, Mapping):
+        raise TypeError(f"An extractor returns texts by ISO time, not {type(found).__name__}: {found!r:.80}.")
+    merged = {when: list(facts) for when, facts in old.items()}
+    for when, facts in found.items():
+        if not isinstance(when, str) or isinstance(facts, str) or not all(isinstance(fact, str) for fact in facts):
+            raise TypeError(f"An extractor returns lists of texts by ISO time, not {when!r}: {facts!r:.80}.")
+        merged[when] = list(dict.fromkeys([*merged.get(when, []), *facts]))
+    newest = [(when, fact) for when in sorted(merged, reverse=True) for fact in merged[when]][:max_facts]
+    kept: dict[str, list[str]] = {}
+    for when, fact in reversed(newest):
+        kept.setdefault(when, []).insert(0, fact)
+    return kept

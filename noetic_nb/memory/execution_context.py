@@ -1,0 +1,146 @@
+"""What a hook may know about the execution it runs in. Read-only: a layer changes the world through its results."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from noetic_nb.clock import SYSTEM_CLOCK, Clock
+from noetic_nb.events import EventSink, Where
+from noetic_nb.ids import SYSTEM_IDS, Ids
+from noetic_nb.items import DEFAULT_REGISTRY, Item, ItemRegistry
+from noetic_nb.memory.diagnostics import Diagnostic, log_diagnostic
+from noetic_nb.memory.trace import TRACE, Trace
+from noetic_nb.models.client import NO_USAGE, ModelResponse, Usage
+from noetic_nb.tokens import Tokenizer, estimate_tokens
+
+__all__ = ["CallModel", "ExecutionContext", "HookModelRequest", "as_response"]
+
+
+@dataclass(frozen=True, slots=True)
+class HookModelRequest:
+    """What a layer asks a model: the narrow request of hooks and judges. Fields can be read like keys, too."""
+
+    model: str
+    items: Sequence[Item]
+    instructions: str | None = None
+    purpose: Literal["judge", "layer", "summary"] = "layer"
+
+    def __getitem__(self, key: str) -> Any:
+        if key in ("model", "items", "instructions"):
+            return getattr(self, key)
+        raise KeyError(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a field, or a default where there is no such field."""
+        return getattr(self, key) if key in ("model", "items", "instructions") else default
+
+
+CallModel: TypeAlias = Callable[[HookModelRequest], Awaitable[Any]]
+"""Asks a model on behalf of a layer; answers a `ModelResponse` or its wire form."""
+
+
+def _read_layer_state(layer_id: str) -> Any:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionContext:
+    """The execution as hooks see it.
+
+    Parameters
+    ----------
+    execution_id, thread_id : str
+        Whose hooks run.
+    resource_id : str, optional
+        The person, tenant or project.
+    depth : int
+        0 for a root execution, one more for each spawn or fork.
+    step_number : int
+        Steps dispatched so far.
+    call_model : callable, optional
+        ``await call_model(HookModelRequest(...))``; None where no model is configured.
+    token_usage : Usage
+        Tokens spent so far in this execution.
+    cost : float
+        US dollars spent so far.
+    tokenize : callable
+        From text to tokens.
+    read_layer_state : callable
+        The current state of another layer by its id.
+    turn : int
+        Number of the turn in its thread, 1 for the first; 0 outside of turns.
+    clock, ids : Clock, Ids
+        The sources of time and identity.
+    diagnostic : callable
+        Told of errors that do not fail the run, such as those of background work.
+    sink : EventSink, optional
+        Where a layer may record what it did.
+
+    Examples
+    --------
+    >>> ExecutionContext(execution_id="e1", thread_id="t1").tokenize("eight ch")
+    2
+    """
+
+    execution_id: str
+    thread_id: str
+    resource_id: str | None = None
+    depth: int = 0
+    step_number: int = 0
+    call_model: CallModel | None = None
+    token_usage: Usage = NO_USAGE
+    cost: float = 0.0
+    tokenize: Tokenizer = estimate_tokens
+    read_layer_state: Callable[[str], Any] = field(default=_read_layer_state)
+    turn: int = 0
+    clock: Clock = SYSTEM_CLOCK
+    ids: Ids = SYSTEM_IDS
+    diagnostic: Diagnostic = log_diagnostic
+    sink: EventSink | None = None
+    fs: Any = None
+    shell: Any = None
+
+    @property
+    def trace(self) -> Trace:
+        """Where a hook notes what it did: ``trace.set_attribute(key, value)``, ``trace.add_event(name, attributes)``."""
+        return TRACE
+
+    @property
+    def where(self) -> Where:
+        """The place of this execution in a run's events."""
+        return Where(self.thread_id, self.execution_id, self.turn, self.depth)
+
+
+def as_response(value: Any, registry: ItemRegistry = DEFAULT_REGISTRY) -> ModelResponse:
+    """Read a model's answer given as a record or in its wire form, ``{"items": [...], "usage": {...}}``.
+
+    Raises
+    ------
+    TypeError
+        If it has no items.
+
+    Examples
+    --------
+    >>> as_response({"items": [], "usage": {"inputTokens": 3, "outputTokens": 1}}).usage.input_tokens
+    3
+    """
+    if isinstance(value, ModelResponse):
+        return value
+    if not isinstance(value, Mapping):
+        found = getattr(value, "items", None)
+        if found is None or callable(found):
+            raise TypeError(f"A model response has items and usage, not {type(value).__name__}: {value!r}.")
+        value = {"items": found, "usage": getattr(value, "usage", None), "cost": getattr(value, "cost", None)}
+    items = value.get("items")
+    if not isinstance(items, Sequence) or isinstance(items, str | bytes):
+        raise TypeError(f"The items of a model response are a list, not {type(items).__name__}: {items!r}.")
+    usage = value.get("usage") or {}
+    if not isinstance(usage, Usage):
+        usage = Usage(
+            *(int(usage.get(camel, usage.get(snake, 0)) or 0)
+              for camel, snake in (("inputTokens", "input_tokens"), ("outputTokens", "output_tokens"),
+                                   ("cachedTokens", "cached_tokens")))
+        )  # fmt: skip
+    return ModelResponse(tuple([registry.parse(item) for item in items]), usage, value.get("cost"))

@@ -1,0 +1,200 @@
+"""Run one hook of one layer: who runs at all, under which limit, what a failure means, and the trace it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from noetic_nb.clock import SYSTEM_CLOCK, Clock
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import EventSink, LayerTokens, MemoryTraceSpan
+from noetic_nb.items import DEFAULT_REGISTRY, ItemRegistry
+from noetic_nb.memory.execution_context import ExecutionContext
+from noetic_nb.memory.hook_timeout import HookTimeout, call_hook
+from noetic_nb.memory.layer import MemoryLayer, check_layers
+from noetic_nb.memory.state_store import LayerStateStore
+from noetic_nb.memory.steering_decision import Stop
+from noetic_nb.memory.trace import CURRENT_NOTES, HookNotes
+
+__all__ = ["HookRunner", "Outcome"]
+
+_HOOKS: Final = (
+    "init",
+    "recall",
+    "store",
+    "on_spawn",
+    "on_return",
+    "on_complete",
+    "dispose",
+    "before_tool_call",
+    "after_model_call",
+    "on_item_append",
+    "project_history",
+    "on_tool_outcome",
+    "on_model_outcome",
+    "on_feedback",
+    "delivered",
+)
+_IN_ARRAY_ORDER: Final = frozenset({"init", "store", "on_complete", "dispose"})
+_ENFORCING: Final = frozenset({"before_tool_call", "after_model_call"})
+
+
+@dataclass(slots=True, eq=False)
+class Outcome:
+    """How a hook ended."""
+
+    value: Any = None
+    error: BaseException | None = None
+    status: Literal["ok", "error", "timeout"] = "ok"
+    duration_ms: float = 0.0
+
+
+class HookRunner:
+    """The layers of one agent, in the orders their hooks need, and the one way to call a hook.
+
+    Orders (runtime specification, section 5.2): ascending slot, ties by position; ``init``, ``store`` and ``on_complete`` by
+    position, ``dispose`` in reverse; layers that enforce come first at the two enforcement points.
+    """
+
+    def __init__(
+        self,
+        layers: Iterable[MemoryLayer],
+        *,
+        state: LayerStateStore,
+        sink: EventSink | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        registry: ItemRegistry = DEFAULT_REGISTRY,
+    ) -> None:
+        self.layers = check_layers(layers)
+        self.state = state
+        self.sink = sink
+        self.clock = clock
+        self.by_slot = tuple(sorted(self.layers, key=lambda layer: layer.slot))
+        enforcing = tuple(sorted(self.by_slot, key=lambda layer: not layer.enforces))
+        self._with: dict[str, tuple[MemoryLayer, ...]] = {}
+        self._stops: dict[str, Stop] = {}
+        self._registry = self._shared = registry
+        self._registries: dict[str, ItemRegistry] = {}
+        for layer in self.layers:
+            if layer.item_schemas:
+                self._registries[layer.id] = registry.extend(layer.item_schemas)
+                self._shared = self._shared.extend(layer.item_schemas)
+        for hook in _HOOKS:
+            order = self.layers if hook in _IN_ARRAY_ORDER else enforcing if hook in _ENFORCING else self.by_slot
+            found = tuple(layer for layer in order if getattr(layer.hooks, hook) is not None)
+            self._with[hook] = found[::-1] if hook == "dispose" else found
+        self.hooks: Final = frozenset(hook for hook, found in self._with.items() if found)
+        """The hooks that at least one layer has."""
+
+    def having(self, hook: str) -> tuple[MemoryLayer, ...]:
+        """Return the layers that have a hook, in the order in which it runs."""
+        return self._with[hook]
+
+    def runs(self, layer: MemoryLayer, execution_id: str) -> bool:
+        """Tell whether a layer takes part: not disabled, and initialised if it has an ``init``.
+
+        A state that was cleared on purpose is an entry that holds None, and keeps the layer running.
+        """
+        return self.idle_reason(layer, execution_id) is None
+
+    def idle_reason(self, layer: MemoryLayer, execution_id: str) -> Literal["disabled", "uninitialised"] | None:
+        """Return why a layer does not take part, None where it does."""
+        if self.state.is_disabled(execution_id, layer.id):
+            return "disabled"
+        if layer.hooks.init is not None and not self.state.has(execution_id, layer.id):
+            return "uninitialised"
+        return None
+
+    def collect_stop(self, value: Any, ctx: ExecutionContext) -> None:
+        """Keep the first stop any hook asks for; the harness ends the turn when it comes by."""
+        plain = type(value) is dict or isinstance(value, Mapping)
+        stop = value.get("stop") if plain else getattr(value, "stop", None)
+        if isinstance(stop, Stop):
+            self._stops.setdefault(ctx.execution_id, stop)
+
+    def take_stop(self, execution_id: str) -> Stop | None:
+        """Return the stop that was asked for in an execution, once."""
+        return self._stops.pop(execution_id, None) if self._stops else None
+
+    def forget(self, execution_id: str) -> None:
+        """Drop what is only of use to an execution that has ended."""
+        self._stops.pop(execution_id, None)
+
+    def registry(self, layer: MemoryLayer) -> ItemRegistry:
+        """Return which items a layer may bring in: the known types, the agent's extensions and its own."""
+        return self._registries.get(layer.id, self._registry)
+
+    def shared_registry(self) -> ItemRegistry:
+        """Return which items a log may hold that these layers write to: the agent's extensions and those of them all."""
+        return self._shared
+
+    def skipped(self, layer: MemoryLayer, hook: Any, ctx: ExecutionContext) -> None:
+        """Record that a layer was passed over."""
+        if self.sink is not None:
+            now = self.clock.now_ms()
+            self.sink.emit(MemoryTraceSpan(ctx.where, now, layer.id, hook, 0.0, "skipped"))
+
+    async def run(
+        self,
+        layer: MemoryLayer,
+        hook: Any,
+        params: Any,
+        ctx: ExecutionContext,
+        *,
+        read: Callable[[Any], Any] | None = None,
+        budget: Callable[[Any], LayerTokens | None] | None = None,
+        count: Callable[[Any], int | None] | None = None,
+    ) -> Outcome:
+        """Call a hook and never raise, except for cancellation.
+
+        Parameters
+        ----------
+        layer, hook, params, ctx
+            What is called, with what, where.
+        read : callable, optional
+            Turns what the hook returned into what the caller wants; what it raises counts as an error of the hook.
+        budget, count : callable, optional
+            From that value to what the trace says of tokens and items.
+        """
+        timed = self.sink is not None or hook in _ENFORCING
+        start = self.clock.monotonic_ms() if timed else 0.0
+        outcome = Outcome()
+        notes = HookNotes() if self.sink is not None else None
+        token = CURRENT_NOTES.set(notes) if notes is not None else None
+        try:
+            value = await call_hook(
+                getattr(layer.hooks, hook), params, layer_id=layer.id, name=hook, timeout_ms=layer.timeout_ms(hook)
+            )
+            outcome.value = value if read is None else read(value)
+            if value is not None:
+                self.collect_stop(value, ctx)
+        except Exception as exc:
+            outcome.error = exc
+            outcome.status = "timeout" if isinstance(exc, HookTimeout) else "error"
+            # A wrong set-up surfaces by itself at the enforcement points; everywhere else it would be lost.
+            if hook not in _ENFORCING or not isinstance(exc, NoeticConfigError):
+                self.state.diagnostic(layer.id, hook, exc)
+        finally:
+            if token is not None:
+                CURRENT_NOTES.reset(token)
+        if timed:
+            outcome.duration_ms = self.clock.monotonic_ms() - start
+        if self.sink is not None:
+            ok = outcome.error is None
+            self.sink.emit(
+                MemoryTraceSpan(
+                    ctx.where,
+                    self.clock.now_ms(),
+                    layer.id,
+                    hook,
+                    outcome.duration_ms,
+                    outcome.status,
+                    budget(outcome.value) if ok and budget is not None else None,
+                    count(outcome.value) if ok and count is not None else None,
+                    None if ok else str(outcome.error),
+                    notes.attributes if notes is not None and notes.attributes else None,
+                    tuple(notes.events) if notes is not None else (),
+                )
+            )
+        return outcome

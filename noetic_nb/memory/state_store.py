@@ -1,0 +1,134 @@
+"""Layer state while it lives, and its mirror in storage.
+
+Reading and writing never wait. Each write to a registered (execution, layer) is mirrored behind: one write at a time per
+pair, the latest value wins, and `flush` waits until all is written. What is mirrored is a snapshot taken at the write, so
+a state that is changed in place later cannot reach storage half-changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from noetic_nb.memory.diagnostics import Diagnostic, log_diagnostic
+from noetic_nb.memory.write_behind import Mirror, OnProblem, Target
+from noetic_nb.storage import ScopedStorage
+
+__all__ = ["LayerStateStore", "StateListener"]
+
+StateListener: TypeAlias = Callable[[str, str, Any, str], None]
+"""Told of every write: ``listener(execution_id, layer_id, state, hook)``."""
+
+_Key: TypeAlias = tuple[str, str]
+
+
+class LayerStateStore:
+    """State by (execution, layer).
+
+    Parameters
+    ----------
+    diagnostic : callable, optional
+        Told of mirror failures, with hook ``"persist"``; they never raise.
+
+    Examples
+    --------
+    >>> store = LayerStateStore()
+    >>> store.set("e1", "notes", None)
+    >>> store.get("e1", "notes"), store.has("e1", "notes"), store.has("e1", "other")
+    (None, True, False)
+    """
+
+    def __init__(self, diagnostic: Diagnostic = log_diagnostic) -> None:
+        self.diagnostic = diagnostic
+        self._states: dict[_Key, Any] = {}
+        # Looked up at each report: a user may put another diagnostic in place.
+        self._mirror = Mirror(lambda layer_id, hook, error: self.diagnostic(layer_id, hook, error))
+        self._disabled: set[_Key] = set()
+        self._by_execution: dict[str, set[str]] = {}
+        self._listeners: list[StateListener] = []
+
+    def get(self, execution_id: str, layer_id: str) -> Any:
+        """Return a layer's state, None where there is none."""
+        return self._states.get((execution_id, layer_id))
+
+    def has(self, execution_id: str, layer_id: str) -> bool:
+        """Tell whether there is an entry, be it None: a cleared state is not a missing one."""
+        return (execution_id, layer_id) in self._states
+
+    def set(self, execution_id: str, layer_id: str, state: Any, *, hook: str = "set") -> None:
+        """Write a state; it is mirrored if a target is registered. None deletes the durable key.
+
+        Parameters
+        ----------
+        hook : str, optional
+            What wrote it, for those who listen.
+        """
+        key = (execution_id, layer_id)
+        self._states[key] = state
+        self._by_execution.setdefault(execution_id, set()).add(layer_id)
+        self._mirror.write(key, state)
+        for listener in tuple(self._listeners):
+            listener(execution_id, layer_id, state, hook)
+
+    def listen(self, listener: StateListener) -> Callable[[], None]:
+        """Call `listener` at every write; returns a function that ends this."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def register_durable(
+        self, execution_id: str, layer_id: str, target: ScopedStorage | Target, *, on_problem: OnProblem | None = None
+    ) -> None:
+        """Mirror later writes of this pair to `target`; what is there already is not written.
+
+        Parameters
+        ----------
+        on_problem : callable, optional
+            Told, beside the diagnostic, of a write that fails or replaces what another execution has written meanwhile.
+        """
+        found = target if isinstance(target, Target) else Target(target, on_problem)
+        self._mirror.register((execution_id, layer_id), found)
+        self._by_execution.setdefault(execution_id, set()).add(layer_id)
+
+    def share_durable(self, execution_id: str, child_id: str, layer_id: str) -> None:
+        """Mirror a child's writes to where its parent's go: the two are one writer, not rivals."""
+        target = self._mirror.target((execution_id, layer_id))
+        if target is not None:
+            self.register_durable(child_id, layer_id, target)
+
+    async def look_again(self, layer_id: str, scope_key: str) -> None:
+        """Take what is stored now under a layer's scope as known: it was written on purpose, outside of executions."""
+        for target in self._mirror.targets():
+            if (target.storage.layer_id, target.storage.scope_key) == (layer_id, scope_key):
+                await target.look()
+
+    def disable(self, execution_id: str, layer_id: str) -> None:
+        """Mark a layer as out of action for this execution."""
+        self._disabled.add((execution_id, layer_id))
+        self._by_execution.setdefault(execution_id, set()).add(layer_id)
+
+    def is_disabled(self, execution_id: str, layer_id: str) -> bool:
+        """Tell whether a layer is out of action for this execution."""
+        return (execution_id, layer_id) in self._disabled
+
+    async def flush(self, execution_id: str) -> None:
+        """Wait until everything written so far for this execution is in storage, or was reported."""
+        layer_ids = self._by_execution.get(execution_id)
+        if layer_ids:
+            await self._mirror.flush([(execution_id, layer_id) for layer_id in layer_ids])
+
+    def cleanup(self, execution_id: str) -> None:
+        """Forget an execution: its state, targets and flags. Writes under way are finished."""
+        for layer_id in self._by_execution.pop(execution_id, ()):
+            key = (execution_id, layer_id)
+            self._states.pop(key, None)
+            self._mirror.drop(key)
+            self._disabled.discard(key)
+
+    def states(self, execution_id: str) -> dict[str, Any]:
+        """Return the states of an execution by layer id."""
+        layer_ids = self._by_execution.get(execution_id, set())
+        return {
+            layer_id: self._states[(execution_id, layer_id)]
+            for layer_id in sorted(layer_ids)
+            if (execution_id, layer_id) in self._states
+        }

@@ -1,0 +1,218 @@
+"""The mirror of layer state in storage: written behind, one write at a time per layer, the latest value wins.
+
+A mirror knows what it last read or wrote. Where somebody else has written since, the write still happens, but the
+conflict is reported with the value that was replaced, so that nothing is lost unnoticed. A store that keeps versions sees
+other processes too and reports to the diagnostic; elsewhere executions of this process are told apart, and the run's
+events say so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.memory.diagnostics import Diagnostic
+from noetic_nb.memory.hook_timeout import HookTimeout
+from noetic_nb.storage import ScopedStorage
+
+__all__ = ["STATE_KEY", "Mirror", "OnProblem", "Target"]
+
+STATE_KEY: Final = "state"
+"""The user key under which a layer's state is kept."""
+
+OnProblem: TypeAlias = Callable[[Exception], None]
+"""Told of a state that could not be written, or that replaced what somebody else had written."""
+
+_Key: TypeAlias = tuple[str, str]
+
+# How often a write is tried again when others keep writing in between, before it is given up and reported.
+MAX_ATTEMPTS: Final = 50
+
+# A store that hangs must not hold an execution for ever; what it was given goes on being written.
+FLUSH_LIMIT_MS: Final = 30_000
+
+# Stores without versions of their own are counted here, so that conflicts inside one process are noticed all the same.
+_WRITES: Final[WeakKeyDictionary[Any, dict[str, int]]] = WeakKeyDictionary()
+
+
+def _counts(storage: Any) -> dict[str, int]:
+    try:
+        return _WRITES.setdefault(storage, {})
+    except TypeError:  # cannot be referred to weakly: two harnesses on such a store do not see each other
+        return {}
+
+
+class Target:
+    """One place in storage, and its version as far as we know it."""
+
+    __slots__ = ("_counts", "_seen", "lock", "on_problem", "storage")
+
+    def __init__(self, storage: ScopedStorage, on_problem: OnProblem | None = None) -> None:
+        self.storage = storage
+        self.on_problem = on_problem
+        self.lock = asyncio.Lock()
+        self._counts = _counts(storage.storage)
+        self._seen: Any = self._counts.get(storage.prefix, 0)
+
+    @property
+    def is_versioned(self) -> bool:
+        """Whether the store keeps versions itself, so that other processes are seen, too."""
+        store = self.storage.storage
+        return hasattr(store, "get_versioned") and hasattr(store, "compare_and_set")
+
+    async def look(self) -> None:
+        """Take what is stored now as known."""
+        if self.is_versioned:
+            store: Any = self.storage.storage
+            self._seen = (await store.get_versioned(self.storage.prefix + STATE_KEY)).version
+        else:
+            self._seen = self._counts.get(self.storage.prefix, 0)
+
+    async def write(self, value: Any) -> NoeticError | None:
+        """Write a state, None deletes it; returns the conflict there was, if any."""
+        async with self.lock:
+            return await (self._compared(value) if self.is_versioned else self._counted(value))
+
+    async def _counted(self, value: Any) -> NoeticError | None:
+        found = self._counts.get(self.storage.prefix, 0)
+        conflict = None
+        if found != self._seen:
+            conflict = self._conflict(await self.storage.get(STATE_KEY), value)
+        await _put(self.storage, value)
+        self._seen = self._counts[self.storage.prefix] = self._counts.get(self.storage.prefix, 0) + 1
+        return conflict
+
+    async def _compared(self, value: Any) -> NoeticError | None:
+        store: Any = self.storage.storage
+        key = self.storage.prefix + STATE_KEY
+        conflict = None
+        for _ in range(MAX_ATTEMPTS):
+            try:
+                if value is not None:
+                    self._seen = await store.compare_and_set(key, self._seen, value)
+                    return conflict
+                found = await store.get_versioned(key)
+                if found.version == self._seen:
+                    await store.delete(key)
+                    self._seen = None
+                    return conflict
+            except NoeticError as exc:
+                if exc.kind != "state_conflict":
+                    raise
+                found = await store.get_versioned(key)
+            conflict = self._conflict(found.value, value)
+            self._seen = found.version
+        raise NoeticError(
+            "state_conflict",
+            f"The state of layer {self.storage.layer_id!r} is being written by others without pause",
+            given=self.storage.scope_key,
+            hint="It was not written; give this execution a thread or resource of its own.",
+            layer_id=self.storage.layer_id,
+            replaced=None,
+            written=value,
+        )
+
+    def _conflict(self, replaced: Any, value: Any) -> NoeticError:
+        return NoeticError(
+            "state_conflict",
+            f"Another execution wrote the state of layer {self.storage.layer_id!r} after this one had read it; its "
+            f"value was replaced",
+            given=self.storage.scope_key,
+            hint="Look at `replaced` for what was lost, and run one execution at a time on this scope.",
+            layer_id=self.storage.layer_id,
+            scope_key=self.storage.scope_key,
+            replaced=replaced,
+            written=value,
+        )
+
+
+def _put(storage: ScopedStorage, value: Any) -> Awaitable[None]:
+    return storage.delete(STATE_KEY) if value is None else storage.set(STATE_KEY, value)
+
+
+class Mirror:
+    """Writes states behind; see the module."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        self._diagnostic = diagnostic
+        self._targets: dict[_Key, Target] = {}
+        self._pending: dict[_Key, Any] = {}
+        self._writing: dict[_Key, asyncio.Task[None]] = {}
+
+    def register(self, key: _Key, target: Target) -> None:
+        """Mirror later writes under this key to a target."""
+        self._targets[key] = target
+
+    def target(self, key: _Key) -> Target | None:
+        """Return where a key is mirrored to."""
+        return self._targets.get(key)
+
+    def targets(self) -> tuple[Target, ...]:
+        """Return every target there is now."""
+        return tuple(self._targets.values())
+
+    def write(self, key: _Key, state: Any) -> None:
+        """Take a snapshot of a state and write it soon."""
+        if key not in self._targets:
+            return
+        try:
+            self._pending[key] = copy.deepcopy(state)
+        except Exception as exc:
+            self._diagnostic(key[1], "persist", exc)
+            return
+        if key not in self._writing:
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                return  # the next flush, or the next write on a loop, takes it along
+            self._start(key)
+
+    async def flush(self, keys: Iterable[_Key]) -> None:
+        """Wait until everything written so far under these keys is in storage, or was reported; at most 30 seconds."""
+        wanted = list(keys)
+        while True:
+            for key in wanted:
+                if key in self._pending and key not in self._writing:  # set where no loop was running
+                    self._start(key)
+            tasks = {self._writing[key]: key for key in wanted if key in self._writing}
+            if not tasks:
+                return
+            # Waiting does not own the tasks: neither its cancellation nor its end cuts a write short.
+            _, late = await asyncio.wait(tasks, timeout=FLUSH_LIMIT_MS / 1000)
+            for task in late:
+                self._diagnostic(tasks[task][1], "persist", HookTimeout(tasks[task][1], "persist", FLUSH_LIMIT_MS))
+            if late:
+                return
+
+    def drop(self, key: _Key) -> None:
+        """Mirror no more; a write under way or waiting is finished first."""
+        if key not in self._pending:
+            self._targets.pop(key, None)
+
+    def _start(self, key: _Key) -> None:
+        task = asyncio.get_running_loop().create_task(self._write(key))
+        self._writing[key] = task
+        task.add_done_callback(lambda _: self._writing.pop(key, None))
+
+    async def _write(self, key: _Key) -> None:
+        while key in self._pending:
+            value = self._pending.pop(key)
+            target = self._targets.get(key)
+            if target is None:
+                return
+            try:
+                conflict = await target.write(value)
+            except Exception as exc:
+                self._diagnostic(key[1], "persist", exc)
+                if target.on_problem is not None:
+                    target.on_problem(exc)
+                continue
+            if conflict is not None:
+                if target.is_versioned:
+                    self._diagnostic(key[1], "persist", conflict)
+                if target.on_problem is not None:
+                    target.on_problem(conflict)

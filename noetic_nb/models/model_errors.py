@@ -1,0 +1,102 @@
+"""The errors of model clients, made in one place so that a scripted fault looks exactly like a real one.
+
+Every one carries `usage` and `cost`: what the provider had charged when it failed, zero and None where it did not say.
+A failed call still costs money, and whoever keeps the books needs the figures.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.models.client import NO_USAGE, Usage
+from noetic_nb.redact import redact_text
+
+__all__ = ["FailureReason", "failed", "rate_limited", "refused"]
+
+FailureReason: TypeAlias = Literal[
+    "connection", "disconnect", "timeout", "idle", "status", "empty", "garbage", "truncated", "script"
+]
+"""Why a call of a model failed: the fact `reason` of an ``llm_failed`` error."""
+
+
+def failed(
+    what: str,
+    *,
+    reason: FailureReason,
+    hint: str = "",
+    status: int | None = None,
+    usage: Usage = NO_USAGE,
+    cost: float | None = None,
+    **facts: Any,
+) -> NoeticError:
+    """Make an ``llm_failed`` error.
+
+    Parameters
+    ----------
+    what : str
+        What happened; credentials in it are hidden.
+    reason : str
+        One of `FailureReason`; stable, unlike the wording.
+    hint : str, optional
+        What to do.
+    status : int, optional
+        HTTP status the provider answered with.
+    usage, cost
+        What was spent all the same.
+    **facts
+        Further fields of the error.
+
+    Examples
+    --------
+    >>> failed("The provider answered nothing.", reason="empty").reason
+    'empty'
+    """
+    return NoeticError(
+        "llm_failed",
+        redact_text(what),
+        hint=redact_text(hint),
+        reason=reason,
+        status=status,
+        usage=usage,
+        cost=cost,
+        **facts,
+    )
+
+
+def rate_limited(retry_after_ms: float | None, *, message: str = "", status: int = 429, **facts: Any) -> NoeticError:
+    """Make an ``llm_rate_limit`` error; `retry_after_ms` is what the provider asked for, None when it did not say.
+
+    Examples
+    --------
+    >>> rate_limited(1_500).retry_after_ms
+    1500
+    """
+    said = f": {redact_text(message)}" if message else ""
+    wait = "" if retry_after_ms is None else f" It asks to wait {retry_after_ms:g} ms."
+    return NoeticError(
+        "llm_rate_limit",
+        f"The provider turned the request away because of its rate limit{said}",
+        hint=f"Wait, send less, or raise `max_retries`.{wait}",
+        retry_after_ms=retry_after_ms,
+        status=status,
+        **{"usage": NO_USAGE, "cost": None, **facts},
+    )
+
+
+def refused(refusal: str, *, usage: Usage = NO_USAGE, cost: float | None = None) -> NoeticError:
+    """Make an ``llm_refused`` error; `refusal` is the model's own wording.
+
+    Examples
+    --------
+    >>> refused("I cannot help with that.").refusal
+    'I cannot help with that.'
+    """
+    return NoeticError(
+        "llm_refused",
+        f"The model refused to answer: {redact_text(refusal) or 'it gave no reason'}",
+        hint="Change the request or the instructions.",
+        refusal=refusal,
+        usage=usage,
+        cost=cost,
+    )

@@ -1,0 +1,1 @@
+"""Other ways in: recorded events, event logs, spans, several threads."""

@@ -1,0 +1,244 @@
+"""Recorded events from a log file, decided again: what would a regulator have said?
+
+    python -m noetic_nb.regulator.adapters.event_log events.jsonl --threshold 0 --summary-only
+
+One JSON object per line: ``{"turn_id", "event_idx", "event_type", "payload"}``. As in the original each turn meets a fresh
+regulator; grouped by user, memory and cost carry over. Statistics count every event that decided, which counts one reply
+several times: use the sweep over turns to choose a threshold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from noetic_nb.regulator.decisions import CircuitBreak, ProceduralWarning, ScopeDriftWarn, to_camel
+from noetic_nb.regulator.events import EVENT_TYPES, Event, from_dict
+from noetic_nb.regulator.regulator import Regulator
+
+__all__ = ["LogLine", "Shadow", "read_log", "score_statistics", "shadow_replay"]
+
+_TYPES: Final = frozenset(cls.__name__ for cls in EVENT_TYPES)
+_SWEEP: Final = ("0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9")
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One event of a log."""
+
+    turn_id: str
+    event_idx: int
+    event_type: str
+    event: Event
+    user_id: str | None = None
+    """Ours, optional: whose turn it was."""
+
+
+def read_log(lines: Iterable[str], on_skip: Callable[[int, str], None]) -> list[LogLine]:
+    """Return the events of a log; blank lines are passed over.
+
+    Parameters
+    ----------
+    lines : iterable of str
+        JSON Lines.
+    on_skip : callable
+        Told the number (from 1) and the reason of every line that is no event.
+
+    Examples
+    --------
+    >>> skipped = []
+    >>> read_log(["{]"], lambda number, why: skipped.append(number)), skipped
+    ([], [1])
+    """
+    found: list[LogLine] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found.append(_parse(json.loads(line)))
+        except (TypeError, ValueError, RecursionError) as exc:
+            on_skip(number, str(exc))
+    return found
+
+
+def _parse(record: Any) -> LogLine:
+    if not isinstance(record, dict):
+        raise ValueError("A line holds one JSON object.")
+    turn_id, place, kind = record.get("turn_id"), record.get("event_idx"), record.get("event_type")
+    if not isinstance(turn_id, str) or isinstance(place, bool) or not isinstance(place, int) or place < 0:
+        raise ValueError("A line needs `turn_id`, a string, and `event_idx`, an integer from 0.")
+    if not isinstance(kind, str) or kind not in _TYPES:
+        raise ValueError(f"`event_type` is one of {sorted(_TYPES)}. Given: {kind!r:.60}.")
+    user_id = record.get("user_id")
+    return LogLine(
+        turn_id, place, kind, from_dict({kind: record.get("payload")}), user_id if isinstance(user_id, str) else None
+    )
+
+
+@dataclass(slots=True)
+class Shadow:
+    """What a replay has seen so far."""
+
+    turns: int = 0
+    events: int = 0
+    decisions: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    scores: list[float] = field(default_factory=list)
+    scores_of_turns: list[float] = field(default_factory=list)
+    turns_with: Counter[str] = field(default_factory=Counter)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the last line of the original's report, and `drift_score_stats_per_turn`, which is ours."""
+        summary: dict[str, Any] = {
+            "turns": self.turns,
+            "events": self.events,
+            "decisions": dict(sorted(self.decisions.items())),
+            "circuit_break_reasons": dict(sorted(self.reasons.items())),
+            "turns_with_scope_drift": self.turns_with["ScopeDriftWarn"],
+            "turns_with_circuit_break": self.turns_with["CircuitBreak"],
+            "turns_with_procedural_warning": self.turns_with["ProceduralWarning"],
+        }
+        if self.scores:
+            summary["drift_score_stats"] = score_statistics(self.scores)
+            summary["drift_score_stats_per_turn"] = score_statistics(self.scores_of_turns)
+        return summary
+
+
+def score_statistics(scores: Sequence[float]) -> dict[str, Any]:
+    """Return count, extremes, percentiles, a histogram and how many scores reach each threshold.
+
+    Parameters
+    ----------
+    scores : sequence of float, shape (n,), n >= 1
+        Each in [0, 1].
+
+    References
+    ----------
+    .. [1] Regulator specification, section 11.4, which fixes the percentiles.
+
+    Examples
+    --------
+    >>> found = score_statistics([0.0, 0.25, 0.75])
+    >>> found["p50"], found["threshold_sweep"][2]
+    (0.25, ['0.5', 1])
+    """
+    ordered = sorted(scores)
+    histogram = [0] * 10
+    total = 0.0
+    for score in ordered:
+        total += score  # not sum(), which compensates rounding from Python 3.12
+        histogram[min(int(score * 10), 9)] += 1
+    return {
+        "count": len(ordered),
+        "min": ordered[0],
+        "mean": total / len(ordered),
+        "p50": ordered[len(ordered) // 2],
+        "p95": ordered[math.ceil(0.95 * len(ordered)) - 1],
+        "max": ordered[-1],
+        "histogram": histogram,
+        "threshold_sweep": [[level, sum(1 for score in ordered if score >= float(level))] for level in _SWEEP],
+    }
+
+
+def shadow_replay(
+    log: Iterable[LogLine], make: Callable[[str], Regulator], *, group_by: str = "turn"
+) -> Iterator[dict[str, Any]]:
+    """Yield a decision per event, and at the end the summary below the key ``_summary``.
+
+    Parameters
+    ----------
+    log : iterable of LogLine
+        Turns in order of first appearance; within a turn by `event_idx`.
+    make : callable
+        Makes a regulator for a user id, which is the turn id unless grouped by user.
+    group_by : {"turn", "user"}
+        One regulator per turn, as in the original, or per user, so that memory, cost and grades carry over.
+    """
+    if group_by not in ("turn", "user"):
+        raise ValueError(f"group_by must be 'turn' or 'user'. Given: {group_by!r}.")
+    turns: dict[str, list[LogLine]] = {}
+    for line in log:
+        turns.setdefault(line.turn_id, []).append(line)
+    shadow = Shadow(turns=len(turns))
+    regulators: dict[str, Regulator] = {}
+    for turn_id, lines in turns.items():
+        user_id = (lines[0].user_id or turn_id) if group_by == "user" else turn_id
+        regulator = regulators.get(user_id) or make(user_id)
+        if group_by == "user":
+            regulators[user_id] = regulator
+        yield from _replay_turn(sorted(lines, key=lambda line: line.event_idx), regulator, shadow)
+    yield {"_summary": shadow.summary()}
+
+
+def _replay_turn(lines: list[LogLine], regulator: Regulator, shadow: Shadow) -> Iterator[dict[str, Any]]:
+    seen: set[str] = set()
+    last_score: float | None = None
+    for line in lines:
+        regulator.on_event(line.event)
+        decision = regulator.decide()
+        kind = type(decision).__name__
+        shadow.events += 1
+        shadow.decisions[kind] += 1
+        if isinstance(decision, CircuitBreak):
+            shadow.reasons[type(decision.reason).__name__] += 1
+        if isinstance(decision, ScopeDriftWarn):
+            shadow.scores.append(decision.drift_score)
+            last_score = decision.drift_score
+        if isinstance(decision, ScopeDriftWarn | CircuitBreak | ProceduralWarning):
+            seen.add(kind)
+        yield {
+            "turn_id": line.turn_id,
+            "event_idx": line.event_idx,
+            "event_type": line.event_type,
+            "decision_kind": kind,
+            "decision": to_camel(decision),
+        }
+    shadow.turns_with.update(seen)
+    if last_score is not None:
+        shadow.scores_of_turns.append(last_score)
+
+
+def main(arguments: Sequence[str], out: TextIO, problems: TextIO) -> int:
+    """Run the command line; 0, or 1 when the file cannot be read."""
+    parser = argparse.ArgumentParser(
+        prog="python -m noetic_nb.regulator.adapters.event_log", description="Decide recorded events again."
+    )
+    parser.add_argument("log", type=Path)
+    parser.add_argument("--cost-cap", type=int)
+    parser.add_argument("--threshold", type=float)
+    parser.add_argument("--preset", choices=["release", "newer", "recommended"], default="release")
+    parser.add_argument("--group-by", choices=["turn", "user"], default="turn")
+    parser.add_argument("--summary-only", action="store_true")
+    options = parser.parse_args(arguments)
+
+    def make(user_id: str) -> Regulator:
+        presets = {"release": Regulator.for_user, "newer": Regulator.newer, "recommended": Regulator.recommended}
+        regulator = presets[options.preset](user_id)
+        if options.cost_cap is not None:
+            regulator.with_cost_cap(options.cost_cap)
+        return regulator if options.threshold is None else regulator.with_scope_drift_threshold(options.threshold)
+
+    def skipped(number: int, why: str) -> None:
+        print(f"{options.log}:{number}: skipped: {why}", file=problems)
+
+    try:
+        make("check")
+        lines = options.log.read_text(encoding="utf-8").split("\n")
+    except (OSError, ValueError) as exc:
+        print(f"Nothing was replayed: {exc}", file=problems)
+        return 1
+    for row in shadow_replay(read_log(lines, skipped), make, group_by=options.group_by):
+        if "_summary" in row or not options.summary_only:
+            print(json.dumps(row, ensure_ascii=False), file=out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], sys.stdout, sys.stderr))

@@ -1,0 +1,1 @@
+"""What is measured: words, costs, tools, confidence, corrections. No thresholds here."""

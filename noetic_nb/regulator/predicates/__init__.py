@@ -1,0 +1,16 @@
+"""When a regulator steps in: small frozen records with their thresholds as data, and what they answer with."""
+
+from noetic_nb.regulator.predicates.core import CostCap, Predicate, ProceduralWarning, QualityDecline, ScopeDrift
+from noetic_nb.regulator.predicates.low_confidence import LowConfidence
+from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
+
+__all__ = [
+    "CostCap",
+    "LowConfidence",
+    "Predicate",
+    "ProceduralWarning",
+    "QualityDecline",
+    "RepeatedFailure",
+    "ScopeDrift",
+    "ToolLoop",
+]

@@ -1,0 +1,339 @@
+"""When a regulator steps in: small frozen records, each with its thresholds as data.
+
+A predicate looks at evidence and answers with a decision or None; the order in a regulator's list is the priority. Every
+record also explains itself. Tool loops and failures are in `loops`, token spans in `spans`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final, Protocol
+
+from noetic_nb.regulator import decisions
+from noetic_nb.regulator.decisions import (
+    CircuitBreak,
+    CostCapReached,
+    Decision,
+    QualityDeclineNoRecovery,
+    ScopeDriftWarn,
+)
+from noetic_nb.regulator.events import U32_MAX, U64_MAX
+from noetic_nb.regulator.measures.corrections import MIN_CORRECTIONS_FOR_PATTERN
+from noetic_nb.regulator.predicates.drift import DRIFT_WARN_THRESHOLD, RELEASE_KEYWORDS, DriftScorer
+from noetic_nb.regulator.predicates.evidence import Evidence, mean_of_last
+from noetic_nb.regulator.predicates.finding import Change, Condition, Finding, finding, require_number, require_whole
+
+__all__ = ["CostCap", "Predicate", "ProceduralWarning", "QualityDecline", "ScopeDrift"]
+
+DEFAULT_TOKEN_CAP: Final = 10_000
+QUALITY_DECLINE_WINDOW: Final = 3
+QUALITY_DECLINE_MIN_DELTA: Final = 0.15
+POOR_QUALITY_MEAN: Final = 0.5
+DEFAULT_HISTORY_WINDOW: Final = 20
+"""Constants of the original (specification, section 2.3)."""
+
+_COST_SUGGESTION: Final = (
+    "The budget of this task is spent and recent answers were poor. "
+    "Ask the user to narrow the request, or give the task up."
+)
+_DECLINE_SUGGESTION: Final = (
+    "The answers keep getting worse. Redirect the attempt or simplify the request before trying again."
+)
+
+
+class Predicate(Protocol):
+    """One reason to step in."""
+
+    @property
+    def kind(self) -> str:
+        """Stable name of this family of predicates."""
+        ...
+
+    def check(self, evidence: Evidence, /) -> Decision | None:
+        """Return the decision if the predicate holds."""
+        ...
+
+    def explain(self, evidence: Evidence, /) -> Finding:
+        """Return what it read, how far from firing it is, and what would un-fire it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CostCap:
+    """A budget is spent while answers are poor.
+
+    Parameters
+    ----------
+    tokens_out, tokens_in : int, optional, tokens
+        Caps on the task's totals; None means no cap in that currency.
+    usd : float, optional
+        Cap on the prices told with `Cost.usd`; costs without a price count as nothing, which `explain` notes.
+    wallclock_ms : int, optional, milliseconds
+        Cap on the summed durations.
+    window : int
+        How many grades are averaged; with fewer, quality counts as 1.
+    poor_mean : float, optional
+        The mean must be below this; None makes the cap hard, whatever the quality.
+
+    References
+    ----------
+    .. [1] Regulator specification, sections 2.1 and 5. The other currencies and the hard cap are ours.
+
+    Examples
+    --------
+    >>> CostCap(tokens_out=2_000, usd=0.5).tokens_out
+    2000
+    """
+
+    kind: ClassVar[str] = "cost_cap"
+    tokens_out: int | None = DEFAULT_TOKEN_CAP
+    tokens_in: int | None = None
+    usd: float | None = None
+    wallclock_ms: int | None = None
+    window: int = QUALITY_DECLINE_WINDOW
+    poor_mean: float | None = POOR_QUALITY_MEAN
+
+    def __post_init__(self) -> None:
+        for name, most in (("tokens_out", U32_MAX), ("tokens_in", U32_MAX), ("wallclock_ms", U64_MAX)):
+            if getattr(self, name) is not None:
+                require_whole(name, getattr(self, name), 0, most)
+        if self.usd is not None:
+            require_number("usd", self.usd, 0, 1e12)
+        require_whole("window", self.window, 1, DEFAULT_HISTORY_WINDOW)
+        if self.poor_mean is not None:
+            require_number("poor_mean", self.poor_mean, 0, 1)
+
+    def _mean(self, qualities: Sequence[float]) -> float:
+        mean = mean_of_last(qualities, self.window)
+        return 1.0 if mean is None else mean
+
+    def check(self, evidence: Evidence, /) -> Decision | None:
+        """Return a circuit break if any cap is reached and recent quality is poor."""
+        cap = self.tokens_out
+        if cap is not None and evidence.tokens_out >= cap:
+            return self._break("tokens_out", evidence.tokens_out, cap, evidence)
+        for currency in ("tokens_in", "usd", "wallclock_ms"):
+            cap = getattr(self, currency)
+            if cap is not None and getattr(evidence, currency) >= cap:
+                return self._break(currency, getattr(evidence, currency), cap, evidence)
+        return None
+
+    def _break(self, currency: str, spent: float, cap: float, evidence: Evidence) -> Decision | None:
+        mean = self._mean(evidence.qualities)
+        if self.poor_mean is not None and not mean < self.poor_mean:
+            return None
+        return CircuitBreak(CostCapReached(spent, cap, mean, currency), _COST_SUGGESTION)
+
+    def explain(self, evidence: Evidence, /) -> Finding:
+        """Return the finding; a change of one cap suffices only if no other cap is reached."""
+        caps = [
+            Condition(name, getattr(evidence, name), ">=", getattr(self, name))
+            for name in ("tokens_out", "tokens_in", "usd", "wallclock_ms")
+            if getattr(self, name) is not None
+        ]
+        mean = self._mean(evidence.qualities)
+        quality = [] if self.poor_mean is None else [Condition("mean_quality", mean, "<", self.poor_mean)]
+        changes: list[Change] = []
+        if self.poor_mean is not None:
+            changes += _better_newest(evidence.qualities, self.window, self.poor_mean, None)
+        reached = [cap for cap in caps if cap.holds]
+        if len(reached) == 1 and reached[0].value is not None:
+            cap = reached[0]
+            spent = reached[0].value
+            room = math.nextafter(spent, math.inf) if cap.name == "usd" else spent + 1
+            changes.append(Change(cap.name, cap.threshold, room, is_threshold=True))
+        # With no cap at all the empty group would hold vacuously; an impossible condition says what is the case.
+        never = [Condition("caps_set", 0, ">=", 1)] if not caps else []
+        notes = []
+        if self.usd is not None and evidence.unpriced:
+            notes.append(f"{evidence.unpriced} costs had no price and count as nothing.")
+        return finding(self.kind, self.check(evidence), [*quality, *never], changes, any_of=caps, notes=notes)
+
+
+@dataclass(frozen=True, slots=True)
+class QualityDecline:
+    """Answers got worse and are poor on average.
+
+    Parameters
+    ----------
+    window : int
+        How many of the newest grades are looked at.
+    min_delta : float
+        Oldest minus newest must be at least this. Compared as doubles: 0.50 to 0.35 counts, 0.35 to 0.20 does not.
+    poor_mean : float
+        And the mean must be below this.
+
+    References
+    ----------
+    .. [1] Regulator specification, section 5.2.
+
+    Examples
+    --------
+    >>> QualityDecline(window=4).min_delta
+    0.15
+    """
+
+    kind: ClassVar[str] = "quality_decline"
+    window: int = QUALITY_DECLINE_WINDOW
+    min_delta: float = QUALITY_DECLINE_MIN_DELTA
+    poor_mean: float = POOR_QUALITY_MEAN
+
+    def __post_init__(self) -> None:
+        require_whole("window", self.window, 2, DEFAULT_HISTORY_WINDOW)
+        require_number("min_delta", self.min_delta, 0, 1)
+        require_number("poor_mean", self.poor_mean, 0, 1)
+
+    def check(self, evidence: Evidence, /) -> Decision | None:
+        """Return a circuit break if the newest grades fall and are poor."""
+        qualities = evidence.qualities
+        if len(qualities) < self.window:
+            return None
+        delta = qualities[-self.window] - qualities[-1]
+        if not delta >= self.min_delta:
+            return None
+        mean = mean_of_last(qualities, self.window)
+        if mean is None or not mean < self.poor_mean:
+            return None
+        return CircuitBreak(QualityDeclineNoRecovery(self.window, delta), _DECLINE_SUGGESTION)
+
+    def explain(self, evidence: Evidence, /) -> Finding:
+        """Return the finding."""
+        qualities = evidence.qualities
+        enough = len(qualities) >= self.window
+        delta = qualities[-self.window] - qualities[-1] if enough else None
+        conditions = [
+            Condition("grades", len(qualities), ">=", self.window),
+            Condition("delta", delta, ">=", self.min_delta),
+            Condition("mean_quality", mean_of_last(qualities, self.window), "<", self.poor_mean),
+        ]
+        changes = _better_newest(qualities, self.window, self.poor_mean, self.min_delta)
+        if delta is not None and delta < 1:
+            changes.append(Change("min_delta", self.min_delta, math.nextafter(delta, math.inf), is_threshold=True))
+        return finding(self.kind, self.check(evidence), conditions, changes)
+
+
+def _better_newest(qualities: Sequence[float], window: int, poor_mean: float, min_delta: float | None) -> list[Change]:
+    """Return the least rise of the newest grade after which the mean or the drop no longer counts."""
+    recent = list(qualities)[-window:]
+    if len(recent) < window:
+        return []
+
+    def counts(newest: float) -> bool:
+        mean = mean_of_last([*recent[:-1], newest], window)
+        falls = min_delta is None or recent[0] - newest >= min_delta
+        return falls and mean is not None and mean < poor_mean
+
+    if not counts(recent[-1]) or counts(1.0):
+        return []
+    low, high = recent[-1], 1.0
+    # Both sides are monotone in the newest grade, so halving down to neighbouring doubles finds the exact border.
+    while True:
+        middle = low + (high - low) / 2
+        if middle in (low, high):
+            return [Change("newest_quality", recent[-1], high, is_threshold=False)]
+        if counts(middle):
+            low = middle
+        else:
+            high = middle
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeDrift:
+    """The reply strays from the task.
+
+    Parameters
+    ----------
+    scorer : DriftScorer
+        Any callable of one `DriftInput`.
+    threshold : float
+        Warn at this score or above; 0 warns on every defined score.
+
+    References
+    ----------
+    .. [1] Regulator specification, section 4.
+
+    Examples
+    --------
+    >>> ScopeDrift(threshold=0.7).threshold
+    0.7
+    """
+
+    kind: ClassVar[str] = "scope_drift"
+    scorer: DriftScorer = RELEASE_KEYWORDS
+    threshold: float = DRIFT_WARN_THRESHOLD
+
+    def __post_init__(self) -> None:
+        require_number("threshold", self.threshold, 0, 1)
+        if not callable(self.scorer):
+            raise TypeError(f"scorer must be callable with a DriftInput. Given: {self.scorer!r}.")
+
+    def check(self, evidence: Evidence, /) -> Decision | None:
+        """Return a warning if the score is defined and high enough."""
+        found = evidence.drift(self.scorer)
+        if found is None or not found.score >= self.threshold:
+            return None
+        return ScopeDriftWarn(found.drift_tokens, found.score, found.task_tokens)
+
+    def explain(self, evidence: Evidence, /) -> Finding:
+        """Return the finding; for keyword bags also how many stray words would need an anchor."""
+        found = evidence.drift(self.scorer)
+        changes: list[Change] = []
+        notes: list[str] = []
+        if found is None:
+            notes.append("Undefined: the task or the reply has no topics yet.")
+        else:
+            strays = len(found.drift_tokens)
+            bag = round(strays / found.score) if found.score else 0
+            if bag and strays / bag == found.score:  # a bag score; other scorers have no count of words to change
+                fewer = next((left for left in range(strays - 1, -1, -1) if left / bag < self.threshold), None)
+                if fewer is not None:
+                    changes.append(Change("drift_tokens", strays, fewer, is_threshold=False))
+            if found.score < 1:
+                changes.append(
+                    Change("threshold", self.threshold, math.nextafter(found.score, math.inf), is_threshold=True)
+                )
+        score = None if found is None else found.score
+        conditions = [Condition("drift_score", score, ">=", self.threshold)]
+        return finding(self.kind, self.check(evidence), conditions, changes, notes=notes)
+
+
+@dataclass(frozen=True, slots=True)
+class ProceduralWarning:
+    """The user has corrected answers on this topic before.
+
+    Parameters
+    ----------
+    min_corrections : int
+        How many corrections make a pattern.
+
+    References
+    ----------
+    .. [1] Regulator specification, section 8.2.
+
+    Examples
+    --------
+    >>> ProceduralWarning().min_corrections
+    3
+    """
+
+    kind: ClassVar[str] = "procedural_warning"
+    min_corrections: int = MIN_CORRECTIONS_FOR_PATTERN
+
+    def __post_init__(self) -> None:
+        require_whole("min_corrections", self.min_corrections, 1, 20)
+
+    def check(self, evidence: Evidence, /) -> Decision | None:
+        """Return a warning with the pattern of the current topic, if there is one."""
+        pattern = evidence.correction_pattern(self.min_corrections)
+        return None if pattern is None else decisions.ProceduralWarning((pattern,))
+
+    def explain(self, evidence: Evidence, /) -> Finding:
+        """Return the finding."""
+        count = evidence.correction_count()
+        conditions = [Condition("corrections", count, ">=", self.min_corrections)]
+        changes = [Change("corrections", count, self.min_corrections - 1, is_threshold=False)]
+        if count < 20:
+            changes.append(Change("min_corrections", self.min_corrections, count + 1, is_threshold=True))
+        return finding(self.kind, self.check(evidence), conditions, changes)

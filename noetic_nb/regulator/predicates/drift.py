@@ -1,0 +1,128 @@
+"""How far a reply strays from its task.
+
+A scorer is any callable of one `DriftInput`. It answers None when the question makes no sense (a side without topics), which
+is not the same as a score of zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+
+from noetic_nb.regulator.measures.topics import RANKED_TOPICS, RELEASE_TOPICS, Topics, byte_length
+
+__all__ = [
+    "NEWER_KEYWORDS",
+    "RELEASE_KEYWORDS",
+    "Anchoring",
+    "DriftInput",
+    "DriftScore",
+    "DriftScorer",
+    "KeywordScorer",
+]
+
+Anchoring: TypeAlias = Literal["exact", "prefix"]
+
+DRIFT_WARN_THRESHOLD: Final = 0.5
+MIN_STEM_PREFIX_LEN: Final = 4
+"""Bytes both tokens need before one may be a prefix of the other (specification, section 4.3)."""
+
+
+class DriftScore(NamedTuple):
+    """How much of a reply has no anchor in its task, 0 to 1, and the evidence."""
+
+    score: float
+    drift_tokens: tuple[str, ...]
+    task_tokens: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DriftInput:
+    """What a scorer may look at.
+
+    Parameters
+    ----------
+    task, response : str
+        The user message and the reply.
+    earlier : sequence of str
+        Messages and replies of earlier turns, oldest first; a bounded number.
+    tool_texts : sequence of str
+        Names, arguments and outputs of recent tool calls, oldest first; a bounded number.
+    """
+
+    task: str
+    response: str
+    earlier: Sequence[str] = ()
+    tool_texts: Sequence[str] = ()
+
+
+class DriftScorer(Protocol):
+    """Scores a reply against its task; must not change anything, and must answer alike when asked again."""
+
+    def __call__(self, given: DriftInput, /) -> DriftScore | None:
+        """Return the score, or None when it is undefined."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordScorer:
+    """The share of a reply's topics that its task does not mention.
+
+    Parameters
+    ----------
+    topics : Topics
+        How both bags are taken.
+    anchoring : {"exact", "prefix"}
+        Whether a topic must be equal to one of the task, or may also be a prefix of one or have one as its prefix.
+
+    References
+    ----------
+    .. [1] Regulator specification, section 4.
+
+    Examples
+    --------
+    >>> given = DriftInput("user table", "users tables userland")
+    >>> RELEASE_KEYWORDS(given).score, NEWER_KEYWORDS(given).score
+    (1.0, 0.0)
+    >>> RELEASE_KEYWORDS(DriftInput("alpha beta", "")) is None
+    True
+    """
+
+    topics: Topics = field(default=RELEASE_TOPICS)
+    anchoring: Anchoring = "exact"
+
+    def __post_init__(self) -> None:
+        if self.anchoring not in ("exact", "prefix"):
+            raise ValueError(f"anchoring must be 'exact' or 'prefix'. Given: {self.anchoring!r}.")
+
+    def __call__(self, given: DriftInput, /) -> DriftScore | None:
+        """Return the share of unanchored topics, or None when either side has no topics."""
+        response = self.topics(given.response)
+        if not response:
+            return None
+        task = self.topics(given.task)
+        if not task:
+            return None
+        if self.anchoring == "prefix":
+            strays = tuple(token for token in response if not _anchored(token, task))
+        else:
+            strays = tuple(token for token in response if token not in task)
+        return DriftScore(len(strays) / len(response), strays, task)
+
+
+def _anchored(token: str, task: Sequence[str]) -> bool:
+    if token in task:
+        return True
+    if byte_length(token) < MIN_STEM_PREFIX_LEN:
+        return False
+    return any(
+        byte_length(other) >= MIN_STEM_PREFIX_LEN and (token.startswith(other) or other.startswith(token))
+        for other in task
+    )
+
+
+RELEASE_KEYWORDS: Final = KeywordScorer()
+"""The keyword scorer of release 0.4.1."""
+NEWER_KEYWORDS: Final = KeywordScorer(topics=RANKED_TOPICS, anchoring="prefix")
+"""The keyword scorer of the newest original: ranked topics, prefix anchoring."""

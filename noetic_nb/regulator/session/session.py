@@ -1,0 +1,362 @@
+"""The wrapped session: what one user's messages and grades teach about which strategies work on which topic.
+
+Nothing here reaches `decide`; it is visible in snapshots and in `Session.signals` only. Events are therefore noted when
+they happen and worked through when someone reads.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from noetic_nb.regulator.events import U32_MAX
+from noetic_nb.regulator.measures.costs import TOKEN_COST_WEIGHT, TYPICAL_TURN_TOKENS_OUT, TYPICAL_TURN_WALLCLOCK_MS
+from noetic_nb.regulator.measures.topics import RELEASE_TOPICS, Topics, cluster_of
+from noetic_nb.regulator.session.arousal import Impression, Valence, impression_of
+from noetic_nb.regulator.session.strategy import STRATEGY_LABELS, classify_strategy
+
+__all__ = ["GainMode", "Learned", "Rate", "Session", "Signals"]
+
+GainMode: TypeAlias = Literal["phasic", "tonic", "neutral"]
+Gate: TypeAlias = Literal["urgent", "novel", "routine"]
+
+_MOST_NOTED: Final = 4096
+_MOST_CHARS: Final = 1_000_000
+"""Notes are worked through at the latest when there are so many, so that memory stays bounded (ours)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """An exponential mean of grades, and how many entered it."""
+
+    success_rate: float = 0.5
+    count: int = 0
+
+    def after(self, quality: float, rate: float) -> Rate:
+        """Return the mean moved towards one grade."""
+        return Rate((1.0 - rate) * self.success_rate + rate * quality, min(self.count + 1, U32_MAX))
+
+
+@dataclass(slots=True)
+class Learned:
+    """The part of a session that survives in snapshots."""
+
+    gain_mode: GainMode = "neutral"
+    tick: int = 0
+    response_success: dict[str, Rate] = field(default_factory=dict)
+    response_strategies: dict[str, dict[str, Rate]] = field(default_factory=dict)
+
+    def copy(self) -> Learned:
+        """Return an independent copy."""
+        return Learned(
+            self.gain_mode,
+            self.tick,
+            dict(self.response_success),
+            {cluster: dict(rates) for cluster, rates in self.response_strategies.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What the session would tell an agent (specification, section 10.10)."""
+
+    conservation: float
+    salience: float
+    confidence: float
+    strategy: str | None
+    gain_mode: GainMode
+    valence: Valence
+    recent_quality: float
+    rpe: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    """The six numbers that settle, and the gate's label."""
+
+    arousal: float
+    certainty: float
+    sustained: float
+    sensory_pe: float
+    resource_pressure: float
+    gate_confidence: float
+    gate: Gate
+
+    def distance(self, other: _Raw) -> float:
+        """Return the largest change; a changed gate counts as 1."""
+        if self.gate != other.gate:
+            return 1.0
+        return max(
+            abs(self.arousal - other.arousal),
+            abs(self.certainty - other.certainty),
+            abs(self.sustained - other.sustained),
+            abs(self.sensory_pe - other.sensory_pe),
+            abs(self.resource_pressure - other.resource_pressure),
+            abs(self.gate_confidence - other.gate_confidence),
+        )
+
+
+def _clamp(value: float) -> float:
+    return min(max(value, 0.0), 1.0) if value == value else 0.0
+
+
+def _spread(values: list[float]) -> float:
+    if len(values) < 2:
+        return 0.0
+    mean = _plain_sum(values) / len(values)
+    return math.sqrt(_plain_sum([(value - mean) ** 2 for value in values]) / len(values))
+
+
+def _plain_sum(values: list[float]) -> float:
+    # sum() compensates rounding from Python 3.12; thresholds are compared with the plain left-to-right sum.
+    total = 0.0
+    for value in values:
+        total += value
+    return total
+
+
+class Session:
+    """One user's session values.
+
+    Parameters
+    ----------
+    learned : Learned, optional
+        What an earlier session learned; everything else starts fresh.
+    topics : Topics
+        How a message's topics are taken.
+
+    References
+    ----------
+    .. [1] Regulator specification, section 10.
+
+    Examples
+    --------
+    >>> session = Session()
+    >>> session.hear("parse the billing file"); session.grade("It is done.", 0.9)
+    >>> session.learned.response_success["billing+file"].count
+    1
+    """
+
+    def __init__(self, learned: Learned | None = None, *, topics: Topics = RELEASE_TOPICS) -> None:
+        self.topics = topics
+        self._learned = Learned() if learned is None else learned
+        self._notes: list[tuple[Callable[[Any, Any, Any], None], object, object, object]] = []
+        self._chars = 0
+        self._owed = 0.0
+        self.arousal = 0.0
+        self.valence: Valence = "neutral"
+        self.certainty = 0.5
+        self.sustained = 1.0
+        self.sensory_pe = 0.0
+        self.pe_history: list[float] = []
+        self.pe_volatility = 0.0
+        self.body_budget = 1.0
+        self.resource_pressure = 0.0
+        self.gate: Gate = "novel"
+        self.gate_confidence = 0.5
+        self.predicted_quality = 0.5
+        self.rpe = 0.0
+        self.message = ""
+        self.cluster = ""
+        self.recommended: str | None = None
+        self.turns = 0
+        self.smoothed = 0.5
+
+    # What happens is noted
+
+    def hear(self, message: str) -> None:
+        """Take in a user message."""
+        self._note_owed()
+        self._notes.append((self._hear, message, None, None))
+        self._chars += len(message)
+        self._bound()
+
+    def spend(self, tokens_out: int, wallclock_ms: int) -> None:
+        """Take in what a turn cost."""
+        # The budget only falls by costs, so those in a row may be summed before the clamp; the sum stands in for the notes.
+        tokens = tokens_out / TYPICAL_TURN_TOKENS_OUT
+        time = wallclock_ms / TYPICAL_TURN_WALLCLOCK_MS
+        self._owed += TOKEN_COST_WEIGHT * (tokens if tokens < 1.0 else 1.0) + (1.0 - TOKEN_COST_WEIGHT) * (
+            time if time < 1.0 else 1.0
+        )
+
+    def grade(self, response: str, quality: float, message: str | None = None) -> None:
+        """Learn from a finite grade; about the topic of `message`, by default the one heard last."""
+        self._note_owed()
+        self._notes.append((self._grade, response, quality, message))
+        self._chars += len(response)
+        self._bound()
+
+    def _note_owed(self) -> None:
+        if self._owed:
+            self._notes.append((self._pay, self._owed, None, None))
+            self._owed = 0.0
+
+    def _bound(self) -> None:
+        if self._chars > _MOST_CHARS or len(self._notes) > _MOST_NOTED:
+            self.settle()
+
+    # and worked through when someone reads
+
+    def settle(self) -> None:
+        """Work through everything noted; reading `learned` or `signals` does so."""
+        self._note_owed()
+        notes, self._notes, self._chars = self._notes, [], 0
+        for work, first, second, third in notes:
+            work(first, second, third)
+
+    @property
+    def learned(self) -> Learned:
+        """What survives in snapshots; live, not a copy."""
+        self.settle()
+        return self._learned
+
+    def idle(self) -> None:
+        """Recover a little while nothing happens."""
+        self.settle()
+        self.body_budget = _clamp(self.body_budget + 0.01)
+
+    def copy(self) -> Session:
+        """Return an independent session in the same state."""
+        self.settle()
+        twin = copy.copy(self)
+        twin._notes = []
+        twin._learned = self._learned.copy()
+        return twin
+
+    @property
+    def signals(self) -> Signals:
+        """What the session would tell an agent now."""
+        self.settle()
+        arousal = self._coloured(self.arousal)
+        pe, confidence = self.sensory_pe, self.gate_confidence
+        if self.body_budget < 0.70:
+            depletion = 0.70 - self.body_budget
+            pe, confidence = pe + 0.15 * depletion, confidence - 0.1 * depletion
+        pe, confidence = _clamp(pe), _clamp(confidence)
+        threshold = 0.70 * (1.0 + 0.10 * (pe - 0.5) + 0.05 * arousal - 0.10 * (confidence - 0.5))
+        threshold = min(max(threshold, 0.40), 0.85)
+        budget_factor = 0.0
+        if self.body_budget < threshold:
+            budget_factor = (threshold - self.body_budget) / max(threshold, 0.01)
+        return Signals(
+            conservation=_clamp(budget_factor + 0.3 * self.resource_pressure + 0.2 * max(1.0 - self.sustained, 0.0)),
+            salience=_clamp(
+                self.arousal + {"urgent": 0.3, "novel": 0.15, "routine": 0.0}[self.gate] + 0.2 * self.sensory_pe
+            ),
+            confidence=_clamp(self.gate_confidence * (1.0 - 0.5 * self.pe_volatility)),
+            strategy=None if self.recommended is None else STRATEGY_LABELS.get(self.recommended, self.recommended),
+            gain_mode=self._learned.gain_mode,
+            valence=self.valence,
+            recent_quality=self.predicted_quality,
+            rpe=self.rpe,
+        )
+
+    def _coloured(self, arousal: float) -> float:
+        factor = {"negative": 1.15, "positive": 0.9, "neutral": 1.0}[self.valence]
+        return _clamp(arousal * factor)
+
+    def _pay(self, owed: float, *_unused: object) -> None:
+        self.body_budget = _clamp(self.body_budget - 0.02 * owed)
+
+    def _hear(self, message: str, *_unused: object) -> None:
+        # Everything that depends on the text alone is read once; the settling below is arithmetic.
+        impression = impression_of(message)
+        self.message = message
+        self.cluster = cluster_of(self.topics(message))
+        self._perceive(impression)
+        previous: _Raw | None = None
+        for _ in range(5):
+            before = self._raw()
+            self._perceive(impression)
+            self._judge(impression)
+            raw = self._raw()
+            settled = previous is not None and raw.distance(previous) < 0.01
+            self.arousal = 0.5 * raw.arousal + 0.5 * before.arousal
+            self.certainty = 0.5 * raw.certainty + 0.5 * before.certainty
+            self.sustained = 0.5 * raw.sustained + 0.5 * before.sustained
+            self.sensory_pe = 0.5 * raw.sensory_pe + 0.5 * before.sensory_pe
+            self.resource_pressure = 0.5 * raw.resource_pressure + 0.5 * before.resource_pressure
+            self.gate_confidence = 0.5 * raw.gate_confidence + 0.5 * before.gate_confidence
+            previous = raw
+            if settled:
+                break
+        self.turns += 1
+
+    def _raw(self) -> _Raw:
+        return _Raw(
+            self.arousal,
+            self.certainty,
+            self.sustained,
+            self.sensory_pe,
+            self.resource_pressure,
+            self.gate_confidence,
+            self.gate,
+        )
+
+    def _perceive(self, impression: Impression) -> None:
+        arousal = impression.arousal
+        self.sensory_pe = abs(arousal - self.arousal)
+        self.arousal, self.valence = arousal, impression.valence
+        self.certainty = 0.8 if arousal >= 0.6 else 0.55 if arousal >= 0.3 else 0.3
+        self.sustained = _clamp(self.sustained + (-0.10 if arousal >= 0.6 else -0.05 if arousal >= 0.3 else 0.05))
+        self.pe_history = [*self.pe_history, self.sensory_pe][-5:]
+        self.pe_volatility = _spread(self.pe_history)
+        self.body_budget = _clamp(self.body_budget - (0.02 * self.sensory_pe + 0.01 * arousal) + 0.005)
+        if self.cluster:
+            self.recommended = self._recommendation(self.cluster)
+
+    def _judge(self, impression: Impression) -> None:
+        learned = self._learned
+        self.gate, self.gate_confidence = self._gated(impression)
+        if self.arousal >= 0.35:
+            learned.gain_mode = "phasic"
+        adjusted = _clamp(self.gate_confidence + 0.15 * self.rpe)
+        learned.tick = min(learned.tick + 1, U32_MAX)
+        self.smoothed = 0.65 * self.smoothed + 0.35 * adjusted
+        if adjusted < 0.4 and learned.gain_mode != "tonic" and self.smoothed <= 0.3:
+            learned.gain_mode = "tonic"
+        elif adjusted > 0.85 and learned.gain_mode != "phasic" and self.smoothed >= 0.7:
+            learned.gain_mode = "phasic"
+        memory = 0.6 if impression.mentions_past else 0.3
+        self.resource_pressure = _clamp(0.5 * memory + (0.2 if self.turns >= 20 else 0.0))
+
+    def _gated(self, impression: Impression) -> tuple[Gate, float]:
+        arousal = self._coloured(self.arousal)
+        if arousal >= 0.6:
+            return "urgent", 0.85
+        if impression.is_urgent:
+            return "urgent", 0.7
+        if self.gate == "urgent" and arousal >= 0.4:
+            return "urgent", 0.7
+        return ("routine", 0.95) if impression.is_routine else ("novel", 0.5)
+
+    def _recommendation(self, cluster: str) -> str | None:
+        fit = [
+            (-rate.success_rate, name)
+            for name, rate in self._learned.response_strategies.get(cluster, {}).items()
+            if (rate.count >= 12 and rate.success_rate >= 0.75)
+            or (rate.count >= 8 and rate.success_rate >= 0.65)
+            or (rate.count >= 5 and rate.success_rate >= 0.5)
+        ]
+        return min(fit)[1] if fit else None
+
+    def _grade(self, response: str, quality: float, message: str | None) -> None:
+        self.rpe = quality - self.predicted_quality
+        self.predicted_quality = _clamp(0.75 * self.predicted_quality + 0.25 * quality)
+        self.body_budget = _clamp(self.body_budget + self.rpe * (0.05 if self.rpe > 0 else 0.02))
+        rate = 0.375 if self.pe_volatility > 0.5 else 0.15 if self.pe_volatility < 0.2 else 0.25
+        # A person shared by several tasks may have heard another task's message since.
+        is_last = message is None or message == self.message
+        topic = self.cluster if is_last else cluster_of(self.topics(message or ""))
+        if not topic:
+            return
+        successes = self._learned.response_success
+        successes[topic] = successes.get(topic, Rate()).after(quality, rate)
+        strategy = classify_strategy(response)
+        if strategy is not None:
+            strategies = self._learned.response_strategies.setdefault(topic, {})
+            strategies[strategy] = strategies.get(strategy, Rate()).after(quality, rate)

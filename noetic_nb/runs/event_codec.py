@@ -1,0 +1,274 @@
+"""Events to JSON data and back: camelCase keys, a ``kind`` first, every field checked on the way in.
+
+The form follows from the annotations in `noetic_nb.events`, so a new field or event needs no code here. Nothing that is
+read is executed, and nothing is coerced: text where a number belongs is an error, not a guess.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+from noetic_nb.errors import ItemValidationError
+from noetic_nb.events import RunEvent
+from noetic_nb.items import FrozenDict, Item, ItemRegistry
+from noetic_nb.runs.payload import from_wire, frozen_data, to_wire
+
+__all__ = ["EVENT_TYPES", "SCHEMA", "SCHEMA_VERSION", "WireError", "dump_event", "parse_event", "settled"]
+
+SCHEMA: Final = "noetic_nb/run"
+SCHEMA_VERSION: Final = 1
+"""Version of the events and of the file that holds them; it grows when an older reader would be wrong."""
+
+EVENT_TYPES: Final[tuple[type[RunEvent], ...]] = get_args(RunEvent)
+_BY_KIND: Final[dict[str, type[RunEvent]]] = {cls.kind: cls for cls in EVENT_TYPES}
+# A run may hold items of extensions that are not registered where it is read; they are data all the same.
+_ITEMS: Final = ItemRegistry(strict=False)
+
+_Writer: TypeAlias = Callable[[Any], Any]
+_Reader: TypeAlias = Callable[[Any, str], Any]
+
+
+class WireError(ValueError):
+    """JSON data is not an event; the message names the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+    wire: str
+    write: _Writer
+    read: _Reader
+    required: bool
+    is_free: bool
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+def _wrong(path: str, wanted: str, given: object) -> WireError:
+    return WireError(f"`{path}` must be {wanted}, but is {given!r:.80}")
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _scalar(wanted: type, name: str) -> _Reader:
+    def read(value: Any, path: str) -> Any:
+        if type(value) is not wanted:
+            raise _wrong(path, name, value)
+        return value
+
+    return read
+
+
+def _read_float(value: Any, path: str) -> Any:
+    number = from_wire(value) if isinstance(value, dict) else value
+    if type(number) not in (int, float):
+        raise _wrong(path, "a number", value)
+    return number
+
+
+def _read_item(value: Any, path: str) -> Item:
+    if not isinstance(value, dict):
+        raise _wrong(path, "an item", value)
+    try:
+        return _ITEMS.parse(value)
+    except ItemValidationError as error:
+        raise WireError(f"`{path}` is no item: {error}") from error
+
+
+def _read_mapping(value: Any, path: str) -> FrozenDict:
+    frozen = from_wire(value)
+    if not isinstance(frozen, FrozenDict):
+        raise _wrong(path, "an object", value)
+    return frozen
+
+
+def _read_free(value: Any, path: str) -> Any:
+    return from_wire(value)
+
+
+def _optional(write: _Writer, read: _Reader) -> tuple[_Writer, _Reader]:
+    return (
+        lambda value: None if value is None else write(value),
+        lambda value, path: None if value is None else read(value, path),
+    )
+
+
+def _sequence(write: _Writer, read: _Reader) -> tuple[_Writer, _Reader]:
+    def read_all(value: Any, path: str) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise _wrong(path, "a list", value)
+        return tuple([read(inner, f"{path}[{place}]") for place, inner in enumerate(value)])
+
+    return lambda values: [write(value) for value in values], read_all
+
+
+def _record(parts: tuple[Any, ...]) -> tuple[_Writer, _Reader]:
+    codecs = [_codec(part) for part in parts]
+
+    def read(value: Any, path: str) -> tuple[Any, ...]:
+        if not isinstance(value, list) or len(value) != len(codecs):
+            raise _wrong(path, f"a list of {len(codecs)}", value)
+        return tuple([codec[1](value[place], f"{path}[{place}]") for place, codec in enumerate(codecs)])
+
+    return lambda values: [codec[0](inner) for codec, inner in zip(codecs, values, strict=True)], read
+
+
+_PLAIN: Final[dict[Any, tuple[_Writer, _Reader]]] = {
+    str: (_same, _scalar(str, "text")),
+    int: (_same, _scalar(int, "a whole number")),
+    bool: (_same, _scalar(bool, "true or false")),
+    float: (to_wire, _read_float),
+    Item: (to_wire, _read_item),
+    Any: (to_wire, _read_free),
+}
+
+
+def _codec(hint: Any) -> tuple[_Writer, _Reader]:
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        # Any word passes: a run must load although a layer or a newer version uses a word that this one does not know.
+        return _PLAIN[str]
+    if origin in (types.UnionType, Union) and len(args) == 2 and type(None) in args:
+        return _optional(*_codec(next(arg for arg in args if arg is not type(None))))
+    if origin is tuple:
+        return _sequence(*_codec(args[0])) if args[-1] is Ellipsis else _record(args)
+    if origin is Mapping:
+        return to_wire, _read_mapping
+    if is_dataclass(hint):
+        cls: type[Any] = hint  # type: ignore[assignment]  # annotations name classes, never instances
+        return _dump, lambda value, path: _parse(cls, value, path)
+    raise TypeError(f"An event field is annotated {hint!r}, which has no wire form. Extend noetic_nb.runs.event_codec.")
+
+
+def _is_free(hint: Any) -> bool:
+    return hint is Any or get_origin(hint) is Mapping or any(get_origin(arg) is Mapping for arg in get_args(hint))
+
+
+_FIELDS: Final[dict[type[Any], tuple[_Field, ...]]] = {}
+_FREE: Final[dict[type[Any], tuple[str, ...]]] = {}
+
+
+def _fields_of(cls: type[Any]) -> tuple[_Field, ...]:
+    known = _FIELDS.get(cls)
+    if known is None:
+        hints = get_type_hints(cls)
+        known = _FIELDS[cls] = tuple(
+            _Field(
+                field.name,
+                _camel(field.name),
+                *_codec(hints[field.name]),
+                required=field.default is MISSING and field.default_factory is MISSING,
+                is_free=_is_free(hints[field.name]),
+            )
+            for field in fields(cls)
+        )
+    return known
+
+
+def _free_names(cls: type[Any]) -> tuple[str, ...]:
+    names = _FREE.get(cls)
+    if names is None:
+        names = _FREE[cls] = tuple(field.name for field in _fields_of(cls) if field.is_free)
+    return names
+
+
+def settled(event: RunEvent) -> RunEvent:
+    """Return an event whose free data can change no more; the event itself when that holds already.
+
+    A tool may go on to change the arguments it was given: what a run keeps must not change with them.
+    """
+    changed = {}
+    for name in _free_names(type(event)):
+        value = getattr(event, name)
+        frozen = frozen_data(value)
+        if frozen is not value:
+            changed[name] = frozen
+    return replace(event, **changed) if changed else event
+
+
+def _dump(record: Any) -> dict[str, Any]:
+    return {field.wire: field.write(getattr(record, field.name)) for field in _fields_of(type(record))}
+
+
+def _parse(cls: type[Any], value: Any, path: str) -> Any:
+    if not isinstance(value, dict):
+        raise _wrong(path or "event", "an object", value)
+    known = _fields_of(cls)
+    prefix = f"{path}." if path else ""
+    values = {}
+    for field in known:
+        if field.wire in value:
+            values[field.name] = field.read(value[field.wire], f"{prefix}{field.wire}")
+        elif field.required:
+            raise WireError(f"`{prefix}{field.wire}` is missing")
+    extra = value.keys() - {field.wire for field in known} - {"kind"}
+    if extra:
+        raise WireError(f"`{prefix}{min(extra)}` is not a field of {cls.__name__}")
+    return cls(**values)
+
+
+def dump_event(event: RunEvent) -> dict[str, Any]:
+    """Return an event as plain JSON data.
+
+    Parameters
+    ----------
+    event : RunEvent
+        Any event.
+
+    Returns
+    -------
+    dict
+        ``kind`` and every field under its camelCase name, defaults included.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import QualityGiven, Where
+    >>> dump_event(QualityGiven(Where("t1", "e1", 2), 5.0, 0.4, "grader"))["where"]
+    {'threadId': 't1', 'executionId': 'e1', 'turn': 2, 'depth': 0}
+    """
+    return {"kind": event.kind, **_dump(event)}
+
+
+def parse_event(data: object) -> RunEvent:
+    """Read an event from JSON data.
+
+    Parameters
+    ----------
+    data : object
+        What `dump_event` returned, perhaps through a file. Fields with a default may be missing.
+
+    Returns
+    -------
+    RunEvent
+        The event, its free data frozen.
+
+    Raises
+    ------
+    WireError
+        If the kind is unknown, a field is missing, unknown, or of the wrong type.
+
+    Examples
+    --------
+    >>> parse_event({"kind": "quality_given", "where": {"threadId": "t1", "executionId": "e1", "turn": "2"}})
+    Traceback (most recent call last):
+    ...
+    noetic_nb.runs.event_codec.WireError: `where.turn` must be a whole number, but is '2'
+    """
+    if not isinstance(data, dict):
+        raise _wrong("event", "an object", data)
+    kind = data.get("kind")
+    cls = _BY_KIND.get(kind) if isinstance(kind, str) else None
+    if cls is None:
+        raise WireError(f"`kind` must be one of {', '.join(sorted(_BY_KIND))}, but is {kind!r:.80}")
+    event: RunEvent = _parse(cls, data, "")
+    return event

@@ -1,0 +1,252 @@
+"""What each model call was sent, read from a run: the one reading behind the live view, its static form and the figure.
+
+Two sums matter. *Sent* is what the model got; *planned* is what the budget promised beforehand. A layer that uses less
+than its allocation yields the rest to history, so that history may be sent more than was planned for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from noetic_nb.events import ItemFate, RunEvent, ViewAssembled
+from noetic_nb.runs.plain_text import plain
+
+__all__ = ["CallShare", "Calls", "LayerShare", "LeftOut", "Part"]
+
+PartKind: TypeAlias = Literal["system", "tools", "layer", "yielded", "framing", "history", "free", "reserve"]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShare:
+    """One layer in one call, in tokens; `allocated` None is no limit."""
+
+    name: str
+    allocated: float | None
+    used: int
+    yielded: float | None
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Neighbouring items with one fate; `tokens` None is not known."""
+
+    origin: str
+    reason: str
+    first: int
+    last: int
+    count: int
+    tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One segment of a bar; `layer` is the position of the layer among those of the run."""
+
+    kind: PartKind
+    label: str
+    tokens: float
+    layer: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallShare:
+    """How one model call spent its budget, in tokens; `total` None is no limit."""
+
+    thread: str
+    turn: int
+    call: int
+    depth: int
+    total: float | None
+    reserve: float
+    system: int
+    tools: int
+    framing: int
+    history: int
+    history_budget: float | None
+    history_items: int
+    layers: tuple[LayerShare, ...]
+    left_out: tuple[LeftOut, ...]
+
+    @property
+    def sent(self) -> int:
+        """Tokens of the request."""
+        return self.system + self.tools + self.framing + self.history + sum(layer.used for layer in self.layers)
+
+    @property
+    def free(self) -> float:
+        """Tokens that nothing claimed; 0 where there is no limit or it is exceeded."""
+        return 0.0 if self.total is None else max(0.0, self.total - self.reserve - self.sent)
+
+    @property
+    def over(self) -> float:
+        """Tokens by which the request and its reserve exceed the budget."""
+        return 0.0 if self.total is None else max(0.0, self.sent + self.reserve - self.total)
+
+    @property
+    def dropped(self) -> tuple[int, int]:
+        """How many items were left out, and their tokens as far as they are known."""
+        gone = [entry for entry in self.left_out if entry.reason != "forced"]
+        return sum(entry.count for entry in gone), sum(entry.tokens or 0 for entry in gone)
+
+    def sent_parts(self, order: dict[str, int]) -> tuple[Part, ...]:
+        """Return the segments of what was sent; `order` numbers the layers of the run."""
+        parts = [Part("system", "System", self.system), Part("tools", "Tools", self.tools)]
+        parts += [Part("layer", layer.name, layer.used, order[layer.name]) for layer in self.layers]
+        parts += [
+            Part("framing", "Framing", self.framing),
+            Part("history", "History", self.history),
+            Part("free", "Free", self.free),
+            Part("reserve", "Reserve", self.reserve),
+        ]
+        return tuple(part for part in parts if part.tokens > 0)
+
+    def planned_parts(self, order: dict[str, int]) -> tuple[Part, ...]:
+        """Return the segments of the plan: each allocation as its used part and the part that was yielded.
+
+        Tools and framing are not planned for; they come off history when the request is made.
+        """
+        parts = [Part("system", "System", self.system)]
+        for layer in self.layers:
+            inside = layer.used if layer.allocated is None else min(layer.used, layer.allocated)
+            parts.append(Part("layer", layer.name, inside, order[layer.name]))
+            if layer.allocated is not None:
+                parts.append(Part("yielded", layer.name, layer.allocated - inside, order[layer.name]))
+        parts += [
+            Part("history", "History", self.history if self.history_budget is None else self.history_budget),
+            Part("reserve", "Reserve", self.reserve),
+        ]
+        return tuple(part for part in parts if part.tokens > 0)
+
+    def scale(self, order: dict[str, int]) -> float:
+        """Return the tokens that a whole bar stands for: the budget, or more where more was sent or planned."""
+        bars = (self.sent_parts(order), self.planned_parts(order))
+        return max(1.0, self.total or 0.0, *(sum(part.tokens for part in bar) for bar in bars))
+
+
+class Calls:
+    """The model calls of a run so far, and the names and order of its layers.
+
+    Parameters
+    ----------
+    turn : int, optional
+        Only this turn, 1 for the first of a thread.
+    thread_id : str, optional
+        Only this thread.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import LayerTokens, ViewAssembled, Where
+    >>> calls = Calls()
+    >>> shown = calls.take(
+    ...     ViewAssembled(Where("t1", "e1", 1), 0.0, 0, (0, 2), (), (LayerTokens("notes", 100, 40, 60),), (),
+    ...                   1000, 200, 50, 30, 5, 75, 650, 2))
+    >>> shown.sent, shown.free, [part.label for part in shown.sent_parts(calls.order)]
+    (200, 600.0, ['System', 'Tools', 'notes', 'Framing', 'History', 'Free', 'Reserve'])
+    """
+
+    def __init__(self, *, turn: int | None = None, thread_id: str | None = None) -> None:
+        self.turn = turn
+        self.thread_id = thread_id
+        self.all: list[CallShare] = []
+        self.order: dict[str, int] = {}
+        self._in_turn: dict[tuple[str, int], int] = {}
+        self._names: dict[str, str] = {}
+
+    def take(self, event: RunEvent) -> CallShare | None:
+        """Read one event; returns the call it describes, None for all others."""
+        if not isinstance(event, ViewAssembled):
+            return None
+        where = event.where
+        if (self.turn is not None and where.turn != self.turn) or (
+            self.thread_id is not None and where.thread_id != self.thread_id
+        ):
+            return None
+        place = (where.thread_id, where.turn)
+        self._in_turn[place] = self._in_turn.get(place, 0) + 1
+        share = CallShare(
+            thread=plain(where.thread_id),
+            turn=where.turn,
+            call=self._in_turn[place],
+            depth=where.depth,
+            total=_finite(event.total),
+            reserve=_finite(event.reserve) or 0.0,
+            system=event.system,
+            tools=event.tools,
+            framing=event.framing,
+            history=event.history,
+            history_budget=_finite(event.history_budget),
+            history_items=event.history_items,
+            layers=tuple(
+                LayerShare(
+                    self._name(part.layer_id), _finite(part.allocated), part.used, _finite(part.yielded), part.items
+                )
+                for part in event.layers
+            ),
+            left_out=tuple(_left_out(event)),
+        )
+        self.all.append(share)
+        return share
+
+    def _name(self, layer_id: str) -> str:
+        """Return what a layer is called here; two ids that look alike once cut are told apart by a number."""
+        name = self._names.get(layer_id)
+        if name is None:
+            name = shown = plain(layer_id)
+            again = 1
+            while name in self.order:
+                again += 1
+                name = f"{shown} ({again})"
+            self._names[layer_id] = name
+            self.order[name] = len(self.order)
+        return name
+
+
+def _finite(number: float) -> float | None:
+    return float(number) if math.isfinite(number) else None
+
+
+def _left_out(event: ViewAssembled) -> Iterator[LeftOut]:
+    before = event.window[0]
+    told = {fate.position for fate in event.fates if fate.origin == "history" and fate.position < before}
+    # What lies before the window is not told item by item.
+    floor = min(event.floor, before)
+    for reason, start, stop in (("outside_window", 0, floor), ("over_budget", floor, before)):
+        count = stop - start - len([position for position in told if start <= position < stop])
+        if count > 0:
+            yield LeftOut("history", reason, start, stop - 1, count, None)
+    yield from _runs(event.fates)
+
+
+def _runs(fates: Iterable[ItemFate]) -> Iterator[LeftOut]:
+    current: dict[str, Any] = {}
+    for fate in sorted(fates, key=lambda fate: (fate.origin, fate.reason, fate.position)):
+        follows = (
+            current
+            and (current["origin"], current["reason"]) == (fate.origin, fate.reason)
+            and fate.position == current["last"] + 1
+        )
+        if follows:
+            current["last"] = fate.position
+            current["count"] += 1
+            current["tokens"] += fate.tokens
+            continue
+        if current:
+            yield _named(current)
+        current = {
+            "origin": fate.origin,
+            "reason": fate.reason,
+            "first": fate.position,
+            "last": fate.position,
+            "count": 1,
+            "tokens": fate.tokens,
+        }
+    if current:
+        yield _named(current)
+
+
+def _named(run: dict[str, Any]) -> LeftOut:
+    return LeftOut(**{**run, "origin": plain(str(run["origin"]).replace("layer:", "layer ", 1))})

@@ -1,0 +1,102 @@
+"""Look a configuration over before it runs: what cannot work, and what probably is not meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.memory.layer import budget_range
+from noetic_nb.models.client import ModelClient
+from noetic_nb.names import skeleton
+from noetic_nb.runtime.config.config import AgentConfig
+from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.steps.traverse import llm_steps
+
+__all__ = ["Finding", "find"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something worth knowing: `error` will fail, `warning` may surprise, `note` is harmless."""
+
+    level: Literal["error", "warning", "note"]
+    code: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.level}: {self.message} {self.hint}".strip()
+
+
+def find(engine: Engine) -> tuple[Finding, ...]:
+    """Return the findings about an engine's configuration, worst first."""
+    config = engine.config
+    found = [*_steps(config, engine.models), *_tools(engine), *_layers(config)]
+    order = {"error": 0, "warning": 1, "note": 2}
+    return tuple(sorted(found, key=lambda finding: order[finding.level]))
+
+
+def _steps(config: AgentConfig, models: ModelClient | Mapping[str, ModelClient] | None) -> Iterator[Finding]:
+    if config.step is None:
+        yield Finding("error", "NO_STEP_CONFIGURED", "The agent has no step.", "Pass step=... to AgentConfig.")
+    for step in llm_steps(config.step):
+        if isinstance(models, Mapping) and isinstance(step.model, str) and step.model not in models:
+            known = ", ".join(map(repr, models)) or "none"
+            yield Finding(
+                "error", "UNKNOWN_MODEL", f"Step {step.id!r} asks model {step.model!r}.", f"The harness has {known}."
+            )
+
+
+def _tools(engine: Engine) -> Iterator[Finding]:
+    names: set[str] = set()
+    for step in llm_steps(engine.config.step):
+        try:
+            tools = engine.toolset(step)
+        except NoeticConfigError as exc:
+            yield Finding("error", exc.code, exc.what, exc.hint)
+            continue
+        names |= {tool.name for tool in tools.tools}
+        if any(tool.needs_approval for tool in tools.tools) and engine.approve is None:
+            yield Finding(
+                "warning",
+                "NOBODY_APPROVES",
+                f"Step {step.id!r} has tools that need approval, and nobody is there to ask.",
+                "Pass approve=... to the harness; until then these calls are denied.",
+            )
+    for layer in engine.config.memory:
+        book: Any = getattr(getattr(layer.hooks.before_tool_call, "__self__", None), "book", ())
+        known = {skeleton(name) for name in names}  # as rules are found: what looks the same is the same
+        for rule in book:
+            for tool in (*(rule.tools or ()), *(() if rule.sequence is None else rule.sequence.others)):
+                if skeleton(tool) not in known:
+                    yield Finding(
+                        "warning",
+                        "UNKNOWN_TOOL",
+                        f"Rule {rule.id!r} is about tool {tool!r}, which the agent does not have.",
+                        f"Its tools are {', '.join(sorted(names)) or 'none'}.",
+                    )
+
+
+def _layers(config: AgentConfig) -> Iterator[Finding]:
+    policy = config.projection
+    available = policy.token_budget - policy.response_reserve
+    if available <= 0:
+        yield Finding(
+            "error",
+            "NO_ROOM",
+            f"The response reserve ({policy.response_reserve:g}) leaves nothing of the budget ({policy.token_budget:g}).",
+            "Raise token_budget or lower response_reserve.",
+        )
+    least = sum(budget_range(layer.budget, layer_id=layer.id)[0] for layer in config.memory)
+    if 0 < available < least:
+        yield Finding(
+            "warning",
+            "MINIMUMS_DO_NOT_FIT",
+            f"The layers ask for at least {least:g} tokens; {available:g} are left for them.",
+            "Lower their minimums; until then each gets a share and history gets nothing.",
+        )
+    for layer in config.memory:
+        if not layer.hooks.names() and not layer.provides:
+            yield Finding("note", "LAYER_WITHOUT_HOOKS", f"Layer {layer.id!r} has no hooks: it does nothing.")

@@ -1,0 +1,1 @@
+"""What an agent is, as data: its configuration, its limits, and both as JSON."""

@@ -1,0 +1,1 @@
+"""What executions share and what one of them knows while it runs."""

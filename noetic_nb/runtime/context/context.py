@@ -1,0 +1,400 @@
+"""One execution while it runs: whose it is, what it has spent, what has been said, and whether it was told to stop.
+
+A child execution has a context of its own. What it spends is charged to all above it at once, and an abort reaches all
+below at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import current_task
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextvars import ContextVar
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.events import Where
+from noetic_nb.items import ItemLog
+from noetic_nb.memory import PastCall, RecallEntry, RerenderRequest
+from noetic_nb.models.client import NO_USAGE, ModelDelta, ModelResponse
+from noetic_nb.runtime.config.limits import Limits, exceeded
+from noetic_nb.runtime.context.channels import WAIT_MS, Channels
+from noetic_nb.steps import Channel, StepMeta
+
+__all__ = ["RUNNING", "Context", "Tree"]
+
+_ABORTED: Final = "context aborted"
+_NOTHING: Final[frozenset[Any]] = frozenset()
+
+RUNNING: Final[ContextVar[tuple[Context, tuple[str, ...]] | None]] = ContextVar("noetic_nb_running", default=None)
+"""The execution and the steps that are running in this task; tasks that a step begins take it with them."""
+
+
+class Tree:
+    """What a root execution shares with all its descendants."""
+
+    __slots__ = ("_channels", "checkpoint", "cut", "ended", "inbox", "limits", "occurrences", "on_delta", "steps")
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits
+        self._channels: Channels | None = None
+        self.ended = False
+        self.steps = 0
+        # Tasks that an abort cut short and that have not noticed yet.
+        self.cut: frozenset[asyncio.Task[Any]] = _NOTHING
+        self.checkpoint: Any = None
+        # What is said to the agent while it works, taken in before its next model call.
+        self.inbox: list[Any] | None = None
+        self.occurrences: dict[str, int] = {}
+        self.on_delta: Callable[[ModelDelta], None] | None = None
+
+    @property
+    def channels(self) -> Channels:
+        """The channels of the tree, made when the first is used."""
+        if self._channels is None:
+            self._channels = Channels()
+            self._channels.closed = self.ended
+        return self._channels
+
+    def end(self) -> None:
+        """Take no more messages: the root execution has ended."""
+        self.ended = True
+        if self._channels is not None:
+            self._channels.close()
+
+
+class Context:
+    """The state of an execution. Made by the harness.
+
+    Attributes
+    ----------
+    id, thread_id, resource_id : str
+        Whose execution it is.
+    parent : Context or None
+        Who spawned or forked it.
+    depth : int
+        0 for a root execution.
+    step_count : int
+        Steps dispatched on this context.
+    tokens : Usage
+        Tokens spent, by judges, layers and children, too.
+    cost : float
+        US dollars spent, likewise.
+    state : dict
+        Free to use.
+    item_log : ItemLog
+        The conversation.
+    last_step_meta : StepMeta or None
+        The last llm step.
+    harness : AgentHarness or None
+        Who runs it.
+    """
+
+    __slots__ = (
+        "_where",
+        "abort_error",
+        "abort_reason",
+        "aborted",
+        "base_frames",
+        "calls",
+        "children",
+        "cost",
+        "depth",
+        "engine",
+        "harness",
+        "id",
+        "item_log",
+        "last_step_meta",
+        "locks",
+        "model_calls",
+        "parent",
+        "query",
+        "recalled",
+        "rerenders",
+        "resource_id",
+        "running",
+        "started_ms",
+        "state",
+        "step_count",
+        "thread_id",
+        "tokens",
+        "tool_calls",
+        "tree",
+        "turn",
+        "turn_id",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        id: str,
+        thread_id: str,
+        resource_id: str | None,
+        log: ItemLog,
+        turn: int,
+        started_ms: float,
+        *,
+        parent: Context | None = None,
+        state: dict[str, Any] | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.id = id
+        self.thread_id = thread_id
+        self.resource_id = resource_id
+        self.parent = parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.item_log = log
+        self.turn = turn
+        self.turn_id: str | None = None
+        self.started_ms = started_ms
+        self.state: dict[str, Any] = {} if state is None else state
+        self.step_count = 0
+        self.tokens = NO_USAGE
+        self.cost = 0.0
+        self.last_step_meta: StepMeta | None = None
+        self.calls: list[PastCall] = []
+        self.query: str = "" if parent is None else parent.query
+        self.recalled: tuple[RecallEntry, ...] = ()
+        # Re-renders that layers asked for and that the next llm step owes them.
+        self.rerenders: tuple[RerenderRequest, ...] = ()
+        self.model_calls = 0
+        self.tool_calls = 0
+        self.locks: dict[str, asyncio.Lock] | None = None
+        self.aborted = False
+        self.abort_reason: str | None = None
+        self.abort_error: BaseException | None = None
+        self._where: Where | None = None
+        self.children: frozenset[Context] | set[Context] = _NOTHING
+        self.waiting: set[asyncio.Task[Any]] = set()
+        # How many steps are under way, inside one another or side by side.
+        self.running = 0
+        # The steps around this execution, where it is a child's.
+        self.base_frames: tuple[str, ...] = ()
+        # The engine and the harness are above this file; both are handed in by whoever makes the context.
+        self.engine: Any = None if parent is None else parent.engine
+        self.harness: Any = None if parent is None else parent.harness
+        self.tree: Tree = Tree(limits) if parent is None else parent.tree
+        if parent is not None:
+            if isinstance(parent.children, set):
+                parent.children.add(self)
+            else:
+                parent.children = {self}
+            if parent.aborted:
+                self.aborted, self.abort_reason, self.abort_error = True, parent.abort_reason, parent.abort_error
+
+    @property
+    def where(self) -> Where:
+        """The place of this execution in a run's events."""
+        if self._where is None:
+            self._where = Where(self.thread_id, self.id, self.turn, self.depth)
+        return self._where
+
+    @property
+    def root(self) -> Context:
+        """The execution that began it all."""
+        ctx = self
+        while ctx.parent is not None:
+            ctx = ctx.parent
+        return ctx
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The agent's `params`: set in its configuration, the same for every step, frozen."""
+        found: Mapping[str, Any] = self.engine.config.params
+        return found
+
+    @property
+    def memory(self) -> Mapping[str, Any]:
+        """What layers provide, by layer id: ``ctx.memory["notes"].snapshot``; a `ContextMemory`."""
+        opened: Mapping[str, Any] = self.engine.open_memory(self.engine, self)
+        return opened
+
+    @property
+    def elapsed_ms(self) -> float:
+        """Milliseconds since the execution began."""
+        now: float = self.engine.clock.monotonic_ms()
+        return now - self.started_ms
+
+    def lock(self, layer_id: str) -> asyncio.Lock:
+        """Return the lock under which functions of a layer run one at a time."""
+        if self.locks is None:
+            self.locks = {}
+        return self.locks.setdefault(layer_id, asyncio.Lock())
+
+    def where_is(self, step_id: str) -> str:
+        """Return the path of a step that is about to run, such as ``/think#1/ask#2``, and count it."""
+        prefix = f"{self.place}/{step_id.replace('~', '~0').replace('/', '~1')}"
+        count = self.tree.occurrences[prefix] = self.tree.occurrences.get(prefix, 0) + 1
+        return f"{prefix}#{count}"
+
+    @property
+    def frames(self) -> tuple[str, ...]:
+        """The steps that are running around whoever asks, outermost first: steps side by side do not see each other.
+
+        Known only while steps are watched: by those who follow a run, by hooks, or by checkpoints.
+        """
+        around = RUNNING.get()
+        return around[1] if around is not None and around[0] is self else self.base_frames
+
+    @property
+    def place(self) -> str:
+        """The steps that are running, outermost first, as a path."""
+        return "".join([f"/{frame}" for frame in self.frames])
+
+    # -- spending -------------------------------------------------------------------------------------------------
+
+    def charge(self, response: ModelResponse) -> None:
+        """Add what a model call cost, whether or not its answer will stand."""
+        ctx: Context | None = self
+        while ctx is not None:
+            ctx.tokens = ctx.tokens + response.usage
+            ctx.model_calls += 1
+            if response.cost:
+                ctx.cost += response.cost
+            ctx = ctx.parent
+
+    def check_limits(self) -> None:
+        """Raise where the tree has spent more than it may.
+
+        Raises
+        ------
+        NoeticError
+            ``budget_exceeded``.
+        """
+        limits = self.tree.limits
+        if limits is None:
+            return
+        root = self.root
+        if limits.max_cost is not None and root.cost > limits.max_cost:
+            raise exceeded("cost", limits.max_cost, root.cost)
+        if limits.max_tokens is not None and root.tokens.total_tokens > limits.max_tokens:
+            raise exceeded("tokens", limits.max_tokens, root.tokens.total_tokens)
+        if limits.max_steps is not None and self.tree.steps > limits.max_steps:
+            raise exceeded("steps", limits.max_steps, self.tree.steps)
+        if limits.max_duration_ms is not None and root.elapsed_ms > limits.max_duration_ms:
+            raise exceeded("duration", limits.max_duration_ms, root.elapsed_ms)
+
+    # -- stopping -------------------------------------------------------------------------------------------------
+
+    def abort(self, reason: str = _ABORTED, *, error: BaseException | None = None) -> None:
+        """Tell the execution and everything below it to stop: waits are cut short now, steps at their next boundary.
+
+        Parameters
+        ----------
+        reason : str
+            The first one stays.
+        error : BaseException, optional
+            Raised instead of ``cancelled``.
+        """
+        tasks: set[asyncio.Task[Any]] = set()
+        self._mark(reason, error, tasks)
+        if not tasks:
+            return
+        try:
+            current = asyncio.current_task()
+        except RuntimeError:
+            current = None
+        for task in tasks - self.tree.cut:
+            if task is not current and not task.done():
+                self.tree.cut |= {task}
+                task.cancel()
+
+    def _mark(self, reason: str, error: BaseException | None, tasks: set[asyncio.Task[Any]]) -> None:
+        if self.aborted:
+            return
+        self.aborted, self.abort_reason, self.abort_error = True, reason, error
+        tasks |= self.waiting
+        for child in self.children:
+            child._mark(reason, error, tasks)
+
+    def check_abort(self) -> None:
+        """Raise where the execution was told to stop.
+
+        Raises
+        ------
+        NoeticError
+            ``cancelled``.
+        """
+        if self.aborted:
+            raise self.stopped()
+
+    def stopped(self) -> BaseException:
+        """Return the error of an execution that was told to stop."""
+        if self.abort_error is not None:
+            return self.abort_error
+        return NoeticError("cancelled", f"The execution was cancelled: {self.abort_reason}", reason=self.abort_reason)
+
+    async def until_aborted(self, awaitable: Awaitable[Any]) -> Any:
+        """Await something; an abort cuts it short.
+
+        Raises
+        ------
+        NoeticError
+            ``cancelled``, where the execution was aborted meanwhile.
+        """
+        if self.aborted:
+            if isinstance(awaitable, Coroutine):
+                awaitable.close()
+            raise self.stopped()
+        task, waiting = current_task(), self.waiting
+        if task is None or task in waiting:
+            return await awaitable
+        before = task.cancelling()
+        waiting.add(task)
+        try:
+            return await awaitable
+        except asyncio.CancelledError:
+            if task in self.tree.cut:
+                self.tree.cut -= {task}
+                if task.uncancel() <= before:
+                    raise self.stopped() from None
+            raise
+        finally:
+            waiting.discard(task)
+            if task in self.tree.cut:  # what was awaited swallowed the cut: the next boundary will raise
+                self.tree.cut -= {task}
+                task.uncancel()
+
+    def leave(self) -> None:
+        """End a child's ties to its parent."""
+        if self.parent is not None and isinstance(self.parent.children, set):
+            self.parent.children.discard(self)
+
+    # -- talking --------------------------------------------------------------------------------------------------
+
+    async def send(self, channel: Channel, value: Any, timeout_ms: float = WAIT_MS) -> None:
+        """Put a message into a channel of this execution tree; only a send that would have to wait minds an abort.
+
+        Raises
+        ------
+        NoeticError
+            ``channel_timeout`` where a queue stayed full, ``cancelled``, ``channel_closed``, or ``step_failed`` for a
+            message that does not fit the channel's schema.
+        """
+        await self.tree.channels.send(channel, value, timeout_ms, self.until_aborted)
+
+    async def recv(self, channel: Channel, timeout_ms: float = WAIT_MS) -> Any:
+        """Take a message out of a channel of this execution tree, or wait for one.
+
+        Raises
+        ------
+        NoeticError
+            ``channel_timeout``, ``cancelled`` or ``channel_closed``.
+        """
+        self.check_abort()
+        return await self.tree.channels.recv(channel, timeout_ms, self.until_aborted)
+
+    def try_recv(self, channel: Channel) -> Any:
+        """Take a message out if there is one, else `channel.EMPTY`."""
+        return self.tree.channels.try_recv(channel)
+
+    async def run(self, step: Any, value: Any = None) -> Any:
+        """Run a step inside this execution, from within a function of a step."""
+        return await self.harness.run(step, value, self)
+
+    def start(self, step: Any, value: Any = None) -> Any:
+        """Start a step beside this execution and return its `Handle` at once; see `AgentHarness.start`."""
+        return self.harness.start(step, value, self)
+
+    def __repr__(self) -> str:
+        return f"Context({self.id!r}, thread {self.thread_id!r}, {self.step_count} steps, {self.tokens.total_tokens} tokens)"

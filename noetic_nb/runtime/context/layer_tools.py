@@ -1,0 +1,95 @@
+"""Functions that layers provide, as tools: checked both ways, and one at a time for each layer of an execution."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pydantic import RootModel, ValidationError
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.memory import ExecutionContext, LayerFunction, LayerStack, MemoryLayer
+from noetic_nb.memory.hook_results import UNSET, field_of
+from noetic_nb.models.client import ToolSpec
+from noetic_nb.runtime.context.context import Context
+from noetic_nb.steps import Tool
+from noetic_nb.steps.tools import spec_tokens
+
+__all__ = ["function_tool", "provided_tools"]
+
+
+def provided_tools(
+    layers: Iterable[MemoryLayer], *, stack: LayerStack, hook_context: Callable[[Context], ExecutionContext]
+) -> tuple[Tool, ...]:
+    """Return a tool for every function the layers provide for the model, named ``<layer id>/<function>``."""
+    return tuple(
+        [
+            function_tool(layer, name, declared, stack, hook_context)
+            for layer in layers
+            for name, declared in (layer.provides or {}).items()
+            if isinstance(declared, LayerFunction) and declared.for_model
+        ]
+    )
+
+
+def function_tool(
+    layer: MemoryLayer,
+    name: str,
+    declared: LayerFunction,
+    stack: LayerStack,
+    hook_context: Callable[[Context], ExecutionContext],
+) -> Tool:
+    """Return one function of a layer as a tool.
+
+    The function is given a copy of the state, and what it returns counts only once its result has been checked: a call
+    that fails changes nothing.
+    """
+
+    async def execute(*, root: Any, ctx: Context) -> Any:
+        if not stack.runs(layer, ctx.id):
+            raise NoeticError(
+                "tool_failed",
+                f"The layer {layer.id!r} does not take part in this execution",
+                hint="Look at why its `init` failed.",
+                tool_name=full_name,
+            )
+        lock = ctx.lock(layer.id)
+        async with lock:  # read, change, write: two calls at once would lose one change
+            value = declared.execute(root, copy.deepcopy(stack.state.get(ctx.id, layer.id)), hook_context(ctx))
+            if hasattr(value, "__await__"):
+                value = await value
+            result = field_of(value, "result", hook=name)
+            state = field_of(value, "state", hook=name)
+            checked = _checked(declared, None if result is UNSET else result, full_name)
+            if state is not UNSET and state is not None:
+                stack.state.set(ctx.id, layer.id, state, hook=name)
+            return checked
+
+    full_name = f"{layer.id}/{name}"
+    root_model: Any = RootModel[declared.input_type]  # type: ignore[name-defined]
+    spec = ToolSpec(full_name, declared.description, declared.input.json_schema())
+    return Tool(
+        name=full_name,
+        description=declared.description,
+        input=root_model,
+        output=declared.output,
+        execute=execute,
+        wants_context=True,
+        spec=spec,
+        tokens=spec_tokens(spec),
+    )
+
+
+def _checked(declared: LayerFunction, result: Any, name: str) -> Any:
+    """Check a result before the state that goes with it is written."""
+    try:
+        return declared.output.validate_python(result)
+    except ValidationError as exc:
+        raise NoeticError(
+            "tool_failed",
+            f"the result of {name!r} does not fit its annotation: {exc.errors()[0]['msg']}",
+            given=result,
+            reason="invalid_result",
+            tool_name=name,
+        ) from exc

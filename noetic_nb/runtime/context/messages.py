@@ -1,0 +1,116 @@
+"""What is said becomes items of the log: the user's words, what code hands to a step, what tools answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from noetic_nb.errors import ItemValidationError, NoeticError
+from noetic_nb.events import ItemsAppended
+from noetic_nb.items import Item, ItemLog, compact_json, freeze, input_message
+from noetic_nb.memory import ExecutionContext, RerenderRequest
+from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.runtime.context.reply import AgentReply
+
+__all__ = ["TurnInput", "append_input", "as_input_items", "log_items", "query_of"]
+
+
+async def append_input(
+    engine: Engine, ctx: Context, hctx: ExecutionContext | None, items: Iterable[Mapping[str, Any]], origin: Any
+) -> tuple[tuple[Item, ...], tuple[RerenderRequest, ...]]:
+    """Log items after the layers have had their say; returns what was logged and which re-renders were asked for.
+
+    `hctx` is made here where it is not given and a layer wants it.
+    """
+    requests: tuple[RerenderRequest, ...] = ()
+    if "on_item_append" in engine.stack.hooks:
+        result = await engine.stack.append(hctx or engine.hook_context(ctx), items, log=ctx.item_log)
+        items, requests = result.items, result.rerender_requests
+    return log_items(engine, ctx, items, origin), requests
+
+
+def log_items(engine: Engine, ctx: Context, items: Iterable[Mapping[str, Any]], origin: Any) -> tuple[Item, ...]:
+    """Log items as they are."""
+    logged = ctx.item_log.extend(items)
+    if engine.sink is not None and logged:
+        start = len(ctx.item_log) - len(logged)
+        engine.sink.emit(ItemsAppended(ctx.where, engine.clock.now_ms(), start, logged, origin))
+    return logged
+
+
+def as_input_items(engine: Engine, value: Any, step_id: str, *, serialise: bool = True) -> list[Mapping[str, Any]]:
+    """Return the items an input stands for: a user message for text, items as they are, nothing for None and ''.
+
+    With `serialise`, other JSON data becomes a user message of its text, and another agent's reply one of what it says:
+    what a tool step or a function hands on can be read.
+
+    Raises
+    ------
+    NoeticError
+        ``step_failed`` for anything else: an input is never dropped silently.
+    """
+    if value is None or (isinstance(value, str) and not value):
+        return []
+    if isinstance(value, str):
+        return [input_message(value, ids=engine.ids)]
+    if isinstance(value, Mapping) and "type" in value:
+        return [value]
+    if isinstance(value, AgentReply) and serialise:
+        return [input_message(value.text, ids=engine.ids)] if value.text else []
+    if isinstance(value, Sequence) and all(isinstance(item, Mapping) and "type" in item for item in value):
+        return list(value)
+    if serialise:
+        try:
+            return [input_message(compact_json(freeze(value)), ids=engine.ids)]
+        except ItemValidationError:
+            pass  # said below, in the words of a step
+    raise NoeticError(
+        "step_failed",
+        f"The llm step {step_id!r} cannot send a {type(value).__name__}",
+        given=value,
+        hint="Pass text, an item, a list of items, or JSON data.",
+        step_id=step_id,
+        retries_exhausted=False,
+    )
+
+
+# A frozen part is a dict, which is quicker to see than that it is a mapping.
+_MAPPINGS: Final = (dict, Mapping)
+
+
+class TurnInput(str):
+    """What the user said in a turn: the input of the agent's first step, logged already.
+
+    A child with a log of its own reads it like any other text; a step of the turn itself must not say it twice.
+    """
+
+    __slots__ = ("_item", "_position")
+    _item: Item | None
+    _position: int
+
+    def __new__(cls, text: str, item: Item | None, position: int) -> TurnInput:
+        """Make the text of a logged item."""
+        made = super().__new__(cls, text)
+        made._item, made._position = item, position
+        return made
+
+    def is_in(self, log: ItemLog) -> bool:
+        """Tell whether a log holds the item this is the text of."""
+        return self._item is None or (self._position < len(log) and log[self._position] is self._item)
+
+
+def query_of(items: Iterable[Mapping[str, Any]]) -> str:
+    """Return the text of the last user message among items, empty where there is none.
+
+    Examples
+    --------
+    >>> query_of([input_message("hello"), input_message("be brief", "developer")])
+    'hello'
+    """
+    text = ""
+    for item in items:
+        if item.get("type") == "message" and item.get("role") == "user":
+            parts = [part.get("text") or "" for part in item.get("content") or () if isinstance(part, _MAPPINGS)]
+            text = parts[0] if len(parts) == 1 else "".join(parts)
+    return text

@@ -1,0 +1,158 @@
+"""Where a turn stands, written down after every step, so that another process can go on with it.
+
+A step whose end was recorded is never run again, be it a child's: its output is used. A step that was under way is run
+again from its beginning, with the log and the layers' state as they were before it; tools see the same idempotency key
+then. What is recorded of the steps, and of the children, is described in `recording`.
+
+A snapshot holds the items of its turn; what was said before is in the thread's own parts (see `journal`). When the turn
+ends, what it added becomes a part of the thread and its snapshot goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Final
+
+from pydantic import Field
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.memory import LayerStack, MemoryLayer
+from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.runtime.durability.snapshot import Snapshot
+from noetic_nb.runtime.durability.thread_log import ThreadStore, part_key
+from noetic_nb.runtime.durability.thread_writer import Journal, execution_prefix, snapshot_key
+from noetic_nb.runtime.durability.turn_record import Checkpoint
+from noetic_nb.steps.base import Frozen, JustA
+from noetic_nb.storage import get_many, write_together
+
+__all__ = ["Checkpoint", "Checkpoints", "as_checkpoints", "load_states"]
+
+# Runtime specification, section 4.1: retention of the step ledger.
+MAX_ENTRY_BYTES: Final = 128 * 1024
+MAX_ENTRIES: Final = 1_000
+
+
+class Checkpoints(Frozen):
+    """Where and how much.
+
+    Parameters
+    ----------
+    storage : StorageAdapter, optional
+        The harness's own when absent.
+    max_entry_bytes, max_entries : int
+        Limits of the ledger of steps.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``STEP_LEDGER_RETENTION_INVALID``.
+
+    Examples
+    --------
+    >>> Checkpoints(max_entries=10).max_entries
+    10
+    """
+
+    error_code: ClassVar[str] = "STEP_LEDGER_RETENTION_INVALID"
+
+    storage: Any = None
+    max_entry_bytes: int = Field(default=MAX_ENTRY_BYTES, ge=1)
+    max_entries: int = Field(default=MAX_ENTRIES, ge=1)
+    stack: JustA[LayerStack] | None = None
+
+    @property
+    def threads(self) -> ThreadStore:
+        """The saved threads."""
+        assert self.stack is not None
+        return ThreadStore(self.storage, self.stack.registry)
+
+    def open(self, ctx: Context, journal: Journal) -> Checkpoint:
+        """Begin to write down an execution."""
+        return Checkpoint(self.storage, ctx.id, journal, self.max_entry_bytes, self.max_entries)
+
+    async def unfinished(self) -> tuple[str, ...]:
+        """Return the executions one can go on with; snapshots of which a thread holds everything are removed."""
+        ids = [key.split(":")[1] for key in await self.storage.list("execution:") if key.endswith(":snapshot")]
+        snapshots = await get_many(self.storage, [snapshot_key(execution_id) for execution_id in ids])
+        after = {}
+        for execution_id in ids:
+            data: Any = snapshots.get(snapshot_key(execution_id))
+            try:
+                after[execution_id] = part_key(data["threadId"], data["parts"])
+            except (KeyError, TypeError, ValueError, AttributeError):
+                continue  # `load` says what is wrong with it
+        taken = await get_many(self.storage, after.values())
+        for execution_id, key in after.items():
+            if key in taken and _holds(taken[key], snapshots[snapshot_key(execution_id)]):
+                await self.clear(execution_id)
+        return tuple([execution_id for execution_id in ids if after.get(execution_id) not in taken])
+
+    async def load(self, execution_id: str) -> Snapshot:
+        """Read a snapshot.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``NO_CHECKPOINT``, ``CHECKPOINT_SCHEMA_MISMATCH``.
+        """
+        found = await self.storage.get(snapshot_key(execution_id))
+        if found is None:
+            known = ", ".join(await self.unfinished()) or "none"
+            raise NoeticConfigError(
+                "NO_CHECKPOINT",
+                "There is no such execution to go on with.",
+                given=execution_id,
+                hint=f"There is {known}.",
+            )
+        return Snapshot.read(found, execution_id, self.threads.registry)
+
+    async def restore(self, ctx: Context, snapshot: Snapshot) -> None:
+        """Give a context what its snapshot holds: counters, layers' state, and the ledger of its steps."""
+        checkpoint: Checkpoint = ctx.tree.checkpoint
+        await checkpoint.replay_from(snapshot, ctx)
+        stack = self.stack
+        assert stack is not None
+        await load_states(ctx.engine, ctx, stack.layers, snapshot.layers)
+
+    async def clear(self, execution_id: str) -> None:
+        """Forget an execution; its snapshot last, so that what is left can be found again."""
+        snapshot = snapshot_key(execution_id)
+        keys = [key for key in await self.storage.list(execution_prefix(execution_id)) if key != snapshot]
+        await write_together(self.storage, {}, delete=[*keys, snapshot])
+
+
+def _holds(part: Any, snapshot: Any) -> bool:
+    """Tell whether a part of a thread begins with all items that a snapshot holds."""
+    try:
+        items = snapshot["itemLog"]["items"]
+        return bool(part["first"] == snapshot["recorded"] and part["items"][: len(items)] == items)
+    except (KeyError, TypeError):
+        return False
+
+
+async def load_states(engine: Engine, ctx: Context, layers: Iterable[MemoryLayer], states: Mapping[str, Any]) -> None:
+    """Begin layers with the states they had; one that had none begins as ever."""
+    hctx = engine.hook_context(ctx)
+    missing = tuple([layer for layer in layers if layer.id not in states])
+    if missing:
+        await engine.stack_of(missing).init(hctx)
+    for layer in layers:
+        if layer.id in states:
+            # Through an `init` that loads just this, so that later writes are mirrored as after any other.
+            kept = layer.with_hooks(init=_loads(states[layer.id]))
+            await engine.stack_of((kept,)).init(hctx)
+
+
+def _loads(state: Any) -> Callable[[Any], Any]:
+    return lambda params: {"state": state}
+
+
+def as_checkpoints(given: bool | Checkpoints, stack: LayerStack) -> Checkpoints:
+    """Return checkpoints that know where to write."""
+    asked = Checkpoints() if given is True else given
+    if not isinstance(asked, Checkpoints):
+        raise NoeticConfigError(
+            "INVALID_OPTION", "checkpoints is True, False or Checkpoints(...).", given=given, hint="Pass True."
+        )
+    return asked.model_copy(update={"storage": asked.storage or stack.storage, "stack": stack})

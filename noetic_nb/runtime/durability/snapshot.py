@@ -1,0 +1,283 @@
+"""Where executions stood, as it is written and as it is read: a turn's own, and each of its children's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
+from noetic_nb.items import DEFAULT_REGISTRY, Item, ItemRegistry, dump_item, freeze, thaw
+from noetic_nb.memory import PastCall
+from noetic_nb.models.client import NO_USAGE, Usage
+from noetic_nb.runtime.config.limits import Limits
+from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.durability.thread_log import unreadable
+
+__all__ = ["USAGE_FIELDS", "ChildStand", "Snapshot", "Spent", "Stand", "child_data", "place_of", "snapshot_data"]
+
+# Version 1 held the whole conversation, version 2 nothing of children, what tools had been called, or limits.
+VERSION: Final = 3
+USAGE_FIELDS: Final = ("input_tokens", "output_tokens", "cached_tokens")
+
+T = TypeVar("T")
+
+
+def place_of(ctx: Context) -> str:
+    """Return which execution of a turn this is: the path of the steps around it, empty for the turn's own."""
+    return "".join([f"/{frame}" for frame in ctx.base_frames])
+
+
+def _usage(usage: Usage) -> dict[str, int]:
+    return {name: getattr(usage, name) for name in USAGE_FIELDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What an execution and all below it had spent."""
+
+    usage: Usage = NO_USAGE
+    cost: float = 0.0
+    model_calls: int = 0
+
+    @classmethod
+    def of(cls, ctx: Context) -> Spent:
+        """Return what an execution has spent by now."""
+        return cls(ctx.tokens, ctx.cost, ctx.model_calls)
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Spent:
+        """Read the stored form."""
+        usage = Usage(**{name: int(data["tokens"][name]) for name in USAGE_FIELDS})
+        return cls(usage, float(data["cost"]), int(data["modelCalls"]))
+
+    def dump(self) -> dict[str, Any]:
+        """Return the stored form."""
+        return {"tokens": _usage(self.usage), "cost": self.cost, "modelCalls": self.model_calls}
+
+    def or_more(self, other: Spent) -> Spent:
+        """Return the later of two: what is spent only grows."""
+        usage = Usage(**{name: max(getattr(self.usage, name), getattr(other.usage, name)) for name in USAGE_FIELDS})
+        return Spent(usage, max(self.cost, other.cost), max(self.model_calls, other.model_calls))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stand:
+    """What is the same of every execution."""
+
+    sequence: int
+    items: tuple[Item, ...]
+    layers: Mapping[str, Any]
+    state: Mapping[str, Any]
+    spent: Spent
+    steps: int
+    tree_steps: int
+    tool_calls: int
+    calls: tuple[PastCall, ...]
+    query: str
+    loops: Mapping[str, Any]
+    returned: Mapping[str, dict[str, Any]]
+
+    def put_back(self, ctx: Context, spent: Spent) -> None:
+        """Let a context go on from here; `spent` is the most that is known of."""
+        ctx.tokens, ctx.cost, ctx.model_calls = spent.usage, spent.cost, spent.model_calls
+        ctx.step_count, ctx.tool_calls = self.steps, self.tool_calls
+        ctx.calls[:] = self.calls
+        ctx.query = self.query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildStand(Stand):
+    """Where a child stood: its items follow the first `inherited` of its parent's; `above` is what its parents had spent."""
+
+    place: str
+    inherited: int
+    above: Mapping[str, Spent]
+
+    @classmethod
+    def read(cls, data: Any, execution_id: str, registry: ItemRegistry) -> ChildStand:
+        """Read the stored form.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``CHECKPOINT_SCHEMA_MISMATCH``.
+        """
+        return _read(
+            lambda: cls(
+                place=str(data["place"]),
+                inherited=int(data["inherited"]),
+                above={place: Spent.read(spent) for place, spent in data["above"].items()},
+                **_stand(data, registry),
+            ),
+            execution_id,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot(Stand):
+    """Where a turn stood."""
+
+    thread_id: str
+    resource_id: str | None
+    turn: int
+    first: int
+    parts: int
+    recorded: int
+    limits: Limits | None
+    elapsed_ms: float
+
+    @classmethod
+    def read(cls, data: Any, execution_id: str, registry: ItemRegistry = DEFAULT_REGISTRY) -> Snapshot:
+        """Read the stored form.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``CHECKPOINT_SCHEMA_MISMATCH``, for what an earlier version wrote, too.
+        """
+
+        def read() -> Snapshot:
+            if data["version"] != VERSION or data["executionId"] != execution_id:
+                raise ValueError(f"version {data['version']!r}, execution {data['executionId']!r}")
+            if not isinstance(data["threadId"], str):
+                raise TypeError("the thread id is no text")
+            return cls(
+                thread_id=data["threadId"],
+                resource_id=data.get("resourceId"),
+                turn=int(data["turn"]),
+                first=int(data["first"]),
+                parts=int(data["parts"]),
+                recorded=int(data["recorded"]),
+                limits=None if data["limits"] is None else Limits(**data["limits"]),
+                elapsed_ms=float(data["elapsedMs"]),
+                **_stand(data, registry),
+            )
+
+        return _read(read, execution_id)
+
+
+def _stand(data: Any, registry: ItemRegistry) -> dict[str, Any]:
+    return {
+        "sequence": int(data["sequence"]),
+        "items": tuple([registry.parse(item) for item in data["itemLog"]["items"]]),
+        "layers": dict(data["layers"]),
+        "state": dict(data["state"]),
+        "spent": Spent.read(data),
+        "steps": int(data["stepCount"]),
+        "tree_steps": int(data["treeSteps"]),
+        "tool_calls": int(data["toolCalls"]),
+        "calls": tuple([PastCall(name, freeze(args), *more) for name, args, *more in data["calls"]]),
+        "query": str(data["query"]),
+        "loops": {place: [*map(float, began)] for place, began in data["loops"].items()},
+        "returned": {place: dict(result) for place, result in data["returned"].items()},
+    }
+
+
+def _read(read: Callable[[], T], execution_id: str) -> T:
+    try:
+        return read()
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ItemValidationError,
+        NoeticError,
+        NoeticConfigError,
+    ) as exc:
+        raise unreadable(
+            "The checkpoint of this execution",
+            execution_id,
+            exc,
+            "written by another version; remove it with `await harness.clear_checkpoint(...)` and say it again.",
+        ) from exc
+
+
+def _stand_data(
+    ctx: Context,
+    items: Iterable[Item],
+    *,
+    sequence: int,
+    loops: Mapping[str, Any],
+    returned: Mapping[str, Any],
+    ended: int,
+    again: tuple[int, int],
+) -> dict[str, Any]:
+    stack = ctx.engine.stack
+    return {
+        "sequence": sequence,
+        "itemLog": {"items": [dump_item(item) for item in items]},
+        "layers": {
+            layer.id: thaw(stack.state.get(ctx.id, layer.id))
+            for layer in stack.layers
+            if stack.state.has(ctx.id, layer.id)
+        },
+        "state": ctx.state,
+        # Steps that are under way, or will be run again, will be counted then.
+        "stepCount": ctx.step_count - ctx.running + ended - again[0],
+        "treeSteps": ctx.tree.steps - _under_way(ctx.root) + ended - again[1],
+        "toolCalls": ctx.tool_calls,
+        "calls": [[call.name, thaw(call.args), *call[2:]] for call in ctx.calls],
+        "query": ctx.query,
+        "loops": loops,
+        "returned": returned,
+        "capturedAt": ctx.engine.clock.now_ms(),
+        **Spent.of(ctx).dump(),
+    }
+
+
+def _under_way(ctx: Context) -> int:
+    return ctx.running + sum(map(_under_way, ctx.children))
+
+
+def snapshot_data(ctx: Context, *, first: int, parts: int, recorded: int, **more: Any) -> dict[str, Any]:
+    """Return where a turn stands, as it is written.
+
+    Parameters
+    ----------
+    first : int
+        Where the turn begins in the log.
+    parts, recorded : int
+        How many parts and items of the thread are in storage; the snapshot holds the items that follow.
+    sequence : int
+        How many ends of steps have been written.
+    loops : mapping
+        What had been spent when each loop began, by its place.
+    returned : mapping
+        What came of children that have given back, by their place.
+    ended : int
+        1 where a step has just ended and is still counted as running.
+    again : tuple of int
+        How many steps have ended that will be run again, of this execution and of all.
+    """
+    limits = ctx.tree.limits
+    return {
+        "version": VERSION,
+        "executionId": ctx.id,
+        "threadId": ctx.thread_id,
+        "resourceId": ctx.resource_id,
+        "turn": ctx.turn,
+        "first": first,
+        "parts": parts,
+        "recorded": recorded,
+        "frontier": list(ctx.frames),
+        "limits": None if limits is None else limits.model_dump(mode="json", by_alias=False),
+        "elapsedMs": ctx.elapsed_ms,
+        **_stand_data(ctx, ctx.item_log[recorded:], **more),
+    }
+
+
+def child_data(ctx: Context, place: str, inherited: int, **more: Any) -> dict[str, Any]:
+    """Return where a child stands, as it is written; `more` as for `snapshot_data`."""
+    above = {}
+    parent = ctx.parent
+    while parent is not None:
+        above[place_of(parent)] = Spent.of(parent).dump()
+        parent = parent.parent
+    return {
+        "place": place,
+        "inherited": inherited,
+        "above": above,
+        **_stand_data(ctx, ctx.item_log[inherited:], **more),
+    }

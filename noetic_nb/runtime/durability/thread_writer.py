@@ -1,0 +1,150 @@
+"""How far the log of a thread is in storage, and what is still to be added there.
+
+Only what is new is ever written. What could not be written stays to be done and is written first the next time, so that
+storage never has a hole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.items import ItemLog, dump_item
+from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.durability.thread_log import Part, ThreadStore, open_key, part_data, part_key
+from noetic_nb.storage import write_together
+
+__all__ = ["Journal", "execution_prefix", "ledger_prefix", "snapshot_key"]
+
+# Two harnesses that write one thread in turn get out of each other's way in one or two rounds.
+MAX_ROUNDS: Final = 8
+
+
+def execution_prefix(execution_id: str) -> str:
+    """Return what all keys of an execution begin with."""
+    return f"execution:{execution_id}:"
+
+
+def snapshot_key(execution_id: str) -> str:
+    """Return where an execution's snapshot is."""
+    return f"execution:{execution_id}:snapshot"
+
+
+def ledger_prefix(execution_id: str) -> str:
+    """Return what the keys of an execution's ledger begin with."""
+    return f"execution:{execution_id}:ledger:"
+
+
+@dataclass(slots=True)
+class Journal:
+    """The saved part of one thread's log.
+
+    Attributes
+    ----------
+    parts, items, turn : int
+        How many parts and items are in storage, and the last turn there.
+    ended : list of str
+        Executions that are over, or given up, and whose checkpoints are still there.
+    lost : NoeticError or None
+        Why nothing can be added any more: somebody else has gone on with the thread.
+    """
+
+    store: ThreadStore
+    thread_id: str
+    parts: int = 0
+    items: int = 0
+    turn: int = 0
+    ended: list[str] = field(default_factory=list)
+    lost: NoeticError | None = None
+    known: dict[str, list[str]] = field(default_factory=dict)
+
+    def end(self, execution_id: str, keys: list[str]) -> None:
+        """Remember that an execution is over, and all keys of it but its snapshot's: they need not be looked for."""
+        self.ended.append(execution_id)
+        self.known[execution_id] = keys
+
+    def took(self, part: Part) -> None:
+        """Count a part that is in storage."""
+        self.parts, self.items, self.turn = part.number + 1, part.first + len(part.items), part.turn
+
+    async def keep(self, ctx: Context, stop: int, turn: int) -> None:
+        """Write what the log holds up to `stop` and is not in storage, and remove checkpoints of what has ended.
+
+        Raises
+        ------
+        NoeticError
+            ``storage_failed`` and the like, or ``state_conflict`` where another harness has gone on with the thread.
+        """
+        if self.lost is not None:
+            raise self.lost
+        for _ in range(MAX_ROUNDS):
+            key = part_key(self.thread_id, self.parts)
+            is_new = self.items < stop or self.turn < turn
+            leftovers = [key for execution_id in self.ended for key in await self.checkpoint_keys(execution_id)]
+            if self.ended:
+                leftovers.append(open_key(self.thread_id))
+            if not is_new and not leftovers:
+                return
+            part = part_data(
+                self.thread_id,
+                self.parts,
+                first=self.items,
+                turn=turn,
+                resource_id=ctx.resource_id,
+                items=[dump_item(item) for item in ctx.item_log[self.items : stop]],
+                now_ms=ctx.engine.clock.now_ms(),
+            )
+            try:
+                await write_together(
+                    self.store.storage,
+                    {key: part} if is_new else {},
+                    delete=leftovers,
+                    absent=[key] if is_new else [],
+                )
+            except NoeticError as exc:
+                if exc.kind != "state_conflict" or exc.facts.get("key") != key:
+                    raise
+                await self._take_over(ctx.item_log)
+                continue
+            if is_new:
+                self.parts, self.items, self.turn = self.parts + 1, max(self.items, stop), turn
+            self.ended.clear()
+            self.known.clear()
+            return
+        raise self.parted()
+
+    async def _take_over(self, log: ItemLog) -> None:
+        """Count a part that is there already where it is our own: a write can succeed and its answer be lost."""
+        data = await self.store.storage.get(part_key(self.thread_id, self.parts))
+        if data is None:
+            return  # gone again: try once more
+        part = self.store.part(data, self.thread_id, self.parts, self.items)
+        if not self.fits(part, log):
+            raise self.parted()
+        self.took(part)
+
+    def fits(self, part: Part, log: ItemLog) -> bool:
+        """Tell whether a log holds the items of a part where it says they are."""
+        stop = part.first + len(part.items)
+        return stop <= len(log) and all(a == b for a, b in zip(part.items, log[part.first : stop], strict=True))
+
+    def parted(self) -> NoeticError:
+        """Return the error of a thread that another harness has gone on with, and remember it."""
+        self.lost = NoeticError(
+            "state_conflict",
+            f"Another harness has gone on with thread {self.thread_id!r}: what was said here from item {self.items} on is "
+            f"not in storage",
+            hint="Run a thread in one harness at a time. close_thread() forgets this side; the next turn then goes on with "
+            "what is saved.",
+            thread_id=self.thread_id,
+            first=self.items,
+        )
+        return self.lost
+
+    async def checkpoint_keys(self, execution_id: str) -> list[str]:
+        """Return the keys of an execution, its snapshot last: as long as it is there they can be found again."""
+        snapshot, keys = snapshot_key(execution_id), self.known.get(execution_id)
+        if keys is None:
+            keys = await self.store.storage.list(execution_prefix(execution_id))
+        return [*[key for key in keys if key != snapshot], snapshot]

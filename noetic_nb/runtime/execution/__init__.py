@@ -1,0 +1,1 @@
+"""Make each kind of step happen, with the same guards for all."""

@@ -1,0 +1,88 @@
+"""Ask a person where a rule, or a tool, wants one. Nobody there, an error or an unclear answer means no.
+
+No time limit applies while a person thinks; the enforcement hooks, which have one, are over by then.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from noetic_nb.events import SteeringDecided
+from noetic_nb.memory import SteeringAction, SteeringDecision
+from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.engine import Engine
+
+__all__ = ["NOBODY", "RESPONSE", "approval"]
+
+Outcome: TypeAlias = Literal["approved", "refused", "nobody", "error"]
+
+RESPONSE: Final = "response"
+"""What a person is asked about in place of a tool's name where a response is in question; its args hold the ``text``."""
+
+NOBODY: Final = "A person has to approve this call, and nobody did."
+
+
+def _takes_question(approve: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(approve).parameters
+    except (TypeError, ValueError):  # a callable without a signature, such as some built-in ones
+        return False
+    return "question" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+async def approval(
+    engine: Engine, ctx: Context, name: str, args: Mapping[str, Any], decision: SteeringDecision | None
+) -> SteeringDecision | None:
+    """Ask the harness's `approve` and record the answer.
+
+    Parameters
+    ----------
+    engine, ctx
+        Where we are.
+    name : str
+        The tool, or `RESPONSE`.
+    args : mapping
+        What it would be called with.
+    decision : SteeringDecision, optional
+        The rule's question; None where the tool itself needs approval.
+
+    Returns
+    -------
+    SteeringDecision or None
+        None where a person said yes, else the deny.
+    """
+    start = engine.clock.monotonic_ms()
+    question = None if decision is None else decision.guidance
+    rule_ids = () if decision is None else decision.rule_ids
+    answer: Any = None
+    outcome: Outcome = "nobody"
+    if engine.approve is not None:
+        try:
+            answer = engine.approve(name, args, **({"question": question} if _takes_question(engine.approve) else {}))
+            if hasattr(answer, "__await__"):
+                answer = await answer
+            outcome = "approved" if answer is True else "refused"
+        except Exception as exc:
+            engine.stack.state.diagnostic("approve", "before_tool_call", exc)
+            outcome = "error"
+    reason = answer if isinstance(answer, str) and answer else NOBODY
+    refused = None if outcome == "approved" else SteeringDecision(SteeringAction.DENY, reason, rule_ids)
+    if engine.sink is not None:
+        engine.sink.emit(
+            SteeringDecided(
+                ctx.where,
+                engine.clock.now_ms(),
+                "approval",
+                "after_model_call" if name == RESPONSE else "before_tool_call",
+                None if name == RESPONSE else name,
+                None if name == RESPONSE else args,
+                "allow" if refused is None else "deny",
+                question if refused is None else reason,
+                rule_ids,
+                engine.clock.monotonic_ms() - start,
+                outcome,
+            )
+        )
+    return refused

@@ -1,0 +1,242 @@
+"""Child executions: made, given something by their parent's layers, and taken leave of.
+
+What a child spends is charged to its parents while it spends it, so nothing is lost when it fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.events import ChildEnded, ChildStarted
+from noetic_nb.items import ItemLog
+from noetic_nb.memory import MemoryLayer
+from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.runtime.context.oversize import mind_size
+from noetic_nb.runtime.execution.copying import copied_state
+from noetic_nb.runtime.execution.handle import end_handles
+from noetic_nb.steps.loop_snapshot import output_text
+
+__all__ = ["Child"]
+
+_log: Final = logging.getLogger("noetic_nb")
+# No layer has this id, so no layer's own lock is meant.
+_MERGING: Final = ""
+
+ChildKind: TypeAlias = Literal["spawn", "fork", "start"]
+"""What made a child. One that was started, or forked, runs beside others, so it does not write for its parent."""
+
+
+class Child:
+    """One child execution, from its making to its end.
+
+    Parameters
+    ----------
+    outer, engine : Engine
+        The parent's, and the child's where it has layers of its own.
+    parent : Context
+        Who makes it.
+    step_id, kind : str
+        Which step does.
+    """
+
+    def __init__(
+        self, outer: Engine, engine: Engine, parent: Context, step_id: str, kind: ChildKind, log: ItemLog
+    ) -> None:
+        self.engine = engine
+        self.outer = outer
+        self.parent = parent
+        self.step_id = step_id
+        self.kind = kind
+        self.inherited = len(log)
+        if parent.state:
+            mind_size(outer, step_id, "state", parent.state)
+        self.ctx = Context(
+            id=engine.ids.new("execution"),
+            thread_id=parent.thread_id,
+            resource_id=parent.resource_id,
+            log=log,
+            turn=parent.turn,
+            started_ms=engine.clock.monotonic_ms(),
+            parent=parent,
+            state=copied_state(parent.state, step_id),
+        )
+        self.ctx.engine = engine
+        self.ctx.base_frames = parent.frames
+        self._own_layers: tuple[str, ...] = ()
+
+    async def begin(self, items: Iterable[Mapping[str, Any]] = (), *, append_handed: bool = True) -> None:
+        """Give the child its items, and what the layers pass on to it.
+
+        Parameters
+        ----------
+        items : iterable of items
+            Appended to its log.
+        append_handed : bool
+            Whether items of the layers' ``on_spawn`` follow; a fork's log is a copy that has them already.
+        """
+        checkpoint = self.ctx.tree.checkpoint
+        kept = None if checkpoint is None else checkpoint.stand_of(self.ctx)
+        start = len(self.ctx.item_log) if kept is None else kept[0].inherited
+        handed: dict[str, Any] = {}
+        if kept is not None:
+            handed = await self._go_on(*kept)
+        else:
+            handed = await self._give(items, append_handed)
+        if checkpoint is not None:
+            await checkpoint.child_began(self.ctx, self.inherited, is_beside=self.kind == "start")
+        sink = self.engine.sink
+        if sink is not None:
+            sink.emit(
+                ChildStarted(
+                    self.ctx.where,
+                    self.engine.clock.now_ms(),
+                    self.parent.id,
+                    self.step_id,
+                    self.kind,
+                    self.inherited,
+                    tuple(self.ctx.item_log[start:]),
+                    handed,
+                )
+            )
+
+    async def _give(self, items: Iterable[Mapping[str, Any]], append_handed: bool) -> dict[str, Any]:
+        """Give a new child its items and its layers' states; returns those that were handed on."""
+        self.ctx.item_log.extend(items)
+        stack = self.engine.stack
+        handed: dict[str, Any] = {}
+        if stack.layers:
+            hctx = self.engine.hook_context(self.ctx)
+            for layer_id, state, extra in await stack.spawn(
+                self.outer.hook_context(self.parent), hctx, durable=self.kind == "spawn"
+            ):
+                handed[layer_id] = state
+                if append_handed:
+                    self.ctx.item_log.extend(extra)
+            await self._initialise(hctx)
+        return handed
+
+    async def _go_on(self, stand: Any, spent: Any) -> dict[str, Any]:
+        """Let a child go on where a process that has ended left it; returns its layers' states."""
+        from noetic_nb.runtime.durability.checkpoints import load_states  # only turns that are gone on with need it
+
+        ctx, state = self.ctx, self.engine.stack.state
+        log = self.parent.item_log.until(stand.inherited) if stand.inherited else ctx.item_log.until(0)
+        log.extend(stand.items)
+        ctx.item_log, ctx.state = log, dict(stand.state)
+        self.inherited = stand.inherited
+        stand.put_back(ctx, spent)
+        fresh = self._fresh()
+        await load_states(self.engine, ctx, fresh, stand.layers)
+        self._own_layers = tuple([layer.id for layer in fresh])
+        for layer in self.engine.stack.layers:
+            if layer.id in stand.layers and layer not in fresh:
+                state.set(ctx.id, layer.id, stand.layers[layer.id], hook="on_spawn")
+                if self.kind == "spawn":
+                    state.share_durable(self.parent.id, ctx.id, layer.id)
+        return dict(stand.layers)
+
+    def _fresh(self) -> tuple[MemoryLayer, ...]:
+        """Return the layers that the parent never had."""
+        known = {layer.id for layer in self.outer.stack.layers}
+        return tuple([layer for layer in self.engine.stack.layers if layer.id not in known])
+
+    async def _initialise(self, hctx: Any) -> None:
+        """Start the layers that the parent never had: nobody else will."""
+        fresh = self._fresh()
+        if fresh:
+            await self.engine.stack_of(fresh).init(hctx)
+            self._own_layers = tuple([layer.id for layer in fresh])
+
+    async def give_back(self, result: Any) -> tuple[Any, tuple[str, ...]]:
+        """Let the layers merge what the child learned; returns the result they make of its output, and who merged."""
+        stack = self.engine.stack
+        if self.ctx.id in self.engine.handles:
+            await end_handles(self.engine, self.ctx)
+        if "on_return" not in stack.hooks:
+            return result, ()
+        # One child at a time, whatever made it: merges of one layer must not overwrite each other.
+        async with self.parent.lock(_MERGING):
+            return await self._merge(result)
+
+    async def _merge(self, result: Any) -> tuple[Any, tuple[str, ...]]:
+        checkpoint, before = self.ctx.tree.checkpoint, result
+        returned = None if checkpoint is None else checkpoint.has_returned(self.ctx)
+        if returned is not None:
+            return returned.get("result", result), ()
+        merged: list[str] = []
+        stack = self.engine.stack
+        stop = stack.state.listen(
+            lambda execution, layer, state, hook: merged.append(layer) if execution == self.parent.id else None
+        )
+        try:
+            result = await stack.return_(
+                self.outer.hook_context(self.parent),
+                self.engine.hook_context(self.ctx),
+                child_log=self.ctx.item_log,
+                result=result,
+            )
+        finally:
+            stop()
+        if checkpoint is not None:
+            checkpoint.returns(self.ctx, before, result)
+        return result, tuple(merged)
+
+    async def end(
+        self, outcome: Literal["success", "failure", "aborted"], result: Any, merged: tuple[str, ...]
+    ) -> None:
+        """Forget the child; layers that were started for it complete first."""
+        ctx = self.ctx
+        if ctx.id in self.engine.handles:
+            try:
+                await end_handles(self.engine, ctx)
+            finally:
+                await self.end(outcome, result, merged)
+            return
+        ctx.leave()
+        sink = self.engine.sink
+        if sink is not None:
+            sink.emit(
+                ChildEnded(
+                    ctx.where,
+                    self.engine.clock.now_ms(),
+                    self.parent.id,
+                    self.step_id,
+                    outcome,
+                    self.engine.clock.monotonic_ms() - ctx.started_ms,
+                    output_text(result),
+                    merged,
+                    ctx.tokens.input_tokens,
+                    ctx.tokens.output_tokens,
+                    ctx.cost,
+                )
+            )
+        if not self.engine.stack.layers:
+            return
+        closing = asyncio.ensure_future(self._close(outcome))
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await asyncio.wait([closing])
+            if not closing.cancelled() and closing.exception() is not None:
+                _log.error("Closing a child execution failed.", exc_info=closing.exception())
+            raise
+
+    async def _close(self, outcome: Literal["success", "failure", "aborted"]) -> None:
+        hctx = self.engine.hook_context(self.ctx)
+        try:
+            if self._own_layers:
+                own = [layer for layer in self.engine.stack.layers if layer.id in self._own_layers]
+                await self.engine.stack_of(tuple(own)).complete(hctx, log=self.ctx.item_log, outcome=outcome)
+        finally:
+            await self.engine.stack.dispose(hctx)
+
+
+def outcome_of(error: BaseException) -> Literal["failure", "aborted"]:
+    """Return how an execution ended that an error ended."""
+    cut = isinstance(error, asyncio.CancelledError) or (isinstance(error, NoeticError) and error.kind == "cancelled")
+    return "aborted" if cut else "failure"

@@ -1,0 +1,279 @@
+"""A fork: paths side by side, each in a child execution. Whoever loses or comes too late leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.items import FrozenDict, compact_json
+from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.runtime.context.step_errors import StoppedError
+from noetic_nb.runtime.execution.child import Child, outcome_of
+from noetic_nb.steps import ForkStep, Step
+from noetic_nb.steps.loop_snapshot import output_text
+from noetic_nb.steps.records import as_step
+from noetic_nb.steps.traverse import suffixed
+
+__all__ = ["run_fork"]
+
+RunStep: TypeAlias = Callable[[Engine, Any, Any, Context], Awaitable[Any]]
+
+
+@dataclass(slots=True, eq=False)
+class _Path:
+    """One path and how it ended."""
+
+    index: int
+    step: Step
+    value: Any
+    error: BaseException | None = None
+    output: Any = None
+    ended: bool = False
+
+    def failed(self) -> FrozenDict:
+        return FrozenDict(step_id=self.step.id, error=self.error)
+
+    def outcome(self) -> FrozenDict:
+        if self.error is None:
+            return FrozenDict(step_id=self.step.id, status="fulfilled", value=self.output)
+        return FrozenDict(step_id=self.step.id, status="rejected", error=self.error)
+
+
+@dataclass(slots=True)
+class _Fork:
+    """A fork while it runs."""
+
+    engine: Engine
+    step: ForkStep
+    ctx: Context
+    run: RunStep
+    paths: list[_Path]
+    queue: deque[_Path] = field(default_factory=deque)
+    ended: list[_Path] = field(default_factory=list)
+    running: dict[asyncio.Task[None], Child] = field(default_factory=dict)
+    merging: asyncio.Lock = field(default_factory=asyncio.Lock)
+    winner: _Path | None = None
+    over: bool = False
+    stop: BaseException | None = None
+
+    async def race_through(self) -> None:
+        """Run every path; at most `concurrency` at the same time."""
+        self.queue.extend(self.paths)
+        limit = self.step.concurrency or max(1, len(self.paths))
+        try:
+            while self.queue or self.running:
+                while self.queue and len(self.running) < limit and not self.over:
+                    self._start(self.queue.popleft())
+                if self.over:
+                    self._skip()
+                if self.running:
+                    await asyncio.wait(self.running, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await self._reap()
+
+    def _start(self, path: _Path) -> None:
+        child = Child(self.engine, self.engine, self.ctx, self.step.id, "fork", self.ctx.item_log.fork())
+        child.ctx.base_frames += (f"[{path.index}]",)
+        task = asyncio.get_running_loop().create_task(self._one(path, child))
+        self.running[task] = child
+        task.add_done_callback(lambda done: self.running.pop(done, None) and None)
+
+    def _skip(self) -> None:
+        """Count the paths that were never begun as cancelled."""
+        while self.queue:
+            path = self.queue.popleft()
+            path.error = NoeticError("cancelled", f"Path {path.step.id!r} was not begun", reason="fork ended")
+            self.ended.append(path)
+
+    async def _reap(self) -> None:
+        """Wait for what still runs when the fork itself was cancelled: no path outlives it."""
+        tasks = list(self.running)
+        for task in tasks:
+            task.cancel()
+        while any(not task.done() for task in tasks):
+            await asyncio.wait(tasks)
+
+    async def _one(self, path: _Path, child: Child) -> None:
+        outcome: Any = "failure"
+        result: Any = None
+        merged: tuple[str, ...] = ()
+        try:
+            await child.begin(append_handed=False)
+            output = await self.run(self.engine, path.step, path.value, child.ctx)
+            child.ctx.check_abort()
+            async with self.merging:  # one at a time, so that merges of one layer do not overwrite each other
+                if self.over:
+                    raise NoeticError("cancelled", "Another path was quicker", reason="race lost")
+                if self.step.mode == "race":
+                    self.over, self.winner = True, path
+                result, merged = await child.give_back(output)
+            path.output, outcome = result, "success"
+            if self.step.mode == "race":
+                self.ctx.state = child.ctx.state
+                self._abort_others(child, "race lost")
+        except asyncio.CancelledError as exc:
+            outcome, path.error = "aborted", exc
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            path.error = NoeticError(
+                "cancelled", f"Path {path.step.id!r} gave up", reason=str(exc) or "it cancelled itself"
+            )
+            path.error.__cause__ = exc
+            self._failed(path, child, path.error, is_own=True)
+        except Exception as exc:
+            outcome, path.error = outcome_of(exc), exc
+            self._failed(path, child, exc)
+        except BaseException as exc:  # such as a test that fails: it is for whoever runs the fork
+            path.error = exc
+            self._end(child, exc)
+        finally:
+            self.ended.append(path)
+            await child.end(outcome, result, merged)
+
+    def _failed(self, path: _Path, child: Child, error: Exception, *, is_own: bool = False) -> None:
+        if isinstance(error, StoppedError):
+            self.stop = self.stop or error
+        genuine = is_own or isinstance(error, StoppedError) or outcome_of(error) == "failure"
+        if genuine and not self.over and (self.step.mode == "all" or self.stop is not None):
+            self.over = True
+            self._abort_others(child, f"path {path.step.id!r} failed")
+        if self.winner is path:
+            self.winner, self.over = None, False
+
+    def _end(self, child: Child, error: BaseException) -> None:
+        """End the whole fork with something that is no error of a path."""
+        self.stop, self.over = self.stop or error, True
+        self._abort_others(child, f"the fork ended with {type(error).__name__}")
+
+    def _abort_others(self, mine: Child, reason: str) -> None:
+        for child in list(self.running.values()):
+            if child is not mine:
+                child.ctx.abort(reason)
+
+
+async def run_fork(engine: Engine, step: ForkStep, value: Any, ctx: Context, run: RunStep) -> Any:
+    """Run a fork.
+
+    Raises
+    ------
+    NoeticError
+        ``fork_partial`` where a path of ``all`` failed, or every path of a race; ``cancelled`` where the fork itself was.
+    """
+    fork = _Fork(engine, step, ctx, run, await _paths(step, value, ctx))
+    await fork.race_through()
+    if fork.stop is not None:
+        raise fork.stop
+    ctx.check_abort()
+    ended = fork.ended
+    if step.mode == "race":
+        if fork.winner is not None:
+            return fork.winner.output
+        raise _partial(step, [], ended)
+    failed = [path for path in fork.paths if path.error is not None]
+    if step.mode == "all":
+        if failed:
+            raise _partial(step, [path for path in fork.paths if path.error is None], failed)
+        return await _merged(step, [path.output for path in fork.paths], ctx)
+    for path in failed:
+        if not isinstance(path.error, NoeticError):
+            path.error = _wrapped(path)
+    return await _merged(step, [path.outcome() for path in fork.paths], ctx)
+
+
+def _wrapped(path: _Path) -> NoeticError:
+    error = path.error
+    return NoeticError(
+        "step_failed",
+        f"Path {path.step.id!r} failed: {type(error).__name__}: {error}",
+        step_id=path.step.id,
+        cause=error,
+        retries_exhausted=False,
+    )
+
+
+def _partial(step: ForkStep, succeeded: list[_Path], failed: list[_Path]) -> NoeticError:
+    told = "; ".join(f"{path.step.id}: {_beneath(path.error)}" for path in failed)
+    error = NoeticError(
+        "fork_partial",
+        f"Fork {step.id!r}: {len(failed)} of {len(succeeded) + len(failed)} paths failed{f' ({told})' if told else ''}",
+        hint="What succeeded is on the error; mode 'settle' takes failures as they come.",
+        step_id=step.id,
+        succeeded=[FrozenDict(step_id=path.step.id, value=path.output) for path in succeeded],
+        failed=[path.failed() for path in failed],
+    )
+    first = next(
+        (path.error for path in failed if path.error is not None and outcome_of(path.error) == "failure"), None
+    )
+    error.__cause__ = first
+    return error
+
+
+def _beneath(error: BaseException | None) -> BaseException | None:
+    """Return what failed below forks inside forks: each would repeat the whole message of the next."""
+    while isinstance(error, NoeticError) and error.kind == "fork_partial" and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+async def _paths(step: ForkStep, value: Any, ctx: Context) -> list[_Path]:
+    if step.each is not None:
+        return _each(step, step.each, value)
+    made: Any = step.paths
+    if callable(made):
+        made = made(value, ctx)
+        if hasattr(made, "__await__"):
+            made = await made
+    if isinstance(made, Mapping | str) or not isinstance(made, Iterable):
+        raise NoeticConfigError(
+            "INVALID_STEP", f"The paths of fork {step.id!r} are no list of steps.", given=made, step_id=step.id
+        )
+    return [_Path(n, as_step(path, f"a path of fork {step.id!r}"), value) for n, path in enumerate(made)]
+
+
+def _each(step: ForkStep, each: Step, value: Any) -> list[_Path]:
+    """Return one path for every element of the array in an input."""
+    found = value
+    try:
+        if isinstance(found, str):
+            found = json.loads(found)
+        if step.over is not None:
+            found = found[step.over]
+    except (ValueError, KeyError, TypeError) as exc:
+        raise _no_array(step, value) from exc
+    if not isinstance(found, list | tuple):
+        raise _no_array(step, value)
+    elements = [element if isinstance(element, str) else compact_json(element) for element in found]
+    return [_Path(n, suffixed(each, f"-{n}"), element) for n, element in enumerate(elements)]
+
+
+def _no_array(step: ForkStep, value: Any) -> NoeticConfigError:
+    place = "" if step.over is None else f" under {step.over!r}"
+    return NoeticConfigError(
+        "INVALID_FORK_INPUT",
+        f"Fork {step.id!r} runs once for every element of an array, and its input has none{place}.",
+        given=value,
+        hint="Pass a list, or text that is a JSON array.",
+        step_id=step.id,
+    )
+
+
+async def _merged(step: ForkStep, results: list[Any], ctx: Context) -> Any:
+    match step.merge:
+        case "first":
+            return results[0] if results else None
+        case "last":
+            return results[-1] if results else None
+        case "concat":
+            return "\n".join([output_text(result) for result in results])
+        case None:
+            return results
+        case merge:
+            made = merge(results, ctx)
+            return await made if hasattr(made, "__await__") else made

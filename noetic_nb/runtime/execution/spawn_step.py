@@ -1,0 +1,158 @@
+"""A spawn: a child execution with a context of its own, in four ways in and three ways out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.items import ItemLog, assistant_text, input_message
+from noetic_nb.models.client import ModelRequest
+from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.runtime.execution.child import Child, outcome_of
+from noetic_nb.steps import SpawnStep
+from noetic_nb.steps.loop_snapshot import json_text
+from noetic_nb.steps.spawn_options import CustomContext, InheritContext, SchemaResult, SubsetContext, SummaryResult
+from noetic_nb.steps.traverse import llm_steps
+
+__all__ = ["run_spawn"]
+
+RunStep: TypeAlias = Callable[[Engine, Any, Any, Context], Awaitable[Any]]
+
+
+async def run_spawn(engine: Engine, step: SpawnStep, value: Any, ctx: Context, run: RunStep) -> Any:
+    """Run a spawn; returns what its parent is told.
+
+    Raises
+    ------
+    NoeticError
+        What the child raised, ``step_failed`` where it ran out of time, ``llm_parse_error`` or ``spawn_summary_failed``
+        where its output could not be handed on.
+    """
+    inner = engine if step.memory is None else engine.with_layers(step, step.memory)
+    inherit = isinstance(step.context_in, InheritContext)
+    items = () if inherit else await _items_in(step, value, ctx)
+    registry, tokenizer = ctx.item_log.registry, ctx.item_log.tokenizer
+    log = ctx.item_log.fork() if inherit else ItemLog(registry=registry, tokenizer=tokenizer)
+    child = Child(engine, inner, ctx, step.id, "spawn", log)
+    timer = _arm(step, child.ctx)
+    outcome: Any = "failure"
+    result: Any = None
+    merged: tuple[str, ...] = ()
+    try:
+        await child.begin(items)
+        output = await run(inner, step.child, value, child.ctx)
+        child.ctx.check_abort()
+        told = await _told(inner, step, output, child.ctx)
+        result, merged = await child.give_back(told)
+        outcome = "success"
+        return result
+    except BaseException as exc:
+        outcome = outcome_of(exc)
+        raise
+    finally:
+        if timer is not None:
+            timer.cancel()
+        await child.end(outcome, result, merged)
+
+
+def _arm(step: SpawnStep, child: Context) -> asyncio.TimerHandle | None:
+    """Abort the child when its time is up."""
+    if step.timeout_ms is None:
+        return None
+    error = NoeticError(
+        "step_failed",
+        f"The child of spawn {step.id!r} ran out of time",
+        given=f"{step.timeout_ms:g} ms",
+        hint="Raise its timeout_ms, or give it less to do.",
+        step_id=step.id,
+        timeout=step.timeout_ms,
+        retries_exhausted=False,
+    )
+    loop = asyncio.get_running_loop()
+    return loop.call_later(step.timeout_ms / 1000, lambda: child.abort("out of time", error=error))
+
+
+async def _items_in(step: SpawnStep, value: Any, ctx: Context) -> tuple[Mapping[str, Any], ...]:
+    """Return the items a child starts with, by the strategies that choose or make them."""
+    match step.context_in:
+        case SubsetContext(select=select):
+            made = select(tuple(ctx.item_log), ctx.state)
+        case CustomContext(build=build):
+            made = build(value, ctx)
+        case _:
+            return ()
+    if hasattr(made, "__await__"):
+        made = await made
+    if isinstance(made, Mapping | str) or not isinstance(made, Iterable):
+        raise NoeticConfigError(
+            "INVALID_STEP",
+            f"The {step.context_in.strategy!r} strategy of spawn {step.id!r} returned no list of items.",
+            given=made,
+            hint="Return a list of items; an empty one for none.",
+            step_id=step.id,
+        )
+    return tuple(made)
+
+
+async def _told(engine: Engine, step: SpawnStep, output: Any, child: Context) -> Any:
+    """Return what the parent is told of a child's output."""
+    match step.context_out:
+        case SchemaResult(schema_=schema):
+            try:
+                return schema.check(output)
+            except ValueError as exc:
+                raise schema.refusal(json_text(output), str(exc), step.id) from exc
+        case SummaryResult() as wanted:
+            return await _summary(engine, step, wanted, output, child)
+        case _:
+            return output
+
+
+def _writer(engine: Engine, step: SpawnStep, wanted: SummaryResult) -> str | None:
+    """Return the model that writes the summary: as asked for, or one named nearby, or the only one there is."""
+    if wanted.model is not None:
+        return wanted.model if engine.has_model(wanted.model) else None
+    named = (inner.model for within in (step.child, engine.config.step) for inner in llm_steps(within))
+    found = next((model for model in named if isinstance(model, str) and engine.has_model(model)), None)
+    if found is not None or engine.models is None:
+        return found
+    if not isinstance(engine.models, Mapping):
+        return "summary"  # a single client answers every name
+    return next(iter(engine.models)) if len(engine.models) == 1 else None
+
+
+async def _summary(engine: Engine, step: SpawnStep, wanted: SummaryResult, output: Any, child: Context) -> str:
+    """Ask a model for a summary of the child's conversation; the parents pay."""
+    model = _writer(engine, step, wanted)
+    if model is None:
+        raise NoeticError(
+            "step_failed",
+            f"No model can summarise what the child of spawn {step.id!r} did",
+            given=wanted.model,
+            hint="Name one: context_out={'strategy': 'summary', 'model': ...}.",
+            step_id=step.id,
+            child_output=output,
+            retries_exhausted=False,
+        )
+    child.item_log.append(input_message(wanted.prompt, ids=engine.ids))
+    request = ModelRequest(model, child.item_log.items, purpose="summary", thread_id=child.thread_id)
+    try:
+        response, _ = await engine.ask(child, request, step=child.step_count)
+        text = assistant_text(response.items)
+        if not text:
+            raise NoeticError("llm_failed", f"Model {model!r} wrote no summary", model=model)
+    except (NoeticError, NoeticConfigError) as exc:
+        if isinstance(exc, NoeticError) and exc.kind in ("cancelled", "budget_exceeded"):
+            raise
+        raise NoeticError(
+            "spawn_summary_failed",
+            f"What the child of spawn {step.id!r} did could not be summarised: {exc}",
+            hint="Its output is on the error as `child_output`.",
+            step_id=step.id,
+            child_output=output,
+            summary_cause=exc,
+        ) from exc
+    return text

@@ -1,0 +1,214 @@
+"""One tool call, whichever path leads to it: find, check, steer, run, check, record.
+
+The model reads what became of its call: the result, an error in plain words, or what the rules said of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
+from noetic_nb.events import ToolCalled
+from noetic_nb.items import compact_json, freeze
+from noetic_nb.memory import ExecutionContext, PastCall, SteeringAction, SteeringDecision
+from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.runtime.context.step_errors import StoppedError, said_by
+from noetic_nb.runtime.execution.approval import NOBODY, approval
+from noetic_nb.steps import Tool
+
+__all__ = ["CallEnd", "call_tool", "denial_text"]
+
+DEFAULT_GUIDANCE: Final = {
+    SteeringAction.DENY: "This call is not allowed.",
+    SteeringAction.GUIDE: "Adjust the call before trying again.",
+    SteeringAction.ASK: NOBODY,
+}
+
+Status = Literal["ok", "error", "denied", "guided", "invalid_args", "invalid_result", "unknown"]
+
+
+class CallEnd(NamedTuple):
+    """How a call ended: what the model reads, and what code may want."""
+
+    status: Status
+    output: str
+    value: Any = None
+    error: BaseException | None = None
+    decision: SteeringDecision | None = None
+
+
+class ToolCallContext:
+    """The execution as a tool sees it: everything of the `Context`, and which call this is.
+
+    Attributes
+    ----------
+    call_id : str
+        As the model named it.
+    idempotency_key : str
+        The same when the call is made again after a crash: pass it on to whatever must not happen twice.
+    """
+
+    __slots__ = ("_ctx", "call_id", "idempotency_key")
+
+    def __init__(self, ctx: Context, call_id: str) -> None:
+        self._ctx = ctx
+        self.call_id = call_id
+        if ctx.tree.checkpoint is None:
+            self.idempotency_key = f"{ctx.id}:{call_id}"
+        else:
+            # Paths are counted only while steps are watched, as they are wherever an execution can be resumed. A child
+            # that is begun again has another id; its place is the same.
+            place, counts = ctx.place, ctx.tree.occurrences
+            number = counts[f"{place}/"] = counts.get(f"{place}/", 0) + 1
+            self.idempotency_key = f"{ctx.root.id}:{place}:{number}"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ctx, name)
+
+
+def denial_text(decision: SteeringDecision) -> str:
+    """Return what the model reads of a decision against its call: a structured error.
+
+    Examples
+    --------
+    >>> denial_text(SteeringDecision("deny", "Ask first.", ("ask",)))
+    '{"error":{"kind":"steering_denied","action":"deny","guidance":"Ask first.","ruleId":"ask"}}'
+    """
+    error: dict[str, Any] = {
+        "kind": "steering_denied",
+        "action": str(decision.action),
+        "guidance": decision.guidance or DEFAULT_GUIDANCE[decision.action],
+    }
+    if decision.rule_ids:
+        error["ruleId"] = decision.rule_ids[0]
+    return compact_json({"error": error})
+
+
+async def call_tool(
+    engine: Engine,
+    ctx: Context,
+    hctx: ExecutionContext | None,
+    tool: Tool | None,
+    *,
+    name: str,
+    arguments: str | Mapping[str, Any],
+    call_id: str,
+) -> CallEnd:
+    """Settle one call.
+
+    Parameters
+    ----------
+    hctx : ExecutionContext, optional
+        The execution as hooks see it; made here where it is not given and a layer has a hook.
+
+    Raises
+    ------
+    StoppedError
+        Where a layer ends the turn; the call was not made.
+    NoeticConfigError
+        Where a rule cannot work as it is set up.
+    """
+    ctx.tool_calls += 1
+    if tool is None:
+        end = CallEnd("unknown", f"Error: unknown tool '{name}'")
+        _record(engine, ctx, name, call_id, None, end, 0.0)
+        return end
+    try:
+        args = tool.read(arguments)
+        bound = tool.bind(args)
+        frozen = freeze(args)
+    except (NoeticError, ItemValidationError) as exc:  # what Python reads as JSON need not be: NaN, for one
+        text = f"Error: {exc.what}"
+        end = CallEnd("invalid_args", text, error=exc)
+        _record(engine, ctx, tool.name, call_id, None, end, 0.0)
+        return end
+    if hctx is None and engine.stack.hooks:
+        hctx = engine.hook_context(ctx)
+    if tool.needs_approval or hctx is not None:
+        refused = await _steer(engine, ctx, hctx, tool, frozen, call_id)
+        if refused is not None:
+            _record(engine, ctx, tool.name, call_id, frozen, refused, 0.0)
+            return refused
+    start = engine.clock.monotonic_ms()
+    end = await _run(tool, bound, ctx, call_id)
+    duration = engine.clock.monotonic_ms() - start
+    _record(engine, ctx, tool.name, call_id, frozen, end, duration)
+    if hctx is not None and "on_tool_outcome" in engine.stack.hooks:
+        await engine.stack.tool_outcome(
+            hctx,
+            name=tool.name,
+            call_id=call_id,
+            success=end.status == "ok",
+            duration_ms=duration,
+            error=None if end.error is None else str(end.error),
+            output=end.output,
+        )
+        _raise_stop(engine, hctx)
+    return end
+
+
+async def _steer(
+    engine: Engine, ctx: Context, hctx: ExecutionContext | None, tool: Tool, args: Mapping[str, Any], call_id: str
+) -> CallEnd | None:
+    """Return how the call ended if it must not be made, None where it may."""
+    decision = None
+    if hctx is not None and "before_tool_call" in engine.stack.hooks:
+        decision = await engine.stack.before_tool_call(
+            hctx, tool_name=tool.name, tool_args=args, call_id=call_id, history=tuple(ctx.calls)
+        )
+        stop = engine.stack.take_stop(hctx) or decision.stop
+        if stop is not None:
+            raise StoppedError(stop)
+        if decision.action in (SteeringAction.DENY, SteeringAction.GUIDE):
+            status: Status = "denied" if decision.action is SteeringAction.DENY else "guided"
+            return CallEnd(status, denial_text(decision), decision=decision)
+    if tool.needs_approval or (decision is not None and decision.action is SteeringAction.ASK):
+        refused = await approval(engine, ctx, tool.name, args, decision)
+        return None if refused is None else CallEnd("denied", denial_text(refused), decision=refused)
+    return None
+
+
+async def _run(tool: Tool, bound: Mapping[str, Any], ctx: Context, call_id: str) -> CallEnd:
+    seen = ToolCallContext(ctx, call_id) if tool.wants_context else None
+    try:
+        result = tool.begin(bound, seen)
+        value = tool.checked(await ctx.until_aborted(result) if hasattr(result, "__await__") else result)
+        return CallEnd("ok", tool.render(value), value)
+    except asyncio.CancelledError:
+        raise
+    except (NoeticConfigError, StoppedError):
+        raise
+    except NoeticError as exc:
+        if ctx.aborted and exc.kind == "cancelled":
+            raise
+        status: Status = "invalid_result" if exc.facts.get("reason") == "invalid_result" else "error"
+        return CallEnd(status, f"Error: {exc.what}", error=exc)
+    except Exception as exc:
+        return CallEnd("error", f"Error: {said_by(exc) or type(exc).__name__}", error=exc)
+
+
+def _record(engine: Engine, ctx: Context, name: str, call_id: str, args: Any, end: CallEnd, duration_ms: float) -> None:
+    ctx.calls.append(PastCall(name, {} if args is None else args, call_id, end.status, end.output))
+    if engine.sink is not None:
+        engine.sink.emit(
+            ToolCalled(
+                ctx.where,
+                engine.clock.now_ms(),
+                name,
+                call_id,
+                args,
+                end.output,
+                duration_ms,
+                end.status,
+                None if end.error is None else str(end.error),
+            )
+        )
+
+
+def _raise_stop(engine: Engine, hctx: ExecutionContext) -> None:
+    stop = engine.stack.take_stop(hctx)
+    if stop is not None:
+        raise StoppedError(stop)

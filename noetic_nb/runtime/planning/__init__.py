@@ -1,0 +1,1 @@
+"""Plan a model call: what is sent, what is left out, and why."""

@@ -1,0 +1,1 @@
+"""Conversations: their queues, their turns, and the history of their memory."""

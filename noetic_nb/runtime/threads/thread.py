@@ -1,0 +1,181 @@
+"""A thread of conversation: its log, and the queue of what is said while a turn is running.
+
+Turns of a thread never overlap. What is queued while one runs is taken together into the next, and everyone who waits for
+it gets that reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+from noetic_nb.items import ItemLog
+from noetic_nb.runtime.config.limits import Limits
+from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.reply import AgentReply
+
+if TYPE_CHECKING:
+    from noetic_nb.runtime.durability.thread_writer import Journal
+
+__all__ = ["Delivery", "Message", "Session", "ThreadStatus"]
+
+Delivery: TypeAlias = Literal["next_turn", "between_rounds", "interrupt"]
+"""When something said during a turn is heard: in the next one, before its next model call, or at once instead of it."""
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """What someone said, and where their reply goes."""
+
+    items: Sequence[Mapping[str, Any]]
+    resource_id: str | None = None
+    limits: Limits | None = None
+    state: dict[str, Any] | None = None
+    watch: Callable[[Context], None] | None = None
+    reply: asyncio.Future[AgentReply] | None = None
+    taken: bool = False
+
+    def take(self) -> Sequence[Mapping[str, Any]]:
+        """Return the items, which are part of a turn from now on."""
+        self.taken = True
+        return self.items
+
+    @property
+    def waits(self) -> bool:
+        """Whether someone still waits for the reply."""
+        return self.reply is not None and not self.reply.done()
+
+    def answer(self, outcome: AgentReply | BaseException) -> None:
+        """Give the reply, or the error, to whoever waits for it."""
+        if self.reply is None or self.reply.done():
+            return
+        if isinstance(outcome, AgentReply):
+            self.reply.set_result(outcome)
+        elif isinstance(outcome, asyncio.CancelledError):
+            self.reply.cancel()
+        else:
+            self.reply.set_exception(outcome)
+
+
+class ThreadStatus(NamedTuple):
+    """What a thread is doing: which turn runs, for how long, and how many messages wait for the next."""
+
+    state: Literal["idle", "generating", "aborting"]
+    turn_id: str | None = None
+    elapsed_ms: float = 0.0
+    waiting: int = 0
+
+
+RunMessages: TypeAlias = Callable[["Session", Sequence[Message]], Awaitable[AgentReply]]
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One thread."""
+
+    thread_id: str
+    log: ItemLog
+    turn: int = 0
+    resource_id: str | None = None
+    ctx: Context | None = None
+    last: Context | None = None
+    busy: bool = False
+    waiting: list[Message] = field(default_factory=list)
+    between: list[Message] = field(default_factory=list)
+    heard: list[Message] = field(default_factory=list)
+    draining: asyncio.Task[None] | None = None
+    journal: Journal | None = None
+    reading: asyncio.Future[None] | None = None
+    """Done when the thread has been read, while somebody reads it."""
+    is_opening: bool = False
+    """Whether a turn is about to begin, and waits until the thread has been read."""
+    aborted_early: str | None = None
+    """Why that turn is to be cancelled as soon as it begins."""
+
+    async def say(self, message: Message, run: RunMessages, delivery: Delivery = "next_turn") -> AgentReply:
+        """Run a turn for a message now, or let the turn that runs, or the next, take it."""
+        if not self.busy:
+            self.busy = True
+            try:
+                reply = await run(self, (message,))
+            except BaseException as exc:
+                self._share(exc)
+                raise
+            else:
+                self._share(reply)
+                return reply
+            finally:
+                self.release(run)
+        message.reply = asyncio.get_running_loop().create_future()
+        if delivery == "between_rounds" and self.ctx is not None:
+            self.between.append(message)
+            self.heard.append(message)
+        elif delivery == "interrupt":
+            self.waiting.insert(0, message)
+            self.abort("interrupted by a newer message")
+        else:
+            self.waiting.append(message)
+        return await message.reply
+
+    def abort(self, reason: str) -> bool:
+        """Cancel the turn that runs, or is about to; False where there is none."""
+        if self.ctx is not None:
+            self.ctx.abort(reason)
+            return True
+        if self.is_opening:
+            self.aborted_early = self.aborted_early or reason
+        return self.is_opening
+
+    @property
+    def status(self) -> ThreadStatus:
+        """What the thread is doing."""
+        waiting = sum(message.waits for message in self.waiting)
+        is_aborting = self.aborted_early is not None if self.ctx is None else self.ctx.aborted
+        state: Literal["generating", "aborting"] = "aborting" if is_aborting else "generating"
+        if self.ctx is None:
+            return ThreadStatus(state if self.is_opening else "idle", waiting=waiting)
+        return ThreadStatus(state, self.ctx.turn_id, self.ctx.elapsed_ms, waiting)
+
+    def _share(self, outcome: AgentReply | BaseException) -> None:
+        """Tell those whose message was heard during a turn how it ended."""
+        if not self.heard:
+            return
+        for message in self.heard:
+            if message.taken:
+                message.answer(outcome)
+            elif message.waits:  # too late for this turn
+                self.waiting.append(message)
+        self.heard.clear()
+        self.between.clear()
+
+    def release(self, run: RunMessages) -> None:
+        """Let the next turn begin: of what was said meanwhile, if anything was."""
+        if not self.waiting:
+            self.busy = False
+        else:
+            self.draining = asyncio.get_running_loop().create_task(self._drain(run))
+
+    async def _drain(self, run: RunMessages) -> None:
+        """Run turns until nobody waits; what came together is answered together."""
+        try:
+            while messages := [message for message in self.waiting if message.waits]:
+                self.waiting.clear()
+                try:
+                    reply = await run(self, messages)
+                except BaseException as exc:
+                    self._share(exc)
+                    for message in messages:
+                        message.answer(exc)
+                    if not isinstance(exc, Exception):
+                        raise
+                else:
+                    self._share(reply)
+                    for message in messages:
+                        message.answer(reply)
+        finally:
+            for message in self.waiting:  # only where this task itself was cancelled
+                message.answer(asyncio.CancelledError())
+            self.waiting.clear()
+            self.busy = False

@@ -1,0 +1,221 @@
+"""The threads of one harness: their turns, and the executions that are open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import Where
+from noetic_nb.items import ItemLog
+from noetic_nb.runtime.config.limits import Limits
+from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.runtime.context.messages import as_input_items
+from noetic_nb.runtime.context.reply import AgentReply
+from noetic_nb.runtime.threads.state_history import Chronicle
+from noetic_nb.runtime.threads.thread import Delivery, Message, Session
+from noetic_nb.runtime.threads.turn import Resumed, arm_deadline, close_execution, new_context, run_turn
+
+if TYPE_CHECKING:
+    from noetic_nb.runtime.threads.memory_view import MemoryView
+
+__all__ = ["Threads"]
+
+_DELIVERIES: Final = get_args(Delivery)
+
+
+class Threads:
+    """Sessions by thread, contexts by execution.
+
+    Parameters
+    ----------
+    engine : Engine
+        What runs their turns.
+    harness : AgentHarness
+        Who a context says it belongs to.
+    """
+
+    def __init__(self, engine: Engine, harness: Any) -> None:
+        self.sessions: dict[str, Session] = {}
+        self.live: dict[str, Context] = {}
+        self._engine = engine
+        self._harness = harness
+        self._chronicle = Chronicle(engine.clock)
+        engine.stack.state.listen(self._chronicle.listener(engine.stack.layers, self._place_of))
+
+    def session(self, thread_id: str) -> Session:
+        """Return a thread, begun now where there is none.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_THREAD``.
+        """
+        session = self.sessions.get(thread_id)
+        if session is None:
+            if not isinstance(thread_id, str) or not thread_id:
+                raise NoeticConfigError("INVALID_THREAD", "A thread needs a non-empty id.", given=thread_id)
+            session = Session(
+                thread_id, ItemLog(registry=self._engine.stack.registry, tokenizer=self._engine.tokenizer)
+            )
+            self.sessions[thread_id] = session
+        return session
+
+    def drop(self, thread_id: str) -> None:
+        """Forget a thread."""
+        self.sessions.pop(thread_id, None)
+        self._chronicle.forget(thread_id)
+        self._engine.summaries.pop(thread_id, None)
+
+    def resting(self, thread_id: str) -> Session:
+        """Return a thread in which nothing runs.
+
+        Raises
+        ------
+        NoeticError
+            ``step_failed`` where a turn is running.
+        """
+        session = self.session(thread_id)
+        if session.busy:
+            raise NoeticError(
+                "step_failed", f"A turn of thread {thread_id!r} is running", hint="Await it first.", step_id="execution"
+            )
+        return session
+
+    def close(self, thread_id: str) -> bool:
+        """Forget a thread in which nothing runs; False where there is none."""
+        if thread_id not in self.sessions:
+            return False
+        self.resting(thread_id)
+        self.drop(thread_id)
+        return True
+
+    def context_of(self, thread_id: str) -> Context:
+        """Return the context a remark about a thread belongs to: its last turn's."""
+        session = self.session(thread_id)
+        found = session.ctx or session.last
+        if found is not None:
+            return found
+        return new_context(
+            self._engine,
+            thread_id=thread_id,
+            resource_id=session.resource_id,
+            log=session.log,
+            turn=session.turn,
+            harness=self._harness,
+        )
+
+    def memory(self, thread_id: str) -> MemoryView:
+        """Return the memory of a thread."""
+        from noetic_nb.runtime.threads.memory_view import MemoryView  # for those who look, and most programs never do
+
+        ctx = self.context_of(thread_id)
+        return MemoryView(
+            self._engine,
+            self._chronicle,
+            self._engine.hook_context(ctx),
+            self.session(thread_id).log,
+            is_live=ctx.id in self.live,
+            open_thread=self._open_thread,
+            threads=tuple(self.sessions),
+        )
+
+    def _open_thread(self, thread_id: str, log: ItemLog, turn: int, resource_id: str | None) -> None:
+        self.sessions[thread_id] = Session(thread_id, log, turn=turn, resource_id=resource_id)
+
+    def find(self, execution_id: str) -> Context | None:
+        """Return the context of an execution that is open, be it a child's."""
+        found = self.live.get(execution_id)
+        below = [] if found is not None else list(self.live.values())
+        while below:
+            ctx = below.pop()
+            if ctx.id == execution_id:
+                return ctx
+            below.extend(ctx.children)
+        return found
+
+    def _place_of(self, execution_id: str) -> tuple[str | None, Where] | None:
+        ctx = self.live.get(execution_id)
+        return None if ctx is None else (ctx.resource_id, ctx.where)
+
+    def message(self, said: Any, resource_id: str | None, delivery: str, limits: Any, state: Any) -> Message:
+        """Check what is said and how; nothing has happened yet."""
+        if delivery not in _DELIVERIES:
+            raise NoeticConfigError(
+                "INVALID_OPTION", "There is no such delivery.", given=delivery, hint=f"Use one of {_DELIVERIES}."
+            )
+        items = as_input_items(self._engine, said, "execute", serialise=False)
+        checked = limits if limits is None or isinstance(limits, Limits) else Limits(**limits)
+        return Message(items, resource_id, checked, None if state is None else dict(state))
+
+    def run(self, session: Session, messages: Sequence[Message]) -> Awaitable[AgentReply]:
+        """Run one turn for everything that is said at once; its options are those of the first message."""
+        first = messages[0]
+        ctx = self._open(session, first.resource_id, limits=first.limits, state=first.state)
+        for message in messages:
+            if message.watch is not None:
+                message.watch(ctx)
+        return self._turn(session, ctx, [item for message in messages for item in message.take()])
+
+    async def _turn(
+        self, session: Session, ctx: Context, items: Sequence[Mapping[str, Any]], resumed: Resumed | None = None
+    ) -> AgentReply:
+        session.ctx = ctx
+        ctx.tree.inbox = session.between
+        try:
+            return await run_turn(self._engine, ctx, items, resumed=resumed)
+        finally:
+            session.last, session.ctx = ctx, None
+            self.live.pop(ctx.id, None)
+            self._chronicle.turn_ended(session.thread_id, session.turn, len(session.log))
+
+    def _open(self, session: Session, resource_id: str | None, **more: Any) -> Context:
+        """Make the context of a thread's next turn."""
+        session.turn += 1
+        ctx = new_context(
+            self._engine,
+            thread_id=session.thread_id,
+            resource_id=session.resource_id if resource_id is None else resource_id,
+            log=session.log,
+            turn=session.turn,
+            harness=self._harness,
+            **more,
+        )
+        session.resource_id = ctx.resource_id
+        self.live[ctx.id] = ctx
+        return ctx
+
+    @asynccontextmanager
+    async def execution(
+        self, thread_id: str, resource_id: str | None, limits: Limits | None, state: Mapping[str, Any] | None
+    ) -> AsyncIterator[Context]:
+        """Hold one execution of a thread open."""
+        session = self.resting(thread_id)
+        session.busy = True
+        ctx = self._open(session, resource_id, limits=limits, state=None if state is None else dict(state))
+        session.ctx = ctx
+        timer = arm_deadline(ctx)
+        outcome: Any = "failure"
+        try:
+            await self._engine.stack.init(self._engine.hook_context(ctx))
+            yield ctx
+            outcome = "aborted" if ctx.aborted else "success"
+        except asyncio.CancelledError:
+            outcome = "aborted"
+            raise
+        except NoeticError as exc:
+            outcome = "aborted" if exc.kind == "cancelled" else "failure"
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+            session.last, session.ctx = ctx, None
+            try:
+                await close_execution(self._engine, ctx, outcome)
+            finally:
+                self.live.pop(ctx.id, None)
+                self._chronicle.turn_ended(session.thread_id, session.turn, len(session.log))
+                session.release(self.run)

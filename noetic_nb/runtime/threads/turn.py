@@ -1,0 +1,278 @@
+"""One turn: open an execution, let the agent work, close it whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import TurnCompleted, TurnStarted
+from noetic_nb.items import Item, ItemLog, assistant_message, assistant_text
+from noetic_nb.memory import ExecutionContext, Stop
+from noetic_nb.runtime.config.limits import Limits, exceeded
+from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.runtime.context.messages import TurnInput, append_input, log_items, query_of
+from noetic_nb.runtime.context.reply import AgentReply
+from noetic_nb.runtime.context.step_errors import StoppedError
+from noetic_nb.runtime.execution.run_step import run_step
+from noetic_nb.steps.loop_snapshot import output_text
+
+__all__ = ["Resumed", "arm_deadline", "close_execution", "new_context", "run_turn", "turn_input"]
+
+_log: Final = logging.getLogger("noetic_nb")
+
+ExecutionEnd = Literal["success", "failure", "aborted"]
+
+
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """What is known of a turn while it runs."""
+
+    turn_id: str
+    first: int
+    started_ms: float
+    outcome: ExecutionEnd = "failure"
+    stop: Stop | None = None
+    output: Any = None
+
+
+def new_context(
+    engine: Engine,
+    *,
+    thread_id: str,
+    resource_id: str | None,
+    log: ItemLog,
+    turn: int,
+    limits: Limits | None = None,
+    state: dict[str, Any] | None = None,
+    execution_id: str | None = None,
+    harness: Any = None,
+) -> Context:
+    """Return the context of a new root execution."""
+    ctx = Context(
+        engine.ids.new("execution") if execution_id is None else execution_id,
+        thread_id,
+        resource_id,
+        log,
+        turn,
+        engine.clock.monotonic_ms(),
+        state=state,
+        limits=engine.config.limits if limits is None else limits,
+    )
+    ctx.engine, ctx.harness = engine, harness
+    return ctx
+
+
+async def run_turn(
+    engine: Engine, ctx: Context, items: Sequence[Mapping[str, Any]], *, resumed: Resumed | None = None
+) -> AgentReply:
+    """Log what the user said and let the agent answer.
+
+    Parameters
+    ----------
+    items : sequence of items
+        What the user said.
+    resumed : Resumed, optional
+        The turn was under way before: its items are logged already and its layers have their state.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NO_STEP_CONFIGURED``, or where something cannot work as it is set up.
+    NoeticError
+        What went wrong; the user's items stay in the log and the thread can be used again.
+    """
+    step = engine.config.step
+    if step is None:
+        log_items(engine, ctx, items, "user")
+        raise NoeticConfigError(
+            "NO_STEP_CONFIGURED",
+            "The agent has no step to run.",
+            hint="Pass step=... to AgentConfig, such as nn.react(...).",
+        )
+    first = len(ctx.item_log) if resumed is None else resumed.first
+    turn = _Turn(engine.ids.new("turn"), first, ctx.started_ms)
+    ctx.turn_id = turn.turn_id
+    timer = None
+    if ctx.tree.limits is not None:
+        timer = arm_deadline(ctx, 0.0 if resumed is None else resumed.used_ms)
+    try:
+        said = await _begin(engine, ctx, turn, items) if resumed is None else resumed.said
+        if ctx.tree.checkpoint is not None:
+            await ctx.tree.checkpoint.begin(ctx, first)
+        turn.output = await run_step(engine, step, said, ctx)
+        if not _ends_with_answer(ctx, turn):
+            _log_answer(engine, ctx, turn)
+        turn.outcome = "success"
+    except StoppedError as stopped:
+        turn.stop, turn.outcome = stopped.stop, "aborted"
+    except asyncio.CancelledError:
+        turn.outcome = "aborted"
+        raise
+    except NoeticError as exc:
+        turn.outcome = "aborted" if exc.kind == "cancelled" else "failure"
+        engine.report(ctx, exc)
+        raise
+    except Exception as exc:
+        engine.report(ctx, exc)
+        raise
+    finally:
+        if timer is not None:
+            timer.cancel()
+        late = await close_execution(engine, ctx, turn.outcome)
+        if late is not None and turn.stop is None and turn.outcome == "success":
+            turn.stop, turn.outcome = late, "aborted"
+        reply = _reply(ctx, turn)
+        _completed(engine, ctx, turn, reply)
+    return reply
+
+
+class Resumed(NamedTuple):
+    """Where a turn stood: its first item, what the user had said, and the time it had taken."""
+
+    first: int
+    said: TurnInput
+    used_ms: float = 0.0
+
+
+def arm_deadline(ctx: Context, used_ms: float = 0.0) -> asyncio.TimerHandle | None:
+    """Abort an execution when its time is up, so that a model call under way is cut short; some may be used already."""
+    limits = ctx.tree.limits
+    if limits is None or limits.max_duration_ms is None:
+        return None
+    limit = limits.max_duration_ms
+
+    def expire() -> None:
+        ctx.abort("out of time", error=exceeded("duration", limit, max(limit, ctx.elapsed_ms)))
+
+    return asyncio.get_running_loop().call_later(max(0.0, limit - used_ms) / 1000, expire)
+
+
+async def _begin(engine: Engine, ctx: Context, turn: _Turn, items: Sequence[Mapping[str, Any]]) -> TurnInput:
+    """Initialise the layers and log what the user said; what was said is kept even where a layer cannot be."""
+    if engine.stack.layers:
+        hctx = engine.hook_context(ctx)
+        try:
+            await engine.stack.init(hctx)
+        except BaseException:
+            logged = log_items(engine, ctx, items, "user")
+            _started(engine, ctx, turn, logged)
+            raise
+        logged, ctx.rerenders = await append_input(engine, ctx, hctx, items, "user")
+    else:
+        logged = log_items(engine, ctx, items, "user")
+    ctx.query = query_of(logged)
+    _started(engine, ctx, turn, logged)
+    return turn_input(ctx.query, ctx.item_log, turn.first)
+
+
+def turn_input(text: str, log: ItemLog, first: int) -> TurnInput:
+    """Return what the first step of a turn is given: the text of the items logged from `first` on."""
+    return TurnInput(text, log[first] if first < len(log) else None, first)
+
+
+def _ends_with_answer(ctx: Context, turn: _Turn) -> bool:
+    return len(ctx.item_log) > turn.first and ctx.item_log[-1].get("role") == "assistant"
+
+
+def _log_answer(engine: Engine, ctx: Context, turn: _Turn) -> None:
+    """Log the answer of an agent whose children gave it: the conversation must show what the user read."""
+    text = output_text(turn.output)
+    if not text or isinstance(turn.output, TurnInput):
+        return
+    if not any(item.get("role") == "assistant" for item in ctx.item_log[turn.first :]):
+        log_items(engine, ctx, [assistant_message(text, ids=engine.ids)], "model")
+
+
+def _started(engine: Engine, ctx: Context, turn: _Turn, logged: Sequence[Item]) -> None:
+    if engine.sink is not None:
+        stop = turn.first + len(logged)
+        engine.sink.emit(
+            TurnStarted(
+                ctx.where, engine.clock.now_ms(), turn.turn_id, turn.first, stop, query_of(logged), ctx.resource_id
+            )
+        )
+
+
+async def close_execution(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> Stop | None:
+    """Complete and dispose the layers, always; returns a stop that one of them asked for at the end.
+
+    Every hook in here has its own limit, so the whole is bounded; a cancellation that arrives meanwhile waits until the
+    state is written.
+    """
+    if engine.handles and ctx.id in engine.handles:
+        from noetic_nb.runtime.execution.handle import end_handles  # loaded with the first step that was started
+
+        late = None
+        try:
+            late = await end_handles(engine, ctx)
+        finally:
+            stop = await close_execution(engine, ctx, outcome)
+        return stop or late
+    ctx.tree.end()
+    if ctx.tree.checkpoint is None:
+        return await _close_layers(engine, ctx, outcome) if engine.stack.layers else None
+    try:
+        return await _close_layers(engine, ctx, outcome)
+    finally:
+        # Last: a turn that is killed before this is gone on with, and its layers complete then.
+        await ctx.tree.checkpoint.end(ctx)
+
+
+async def _close_layers(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> Stop | None:
+    hctx = engine.hook_context(ctx)
+
+    async def close() -> Stop | None:
+        try:
+            await engine.stack.complete(hctx, log=ctx.item_log, outcome=outcome)
+            return engine.stack.take_stop(hctx)
+        finally:
+            await engine.stack.dispose(hctx)
+
+    if not _needs_protection(engine, hctx):
+        return await close()
+    task = asyncio.ensure_future(close())
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("Closing an execution failed.", exc_info=task.exception())
+        raise
+
+
+def _needs_protection(engine: Engine, hctx: ExecutionContext) -> bool:
+    """Tell whether closing has anything to do at which a cancellation could strike."""
+    stack = engine.stack
+    return "on_complete" in stack.hooks or "dispose" in stack.hooks or stack.writes_durably
+
+
+def _reply(ctx: Context, turn: _Turn) -> AgentReply:
+    items = ctx.item_log.since(turn.first)
+    text = assistant_text(items) if turn.stop is None else turn.stop.suggestion
+    stopped = None if turn.stop is None else turn.stop.decision
+    return AgentReply(text, items, ctx.tokens, ctx.cost, stopped, turn.turn_id, ctx.thread_id, turn.output)
+
+
+def _completed(engine: Engine, ctx: Context, turn: _Turn, reply: AgentReply) -> None:
+    if engine.sink is not None:
+        engine.sink.emit(
+            TurnCompleted(
+                ctx.where,
+                engine.clock.now_ms(),
+                turn.turn_id,
+                turn.outcome,
+                engine.clock.monotonic_ms() - turn.started_ms,
+                reply.text,
+                ctx.tokens.input_tokens,
+                ctx.tokens.output_tokens,
+                ctx.cost,
+                ctx.model_calls,
+                ctx.tool_calls,
+                reply.stopped,
+            )
+        )

@@ -1,0 +1,1 @@
+"""Evaluate the rules of one version on one call or response."""

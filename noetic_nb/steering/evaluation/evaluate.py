@@ -1,0 +1,212 @@
+"""Ask the rules of one snapshot about one call or response.
+
+Rules are asked in order; the first deny ends it. A rule that raises, hangs or answers nonsense counts as the policy says,
+and is named in the result either way, so that nothing passes unrecorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.memory.enforcement import FAILED_GUIDANCE
+from noetic_nb.memory.params import BeforeToolCallParams, PastCall
+from noetic_nb.memory.steering_decision import ALLOW, SteeringAction, SteeringDecision, as_decision, most_restrictive
+from noetic_nb.steering.evaluation.prepared_rule import Asked
+from noetic_nb.steering.predicates.bindings import Bindings, Params
+from noetic_nb.steering.predicates.guidance_template import capped
+from noetic_nb.steering.rulebook.rulebook import RuleSnapshot
+from noetic_nb.steering.rules.rule import Point, SteeringRule
+
+__all__ = ["Evaluation", "OnError", "OnUnparseable", "Params", "Policy", "RuleFault", "evaluate"]
+
+OnError: TypeAlias = Literal["deny", "allow", "raise"]
+OnUnparseable: TypeAlias = Literal["allow", "deny"]
+AskNow: TypeAlias = Callable[[SteeringRule, Params], Awaitable[SteeringDecision | None]]
+AskLater: TypeAlias = Callable[[SteeringRule, Params], None]
+
+UNREADABLE_GUIDANCE: Final = "A judge gave no readable verdict, so this is not allowed."
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFault:
+    """A rule that could not be asked, and what went wrong."""
+
+    rule_id: str
+    error: BaseException | None
+    reason: Literal["error", "unparseable"]
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """What the rules answered together, and which of them failed."""
+
+    decision: SteeringDecision = ALLOW
+    faults: list[RuleFault] = field(default_factory=list)
+    waited: bool = False
+    """Whether a rule gave the loop free meanwhile; otherwise the whole time was the loop's."""
+    asking: str | None = None
+    """The rule that is being waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What failures mean, and how often a judge is asked again."""
+
+    on_error: OnError = "deny"
+    on_unparseable: OnUnparseable = "allow"
+    max_retries: int = 1
+
+
+async def evaluate(
+    snapshot: RuleSnapshot,
+    point: Point,
+    params: Params,
+    policy: Policy,
+    *,
+    ask_now: AskNow,
+    ask_later: AskLater,
+    result: Evaluation | None = None,
+    earlier: Sequence[PastCall] = (),
+) -> Evaluation:
+    """Ask every rule that applies, in order.
+
+    Parameters
+    ----------
+    snapshot : RuleSnapshot
+        The rules as they were when the evaluation began.
+    point : {"before_tool_call", "after_model_call"}
+        Where we are.
+    params : BeforeToolCallParams or AfterModelCallParams
+        What is judged.
+    policy : Policy
+        What failures mean.
+    ask_now : callable
+        Waits for the judge of a rule; answers None where no verdict could be read.
+    ask_later : callable
+        Starts the judge of an asynchronous rule in the background.
+    result : Evaluation, optional
+        Filled in as the evaluation goes on, so that whoever gives it up knows how far it came.
+    earlier : sequence of PastCall
+        Calls of earlier executions, for sentences.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``MISSING_CALL_MODEL`` where a judge is to be asked and there is no model, whatever the policy.
+    Exception
+        What a rule raised, under the policy ``"raise"``.
+    """
+    result = Evaluation() if result is None else result
+    decisions: list[SteeringDecision] = []
+    tool = params.tool_name if isinstance(params, BeforeToolCallParams) else None
+    rules, needs = snapshot.prepared(point, tool)
+    bindings = Bindings(params, needs, earlier)
+    for asked in rules:
+        rule = asked.rule
+        try:
+            answer: Any = None
+            if asked.predicate is not None:
+                answer = asked.predicate(params)
+                if answer is None and rule.llm_eval is None:
+                    continue
+            elif asked.ask is not None:
+                answer = asked.ask(params, bindings)
+            if answer is not None and type(answer) is not SteeringDecision and hasattr(answer, "__await__"):
+                result.waited, result.asking = True, rule.id
+                answer = await answer
+            if asked.decide is not None:
+                if not answer:
+                    continue  # the condition is not met
+                answer = None if rule.llm_eval is not None else asked.decide(params)
+            if answer is not None:
+                decision: SteeringDecision | None = _named(answer, asked)
+            elif rule.llm_eval is None:
+                continue
+            else:
+                decision = await _judged(rule, params, policy, result, ask_now, ask_later)
+        except NoeticConfigError as exc:
+            if exc.code == "MISSING_CALL_MODEL" or policy.on_error == "raise":
+                raise
+            decision = _failed(rule, exc, policy, result)
+        except Exception as exc:
+            if policy.on_error == "raise":
+                raise
+            decision = _failed(rule, exc, policy, result)
+        if decision is None:
+            continue
+        decisions.append(decision)
+        if decision.action is SteeringAction.DENY:
+            break
+    result.asking = None
+    if decisions:
+        result.decision = most_restrictive(decisions)
+    if result.faults and result.decision.action is SteeringAction.ALLOW:
+        # What passes although a rule failed is recorded under that rule's name.
+        failed = tuple(dict.fromkeys([fault.rule_id for fault in result.faults]))
+        result.decision = SteeringDecision(SteeringAction.ALLOW, None, failed, result.decision.stop)
+    return result
+
+
+def _failed(rule: SteeringRule, error: Exception, policy: Policy, result: Evaluation) -> SteeringDecision | None:
+    result.faults.append(RuleFault(rule.id, error, "error"))
+    if policy.on_error == "allow":
+        return None
+    return SteeringDecision(SteeringAction.DENY, FAILED_GUIDANCE, (rule.id,))
+
+
+async def _judged(
+    rule: SteeringRule,
+    params: Params,
+    policy: Policy,
+    result: Evaluation,
+    ask_now: AskNow,
+    ask_later: AskLater,
+) -> SteeringDecision | None:
+    judge = rule.llm_eval
+    assert judge is not None
+    if params.ctx.call_model is None:
+        raise NoeticConfigError(
+            "MISSING_CALL_MODEL",
+            f"Rule {rule.id!r} asks a judge, and there is no model to ask",
+            given=judge.model,
+            hint="Give the harness a model that answers this name, or make the rule a predicate.",
+            rule_id=rule.id,
+        )
+    if judge.mode == "async":
+        ask_later(rule, params)
+        return None
+    result.waited, result.asking = True, rule.id
+    decision = await ask_now(rule, params)
+    if decision is None:
+        result.faults.append(RuleFault(rule.id, None, "unparseable"))
+        if policy.on_unparseable == "allow":
+            return ALLOW
+        return SteeringDecision(SteeringAction.DENY, UNREADABLE_GUIDANCE, (rule.id,))
+    if decision.action is SteeringAction.ALLOW:
+        return decision
+    return SteeringDecision(decision.action, capped(decision.guidance or "") or None, (rule.id,))
+
+
+def _named(answer: Any, asked: Asked) -> SteeringDecision:
+    """Return a rule's answer with the rule's name on it, unless it only lets pass."""
+    if not isinstance(answer, SteeringDecision):
+        if not isinstance(answer, Mapping):
+            raise NoeticError(
+                "step_failed",
+                f"Rule {asked.rule.id!r} answered a {type(answer).__name__}",
+                given=answer,
+                hint="A rule answers deny(...), guide(...), ask(...), allow() or None for no opinion.",
+                step_id=asked.rule.id,
+            )
+        answer = as_decision(answer)
+    decision: SteeringDecision = answer
+    if asked.decide is not None or decision.action is SteeringAction.ALLOW:
+        return decision
+    guidance: Any = decision.guidance
+    if guidance is not None and not isinstance(guidance, str):
+        raise TypeError(f"Guidance is text, not {type(guidance).__name__}: {guidance!r:.80}.")
+    text = None if guidance is None else capped(guidance)
+    return SteeringDecision(decision.action, text, (asked.rule.id,), decision.stop)

@@ -1,0 +1,1 @@
+"""What decides: Python, CEL, a judge, or a sentence about the calls so far."""

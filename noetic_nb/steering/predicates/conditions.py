@@ -1,0 +1,167 @@
+"""Conditions in CEL: data that can be saved, shared and loaded safely, and that can neither read a clock nor act.
+
+Evaluating one holds the interpreter, so no limit in this process could stop it. What may take long (comprehensions inside
+each other, long expressions) therefore runs in a process of its own, which can be ended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision
+from noetic_nb.steering.predicates.bindings import Bindings, Params, values_of
+from noetic_nb.steering.predicates.cel_names import VARIABLES, Analysis, analyse, does_not_compile
+from noetic_nb.steering.predicates.cel_process import CelProcess
+from noetic_nb.steering.predicates.guidance_template import Guidance
+from noetic_nb.steering.rules.rule import SteeringRule
+
+__all__ = ["MAX_CHARACTERS", "Condition", "compiled"]
+
+# Above 4 KB an expression is no longer read by a person, and its compilation no longer instant.
+MAX_CHARACTERS: Final = 4_096
+MAX_ISOLATED: Final = 65_536
+# An editor compiles at every pause in typing; what nobody uses any more goes first.
+MAX_KEPT: Final = 4_096
+
+_PLACE: Final = re.compile(r"<input>:(\d+):\d+: (.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A rule's condition, ready to be asked."""
+
+    needs: frozenset[str]
+    ask: Callable[[Params, Bindings], Any]
+    """Answers True, False, or something to await that does."""
+    decide: Callable[[Params], SteeringDecision]
+    """What follows where it is true, with the rule's name on it."""
+
+
+_conditions: Final[dict[tuple[Any, ...], Condition]] = {}
+
+
+def _library() -> Any:
+    try:
+        import cel
+    except ImportError as exc:
+        raise NoeticConfigError(
+            "MISSING_PACKAGE",
+            "Conditions in CEL need the package common-expression-language.",
+            hint="pip install 'noetic_nb[rules]'",
+        ) from exc
+    return cel
+
+
+def _checked(rule: SteeringRule, text: str) -> Analysis:
+    limit = MAX_CHARACTERS if rule.isolate is None else MAX_ISOLATED
+    if len(text) > limit:
+        hint = "Set isolate=True." if len(text) <= MAX_ISOLATED else "Make several rules of it."
+        raise does_not_compile(rule.id, f"it has {len(text):,} characters, and {limit:,} are the most", None, hint)
+    found = analyse(rule.id, text)
+    if found.nested and rule.isolate is None:
+        hint = "Set isolate=True: it then runs in a process of its own, and can be stopped."
+        raise does_not_compile(rule.id, "a comprehension stands inside another, which may take for ever", None, hint)
+    absent = {"before_tool_call": "response", "after_model_call": "tool"}
+    for point in rule.applies_to:
+        if any(need.startswith(f"{absent[point]}.") for need in found.needs):
+            raise does_not_compile(
+                rule.id,
+                f"it names {absent[point]!r}, which is not there at {point}",
+                None,
+                f"Use {', '.join(name for name in VARIABLES if name != absent[point])}, or ask it at the other point only.",
+            )
+    return found
+
+
+def _syntax_error(rule_id: str, text: str, error: BaseException | str) -> NoeticConfigError:
+    match = _PLACE.search(str(error))
+    line = int(match.group(1)) if match else None
+    what = match.group(2) if match else str(error).splitlines()[0][:200]
+    return does_not_compile(rule_id, what.removeprefix("Syntax error: "), line)
+
+
+@lru_cache(maxsize=1)
+def _context_type() -> Callable[[dict[str, Any]], Any]:
+    found: Callable[[dict[str, Any]], Any] = _library().Context
+    return found
+
+
+def _not_a_truth(rule_id: str, value: object) -> TypeError:
+    return TypeError(
+        f"The condition of rule {rule_id!r} is a {type(value).__name__}, not true or false: {value!r:.80}."
+    )
+
+
+_DECIDING: Final = ("id", "when", "applies_to", "action", "guidance", "isolate")
+
+
+def compiled(rule: SteeringRule) -> Condition:
+    """Compile the condition of a rule and check everything about it that can be checked before it runs.
+
+    Versions of a rule that differ in other things (whether it is enabled, its tools) share the compiled form.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``RULE_DOES_NOT_COMPILE`` with the `line` where it is known; ``MISSING_PACKAGE`` without the extra ``rules``.
+    """
+    key = tuple([getattr(rule, name) for name in _DECIDING])
+    found = _conditions.get(key)
+    if found is None:
+        if len(_conditions) >= MAX_KEPT:
+            _conditions.pop(next(iter(_conditions)))
+        found = _conditions[key] = _made(rule)
+    return found
+
+
+def _made(rule: SteeringRule) -> Condition:
+    text = rule.when
+    assert text is not None
+    analysis = _checked(rule, text)
+    decide = _outcome(rule)
+    if rule.isolate == "process":
+        process = CelProcess(text)
+        failure = process.compile_error()
+        if failure is not None:
+            raise _syntax_error(rule.id, text, failure)
+
+        async def apart(params: Params, _: Bindings) -> bool:
+            value = await process.evaluate(values_of(params, analysis.needs))
+            if type(value) is not bool:
+                raise _not_a_truth(rule.id, value)
+            return value
+
+        return Condition(frozenset(), apart, decide)
+    try:
+        program = _library().compile(text)
+    except ValueError as exc:
+        raise _syntax_error(rule.id, text, exc) from exc
+    execute, make = program.execute, _context_type()
+
+    def here(_: Params, bindings: Bindings) -> bool:
+        value = execute(bindings.context(make))
+        if value is True or value is False:
+            return bool(value)
+        raise _not_a_truth(rule.id, value)
+
+    return Condition(analysis.needs, here, decide)
+
+
+def _outcome(rule: SteeringRule) -> Callable[[Params], SteeringDecision]:
+    action = SteeringAction(rule.action or "deny")
+    if rule.guidance is None:
+        always = SteeringDecision(action, None, (rule.id,))
+        return lambda params: always
+    template = Guidance(rule.id, rule.guidance)
+    absent = {"before_tool_call": "response", "after_model_call": "tool"}
+    for point in rule.applies_to:
+        if any(need.startswith(f"{absent[point]}.") for need in template.needs):
+            raise does_not_compile(
+                rule.id, f"its guidance names {absent[point]!r}, which is not there at {point}", None
+            )
+    return lambda params: SteeringDecision(action, template.fill(params), (rule.id,))

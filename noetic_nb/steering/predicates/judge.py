@@ -1,0 +1,128 @@
+"""Ask a judge and read its verdict. The grammar is exact: a verdict is the first word, or there is none."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from noetic_nb.items import assistant_text, compact_json, input_message, thaw
+from noetic_nb.memory.execution_context import HookModelRequest, as_response
+from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
+from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision
+from noetic_nb.steering.rules.rule import LLMEval
+
+__all__ = ["ask_judge", "judge_prompt", "parse_verdict"]
+
+# White space as ECMAScript trims it (ECMA-262, WhiteSpace and LineTerminator).
+_SPACE: Final = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+_TRIM: Final = re.compile(f"^[{_SPACE}]+|[{_SPACE}]+$")
+_VERDICT: Final = re.compile(r"(allow|deny|guide)\b", re.ASCII | re.IGNORECASE)
+_LEAD: Final = re.compile(f"^[:{_SPACE}]+")
+
+_ANSWER_WITH: Final = (
+    "Answer with exactly one of these three forms and nothing else: "
+    "ALLOW, or DENY: followed by the reason, or GUIDE: followed by what to do instead."
+)
+
+
+def parse_verdict(text: str) -> SteeringDecision | None:
+    r"""Read a judge's answer.
+
+    Parameters
+    ----------
+    text : str
+        The answer as it came.
+
+    Returns
+    -------
+    SteeringDecision or None
+        None where the answer does not begin with ALLOW, DENY or GUIDE as a word of its own, in any case. What follows,
+        without leading colons and white space, is the guidance of a deny or a guide.
+
+    References
+    ----------
+    .. [1] Runtime specification, section 8.2 (LLM verdict).
+
+    Examples
+    --------
+    >>> parse_verdict("Guide:  Keep Case ").guidance
+    'Keep Case'
+    >>> parse_verdict("ALLOWED") is None, parse_verdict("I think ALLOW") is None
+    (True, True)
+    """
+    trimmed = _TRIM.sub("", text)
+    match = _VERDICT.match(trimmed)
+    if match is None:
+        return None
+    action = SteeringAction(match.group(1).lower())
+    if action is SteeringAction.ALLOW:
+        return SteeringDecision(action)
+    guidance = _TRIM.sub("", _LEAD.sub("", trimmed[match.end() :]))
+    return SteeringDecision(action, guidance or None)
+
+
+def judge_prompt(judge: LLMEval, params: BeforeToolCallParams | AfterModelCallParams) -> str:
+    """Return what a judge is shown: the rule, the call or the size of the response, and the forms of an answer.
+
+    The arguments are written as JSON on one line, so that text inside them cannot pass for the instructions around them.
+    """
+    if isinstance(params, BeforeToolCallParams):
+        context = f"Tool: {params.tool_name}, Args: {compact_json(thaw(params.tool_args))}"
+    else:
+        context = f"Response items: {len(params.response.items)}"
+    return f"{judge.prompt}\n\n{context}\n\n{_ANSWER_WITH}"
+
+
+def first_answer(judge: LLMEval, params: BeforeToolCallParams | AfterModelCallParams) -> Any:
+    """Ask a judge once; returns what the model client returned, to be awaited where that can be awaited.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``MISSING_CALL_MODEL`` where no model answers the judge's name.
+    """
+    call_model: Any = params.ctx.call_model
+    question = input_message(judge_prompt(judge, params), ids=params.ctx.ids)
+    return call_model(HookModelRequest(judge.model, (question,), purpose="judge"))
+
+
+async def ask_judge(
+    judge: LLMEval,
+    params: BeforeToolCallParams | AfterModelCallParams,
+    *,
+    max_retries: int,
+    first: Any = None,
+) -> tuple[SteeringDecision | None, int]:
+    """Ask a judge until its answer can be read.
+
+    Parameters
+    ----------
+    judge : LLMEval
+        The judge.
+    params : BeforeToolCallParams or AfterModelCallParams
+        What it judges; its context must be able to call a model.
+    max_retries : int
+        How often the identical question is asked again after an answer that cannot be read.
+    first : object, optional
+        The first answer where it was asked for already.
+
+    Returns
+    -------
+    decision : SteeringDecision or None
+        None where no answer could be read.
+    calls : int
+        How often the model was asked.
+
+    Raises
+    ------
+    Exception
+        What the model client raises.
+    """
+    for call in range(1, max_retries + 2):
+        answer = first if call == 1 and first is not None else first_answer(judge, params)
+        if hasattr(answer, "__await__"):
+            answer = await answer
+        decision = parse_verdict(assistant_text(as_response(answer).items))
+        if decision is not None:
+            return decision, call
+    return None, max_retries + 1

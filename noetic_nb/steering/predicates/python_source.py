@@ -1,0 +1,137 @@
+"""Turn the text of a Python rule into a predicate: what an editor does when someone presses Apply.
+
+The text is code its author runs in their own kernel, like a cell. It is never taken from a file.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.memory.steering_decision import as_decision
+from noetic_nb.steering.rules.decisions import allow, ask, deny, guide
+from noetic_nb.steering.rules.rule import SteeringRule
+
+__all__ = ["check_on_samples", "compile_predicate"]
+
+# What rule text may name without importing it.
+WORDS: Final[Mapping[str, Any]] = {"allow": allow, "ask": ask, "deny": deny, "guide": guide}
+
+# An editor compiles at every pause in typing: the text of old drafts is not kept for tracebacks that nobody reads.
+MAX_TEXTS: Final = 256
+
+_versions: dict[str, int] = {}
+_texts: Final[deque[str]] = deque()
+
+
+def _file_name(rule_id: str) -> str:
+    _versions[rule_id] = _versions.get(rule_id, 0) + 1
+    name = f"<rule {rule_id} v{_versions[rule_id]}>"
+    _texts.append(name)
+    if len(_texts) > MAX_TEXTS:
+        linecache.cache.pop(_texts.popleft(), None)
+    return name
+
+
+def _broken(rule_id: str, what: str, line: int | None, hint: str) -> NoeticConfigError:
+    place = "" if line is None else f" in line {line}"
+    return NoeticConfigError(
+        "RULE_DOES_NOT_COMPILE",
+        f"Rule {rule_id!r} was not replaced: {what}{place}",
+        hint=hint,
+        rule_id=rule_id,
+        line=line,
+    )
+
+
+def compile_predicate(rule_id: str, text: str, namespace: Mapping[str, Any]) -> Callable[..., Any]:
+    r"""Compile the text of a rule: one function, whose decorators are left aside.
+
+    Parameters
+    ----------
+    rule_id : str
+        For messages and tracebacks.
+    text : str
+        Python source with exactly one function at its top level; imports and constants may stand beside it.
+    namespace : mapping
+        Names the function may use, beside `allow`, `deny` and `guide`.
+
+    Returns
+    -------
+    callable
+        The function.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``RULE_DOES_NOT_COMPILE`` with the `line` where it is known.
+
+    Examples
+    --------
+    >>> rule = compile_predicate("short", "def short(call):\n    return deny('No.')", {})
+    >>> rule(None).guidance
+    'No.'
+    """
+    file_name = _file_name(rule_id)
+    try:
+        tree = ast.parse(text, file_name)
+    except (SyntaxError, ValueError) as exc:
+        line = getattr(exc, "lineno", None)
+        raise _broken(
+            rule_id, getattr(exc, "msg", None) or str(exc), line, "Mend the text and apply it again."
+        ) from exc
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    if len(functions) != 1:
+        found = ", ".join(node.name for node in functions) or "none"
+        raise _broken(rule_id, f"it needs exactly one function, and has {found}", None, "Write def name(call): ...")
+    functions[0].decorator_list = []
+    scope = {**WORDS, **namespace}
+    # Tracebacks and inspect.getsource find the text again, as they do for cells.
+    linecache.cache[file_name] = (len(text), None, text.splitlines(keepends=True), file_name)
+    try:
+        exec(compile(tree, file_name, "exec"), scope)
+    except Exception as exc:
+        raise _broken(rule_id, f"{type(exc).__name__}: {exc}", _line_of(exc, file_name), "Mend the text.") from exc
+    function: Callable[..., Any] = scope[functions[0].name]
+    return function
+
+
+def _line_of(error: BaseException, file_name: str) -> int | None:
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file_name]
+    return lines[-1] if lines else None
+
+
+def check_on_samples(rule: SteeringRule, samples: Iterable[Any]) -> None:
+    """Call a synchronous rule on calls it would have seen, and look at its answers.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``RULE_FAILS_ON_SAMPLE`` with the `line` of the text that failed, where it is known.
+    """
+    predicate = rule.predicate
+    if predicate is None or inspect.iscoroutinefunction(predicate):
+        return
+    file_name = predicate.__code__.co_filename if hasattr(predicate, "__code__") else ""
+    for sample in samples:
+        try:
+            answer = predicate(sample)
+            if answer is not None:
+                as_decision(answer)
+        except Exception as exc:
+            line = _line_of(exc, file_name)
+            place = "" if line is None else f" in line {line}"
+            raise NoeticConfigError(
+                "RULE_FAILS_ON_SAMPLE",
+                f"Rule {rule.id!r} was not replaced: on a recorded call it failed with {type(exc).__name__}: {exc}{place}",
+                given=getattr(sample, "tool_name", sample),
+                hint="Mend the text; the last good version stays in force.",
+                rule_id=rule.id,
+                line=line,
+            ) from exc

@@ -1,0 +1,226 @@
+"""The ways to write a rule: a function, a condition, a judge, or a sentence about the calls so far."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, TypeVar
+
+from noetic_nb.steering.predicates.sequence_rules import sentence_rule
+from noetic_nb.steering.rules.rule import DEFAULT_JUDGE_MODEL, Point, SteeringRule
+
+__all__ = ["RuleForms"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class RuleForms(ABC):
+    """What a rule book offers to write rules with."""
+
+    @abstractmethod
+    def put(self, rule: SteeringRule | Mapping[str, Any]) -> SteeringRule:
+        """Add a rule, or replace the one with its id."""
+
+    def rule(
+        self,
+        id: str | None = None,
+        *,
+        on: Point | Iterable[Point],
+        tools: Iterable[str] | None = None,
+        history: bool = False,
+        name: str | None = None,
+        isolate: Literal["thread"] | bool | None = None,
+    ) -> Callable[[F], F]:
+        """Make a function a rule; running the same cell again replaces the rule in place.
+
+        Parameters
+        ----------
+        id : str, optional
+            The function's name where it is left out.
+        on : {"before_tool_call", "after_model_call"} or both
+            When it is asked.
+        tools : iterable of str, optional
+            Before a call: only about these tools; None means every tool.
+        history : bool, default False
+            Give the rule the calls so far as ``call.history``.
+        isolate : {"thread"} or bool, optional
+            Run the function in a thread, so that one that hangs is denied on time.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_RULE``.
+        """
+
+        def add(function: F) -> F:
+            self.put(
+                SteeringRule(
+                    id=id or function.__name__,
+                    name=name,
+                    applies_to=(on,) if isinstance(on, str) else tuple(on),
+                    predicate=function,
+                    tools=None if tools is None else tuple(tools),
+                    history=history,
+                    isolate=isolate,
+                    source=_source(function),
+                )
+            )
+            return function
+
+        return add
+
+    def when(
+        self,
+        condition: str,
+        *,
+        id: str,
+        on: Point | Iterable[Point] | None = None,
+        tools: str | Iterable[str] | None = None,
+        action: Literal["deny", "guide", "ask", "allow"] = "deny",
+        guidance: str | None = None,
+        isolate: bool = False,
+        name: str | None = None,
+    ) -> SteeringRule:
+        """Add a rule whose condition is an expression in CEL.
+
+        Parameters
+        ----------
+        condition : str
+            Over ``tool.name``, ``tool.args``; ``response.text``, ``response.items``, ``response.usage``; ``history`` (the last
+            200 calls, each with ``name``, ``args``, ``status``, ``ok``, ``output``, ``call_id``); ``ctx``.
+        id : str
+            The rule's name.
+        on : {"before_tool_call", "after_model_call"} or both, optional
+            After a model call where the condition names ``response``, else before a tool call.
+        tools : str or iterable of str, optional
+            Only about these tools.
+        action : {"deny", "guide", "ask", "allow"}
+            What follows where it is true.
+        guidance : str, optional
+            For the model; ``{tool.args.path}`` and the like are filled in.
+        isolate : bool
+            Evaluate it in a process of its own: needed for comprehensions inside each other and above 4 096 characters.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``RULE_DOES_NOT_COMPILE``, ``INVALID_RULE``, or ``MISSING_PACKAGE`` without the extra ``rules``.
+
+        Examples
+        --------
+        >>> from noetic_nb.steering import RuleBook
+        >>> rules = RuleBook()
+        >>> rules.when("tool.args.amount > 100", id="large", tools="pay", action="ask").form
+        'cel'
+        """
+        # A first guess is enough: a condition at the wrong point does not compile.
+        point: Point = "after_model_call" if "response" in condition else "before_tool_call"
+        return self.put(
+            SteeringRule(
+                id=id,
+                name=name,
+                applies_to=point if on is None else on,
+                when=condition,
+                tools=tools if tools is None or isinstance(tools, str) else tuple(tools),
+                action=action,
+                guidance=guidance,
+                isolate=isolate,
+            )
+        )
+
+    def judge(
+        self,
+        prompt: str,
+        *,
+        id: str,
+        on: Point | Iterable[Point] = "before_tool_call",
+        tools: str | Iterable[str] | None = None,
+        mode: Literal["sync", "async"] = "sync",
+        model: str = DEFAULT_JUDGE_MODEL,
+        when: str | None = None,
+        name: str | None = None,
+    ) -> SteeringRule:
+        """Add a rule that a model judges.
+
+        Parameters
+        ----------
+        prompt : str
+            What is judged, in plain words.
+        id : str
+            The rule's name.
+        on, tools
+            As for `when`.
+        mode : {"sync", "async"}
+            Wait for the verdict, or deliver it with a later prompt.
+        model : str
+            Name of the model that judges.
+        when : str, optional
+            A condition in CEL: the judge is asked only where it is true.
+
+        Examples
+        --------
+        >>> from noetic_nb.steering import RuleBook
+        >>> RuleBook().judge("Is this polite?", id="polite", on="after_model_call", model="judge").form
+        'judge'
+        """
+        return self.put(
+            SteeringRule(
+                id=id,
+                name=name,
+                applies_to=on,
+                tools=tools if tools is None or isinstance(tools, str) else tuple(tools),
+                when=when,
+                llm_eval={"mode": mode, "prompt": prompt, "model": model},
+            )
+        )
+
+    def never(self, tool: str | Iterable[str], *, after: str | Iterable[str], **more: Any) -> SteeringRule:
+        """Add the rule that a tool is never called after others were, as far as the layer's `scope` reaches.
+
+        Parameters
+        ----------
+        tool : str or iterable of str
+            What is kept from being called.
+        after : str or iterable of str
+            Any of these, made before, whether or not it succeeded.
+        **more
+            ``id``, ``action`` (``"deny"``, ``"guide"`` or ``"ask"``) and ``guidance``.
+
+        Examples
+        --------
+        >>> from noetic_nb.steering import RuleBook
+        >>> RuleBook().never("send_email", after="read_secrets").id
+        'never-send_email-after-read_secrets'
+        """
+        return self.put(sentence_rule("never_after", tool, others=after, **more))
+
+    def only(self, tool: str | Iterable[str], *, after: str | Iterable[str], **more: Any) -> SteeringRule:
+        """Add the rule that a tool is called only after all of the others have succeeded, as far as `scope` reaches.
+
+        Examples
+        --------
+        >>> from noetic_nb.steering import RuleBook
+        >>> RuleBook().only("pay", after="confirm", action="ask").id
+        'only-pay-after-confirm'
+        """
+        return self.put(sentence_rule("only_after", tool, others=after, **more))
+
+    def at_most(self, count: int, tool: str | Iterable[str], **more: Any) -> SteeringRule:
+        """Add the rule that a tool (or several together) is called at most so often, as far as `scope` reaches.
+
+        Examples
+        --------
+        >>> from noetic_nb.steering import RuleBook
+        >>> RuleBook().at_most(3, "search").id
+        'at-most-3-search'
+        """
+        return self.put(sentence_rule("at_most", tool, count=count, **more))
+
+
+def _source(function: Callable[..., Any]) -> str | None:
+    try:
+        return textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError):
+        return None  # typed at a prompt that keeps no text: the rule works, it just cannot be shown

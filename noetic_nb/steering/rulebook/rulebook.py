@@ -1,0 +1,295 @@
+"""An ordered, versioned set of rules that may be edited while an agent runs.
+
+Whoever evaluates takes a snapshot first, and snapshots never change: an edit takes effect at the next evaluation and never
+in the middle of one. Rules are found by enforcement point and tool name, so that rules about other tools cost nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
+from noetic_nb.steering.predicates.conditions import compiled
+from noetic_nb.steering.predicates.python_source import check_on_samples, compile_predicate
+from noetic_nb.steering.rulebook.rule_decorators import RuleForms
+from noetic_nb.steering.rulebook.rulebook_html import rules_table
+from noetic_nb.steering.rules.rule import SteeringRule, as_rule
+
+__all__ = ["RuleBook", "RuleChange", "RuleSnapshot"]
+
+_LOG: Final = logging.getLogger("noetic_nb.steering")
+
+ChangeKind: TypeAlias = Literal["add", "replace", "remove", "enable", "disable", "move", "undo"]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleChange:
+    """One step from a version of a rule book to the next."""
+
+    version: int
+    change: ChangeKind
+    rule_id: str
+    old: SteeringRule | None
+    new: SteeringRule | None
+
+
+class RuleBook(RuleForms):
+    """Rules that are living, versioned data.
+
+    Parameters
+    ----------
+    rules : iterable of SteeringRule or mapping, optional
+        The first rules, in order.
+
+    Examples
+    --------
+    >>> from noetic_nb.steering import deny
+    >>> rules = RuleBook()
+    >>> @rules.rule(on="before_tool_call", tools=["delete"])
+    ... def inside_workspace(call):
+    ...     if not call.tool_args["path"].startswith("/workspace/"):
+    ...         return deny("Stay inside /workspace/.")
+    >>> [rule.id for rule in rules], rules.version
+    (['inside_workspace'], 1)
+    """
+
+    def __init__(self, rules: Iterable[SteeringRule | Mapping[str, Any]] = ()) -> None:
+        self._snapshot = RuleSnapshot(0, ())
+        self._changes: list[RuleChange] = []
+        self._past: list[tuple[tuple[SteeringRule, ...], RuleChange]] = []
+        self._listeners: list[Callable[[RuleChange], None]] = []
+        # Edits read the rules and then write them; widgets may do so from another thread than the agent's.
+        self._lock = threading.RLock()
+        first = tuple([_checked(rule) for rule in rules])
+        seen: set[str] = set()
+        for rule in first:
+            if rule.id in seen:
+                raise NoeticConfigError(
+                    "DUPLICATE_RULE_ID", "Two rules share an id.", given=rule.id, hint="Rename one."
+                )
+            seen.add(rule.id)
+        if first:
+            self._snapshot = RuleSnapshot(0, first)
+
+    @property
+    def snapshot(self) -> RuleSnapshot:
+        """The rules as they are now; never changes."""
+        return self._snapshot
+
+    @property
+    def version(self) -> int:
+        """How many changes there have been."""
+        return self._snapshot.version
+
+    @property
+    def changes(self) -> tuple[RuleChange, ...]:
+        """All changes, oldest first."""
+        return tuple(self._changes)
+
+    @property
+    def change_count(self) -> int:
+        """How many changes there have been since the book was made."""
+        return len(self._changes)
+
+    def __iter__(self) -> Iterator[SteeringRule]:
+        return iter(self._snapshot)
+
+    def __len__(self) -> int:
+        return len(self._snapshot)
+
+    def __contains__(self, rule_id: object) -> bool:
+        return any(rule.id == rule_id for rule in self._snapshot)
+
+    def __getitem__(self, rule_id: str) -> SteeringRule:
+        for rule in self._snapshot:
+            if rule.id == rule_id:
+                return rule
+        known = ", ".join(repr(rule.id) for rule in self._snapshot) or "none"
+        raise NoeticConfigError("UNKNOWN_RULE", "There is no such rule.", given=rule_id, hint=f"Rules: {known}.")
+
+    def put(self, rule: SteeringRule | Mapping[str, Any]) -> SteeringRule:
+        """Add a rule at the end, or replace the one with its id in place.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE`` or ``MISSING_PACKAGE``; the rule book then stays as it was.
+        """
+        new = _checked(rule)
+        with self._lock:
+            rules = list(self._snapshot.rules)
+            for position, old in enumerate(rules):
+                if old.id == new.id:
+                    rules[position] = new
+                    self._become("replace", new.id, rules, old, new)
+                    return new
+            self._become("add", new.id, [*rules, new], None, new)
+        return new
+
+    def draft(self, rule_id: str, text: str) -> SteeringRule:
+        """Return a Python rule with another text, without putting it into the book: something to try first.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_RULE``, ``INVALID_RULE`` for a rule of another form, ``RULE_DOES_NOT_COMPILE`` with a `line`.
+        """
+        old = self[rule_id]
+        if old.form not in ("python", "none"):
+            raise NoeticConfigError(
+                "INVALID_RULE",
+                f"Rule {rule_id!r} is not a Python rule.",
+                given=old.form,
+                hint="Put a whole rule in its place: rules.put({...}).",
+                rule_id=rule_id,
+            )
+        names = getattr(inspect.unwrap(old.predicate), "__globals__", {}) if old.predicate is not None else {}
+        predicate = compile_predicate(rule_id, text, names)
+        return old.model_copy(update={"predicate": predicate, "source": text})
+
+    def replace_source(self, rule_id: str, text: str, *, samples: Iterable[Any] = ()) -> SteeringRule:
+        """Replace a Python rule by what a text says, if the text holds up; else the last good version stays.
+
+        Parameters
+        ----------
+        rule_id : str
+            Which rule.
+        text : str
+            Source of one function; it may use the names its old version could use, and `allow`, `deny`, `guide`.
+        samples : iterable, optional
+            Calls or responses the new version is tried on first (records with the fields of the hook's parameters).
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_RULE``, ``RULE_DOES_NOT_COMPILE`` or ``RULE_FAILS_ON_SAMPLE``; the last two have a `line`.
+        """
+        new = self.draft(rule_id, text)
+        check_on_samples(new, samples)
+        return self.put(new)
+
+    def remove(self, rule_id: str) -> SteeringRule:
+        """Take a rule out."""
+        with self._lock:
+            old = self[rule_id]
+            self._become("remove", rule_id, [rule for rule in self._snapshot if rule.id != rule_id], old, None)
+        return old
+
+    def enable(self, rule_id: str) -> None:
+        """Let a rule take part again."""
+        self._switch(rule_id, True)
+
+    def disable(self, rule_id: str) -> None:
+        """Leave a rule in its place but do not ask it."""
+        self._switch(rule_id, False)
+
+    def move(self, rule_id: str, position: int) -> None:
+        """Put a rule at another place in the order.
+
+        Parameters
+        ----------
+        rule_id : str
+            Which rule.
+        position : int
+            0 for the first place, ``len(rules) - 1`` or -1 for the last.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_RULE`` or ``INVALID_POSITION``.
+        """
+        with self._lock:
+            rule, count = self[rule_id], len(self._snapshot)
+            if isinstance(position, bool) or not isinstance(position, int) or not -count <= position < count:
+                raise NoeticConfigError(
+                    "INVALID_POSITION",
+                    "There is no such place among the rules.",
+                    given=position,
+                    hint=f"Use 0 to {count - 1}, or -1 for the last.",
+                )
+            place = position % count
+            if self._snapshot.rules[place] is rule:
+                return
+            rest = [other for other in self._snapshot if other.id != rule_id]
+            rest.insert(place, rule)
+            self._become("move", rule_id, rest, rule, rule)
+
+    def undo(self) -> RuleChange | None:
+        """Take the last change back, as a change of its own; None where there is nothing to take back."""
+        with self._lock:
+            if not self._past:
+                return None
+            before, last = self._past.pop()
+            self._become("undo", last.rule_id, before, last.new, last.old, remember=False)
+            return self._changes[-1]
+
+    def listen(self, listener: Callable[[RuleChange], None]) -> Callable[[], None]:
+        """Call `listener` after every change; returns a function that ends this.
+
+        A listener that raises is logged and not called again: what watches the rules must not keep them from changing.
+        """
+
+        def relay(change: RuleChange) -> None:  # one per call, so that the same function may listen twice
+            listener(change)
+
+        self._listeners.append(relay)
+        return lambda: self._forget(relay)
+
+    def _forget(self, listener: Callable[[RuleChange], None]) -> None:
+        with self._lock:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+    def _switch(self, rule_id: str, enabled: bool) -> None:
+        with self._lock:
+            old = self[rule_id]
+            if old.enabled == enabled:
+                return
+            new = old.model_copy(update={"enabled": enabled})
+            rules = [new if rule.id == rule_id else rule for rule in self._snapshot]
+            self._become("enable" if enabled else "disable", rule_id, rules, old, new)
+
+    def _become(
+        self,
+        kind: ChangeKind,
+        rule_id: str,
+        rules: Iterable[SteeringRule],
+        old: SteeringRule | None,
+        new: SteeringRule | None,
+        *,
+        remember: bool = True,
+    ) -> None:
+        before = self._snapshot.rules
+        version = self._snapshot.version + 1
+        # One assignment: an evaluation sees all of the change or nothing of it.
+        self._snapshot = RuleSnapshot(version, tuple(rules))
+        change = RuleChange(version, kind, rule_id, old, new)
+        self._changes.append(change)
+        if remember:
+            self._past.append((before, change))
+        for listener in tuple(self._listeners):
+            try:
+                listener(change)
+            except Exception:
+                _LOG.exception("A listener of a rule book failed and was removed; the change stands.")
+                self._forget(listener)
+
+    def __repr__(self) -> str:
+        return f"RuleBook(version {self.version}: {', '.join(rule.id for rule in self._snapshot) or 'no rules'})"
+
+    def _repr_html_(self) -> str:
+        return rules_table(self.version, self._snapshot)
+
+
+def _checked(rule: SteeringRule | Mapping[str, Any]) -> SteeringRule:
+    """Return a rule that can be asked: a condition that does not compile never gets into a rule book."""
+    found = as_rule(rule)
+    if found.when is not None:
+        compiled(found)
+    return found

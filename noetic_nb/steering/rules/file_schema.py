@@ -1,0 +1,116 @@
+"""The form of a rule file, as a schema: what a rule may hold when it is data.
+
+Nothing in a file is executed. A Python rule is a name, which whoever loads the file binds to a function of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from noetic_nb.steering.rules.rule import DEFAULT_JUDGE_MODEL, Point, SteeringRule
+from noetic_nb.steering.rules.rule_text import rule_data
+
+__all__ = ["RuleFile", "rule_file_schema"]
+
+SCHEMA_ID: Final = "urn:noetic-nb:rules:1"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+class JudgeData(_Strict):
+    """A model that judges."""
+
+    prompt: str = Field(min_length=1)
+    """What is judged, in plain words."""
+    mode: Literal["sync", "async"] = "sync"
+    """Wait for the verdict, or deliver it with a later prompt."""
+    model: str = Field(default=DEFAULT_JUDGE_MODEL, min_length=1)
+    """Name of the model that judges."""
+
+
+class RuleData(_Strict):
+    """One rule; exactly one of `when`, `never_after`, `only_after`, `at_most`, `python` and `judge`, or `when` with `judge`."""
+
+    id: str = Field(min_length=1)
+    """Unique in the file."""
+    name: str | None = None
+    """For people."""
+    on: list[Point] = Field(default=["before_tool_call"], min_length=1)
+    """When it is asked."""
+    tools: list[str] | None = None
+    """Only about these tools; every tool where it is left out."""
+    when: str | None = Field(default=None, min_length=1)
+    """A condition in CEL."""
+    never_after: list[str] | None = Field(default=None, min_length=1)
+    """The tools are never called after any of these."""
+    only_after: list[str] | None = Field(default=None, min_length=1)
+    """The tools are called only after all of these have succeeded."""
+    at_most: int | None = Field(default=None, ge=0)
+    """The tools together are called at most so often."""
+    python: str | None = Field(default=None, min_length=1)
+    """Name of a function that is bound when the file is loaded."""
+    action: Literal["deny", "guide", "ask", "allow"] | None = None
+    """What a condition or a sentence leads to; deny where it is left out."""
+    guidance: str | None = None
+    """What the model is told; {tool.args.path} and the like are filled in."""
+    judge: JudgeData | None = None
+    """A model that judges."""
+    isolate: Literal["thread", "process"] | None = None
+    """Where it runs so that it can be given up."""
+    history: bool = False
+    """Whether a function reads the calls so far."""
+    enabled: bool = True
+    """Whether it is asked at all."""
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a `SteeringRule`, without the function."""
+        kept = {"id", "name", "tools", "when", "action", "guidance", "isolate", "history", "enabled"}
+        found: dict[str, Any] = self.model_dump(include=kept)
+        found["applies_to"] = self.on
+        sentences = {
+            kind: value
+            for kind in ("never_after", "only_after", "at_most")
+            if (value := getattr(self, kind)) is not None
+        }
+        for kind, value in sentences.items():
+            found["sequence"] = {"kind": kind} | ({"count": value} if kind == "at_most" else {"others": value})
+        deciders = [
+            name for name in ("when", "python", *sentences) if name in sentences or getattr(self, name) is not None
+        ]
+        if len(deciders) > 1:
+            raise ValueError(f"one thing decides a rule, and this one has {' and '.join(deciders)}")
+        if not deciders and self.judge is None:
+            raise ValueError("nothing decides it; give it `when`, `judge`, `python`, or a sentence such as `at_most`")
+        if self.judge is not None:
+            found["llm_eval"] = self.judge.model_dump()
+        return found
+
+
+class RuleFile(_Strict):
+    """A rule file."""
+
+    version: Literal[1]
+    """Version of this form."""
+    rules: list[RuleData]
+    """The rules, in the order in which they are asked."""
+
+    @staticmethod
+    def data_of(rules: tuple[SteeringRule, ...]) -> dict[str, Any]:
+        """Return rules as the data of a file."""
+        return {"version": 1, "rules": [rule_data(rule) for rule in rules]}
+
+
+def rule_file_schema() -> dict[str, Any]:
+    """Return the JSON Schema of rule files, as it is published beside the package.
+
+    Examples
+    --------
+    >>> sorted(rule_file_schema()["properties"])
+    ['rules', 'version']
+    """
+    schema = RuleFile.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, **schema}

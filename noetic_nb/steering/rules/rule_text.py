@@ -1,0 +1,61 @@
+"""A rule as text for people: the source of a predicate, or the data of every other rule as a rule file holds it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from noetic_nb.steering.rules.rule import SteeringRule
+
+__all__ = ["rule_data", "rule_text"]
+
+
+def rule_data(rule: SteeringRule) -> dict[str, Any]:
+    """Return a rule as plain data, in the keys of a rule file; a predicate is only named.
+
+    Examples
+    --------
+    >>> rule_data(SteeringRule(id="large", applies_to="before_tool_call", when="tool.args.n > 3", tools="pay"))
+    {'id': 'large', 'on': ['before_tool_call'], 'tools': ['pay'], 'when': 'tool.args.n > 3'}
+    """
+    data: dict[str, Any] = {"id": rule.id}
+    if rule.name is not None:
+        data["name"] = rule.name
+    data["on"] = list(rule.applies_to)
+    if rule.tools is not None:
+        data["tools"] = list(rule.tools)
+    if rule.predicate is not None:
+        data["python"] = rule.id
+    for key in ("when", "action", "guidance", "isolate"):
+        value = getattr(rule, key)
+        if value is not None:
+            data[key] = value
+    if rule.sequence is not None:
+        key = "at_most" if rule.sequence.kind == "at_most" else rule.sequence.kind
+        data[key] = rule.sequence.count if rule.sequence.kind == "at_most" else list(rule.sequence.others)
+    if rule.llm_eval is not None:
+        data["judge"] = rule.llm_eval.model_dump()
+    if rule.history:
+        data["history"] = True
+    if not rule.enabled:
+        data["enabled"] = False
+    return data
+
+
+def rule_text(rule: SteeringRule) -> str:
+    """Return the text of a rule.
+
+    Examples
+    --------
+    >>> print(rule_text(SteeringRule(id="kind", applies_to="after_model_call", when="response.text == ''")))
+    {
+      "id": "kind",
+      "on": [
+        "after_model_call"
+      ],
+      "when": "response.text == ''"
+    }
+    """
+    if rule.source is not None:
+        return rule.source
+    return json.dumps(rule_data(rule), ensure_ascii=False, indent=2)

@@ -1,0 +1,330 @@
+"""When a loop stops, as data. A predicate is started once per loop run, so no state leaks from one run to the next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+from pydantic import Field, FiniteFloat
+
+from noetic_nb.steps.base import Frozen
+from noetic_nb.steps.loop_snapshot import LoopSnapshot, StepMeta, Verdict
+
+__all__ = ["Check", "LoopSnapshot", "StepMeta", "UntilPredicate", "Verdict", "until"]
+
+Check: TypeAlias = Callable[[LoopSnapshot], Any]
+"""Judges one snapshot; answers a `Verdict`, or an awaitable of one where a function of the user's own is async."""
+
+_GO_ON = Verdict(False)
+
+
+class MaxSteps(Frozen):
+    """Stops after n successful iterations; the first always runs."""
+
+    kind: Literal["maxSteps"] = "maxSteps"
+    n: int = Field(ge=0)
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop."""
+        return lambda s: Verdict(True, f"Reached max steps ({self.n})") if s.step_count >= self.n else _GO_ON
+
+
+class MaxCost(Frozen):
+    """Stops when the execution has cost so many US dollars."""
+
+    kind: Literal["maxCost"] = "maxCost"
+    usd: FiniteFloat = Field(ge=0)
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop."""
+        return lambda s: Verdict(True, f"Reached max cost (${self.usd:g})") if s.cost >= self.usd else _GO_ON
+
+
+class MaxDuration(Frozen):
+    """Stops when the loop has run for so many milliseconds."""
+
+    kind: Literal["maxDuration"] = "maxDuration"
+    ms: FiniteFloat = Field(ge=0)
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop."""
+        return lambda s: Verdict(True, f"Reached max duration ({self.ms:g} ms)") if s.elapsed_ms >= self.ms else _GO_ON
+
+
+class NoToolCalls(Frozen):
+    """Stops when the last model call asked for no tool."""
+
+    kind: Literal["noToolCalls"] = "noToolCalls"
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop."""
+        return lambda s: Verdict(True, "No tool calls") if s.step_count >= 1 and not s.asked_for_tools else _GO_ON
+
+
+class Never(Frozen):
+    """Never stops; the loop ends by its limits, an error or a cancellation."""
+
+    kind: Literal["never"] = "never"
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop."""
+        return lambda s: _GO_ON
+
+
+class OutputContains(Frozen):
+    """Stops when the text of the last output contains a marker."""
+
+    kind: Literal["outputContains"] = "outputContains"
+    marker: str
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop."""
+        return lambda s: Verdict(True, f"Output contains {self.marker!r}") if self.marker in s.last_text else _GO_ON
+
+
+class OutputEquals(Frozen):
+    """Stops when the text of the last output is exactly this."""
+
+    kind: Literal["outputEquals"] = "outputEquals"
+    sentinel: str
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop."""
+        return lambda s: Verdict(True, f"Output equals {self.sentinel!r}") if s.last_text == self.sentinel else _GO_ON
+
+
+class Converged(Frozen):
+    """Stops when two outputs in a row say the same, or mean nearly the same by their embeddings."""
+
+    kind: Literal["converged"] = "converged"
+    threshold: FiniteFloat = 1.0
+    """Cosine at which two outputs count as the same; used below 1, with `embed`."""
+    embed: Callable[[str], Any] | None = None
+    """From text to a vector, sync."""
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop; it remembers the previous output."""
+        last: list[str] = []
+
+        def check(s: LoopSnapshot) -> Verdict:
+            before = last[0] if last else None
+            last[:] = [s.last_text]
+            if before is None:
+                return _GO_ON
+            if self.embed is not None and self.threshold < 1:
+                near = _cosine(self.embed(before), self.embed(s.last_text))
+                return Verdict(True, f"Output converged (similarity {near:.3f})") if near >= self.threshold else _GO_ON
+            return Verdict(True, "Output converged") if before == s.last_text else _GO_ON
+
+        return check
+
+
+class Verified(Frozen):
+    """Stops when a function accepts the last output; what it says otherwise is feedback for the next iteration."""
+
+    kind: Literal["verified"] = "verified"
+    verify: Callable[[Any], Any]
+    """Takes the last output; answers a bool, a (pass, feedback) pair, or ``{"pass": ..., "feedback": ...}``."""
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop."""
+        return lambda s: _after(self.verify(s.last_output), _verified)
+
+
+class Custom(Frozen):
+    """Stops when a function of the snapshot says so."""
+
+    kind: Literal["custom"] = "custom"
+    check: Callable[[LoopSnapshot], Any]
+    """Answers a `Verdict`, a bool, or ``{"stop": ..., "reason": ..., "feedback": ...}``."""
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop."""
+        return lambda s: _after(self.check(s), _verdict)
+
+
+class _Members(Frozen):
+    predicates: tuple[UntilPredicate, ...]
+
+    settles: ClassVar[bool]
+    """The verdict of one member after which the others no longer matter."""
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop; the members keep their own state."""
+        checks = [predicate.start() for predicate in self.predicates]
+        settles = self.settles
+
+        def check(snapshot: LoopSnapshot) -> Any:
+            said: list[Verdict] = []
+            for position, one in enumerate(checks):
+                verdict = one(snapshot)
+                if verdict is _GO_ON and settles:
+                    continue  # nothing to add, and the others are asked anyway
+                if type(verdict) is not Verdict and hasattr(verdict, "__await__"):
+                    return rest(snapshot, said, verdict, checks[position + 1 :])
+                said.append(verdict)
+                if verdict.stop is settles:
+                    break
+            return _merged(said, settles) if said or not settles else _GO_ON
+
+        async def rest(
+            snapshot: LoopSnapshot, said: list[Verdict], first: Awaitable[Any], others: list[Check]
+        ) -> Verdict:
+            said.append(await first)
+            for one in others:
+                if said[-1].stop is settles:
+                    break
+                verdict = one(snapshot)
+                said.append(await verdict if hasattr(verdict, "__await__") else verdict)
+            return _merged(said, settles)
+
+        return check
+
+
+class Any_(_Members):
+    """Stops at the first member that stops; feedback of the members evaluated is joined by newlines."""
+
+    kind: Literal["any"] = "any"
+    settles: ClassVar[bool] = True
+
+
+class All(_Members):
+    """Stops when every member stops; evaluation ends at the first that does not."""
+
+    kind: Literal["all"] = "all"
+    settles: ClassVar[bool] = False
+
+
+def _merged(said: Sequence[Verdict], settles: bool) -> Verdict:
+    """Return what the members that were asked say together; of none, what none of them settled."""
+    if len(said) == 1 and said[0].stop and said[0].reason:
+        return said[0]
+    stop = said[-1].stop if said else not settles
+    reason = "; ".join([v.reason for v in said if v.stop and v.reason]) or "Nothing is left to wait for"
+    feedback = "\n".join([v.feedback for v in said if v.feedback])
+    return Verdict(stop, reason if stop else None, feedback or None)
+
+
+UntilPredicate: TypeAlias = Annotated[
+    MaxSteps | MaxCost | MaxDuration | NoToolCalls | Never | OutputContains | OutputEquals | Converged | Verified
+    | Custom | Any_ | All,
+    Field(discriminator="kind"),
+]  # fmt: skip
+
+
+def _after(value: Any, read: Callable[[Any], Verdict]) -> Any:
+    """Read what a user's function answered, now or when it is there."""
+    if not hasattr(value, "__await__"):
+        return read(value)
+
+    async def later() -> Verdict:
+        return read(await value)
+
+    return later()
+
+
+def _text_or_none(value: object) -> str | None:
+    return None if value is None or value == "" else str(value)
+
+
+def _verified(value: Any) -> Verdict:
+    if isinstance(value, Mapping):
+        passed, feedback = value.get("pass", value.get("passed")), value.get("feedback")
+    elif isinstance(value, tuple) and len(value) == 2:
+        passed, feedback = value
+    else:
+        passed, feedback = getattr(value, "passed", value), getattr(value, "feedback", None)
+    if not isinstance(passed, bool):
+        raise TypeError(f"A verifier answers a bool, (pass, feedback) or a mapping with 'pass', not {value!r:.80}.")
+    return Verdict(passed, "Verified" if passed else None, _text_or_none(feedback))
+
+
+def _verdict(value: Any) -> Verdict:
+    if isinstance(value, Verdict):
+        return value
+    if isinstance(value, bool):
+        return Verdict(value)
+    if isinstance(value, Mapping) and isinstance(value.get("stop"), bool):
+        return Verdict(value["stop"], _text_or_none(value.get("reason")), _text_or_none(value.get("feedback")))
+    raise TypeError(f"A predicate answers a Verdict, a bool or a mapping with 'stop', not {value!r:.80}.")
+
+
+def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
+    """Return the cosine of two vectors, 0 where one has no length."""
+    size = math.hypot(*a) * math.hypot(*b)
+    return sum(x * y for x, y in zip(a, b, strict=True)) / size if size else 0.0
+
+
+class until:
+    """Builders of loop predicates.
+
+    Examples
+    --------
+    >>> check = until.any(until.no_tool_calls(), until.max_steps(3)).start()
+    >>> check(LoopSnapshot(step_count=3, last_step_meta={"tool_calls": ["lookup"]}))
+    Verdict(stop=True, reason='Reached max steps (3)', feedback=None)
+    >>> check = until.any(until.verified(lambda text: (False, "Too long.")), until.max_steps(9)).start()
+    >>> check(LoopSnapshot(step_count=1, last_output="...")).feedback
+    'Too long.'
+    """
+
+    @staticmethod
+    def max_steps(n: int) -> MaxSteps:
+        """Stop after n successful iterations."""
+        return MaxSteps(n=n)
+
+    @staticmethod
+    def max_cost(usd: float) -> MaxCost:
+        """Stop when the execution has cost so many US dollars."""
+        return MaxCost(usd=usd)
+
+    @staticmethod
+    def max_duration(ms: float) -> MaxDuration:
+        """Stop when the loop has run for so many milliseconds."""
+        return MaxDuration(ms=ms)
+
+    @staticmethod
+    def no_tool_calls() -> NoToolCalls:
+        """Stop when the last model call asked for no tool."""
+        return NoToolCalls()
+
+    @staticmethod
+    def never() -> Never:
+        """Never stop."""
+        return Never()
+
+    @staticmethod
+    def output_contains(marker: str) -> OutputContains:
+        """Stop when the text of the last output contains a marker."""
+        return OutputContains(marker=marker)
+
+    @staticmethod
+    def output_equals(sentinel: str) -> OutputEquals:
+        """Stop when the text of the last output is exactly this."""
+        return OutputEquals(sentinel=sentinel)
+
+    @staticmethod
+    def converged(threshold: float = 1.0, embed: Callable[[str], Any] | None = None) -> Converged:
+        """Stop when two outputs in a row say the same; with `embed`, when their cosine reaches the threshold."""
+        return Converged(threshold=threshold, embed=embed)
+
+    @staticmethod
+    def verified(verify: Callable[[Any], Any]) -> Verified:
+        """Stop when a function accepts the last output; its feedback goes to the next iteration."""
+        return Verified(verify=verify)
+
+    @staticmethod
+    def custom(check: Callable[[LoopSnapshot], Any]) -> Custom:
+        """Stop when a function of the snapshot says so."""
+        return Custom(check=check)
+
+    @staticmethod
+    def any(*predicates: UntilPredicate) -> Any_:
+        """Stop when any of these stops; of nothing, never."""
+        return Any_(predicates=predicates)
+
+    @staticmethod
+    def all(*predicates: UntilPredicate) -> All:
+        """Stop when all of these stop; of nothing, at once."""
+        return All(predicates=predicates)

@@ -1,0 +1,321 @@
+"""Tools: functions an agent may call. Their arguments and results are checked against their annotations.
+
+A parameter named ``ctx`` is not part of what the model sees: it receives the execution's context.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeVar, get_type_hints, overload
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
+from pydantic_core import to_jsonable_python
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.items import compact_json, thaw
+from noetic_nb.models.client import ToolSpec
+from noetic_nb.tokens import estimate_tokens
+
+__all__ = ["Tool", "tool", "wire_name"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_CONTEXT: Final = "ctx"
+_NOT_WIRE: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def wire_name(name: str) -> str:
+    """Return the form of a tool's name that providers accept.
+
+    Examples
+    --------
+    >>> wire_name("plan/update")
+    'plan_update'
+    """
+    return _NOT_WIRE.sub("_", name)
+
+
+def _problems(error: ValidationError) -> str:
+    parts = []
+    for problem in error.errors():
+        place = ".".join(map(str, problem["loc"])) or "value"
+        parts.append(f"{place}: {problem['msg']}")
+    return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A tool as a record.
+
+    Parameters
+    ----------
+    name, description : str
+        For the model; the name may hold any characters, as in ``plan/update``.
+    input : pydantic model, optional
+        Its arguments; ``parameters`` is derived from it.
+    output : TypeAdapter
+        Its result.
+    execute : callable
+        Sync or async, called with the arguments by name.
+    needs_approval : bool
+        A person is asked before each call.
+    wants_context : bool
+        `execute` takes the execution's context as ``ctx``.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``EMPTY_TOOL_NAME``.
+    """
+
+    name: str
+    description: str
+    input: type[BaseModel]
+    output: TypeAdapter[Any]
+    execute: Callable[..., Awaitable[Any] | Any]
+    needs_approval: bool = False
+    wants_context: bool = False
+    spec: ToolSpec
+    tokens: int
+
+    def arguments(self, text: str | Mapping[str, Any]) -> dict[str, Any]:
+        """Check arguments, given as the JSON text a model wrote or as a mapping.
+
+        Returns
+        -------
+        dict
+            The arguments that were given, as JSON data; nothing is added or coerced in it.
+
+        Raises
+        ------
+        NoeticError
+            ``tool_failed`` with ``reason`` ``"malformed"`` or ``"invalid"``.
+        """
+        given = self.read(text)
+        self.bind(given)
+        return dict(given)
+
+    def read(self, text: str | Mapping[str, Any]) -> Any:
+        """Return arguments as data, not checked yet.
+
+        Raises
+        ------
+        NoeticError
+            ``tool_failed`` with ``reason`` ``"malformed"``.
+        """
+        if not isinstance(text, str):
+            return dict(text)
+        try:
+            return json.loads(text) if text and not text.isspace() else {}
+        except (ValueError, RecursionError) as exc:
+            raise NoeticError(
+                "tool_failed",
+                f"malformed JSON in tool arguments: {text[:2000]}",
+                reason="malformed",
+                tool_name=self.name,
+            ) from exc
+
+    def bind(self, args: Any) -> dict[str, Any]:
+        """Return the keyword arguments of `execute` for checked and coerced `args`.
+
+        Raises
+        ------
+        NoeticError
+            ``tool_failed`` with ``reason`` ``"invalid"``, naming every field that does not fit.
+        """
+        try:
+            bound = self.input.__pydantic_validator__.validate_python(args)
+        except ValidationError as exc:
+            raise NoeticError(
+                "tool_failed",
+                f"the arguments of {self.name!r} do not fit: {_problems(exc)}",
+                given=args,
+                reason="invalid",
+                tool_name=self.name,
+            ) from exc
+        given = bound.__pydantic_fields_set__
+        return {name: value for name, value in vars(bound).items() if name in given}
+
+    async def call(self, args: Any, ctx: Any = None) -> Any:
+        """Check arguments, run, check the result.
+
+        Raises
+        ------
+        NoeticError
+            ``tool_failed`` with ``reason`` ``"invalid"`` or ``"invalid_result"``.
+        Exception
+            What the tool raises.
+        """
+        result = self.begin(self.bind(args), ctx)
+        return self.checked(await result if hasattr(result, "__await__") else result)
+
+    def begin(self, bound: Mapping[str, Any], ctx: Any = None) -> Any:
+        """Run with arguments that `bind` has checked; an async function returns what is to be awaited."""
+        return self.execute(**bound, ctx=ctx) if self.wants_context else self.execute(**bound)
+
+    def checked(self, result: Any) -> Any:
+        """Check a result.
+
+        Raises
+        ------
+        NoeticError
+            ``tool_failed`` with ``reason`` ``"invalid_result"``.
+        """
+        try:
+            return self.output.validator.validate_python(result)
+        except ValidationError as exc:
+            raise NoeticError(
+                "tool_failed",
+                f"the result of {self.name!r} does not fit its annotation: {_problems(exc)}",
+                given=result,
+                reason="invalid_result",
+                tool_name=self.name,
+            ) from exc
+
+    def render(self, result: Any) -> str:
+        """Return a result as the text the model reads: a string as it is, everything else as JSON."""
+        if isinstance(result, str):
+            return result
+        if isinstance(result, tuple) and hasattr(result, "_fields"):  # a record, such as another agent's reply
+            return compact_json(to_jsonable_python(thaw(result)))
+        try:
+            text = self.output.serializer.to_json(result).decode()
+        except ValueError:
+            text = "."  # such as a lone surrogate, which compact JSON can write
+        # Numbers with a fraction are written as ECMAScript does, which costs more.
+        if "." in text or "e-" in text or "e+" in text:
+            return compact_json(self.output.serializer.to_python(result, mode="json"))
+        return text
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself, unchecked, as before it became a tool."""
+        return self.execute(*args, **kwargs)
+
+
+def _parameters(function: Callable[..., Any], name: str) -> tuple[type[BaseModel], Any, bool]:
+    signature = inspect.signature(function)
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as exc:
+        raise NoeticConfigError(
+            "INVALID_TOOL",
+            f"An annotation of tool {name!r} cannot be resolved: {exc}",
+            hint="Define the type above the tool, at module or cell level.",
+        ) from exc
+    fields: dict[str, Any] = {}
+    for parameter in signature.parameters.values():
+        if parameter.name == _CONTEXT:
+            continue
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise NoeticConfigError(
+                "INVALID_TOOL",
+                f"Tool {name!r} has a parameter that cannot be passed by name.",
+                given=str(parameter),
+                hint="Name every parameter; a model passes arguments by name.",
+            )
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[parameter.name] = (hints.get(parameter.name, Any), default)
+    model: type[BaseModel] = create_model(
+        f"{wire_name(name)}_arguments", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields
+    )
+    return model, hints.get("return", Any), _CONTEXT in signature.parameters
+
+
+def make_tool(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    needs_approval: bool = False,
+) -> Tool:
+    """Make a tool of a function.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``EMPTY_TOOL_NAME`` or ``INVALID_TOOL``.
+    """
+    given = function.__name__ if name is None else name
+    if not given.strip():
+        raise NoeticConfigError(
+            "EMPTY_TOOL_NAME", "A tool needs a non-blank name.", given=given, hint="Pass name='...'."
+        )
+    model, returns, wants_context = _parameters(function, given)
+    about = inspect.getdoc(function) or "" if description is None else description
+    try:
+        schema = model.model_json_schema()
+        output: TypeAdapter[Any] = TypeAdapter(returns)
+    except Exception as exc:
+        raise NoeticConfigError(
+            "INVALID_TOOL",
+            f"The annotations of tool {given!r} have no JSON Schema: {exc}",
+            hint="Use JSON types, dataclasses or pydantic models.",
+        ) from exc
+    schema.pop("title", None)
+    spec = ToolSpec(given, about, schema)
+    return Tool(
+        name=given,
+        description=about,
+        input=model,
+        output=output,
+        execute=function,
+        needs_approval=needs_approval,
+        wants_context=wants_context,
+        spec=spec,
+        tokens=spec_tokens(spec),
+    )
+
+
+def spec_tokens(spec: ToolSpec) -> int:
+    """Estimate the tokens a tool takes up in a request: of the JSON a provider is sent.
+
+    Examples
+    --------
+    >>> spec_tokens(ToolSpec("noop", "Does nothing.", {"type": "object", "properties": {}}))
+    23
+    """
+    shown = {"name": wire_name(spec.name), "description": spec.description, "parameters": dict(spec.parameters)}
+    return estimate_tokens(compact_json(shown))
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *, name: str | None = None, description: str | None = None, needs_approval: Literal[True, False] = False
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    needs_approval: bool = False,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a function a tool: its name, docstring and annotations are what the model is told.
+
+    Parameters
+    ----------
+    function : callable
+        Sync or async; every parameter by name, with annotations that have a JSON Schema.
+    name, description : str, optional
+        Instead of the function's own.
+    needs_approval : bool, default False
+        Ask a person before each call.
+
+    Examples
+    --------
+    >>> @tool
+    ... def lookup(order_id: str) -> dict[str, str]:
+    ...     "Find one order."
+    ...     return {"order": order_id}
+    >>> lookup.name, lookup.arguments('{"order_id": "A17"}')
+    ('lookup', {'order_id': 'A17'})
+    """
+    if function is not None:
+        return make_tool(function)
+    return lambda wrapped: make_tool(wrapped, name=name, description=description, needs_approval=needs_approval)

@@ -1,0 +1,84 @@
+"""State that lives as long as the process. Values are kept as JSON text, so nothing is ever shared with the caller."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.storage.adapter import JsonValue
+
+__all__ = ["InMemoryStorage", "json_text"]
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def json_text(key: str, value: JsonValue) -> str:
+    """Return a value as JSON text.
+
+    Raises
+    ------
+    NoeticError
+        ``storage_failed`` if the value is not JSON data; nothing is written then.
+
+    Examples
+    --------
+    >>> json_text("k", {"a": (1, 2)})
+    '{"a":[1,2]}'
+    """
+    try:
+        return _ENCODER.encode(value)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise NoeticError(
+            "storage_failed",
+            f"The value under {key!r} is not JSON data: {exc}",
+            given=value,
+            hint="Keep text, finite numbers, booleans, None, lists and dicts; nothing was written.",
+            key=key,
+        ) from exc
+
+
+class InMemoryStorage:
+    """A `StorageAdapter` in a dictionary; the default of a harness.
+
+    Parameters
+    ----------
+    initial : mapping, optional
+        First contents.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> store = InMemoryStorage({"a": [1]})
+    >>> value = asyncio.run(store.get("a")); value.append(2)
+    >>> asyncio.run(store.get("a"))
+    [1]
+    """
+
+    def __init__(self, initial: Mapping[str, JsonValue] | None = None) -> None:
+        self._texts: dict[str, str] = {key: json_text(key, value) for key, value in (initial or {}).items()}
+
+    async def get(self, key: str) -> JsonValue | None:
+        """Return a copy of the value under a key, or None."""
+        text = self._texts.get(key)
+        return None if text is None else json.loads(text)
+
+    async def get_many(self, keys: list[str]) -> dict[str, JsonValue]:
+        """Return copies of the values that exist under several keys."""
+        return {key: json.loads(self._texts[key]) for key in keys if key in self._texts}
+
+    async def set(self, key: str, value: JsonValue) -> None:
+        """Keep a copy of a value."""
+        self._texts[key] = json_text(key, value)
+
+    async def delete(self, key: str) -> None:
+        """Forget a key; a missing one is no error."""
+        self._texts.pop(key, None)
+
+    async def list(self, prefix: str) -> list[str]:
+        """Return the keys that begin with a prefix, sorted."""
+        return sorted(key for key in self._texts if key.startswith(prefix))
+
+    def __repr__(self) -> str:
+        return f"InMemoryStorage({len(self._texts)} keys)"

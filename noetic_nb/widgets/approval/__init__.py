@@ -1,0 +1,1 @@
+"""The form that asks a person about a tool call."""

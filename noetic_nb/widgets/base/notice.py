@@ -1,0 +1,27 @@
+"""A line of plain text that a screen reader announces: what an editor answers to an action."""
+
+from __future__ import annotations
+
+import anywidget
+import traitlets
+
+from noetic_nb.widgets.base.assets import script, style
+
+__all__ = ["Notice"]
+
+
+class Notice(anywidget.AnyWidget):
+    """Text below an editor; the text is never markup.
+
+    Attributes
+    ----------
+    text : str
+        What is said; empty hides the notice.
+    mood : {"good", "bad", "plain"}
+        Whether it went well.
+    """
+
+    text = traitlets.Unicode("").tag(sync=True)
+    mood = traitlets.Enum(("good", "bad", "plain"), "plain").tag(sync=True)
+    _esm = script("base/notice")
+    _css = style()

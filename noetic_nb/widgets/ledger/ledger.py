@@ -1,0 +1,170 @@
+"""What steering decided, as a table: the live view of the ledger.
+
+Every evaluation is a row, allowed ones too. The newest are on top, because that is where one looks while an agent runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import traitlets
+
+from noetic_nb.events import RunEvent, SteeringDecided
+from noetic_nb.items import thaw
+from noetic_nb.markup import escape
+from noetic_nb.redact import redact
+from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
+from noetic_nb.widgets.base.assets import script, style
+from noetic_nb.widgets.base.run_view import RunView
+
+__all__ = ["Ledger", "LedgerReading"]
+
+EMPTY: Final = "No steering decision yet. Each evaluation of the rules appears here."
+# A page stays quick with some hundred rows; all are in `run.to_frame("ledger")`.
+ROWS_SHOWN: Final = 200
+ARGS_LENGTH: Final = 200
+COLUMNS: Final = {
+    "Turn": "nn-turn",
+    "Where": "nn-text nn-where",
+    "Tool": "nn-text nn-tool",
+    "Arguments": "nn-text",
+    "Action": "nn-action",
+    "Guidance": "nn-text",
+    "Rules": "nn-text nn-rules",
+}
+"""Names of the columns, and the class that each is laid out by."""
+
+
+class LedgerReading:
+    """The decisions of a run as the page needs them: the newest `ROWS_SHOWN`, and how many there were.
+
+    Examples
+    --------
+    >>> LedgerReading().to_text()
+    'Ledger. No steering decision yet. Each evaluation of the rules appears here.'
+    """
+
+    def __init__(self, *, thread_id: str | None = None) -> None:
+        self.thread_id = thread_id
+        self._snapshot: dict[str, Any] = {
+            "empty": EMPTY,
+            "columns": list(COLUMNS),
+            "classes": list(COLUMNS.values()),
+            "most": ROWS_SHOWN,
+            "total": 0,
+            "counts": {},
+            "rows": [],
+        }
+
+    @property
+    def snapshot(self) -> dict[str, Any]:
+        """Everything read so far, grown in place."""
+        return self._snapshot
+
+    def take(self, event: RunEvent) -> dict[str, Any] | None:
+        """Read one event; returns the message about a new decision."""
+        if not isinstance(event, SteeringDecided):
+            return None
+        if self.thread_id is not None and event.where.thread_id != self.thread_id:
+            return None
+        row = [
+            str(event.where.turn),
+            plain(event.hook.replace("_", " ")),
+            "" if event.tool_name is None else plain(event.tool_name),
+            _arguments(event.args),
+            plain(event.action),
+            "" if event.guidance is None else plain(event.guidance, TEXT_LENGTH),
+            plain(", ".join(plain(rule_id) for rule_id in event.rule_ids), TEXT_LENGTH),
+        ]
+        told = self._snapshot
+        told["rows"].append(row)
+        del told["rows"][:-ROWS_SHOWN]
+        told["total"] += 1
+        told["counts"][row[4]] = told["counts"].get(row[4], 0) + 1
+        return {"type": "row", "total": told["total"], "row": row}
+
+    def headline(self) -> str:
+        """Return the decisions by action in one line."""
+        counts = ", ".join(f"{number} {action}" for action, number in sorted(self._snapshot["counts"].items()))
+        total = self._snapshot["total"]
+        return f"{total} decision{'' if total == 1 else 's'}: {counts}"
+
+    def to_html(self) -> str:
+        """Return the table as HTML without scripts."""
+        head = '<p class="nn-title">Ledger</p>'
+        told = self._snapshot
+        if not told["rows"]:
+            return f'{head}<p class="nn-empty">{EMPTY}</p>'
+        names = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
+        body = "".join(f"<tr>{_cells(row)}</tr>" for row in reversed(told["rows"]))
+        earlier = told["total"] - len(told["rows"])
+        note = f'<p class="nn-note">{earlier} earlier decisions are in run.to_frame("ledger").</p>' if earlier else ""
+        return (
+            f'{head}<p class="nn-sub">{escape(self.headline())}</p><div class="nn-scroll"><table class="nn-table nn-ledger">'
+            f"<thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>{note}"
+        )
+
+    def to_text(self) -> str:
+        """Return the table as plain text."""
+        if not self._snapshot["rows"]:
+            return f"Ledger. {EMPTY}"
+        lines = [f"Ledger. {self.headline()}"]
+        for turn, hook, tool, args, action, guidance, rules in reversed(self._snapshot["rows"]):
+            what = f"{tool} {args}".strip() or hook
+            because = "".join([f" by {rules}" if rules else "", f": {guidance}" if guidance else ""])
+            lines.append(f"  turn {turn}  {action:<5}  {what}{because}")
+        return "\n".join(lines)
+
+
+def _cells(row: list[str]) -> str:
+    cells = []
+    for (name, kind), text in zip(COLUMNS.items(), row, strict=True):
+        tag, scope = ("th", ' scope="row"') if name == "Turn" else ("td", "")
+        action = f' data-action="{escape(text)}"' if name == "Action" else ""
+        cells.append(f'<{tag}{scope} class="{kind}" data-name="{name}"{action}>{escape(text)}</{tag}>')
+    return "".join(cells)
+
+
+def _arguments(args: Mapping[str, Any] | None) -> str:
+    if args is None:
+        return ""
+    # Redacted as data first: once it is text, what a key says about its value is harder to see.
+    return plain(json.dumps(redact(thaw(args)), ensure_ascii=False, default=str), ARGS_LENGTH)
+
+
+class Ledger(RunView):
+    """Show what steering decided, newest first.
+
+    Parameters
+    ----------
+    run : Run or object with a ``run``
+        A run that grows, or one that was loaded or replayed.
+    thread_id : str, optional
+        Show only this thread.
+
+    Attributes
+    ----------
+    only : str
+        Show only this action, such as ``"deny"``; empty for all.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NOT_A_RUN``.
+
+    Examples
+    --------
+    >>> from noetic_nb.runs import Run
+    >>> with Ledger(Run()) as view:
+    ...     view
+    Ledger. No steering decision yet. Each evaluation of the rules appears here.
+    """
+
+    only = traitlets.Unicode("").tag(sync=True)
+    _esm = script("ledger/ledger")
+    _css = style()
+
+    def __init__(self, run: Any, *, thread_id: str | None = None) -> None:
+        super().__init__(run, LedgerReading(thread_id=thread_id))

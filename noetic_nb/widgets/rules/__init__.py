@@ -1,0 +1,1 @@
+"""The editor of a rule book, its trial and its cell magic."""

@@ -1,0 +1,105 @@
+"""The fields of one rule: its text, and what its form has beside it. They describe a draft; nothing is applied here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import ipywidgets
+
+from noetic_nb.steering import SteeringRule
+from noetic_nb.widgets.rules.code_text import CodeText
+from noetic_nb.widgets.rules.draft import Draft, draft_of
+
+__all__ = ["RuleFields"]
+
+_LABELS: Final = {
+    "python": "Text of the rule",
+    "cel": "Condition in CEL",
+    "judge": "What the judge is asked",
+    "sequence": "The rule in words",
+}
+_BESIDE: Final = {
+    "cel": ("action", "guidance"),
+    "sequence": ("action", "guidance"),
+    "judge": ("mode", "model", "condition"),
+}
+_WIDE: Final = {"width": "auto"}  # "100%" would add the margins to it and stick out
+
+
+class RuleFields:
+    """Text and further fields of the rule that is chosen.
+
+    Parameters
+    ----------
+    edited : callable
+        Called when someone, and not `show`, has changed a field.
+    """
+
+    def __init__(self, edited: Callable[[], None]) -> None:
+        described: dict[str, Any] = {"style": {"description_width": "80px"}, "layout": _WIDE}
+        self.source = CodeText(placeholder="def rule(call):\n    ...", label=_LABELS["python"])
+        self.action = ipywidgets.Dropdown(options=["deny", "guide", "ask", "allow"], description="Action", **described)
+        self.guidance = ipywidgets.Text(description="Guidance", placeholder="What the model is told", **described)
+        self.mode = ipywidgets.Dropdown(
+            options=[("wait for the verdict", "sync"), ("deliver it with a later prompt", "async")],
+            description="Mode",
+            **described,
+        )
+        self.model = ipywidgets.Text(description="Model", **described)
+        self.condition = ipywidgets.Text(
+            description="Only when", placeholder="a condition in CEL; empty: always", **described
+        )
+        self.beside = ipywidgets.VBox([])
+        self.beside.add_class("nn-fields")
+        self.shown: Draft | None = None
+        self._edited = edited
+        self._is_showing = False
+        for field in (self.source, *self._by_name().values()):
+            field.observe(self._hear, "value")
+
+    def _by_name(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("action", "guidance", "mode", "model", "condition")}
+
+    @property
+    def widgets(self) -> tuple[Any, ...]:
+        """All widgets, to be released."""
+        return (self.source, *self._by_name().values(), self.beside)
+
+    def show(self, rule: SteeringRule | None) -> None:
+        """Show a rule; its fields are what is not edited yet."""
+        draft = Draft("python", "") if rule is None else draft_of(rule)
+        self.shown = None if rule is None else draft
+        self._is_showing = True
+        try:
+            self.source.label = _LABELS[draft.form]
+            self.source.disabled = rule is None or draft.form == "sequence"
+            self.source.error_line = 0
+            self.source.value = draft.text
+            names = _BESIDE.get(draft.form, ())
+            for name in names:
+                getattr(self, name).value = getattr(draft, name)
+            children = tuple([getattr(self, name) for name in names])
+            if self.beside.children != children:
+                self.beside.children = children
+        finally:
+            self._is_showing = False
+
+    @property
+    def draft(self) -> Draft | None:
+        """What the fields say now; None where no rule is shown."""
+        if self.shown is None:
+            return None
+        names = _BESIDE.get(self.shown.form, ())
+        return replace(self.shown, text=self.source.value, **{name: getattr(self, name).value for name in names})
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether the fields say something else than the rule that was shown."""
+        return self.draft != self.shown
+
+    def _hear(self, _change: Any) -> None:
+        if not self._is_showing:
+            self.source.error_line = 0
+            self._edited()

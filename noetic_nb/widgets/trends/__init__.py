@@ -1,0 +1,1 @@
+"""The view of quality and cost over turns."""

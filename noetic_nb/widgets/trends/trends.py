@@ -1,0 +1,156 @@
+"""Quality and cost walking towards the thresholds: the live view of a regulator.
+
+Quality and spending belong to a task, and a task to a thread: one thread is shown at a time, the one that moved last
+unless another is chosen.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import traitlets
+
+from noetic_nb.events import RunEvent
+from noetic_nb.runs.regulator_signals import POOR_QUALITY_MEAN, Signals, ThreadSignals, TurnSignals
+from noetic_nb.widgets.base.assets import script, style
+from noetic_nb.widgets.base.run_view import RunView
+from noetic_nb.widgets.trends.trends_html import (
+    EMPTY,
+    LOOKS,
+    OTHER_LOOK,
+    TURNS_SHOWN,
+    headline,
+    legend_items,
+    mark_text,
+    static_html,
+    static_text,
+)
+
+__all__ = ["RegulatorTrends", "TrendsReading"]
+
+
+class TrendsReading:
+    """The threads of a run as the page needs them.
+
+    Examples
+    --------
+    >>> TrendsReading().to_text()
+    'Regulator trends. No turn yet. Grades, costs and decisions appear here as they come.'
+    """
+
+    def __init__(self, *, thread_id: str | None = None) -> None:
+        self.signals = Signals(thread_id=thread_id)
+        self.shown = -1
+        self._snapshot: dict[str, Any] = {
+            "empty": EMPTY,
+            "poor": POOR_QUALITY_MEAN,
+            "most": TURNS_SHOWN,
+            "looks": {kind: list(look) for kind, look in {**LOOKS, "": OTHER_LOOK}.items()},
+            "keys": [list(entry) for entry in legend_items()],
+            "latest": -1,
+            "threads": [],
+        }
+
+    @property
+    def snapshot(self) -> dict[str, Any]:
+        """Everything read so far, grown in place."""
+        return self._snapshot
+
+    def take(self, event: RunEvent) -> dict[str, Any] | None:
+        """Read one event; returns the message about the turn it changed."""
+        changed = self.signals.take(event)
+        if changed is None:
+            return None
+        thread, turn = changed
+        at = list(self.signals.threads).index(event.where.thread_id)
+        place = next(n for n in range(len(thread.turns) - 1, -1, -1) if thread.turns[n] is turn)
+        told = self._snapshot["threads"]
+        if at == len(told):
+            told.append({"turns": []})
+        row = _wire(turn)
+        told[at].update(name=thread.thread, cap=thread.cap, head=headline(thread))
+        told[at]["turns"][place : place + 1] = [row]
+        self._snapshot["latest"] = at
+        return {
+            "type": "turn",
+            "thread": at,
+            "at": place,
+            "name": thread.thread,
+            "cap": thread.cap,
+            "head": headline(thread),
+            "row": row,
+        }
+
+    def _shown(self) -> ThreadSignals | None:
+        threads = list(self.signals.threads.values())
+        at = self.shown if 0 <= self.shown < len(threads) else self._snapshot["latest"]
+        return threads[at] if threads else None
+
+    def to_html(self) -> str:
+        """Return the shown thread as HTML without scripts."""
+        shown = self._shown()
+        return static_html(shown, [t.thread for t in self.signals.threads.values() if t is not shown])
+
+    def to_text(self) -> str:
+        """Return the shown thread as plain text."""
+        return static_text(self._shown())
+
+
+def _wire(turn: TurnSignals) -> dict[str, Any]:
+    return {
+        "turn": turn.turn,
+        "q": [round(quality, 4) for quality in turn.qualities],
+        "mean": None if turn.mean is None else round(turn.mean, 4),
+        "spent": turn.spent,
+        "marks": [[mark.kind, mark.label, mark_text(turn, mark)] for mark in turn.marks],
+    }
+
+
+class RegulatorTrends(RunView):
+    """Show quality and output tokens per turn against the regulator's thresholds, with its decisions.
+
+    Parameters
+    ----------
+    run : Run or object with a ``run``
+        A run that grows, or one that was loaded or replayed.
+    thread_id : str, optional
+        Show only this thread.
+
+    Attributes
+    ----------
+    thread_at : int
+        Which thread is shown, 0 for the first of the run; -1 for the one that moved last.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NOT_A_RUN``.
+
+    Notes
+    -----
+    A turn with several grades shows all of them; the mean is that of the last three grades of the thread, which is what
+    the regulator compares with 0.5 [1]_.
+
+    References
+    ----------
+    .. [1] Regulator specification, section 2.1.
+
+    Examples
+    --------
+    >>> from noetic_nb.runs import Run
+    >>> with RegulatorTrends(Run()) as view:
+    ...     view
+    Regulator trends. No turn yet. Grades, costs and decisions appear here as they come.
+    """
+
+    thread_at = traitlets.Int(-1).tag(sync=True)
+    _esm = script("trends/trends")
+    _css = style()
+
+    def __init__(self, run: Any, *, thread_id: str | None = None) -> None:
+        self._trends = TrendsReading(thread_id=thread_id)
+        super().__init__(run, self._trends)
+        self.observe(self._choose, "thread_at")
+
+    def _choose(self, _change: Any) -> None:
+        self._trends.shown = self.thread_at

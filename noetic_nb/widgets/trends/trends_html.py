@@ -1,0 +1,338 @@
+"""Quality and cost over turns without a kernel: HTML and SVG without scripts, and plain text.
+
+Turns lie in percent of the width and values in pixels of the height, so that text keeps its size on every page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from noetic_nb.markup import escape
+from noetic_nb.runs.plain_text import count
+from noetic_nb.runs.regulator_signals import POOR_QUALITY_MEAN, Mark, ThreadSignals, TurnSignals
+
+__all__ = ["EMPTY", "LOOKS", "TURNS_SHOWN", "headline", "lanes", "mark_text", "static_html", "static_text"]
+
+EMPTY: Final = "No turn yet. Grades, costs and decisions appear here as they come."
+# An SVG stays quick up to about a thousand marks; each turn draws three.
+TURNS_SHOWN: Final = 300
+# Beyond this many turns dots would run together, and a list of decisions would fill the page.
+CROWDED: Final = 80
+LISTED: Final = 8
+
+QUALITY_PX: Final = 120
+TOKENS_PX: Final = 90
+LANE_PX: Final = 20
+PAD_PX: Final = 8
+NARROW_PX: Final = 320
+LANES: Final = 3
+BAND: Final = "Decisions"
+TEXT_CELL: Final = ' class="nn-text"'
+
+QUALITY_COLOUR: Final = "#0072B2"
+MEAN_COLOUR: Final = "#D55E00"
+TOKENS_COLOUR: Final = "#009E73"
+# Shape and colour of a decision, by its kind; the path is drawn around (0, 0), in pixels.
+LOOKS: Final = {
+    "circuit_break": ("#D55E00", "M-6,-6h12v12h-12z"),
+    "scope_drift_warn": ("#E69F00", "M0,-7L7,6H-7z"),
+    "procedural_warning": ("#CC79A7", "M-6,0a6,6 0 1,0 12,0a6,6 0 1,0 -12,0z"),
+    "low_confidence_spans": ("#56B4E9", "M0,-7L7,0L0,7L-7,0z"),
+}
+OTHER_LOOK: Final = ("#8A94A3", "M0,-7L7,0L0,7L-7,0z")
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A mark in its lane; `label` is empty where there is no room for it."""
+
+    mark: Mark
+    turn: TurnSignals
+    x: float
+    lane: int
+    label: str
+    left: bool
+
+
+def lanes(turns: Sequence[TurnSignals]) -> list[Placed]:
+    """Return where the marks of some turns go on a narrow page: with labels, or without where words would be covered."""
+    placed, covered = _lanes(turns, words=True)
+    return _lanes(turns, words=False)[0] if covered else placed
+
+
+def _lanes(turns: Sequence[TurnSignals], *, words: bool) -> tuple[list[Placed], bool]:
+    placed: list[Placed] = []
+    covered = False
+    ends = [-1.0] * LANES
+    for at, turn in enumerate(turns):
+        for mark in turn.marks:
+            x = 100 * (at + 0.5) / len(turns)
+            wide = 100 * (len(mark.label) * 6.6 + 22) / NARROW_PX
+            left = x > 55
+            begin, end = (x - wide, x + 3) if left else (x - 3, x + wide)
+            inside = words and begin + 3 >= 0 and end <= 103
+            lane = next((lane for lane in range(LANES) if inside and ends[lane] <= begin), None)
+            label = mark.label
+            if lane is None:
+                label, end = "", x + 3
+                lane = next((lane for lane in range(LANES) if ends[lane] <= x - 3), None)
+                covered = covered or lane is None
+            ends[lane or 0] = max(ends[lane or 0], end)
+            placed.append(Placed(mark, turn, x, lane or 0, label, left))
+    return placed, covered
+
+
+def mark_text(turn: TurnSignals, mark: Mark) -> str:
+    """Return a decision as a sentence.
+
+    Examples
+    --------
+    >>> mark_text(TurnSignals(4), Mark("scope_drift_warn", "scope drift", "hotel not in the task", False, 2))
+    'Turn 4, scope drift (2 times): hotel not in the task'
+    """
+    times = f" ({mark.times} times)" if mark.times > 1 else ""
+    stopped = ", turn stopped" if mark.stops else ""
+    return f"Turn {turn.turn}, {mark.label}{stopped}{times}" + (f": {mark.detail}" if mark.detail else "")
+
+
+def headline(thread: ThreadSignals) -> str:
+    """Return where a thread stands.
+
+    Examples
+    --------
+    >>> headline(ThreadSignals("t1", [TurnSignals(1, [0.4], None, 120)], [0.4], 1000.0))
+    'Turn 1 · thread t1: quality 0.40, 120 of 1,000 output tokens'
+    """
+    last = thread.turns[-1]
+    parts = []
+    if thread.qualities:
+        parts.append(f"quality {thread.qualities[-1]:.2f}")
+    if last.mean is not None:
+        parts.append(f"mean of the last 3 {last.mean:.2f}{' (poor)' if last.mean < POOR_QUALITY_MEAN else ''}")
+    cap = "" if thread.cap is None else f" of {count(thread.cap)}"
+    parts.append(f"{count(last.spent)}{cap} output tokens")
+    return f"Turn {last.turn} · thread {thread.thread}: {', '.join(parts)}"
+
+
+def _y(quality: float) -> float:
+    return PAD_PX + (1 - min(max(quality, 0.0), 1.0)) * (QUALITY_PX - 2 * PAD_PX)
+
+
+def _svg(height: float, label: str, inside: str) -> str:
+    kind = "nn-plot nn-axis" if not label or label == BAND else "nn-plot"
+    role = f'role="img" aria-label="{escape(label)}"' if label else 'aria-hidden="true"'
+    return (
+        f'<svg class="{kind}" {role} width="100%" height="{height}" xmlns="http://www.w3.org/2000/svg">{inside}</svg>'
+    )
+
+
+def _axis(height: float, labels: Sequence[tuple[float, str]]) -> str:
+    texts = "".join(
+        f'<text x="100%" y="{y + 4:.1f}" text-anchor="end" font-size="11" fill="currentColor">{escape(text)}</text>'
+        for y, text in labels
+    )
+    return _svg(height, "", texts)
+
+
+def _line(points: Sequence[tuple[float, float]], colour: str, width: float, kind: str = "") -> str:
+    return "".join(
+        f'<line class="{kind}" x1="{x1:.3f}%" y1="{y1:.1f}" x2="{x2:.3f}%" y2="{y2:.1f}" stroke="{colour}" '
+        f'stroke-width="{width}" stroke-linecap="round"/>'
+        for (x1, y1), (x2, y2) in pairwise(points)
+    )
+
+
+def _guides(placed: Sequence[Placed]) -> str:
+    xs = dict.fromkeys(f"{mark.x:.3f}" for mark in placed)  # one line for several decisions of a turn
+    return "".join(f'<rect class="nn-guide" x="{x}%" width="1" height="100%"/>' for x in xs)
+
+
+def _quality(turns: Sequence[TurnSignals], placed: Sequence[Placed], label: str) -> str:
+    xs = [100 * (at + 0.5) / len(turns) for at in range(len(turns))]
+    graded = [(x, turn) for x, turn in zip(xs, turns, strict=True) if turn.qualities]
+    poor = _y(POOR_QUALITY_MEAN)
+    radius = 4 if len(turns) <= CROWDED else 2
+    dots = "".join(
+        f'<circle cx="{x:.3f}%" cy="{_y(quality):.1f}" r="{radius}" class="nn-mark nn-quality" fill="{QUALITY_COLOUR}">'
+        f"<title>Turn {turn.turn}: quality {quality:.2f}</title></circle>"
+        for x, turn in graded
+        for quality in turn.qualities
+    )
+    means = [(x, _y(turn.mean)) for x, turn in graded if turn.mean is not None]
+    mean_dots = "".join(
+        f'<circle class="nn-mark" cx="{x:.3f}%" cy="{y:.1f}" r="2.5" fill="{MEAN_COLOUR}"/>' for x, y in means
+    )
+    return _svg(
+        QUALITY_PX,
+        label,
+        f'<rect class="nn-mark" width="100%" y="{poor:.1f}" height="{QUALITY_PX - PAD_PX - poor:.1f}" '
+        f'fill="{MEAN_COLOUR}" fill-opacity="0.12"><title>Poor: below {POOR_QUALITY_MEAN}</title></rect>'
+        f'<rect class="nn-rule" width="100%" y="{poor - 0.75:.1f}" height="1.5"/>{_guides(placed)}'
+        + _line([(x, _y(turn.qualities[-1])) for x, turn in graded], QUALITY_COLOUR, 1.25, "nn-quality-line")
+        + _line(means, MEAN_COLOUR, 3.5)
+        + mean_dots
+        + dots,
+    )
+
+
+def tokens_top(thread: ThreadSignals, turns: Sequence[TurnSignals]) -> float:
+    """Return what the height of the lower picture stands for, in tokens: room for the cap and for a number on top."""
+    return 1.25 * max(1.0, thread.cap or 0.0, *(turn.spent for turn in turns))
+
+
+def _tokens(thread: ThreadSignals, turns: Sequence[TurnSignals], placed: Sequence[Placed], label: str) -> str:
+    top = tokens_top(thread, turns)
+    step = 100 / len(turns)
+    columns = []
+    for at, turn in enumerate(turns):
+        height = max(1.0, TOKENS_PX * turn.spent / top) if turn.spent else 0.0
+        if not height:
+            continue
+        over = thread.cap is not None and turn.spent >= thread.cap
+        columns.append(
+            f'<rect class="nn-mark" x="{(at + 0.18) * step:.3f}%" width="{0.64 * step:.3f}%" y="{TOKENS_PX - height:.1f}" '
+            f'height="{height:.1f}" fill="{MEAN_COLOUR if over else TOKENS_COLOUR}">'
+            f"<title>Turn {turn.turn}: {count(turn.spent)} output tokens so far</title></rect>"
+        )
+    last = turns[-1]
+    columns.append(
+        f'<text x="{100 - step / 2:.3f}%" y="{TOKENS_PX * (1 - last.spent / top) - 4:.1f}" text-anchor="'
+        f'{"middle" if len(turns) <= 8 else "end"}" font-size="11" fill="currentColor">{count(last.spent)}</text>'
+    )
+    rule = ""
+    if thread.cap is not None:
+        y = TOKENS_PX * (1 - thread.cap / top)
+        rule = f'<rect class="nn-rule" width="100%" y="{y - 0.75:.1f}" height="1.5"/>'
+    return _svg(TOKENS_PX, label, _guides(placed) + "".join(columns) + rule)
+
+
+def _marks(placed: Sequence[Placed]) -> str:
+    if not placed:
+        return ""
+    height = LANE_PX * (1 + max(mark.lane for mark in placed))
+    shapes = []
+    for spot in placed:
+        colour, path = LOOKS.get(spot.mark.kind, OTHER_LOOK)
+        anchor, dx = ("end", -11) if spot.left else ("start", 11)
+        shapes.append(
+            f'<svg x="{spot.x:.3f}%" y="{spot.lane * LANE_PX + LANE_PX / 2}" overflow="visible">'
+            f"<title>{escape(mark_text(spot.turn, spot.mark))}</title>"
+            f'<path class="nn-mark" d="{path}" fill="{colour}"/>'
+            + (
+                f'<text x="{dx}" y="4" text-anchor="{anchor}" font-size="11.5" fill="currentColor">{escape(spot.label)}</text>'
+                if spot.label
+                else ""
+            )
+            + "</svg>"
+        )
+    return f"<span></span>{_svg(height, BAND, ''.join(shapes))}"
+
+
+def _turn_axis(turns: Sequence[TurnSignals]) -> str:
+    every = -(-len(turns) // 10)
+    texts = []
+    for at in range(0, len(turns), every):
+        anchor = "start" if at == 0 and every > 1 else "middle"  # the first of many is too close to the edge
+        texts.append(
+            f'<text x="{100 * (at + 0.5) / len(turns):.3f}%" y="13" text-anchor="{anchor}" font-size="11" '
+            f'fill="currentColor">{turns[at].turn}</text>'
+        )
+    return f'<span class="nn-axis-name">turn</span>{_svg(18, "", "".join(texts))}'
+
+
+def _picture(thread: ThreadSignals, turns: Sequence[TurnSignals]) -> str:
+    placed = lanes(turns)
+    told = headline(thread)
+    quality_axis = _axis(QUALITY_PX, [(_y(1), "1"), (_y(POOR_QUALITY_MEAN), f"poor {POOR_QUALITY_MEAN}"), (_y(0), "0")])
+    cap = [(TOKENS_PX * (1 - thread.cap / tokens_top(thread, turns)), f"cap {count(thread.cap)}")] if thread.cap else []
+    return (
+        f'<div class="nn-grid">{_marks(placed)}{quality_axis}{_quality(turns, placed, f"Quality. {told}")}'
+        f"{_axis(TOKENS_PX, [*cap, (TOKENS_PX - 5, '0')])}"
+        f"{_tokens(thread, turns, placed, f'Output tokens. {told}')}{_turn_axis(turns)}</div>"
+    )
+
+
+def legend_items() -> list[tuple[str, str]]:
+    """Return what the colours of the two pictures mean."""
+    return [
+        (QUALITY_COLOUR, "quality of a turn"),
+        (MEAN_COLOUR, "mean of the last 3"),
+        (TOKENS_COLOUR, "output tokens so far"),
+    ]
+
+
+def _legend() -> str:
+    entries = "".join(
+        '<li><svg class="nn-swatch" width="12" height="12" aria-hidden="true" xmlns="http://www.w3.org/2000/svg">'
+        f'<rect class="{"nn-quality" if colour == QUALITY_COLOUR else ""}" width="12" height="12" fill="{colour}"/></svg>'
+        f"<span>{name}</span></li>"
+        for colour, name in legend_items()
+    )
+    return f'<ul class="nn-keys">{entries}</ul>'
+
+
+def rows(turns: Sequence[TurnSignals]) -> list[tuple[str, str, str, str, str]]:
+    """Return the table behind the pictures: turn, quality, mean, tokens, decisions."""
+    return [
+        (
+            str(turn.turn),
+            ", ".join(f"{quality:.2f}" for quality in turn.qualities),
+            "" if turn.mean is None else f"{turn.mean:.2f}",
+            count(turn.spent),
+            ", ".join(mark.label for mark in turn.marks),
+        )
+        for turn in turns
+    ]
+
+
+def _table(turns: Sequence[TurnSignals]) -> str:
+    names = ("Turn", "Quality", "Mean of 3", "Output tokens so far", "Decisions")
+    head = "".join(f'<th scope="col"{TEXT_CELL if name == names[-1] else ""}>{name}</th>' for name in names)
+    body = "".join(
+        f'<tr><th scope="row">{turn}</th><td>{quality}</td><td>{mean}</td><td>{tokens}</td>'
+        f'<td class="nn-text">{escape(told)}</td></tr>'
+        for turn, quality, mean, tokens, told in rows(turns)
+    )
+    return f'<div class="nn-scroll"><table class="nn-table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _decisions(turns: Sequence[TurnSignals]) -> str:
+    told = [f"<li>{escape(mark_text(turn, mark))}</li>" for turn in turns for mark in turn.marks]
+    if not told:
+        return '<p class="nn-note">No decision but "continue".</p>'
+    is_open = " open" if len(told) <= LISTED else ""
+    return (
+        f'<details{is_open}><summary>Decisions: {len(told)}</summary><ul class="nn-list">{"".join(told)}</ul></details>'
+    )
+
+
+def static_html(thread: ThreadSignals | None, others: Sequence[str]) -> str:
+    """Return the pictures of one thread as HTML without scripts, with its decisions and its table below."""
+    head = '<p class="nn-title">Regulator trends</p>'
+    if thread is None or not thread.turns:
+        return f'{head}<p class="nn-empty">{EMPTY}</p>'
+    turns = thread.turns[-TURNS_SHOWN:]
+    earlier = len(thread.turns) - len(turns)
+    notes = [f"{earlier} earlier turns are not shown."] if earlier else []
+    if others:
+        notes.append(f"Other threads of this run: {', '.join(others[:10])}{'…' if len(others) > 10 else ''}")
+    return (
+        f'{head}<p class="nn-sub">{escape(headline(thread))}</p>{_legend()}{_picture(thread, turns)}'
+        + "".join(f'<p class="nn-note">{escape(note)}</p>' for note in notes)
+        + _decisions(turns)
+        + f"<details{' open' if len(turns) <= 20 else ''}><summary>Table</summary>{_table(turns)}</details>"
+    )
+
+
+def static_text(thread: ThreadSignals | None) -> str:
+    """Return one thread as plain text."""
+    if thread is None or not thread.turns:
+        return f"Regulator trends. {EMPTY}"
+    turns = thread.turns[-TURNS_SHOWN:]
+    lines = [f"Regulator trends. {headline(thread)}", "  turn  quality  mean of 3  tokens so far"]
+    lines += [f"  {turn:>4}  {quality:>7}  {mean:>9}  {tokens:>13}" for turn, quality, mean, tokens, _ in rows(turns)]
+    lines += [mark_text(turn, mark) for turn in turns for mark in turn.marks]
+    return "\n".join(lines)
