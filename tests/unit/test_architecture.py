@@ -6,6 +6,7 @@ import ast
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -18,7 +19,7 @@ PACKAGE = Path(nn.__file__).parent
 # From the ground up. What stands on one floor may know its own floor and those below.
 FLOORS: tuple[frozenset[str], ...] = (
     frozenset(
-        {
+        [
             "errors",
             "events",
             "clock",
@@ -32,7 +33,7 @@ FLOORS: tuple[frozenset[str], ...] = (
             "regulator",
             "sync",
             "lazy",
-        }
+        ],
     ),
     frozenset({"memory", "models"}),
     frozenset({"steps", "steering", "layers"}),
@@ -45,6 +46,32 @@ FLOORS: tuple[frozenset[str], ...] = (
 # Beside the house: faces and helpers for users, which may look in at any window but are used by none.
 BESIDE = {"testing": 3, "compat": 1}
 FLOOR_OF = {name: floor for floor, names in enumerate(FLOORS) for name in names} | BESIDE
+
+# The floors inside the rooms that have rooms of their own; files at the root of a room are named like folders.
+ROOMS: dict[str, tuple[frozenset[str], ...]] = {
+    "runtime": (
+        frozenset({"config"}),
+        frozenset({"context"}),
+        frozenset({"planning", "durability"}),
+        frozenset({"execution"}),
+        frozenset({"threads"}),
+        frozenset({"check", "harness"}),
+    ),
+    "steering": (
+        frozenset({"rules"}),
+        frozenset({"predicates", "ledger"}),
+        frozenset({"evaluation"}),
+        frozenset({"rulebook"}),
+        frozenset({"layer"}),
+    ),
+    "widgets": (
+        frozenset({"base"}),
+        frozenset({"allocation", "trends", "ledger", "approval", "rules"}),
+    ),
+}
+
+# Names that stand in two rooms and mean the same in both.
+SAME_MEANING = {"__init__"}
 
 NOTEBOOK_LAYER = {"ipywidgets", "anywidget", "traitlets", "IPython", "matplotlib"}
 TABLES = {"pandas", "numpy"}
@@ -93,13 +120,88 @@ def faults_of(part: str, source: str, package: str = "noetic_nb") -> list[str]:
     return faults
 
 
+def floor_inside(room: str, name: str) -> int | None:
+    """Return the floor of a folder or file inside a room, None where it has none."""
+    for floor, names in enumerate(ROOMS[room]):
+        if name in names:
+            return floor
+    return None
+
+
+def is_part(path: Path) -> bool:
+    """Tell whether a path is a module or a package, and not the face of one."""
+    return path.name != "__init__.py" and (path.suffix == ".py" or (path / "__init__.py").exists())
+
+
+def faults_inside(path: Path, source: str) -> list[str]:
+    """Return what a module inside a room imports from above itself in the same room."""
+    room = path.parts[0]
+    if room not in ROOMS or path.name == "__init__.py":
+        return []
+    floor = floor_inside(room, path.parts[1].removesuffix(".py"))
+    assert floor is not None, f"{path} has no floor"
+    faults = []
+    for name in sorted(imports_of(source, ".".join(("noetic_nb", *path.parts[:-1])))):
+        parts = name.split(".")
+        if parts[:2] == ["noetic_nb", room]:
+            other = floor_inside(room, parts[2]) if len(parts) > 2 else None
+            if other is None or other > floor:
+                faults.append(f"{path} (floor {floor} of {room}) looks up at {name}")
+    return faults
+
+
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_point_down_only(path: Path) -> None:
     if path == PACKAGE / "__init__.py":
         return
     package = ".".join(("noetic_nb", *path.relative_to(PACKAGE).parts[:-1]))
+    source = path.read_text(encoding="utf-8")
 
-    assert faults_of(part_of(path), path.read_text(encoding="utf-8"), package) == []
+    assert faults_of(part_of(path), source, package) == []
+    assert faults_inside(path.relative_to(PACKAGE), source) == []
+
+
+def test_every_folder_and_file_has_a_floor() -> None:
+    found = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if is_part(path)}
+    inside = {
+        f"{room}/{path.name.removesuffix('.py')}"
+        for room in ROOMS
+        for path in (PACKAGE / room).iterdir()
+        if is_part(path)
+    }
+
+    assert found == set(FLOOR_OF)
+    assert inside == {f"{room}/{name}" for room, floors in ROOMS.items() for floor in floors for name in floor}
+    with_rooms = {path.parent.parent.name for path in PACKAGE.glob("*/*/__init__.py")}
+    assert with_rooms - {"compat"} == set(ROOMS)
+
+
+def test_a_module_is_not_named_like_a_function_of_its_package() -> None:
+    hidden = []
+    for init in PACKAGE.rglob("__init__.py*"):
+        if init.parent == PACKAGE:
+            continue  # `memory` and `steering` can be called
+        names = {
+            alias.name
+            for node in ast.walk(ast.parse(init.read_text(encoding="utf-8")))
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        modules = {path.name.removesuffix(".py") for path in init.parent.iterdir() if is_part(path)}
+        package = ".".join(("noetic_nb", *init.parent.relative_to(PACKAGE).parts))
+        for name in names & modules:
+            if not isinstance(getattr(import_module(package), name), ModuleType):
+                hidden.append(f"{package}.{name}")
+
+    assert hidden == []
+
+
+def test_one_basename_has_one_meaning() -> None:
+    places: dict[str, set[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        places.setdefault(path.stem, set()).add(str(path.relative_to(PACKAGE).parent))
+
+    assert {name: sorted(at) for name, at in places.items() if len(at) > 1 and name not in SAME_MEANING} == {}
 
 
 @pytest.mark.parametrize(
@@ -116,6 +218,20 @@ def test_imports_point_down_only(path: Path) -> None:
 )
 def test_a_planted_import_is_found(part: str, source: str) -> None:
     assert faults_of(part, source, f"noetic_nb.{part}") != []
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("runtime/config/limits.py", "from noetic_nb.runtime.context.context import Context"),
+        ("runtime/durability/snapshot.py", "def f():\n    from noetic_nb.runtime.threads import turn"),
+        ("runtime/execution/child.py", "from noetic_nb.runtime import Context"),
+        ("steering/predicates/judge.py", "from noetic_nb.steering.rulebook.rulebook import RuleBook"),
+        ("widgets/base/run_view.py", "from noetic_nb.widgets.ledger.ledger import Ledger"),
+    ],
+)
+def test_a_planted_import_inside_a_room_is_found(path: str, source: str) -> None:
+    assert faults_inside(Path(path), source) != []
 
 
 def test_no_cycle_hides_behind_type_checking() -> None:
