@@ -12,7 +12,6 @@ from typing import Any, Self
 
 from noetic_nb.regulator import settings as configuration
 from noetic_nb.regulator.decisions import CONTINUE, Decision, ProceduralWarning
-from noetic_nb.regulator.dispatch import HANDLERS, TOKENS, TRUSTED
 from noetic_nb.regulator.events import IS_PLAIN, Event, Token, check, require_text
 from noetic_nb.regulator.measures import corrections
 from noetic_nb.regulator.measures.confidence import MOST_KEPT
@@ -21,12 +20,17 @@ from noetic_nb.regulator.person import Person
 from noetic_nb.regulator.predicates.core import CostCap, Predicate, ScopeDrift
 from noetic_nb.regulator.predicates.drift import DriftScorer
 from noetic_nb.regulator.predicates.explanation import Explanation, explain
-from noetic_nb.regulator.presets import NEWER_SETTINGS, RECOMMENDED_SETTINGS
 from noetic_nb.regulator.session.session import Signals
-from noetic_nb.regulator.settings import RELEASE_SETTINGS, Settings, SnapshotForm, TurnRules
-from noetic_nb.regulator.snapshots import restore, snapshot
-from noetic_nb.regulator.state import RegulatorState
-from noetic_nb.regulator.task import Task
+from noetic_nb.regulator.settings import (
+    NEWER_SETTINGS,
+    RECOMMENDED_SETTINGS,
+    RELEASE_SETTINGS,
+    Settings,
+    SnapshotForm,
+    TurnRules,
+)
+from noetic_nb.regulator.state import RegulatorState, restore, snapshot
+from noetic_nb.regulator.task import HANDLERS, TOKENS, TRUSTED, Task
 
 __all__ = ["Regulator"]
 

@@ -9,16 +9,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypeAlias
 
-from noetic_nb.regulator.measures.topics import RELEASE_TOPICS, Topics
+from noetic_nb.regulator.measures.topics import RANKED_TOPICS, RELEASE_TOPICS, Topics
 from noetic_nb.regulator.measures.word_lists import RELEASE_WORDS, WordLists
-from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, ContextScorer
+from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, CONTEXT_THRESHOLD, ContextScorer
 from noetic_nb.regulator.predicates.core import CostCap, Predicate, ProceduralWarning, QualityDecline, ScopeDrift
 from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS, RELEASE_KEYWORDS, DriftScorer, KeywordScorer
 from noetic_nb.regulator.predicates.finding import require_number, require_whole
 from noetic_nb.regulator.predicates.low_confidence import LowConfidence
 from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
 
-__all__ = ["RELEASE_PREDICATES", "RELEASE_SETTINGS", "Settings", "SnapshotForm", "TurnRules"]
+__all__ = [
+    "NEWER_SETTINGS",
+    "RECOMMENDED_SETTINGS",
+    "RELEASE_PREDICATES",
+    "RELEASE_SETTINGS",
+    "Settings",
+    "SnapshotForm",
+    "TurnRules",
+]
 
 TurnRules: TypeAlias = Literal["release", "strict"]
 """How turns are told apart. Strict turns forget an ungraded reply when the next turn starts, keep a graded one's text for
@@ -127,6 +135,33 @@ class Settings:
 
 
 RELEASE_SETTINGS: Final = Settings()
+
+NEWER_SETTINGS: Final = Settings(
+    predicates=(CostCap(), QualityDecline(), ToolLoop(), ScopeDrift(scorer=NEWER_KEYWORDS), ProceduralWarning()),
+    cluster_from=RANKED_TOPICS,
+)
+"""The newest original: ranked topics with prefix anchoring, and its rule for correction clusters (specification, section 3.6)."""
+
+RECOMMENDED_SETTINGS: Final = Settings(
+    predicates=(
+        CostCap(),
+        QualityDecline(),
+        # Stopped 2 % of successful runs; a tool that is really stuck repeats its arguments and is caught below at three.
+        ToolLoop(threshold=8),
+        ToolLoop(threshold=3, by="call", across_turns=True),
+        ToolLoop(threshold=3, by="call", period=2, across_turns=True),
+        ToolLoop(threshold=3, by="call", period=3, across_turns=True),
+        ToolLoop(threshold=3, by="result", across_turns=True),
+        RepeatedFailure(threshold=3),
+        ScopeDrift(scorer=CONTEXT_SCORER, threshold=CONTEXT_THRESHOLD),
+        ProceduralWarning(),
+        LowConfidence(),
+    ),
+    turns="strict",
+    snapshots="everything",
+    max_clusters=512,
+)
+"""What one would run: loops by what was called, drift in context, strict turns, nothing lost in snapshots, bounded memory."""
 
 _PREDICATES: Final[dict[str, type[Any]]] = {
     cls.kind: cls

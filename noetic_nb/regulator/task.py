@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from noetic_nb.regulator.decisions import CorrectionPattern
 from noetic_nb.regulator.events import (
@@ -36,7 +36,7 @@ from noetic_nb.regulator.predicates.core import DEFAULT_HISTORY_WINDOW
 from noetic_nb.regulator.predicates.drift import DriftInput, DriftScore, DriftScorer
 from noetic_nb.regulator.settings import Settings
 
-__all__ = ["Task"]
+__all__ = ["HANDLERS", "TOKENS", "TRUSTED", "Task", "trust"]
 
 _EARLIER_TEXTS: Final = 16
 _TOOL_TEXTS: Final = 16
@@ -270,3 +270,27 @@ class Task:
             return confidence_of_nll(mean_nll(window))
         text = self.pending if self.pending is not None else self._read_text
         return NEUTRAL_CONFIDENCE if text is None else structural_confidence(text)
+
+
+Handler: TypeAlias = Callable[[Task, Any], None]
+HANDLERS: Final[dict[type[Any], Handler]] = {
+    TurnStart: Task.turn_start,
+    TurnComplete: Task.turn_complete,
+    Cost: Task.cost,
+    QualityFeedback: Task.quality,
+    UserCorrection: Task.correction,
+    ToolCall: Task.tool_call,
+    ToolResult: Task.tool_result,
+}
+TOKENS: Final[set[type[Any]]] = {Token}
+TRUSTED: Final[dict[type[Any], Handler]] = {}
+
+
+def trust(cls: type[Any], event_type: type[Any]) -> None:
+    """Accept a subclass of an event whose maker has checked every field; for compatibility layers."""
+    if not issubclass(cls, event_type):
+        raise TypeError(f"{cls.__name__} must be a subclass of {event_type.__name__}.")
+    if event_type is Token:
+        TOKENS.add(cls)
+    else:
+        TRUSTED[cls] = HANDLERS[event_type]

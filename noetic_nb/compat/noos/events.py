@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Final, NoReturn, Self
 from noetic_nb.compat.noos.arguments import flag, optional_text, real, spans, text, whole
 from noetic_nb.regulator import events
 from noetic_nb.regulator.adapters.otel_spans import events_from_span
-from noetic_nb.regulator.dispatch import trust
 from noetic_nb.regulator.events import U32_MAX, U64_MAX
+from noetic_nb.regulator.task import trust
 
 __all__ = ["LLMEvent"]
 
