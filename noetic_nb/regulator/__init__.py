@@ -8,7 +8,7 @@ from noetic_nb.regulator.measures.topics import RANKED_TOPICS, RELEASE_TOPICS, T
 from noetic_nb.regulator.measures.word_lists import RELEASE_WORDS, WordLists
 from noetic_nb.regulator.person import Person
 from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, ContextScorer
-from noetic_nb.regulator.predicates.core import CostCap, Predicate, ProceduralWarning, QualityDecline, ScopeDrift
+from noetic_nb.regulator.predicates.core import CostCap, ProceduralWarning, QualityDecline, ScopeDrift
 from noetic_nb.regulator.predicates.drift import (
     NEWER_KEYWORDS,
     RELEASE_KEYWORDS,
@@ -17,8 +17,7 @@ from noetic_nb.regulator.predicates.drift import (
     DriftScorer,
     KeywordScorer,
 )
-from noetic_nb.regulator.predicates.explanation import Explanation
-from noetic_nb.regulator.predicates.finding import Change, Condition, Finding
+from noetic_nb.regulator.predicates.explanation import Change, Condition, Explanation, Finding, Predicate
 from noetic_nb.regulator.predicates.low_confidence import LowConfidence
 from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
 from noetic_nb.regulator.regulator import Regulator

@@ -10,16 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-from noetic_nb.regulator import settings as configuration
 from noetic_nb.regulator.decisions import CONTINUE, Decision, ProceduralWarning
 from noetic_nb.regulator.events import IS_PLAIN, Event, Token, check, require_text
 from noetic_nb.regulator.measures import corrections
 from noetic_nb.regulator.measures.confidence import MOST_KEPT
 from noetic_nb.regulator.measures.word_lists import WordLists
 from noetic_nb.regulator.person import Person
-from noetic_nb.regulator.predicates.core import CostCap, Predicate, ScopeDrift
+from noetic_nb.regulator.predicates.core import CostCap, ScopeDrift
 from noetic_nb.regulator.predicates.drift import DriftScorer
-from noetic_nb.regulator.predicates.explanation import Explanation, explain
+from noetic_nb.regulator.predicates.explanation import Explanation, Predicate, explain
 from noetic_nb.regulator.session.session import Signals
 from noetic_nb.regulator.settings import (
     NEWER_SETTINGS,
@@ -152,15 +151,15 @@ class Regulator:
 
     def with_cost_cap(self, tokens: int) -> Self:
         """Set the cap on output tokens, 0 to 4294967295; totals stay."""
-        return self.with_settings(configuration.with_cost_cap(self._settings, tokens))
+        return self.with_settings(self._settings.with_cost_cap(tokens))
 
     def with_scope_drift_threshold(self, threshold: float) -> Self:
         """Set the score from which a reply counts as drifting, 0 to 1."""
-        return self.with_settings(configuration.with_drift(self._settings, threshold=threshold))
+        return self.with_settings(self._settings.with_drift(threshold=threshold))
 
     def with_scope_scorer(self, scorer: DriftScorer) -> Self:
         """Set how drift is scored, for example ``NEWER_KEYWORDS``."""
-        return self.with_settings(configuration.with_drift(self._settings, scorer=scorer))
+        return self.with_settings(self._settings.with_drift(scorer=scorer))
 
     def with_implicit_correction_window_secs(self, seconds: float) -> Self:
         """Count a message on the same topic within so many seconds of a reply as a correction."""
@@ -172,7 +171,7 @@ class Regulator:
 
     def with_words(self, words: WordLists) -> Self:
         """Replace stop words and short terms, for clusters and for every keyword scorer."""
-        return self.with_settings(configuration.with_words(self._settings, words))
+        return self.with_settings(self._settings.with_words(words))
 
     def with_max_clusters(self, most: int | None) -> Self:
         """Bound how many topic clusters with corrections are remembered."""

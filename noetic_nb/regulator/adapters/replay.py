@@ -14,9 +14,8 @@ from noetic_nb.regulator.decisions import CONTINUE, CorrectionPattern, Decision
 from noetic_nb.regulator.events import Event, Token, ToolCall
 from noetic_nb.regulator.measures.corrections import pattern_of
 from noetic_nb.regulator.measures.tool_history import Outcome
-from noetic_nb.regulator.predicates.core import Predicate
 from noetic_nb.regulator.predicates.drift import DriftInput, DriftScore, DriftScorer
-from noetic_nb.regulator.predicates.explanation import Explanation, explain
+from noetic_nb.regulator.predicates.explanation import Explanation, Predicate, explain
 from noetic_nb.regulator.regulator import Regulator
 from noetic_nb.regulator.task import Task
 

@@ -1,6 +1,7 @@
 """When a regulator steps in: small frozen records with their thresholds as data, and what they answer with."""
 
-from noetic_nb.regulator.predicates.core import CostCap, Predicate, ProceduralWarning, QualityDecline, ScopeDrift
+from noetic_nb.regulator.predicates.core import CostCap, ProceduralWarning, QualityDecline, ScopeDrift
+from noetic_nb.regulator.predicates.explanation import Predicate
 from noetic_nb.regulator.predicates.low_confidence import LowConfidence
 from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
 

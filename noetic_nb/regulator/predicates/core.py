@@ -1,7 +1,7 @@
-"""When a regulator steps in: small frozen records, each with its thresholds as data.
+"""The predicates of the original but for tool loops, each a small frozen record with its thresholds as data.
 
 A predicate looks at evidence and answers with a decision or None; the order in a regulator's list is the priority. Every
-record also explains itself. Tool loops and failures are in `loops`, token spans in `spans`.
+record also explains itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 from noetic_nb.regulator import decisions
 from noetic_nb.regulator.decisions import (
@@ -23,9 +23,16 @@ from noetic_nb.regulator.events import U32_MAX, U64_MAX
 from noetic_nb.regulator.measures.corrections import MIN_CORRECTIONS_FOR_PATTERN
 from noetic_nb.regulator.predicates.drift import DRIFT_WARN_THRESHOLD, RELEASE_KEYWORDS, DriftScorer
 from noetic_nb.regulator.predicates.evidence import Evidence, mean_of_last
-from noetic_nb.regulator.predicates.finding import Change, Condition, Finding, finding, require_number, require_whole
+from noetic_nb.regulator.predicates.explanation import (
+    Change,
+    Condition,
+    Finding,
+    finding,
+    require_number,
+    require_whole,
+)
 
-__all__ = ["CostCap", "Predicate", "ProceduralWarning", "QualityDecline", "ScopeDrift"]
+__all__ = ["CostCap", "ProceduralWarning", "QualityDecline", "ScopeDrift"]
 
 DEFAULT_TOKEN_CAP: Final = 10_000
 QUALITY_DECLINE_WINDOW: Final = 3
@@ -41,23 +48,6 @@ _COST_SUGGESTION: Final = (
 _DECLINE_SUGGESTION: Final = (
     "The answers keep getting worse. Redirect the attempt or simplify the request before trying again."
 )
-
-
-class Predicate(Protocol):
-    """One reason to step in."""
-
-    @property
-    def kind(self) -> str:
-        """Stable name of this family of predicates."""
-        ...
-
-    def check(self, evidence: Evidence, /) -> Decision | None:
-        """Return the decision if the predicate holds."""
-        ...
-
-    def explain(self, evidence: Evidence, /) -> Finding:
-        """Return what it read, how far from firing it is, and what would un-fire it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,14 @@ from typing import ClassVar
 from noetic_nb.regulator.decisions import Decision, LowConfidenceSpans, Span
 from noetic_nb.regulator.measures.confidence import confidence_of_nll, mean_nll, usable_logprob
 from noetic_nb.regulator.predicates.evidence import Evidence
-from noetic_nb.regulator.predicates.finding import Change, Condition, Finding, finding, require_number, require_whole
+from noetic_nb.regulator.predicates.explanation import (
+    Change,
+    Condition,
+    Finding,
+    finding,
+    require_number,
+    require_whole,
+)
 
 __all__ = ["LowConfidence"]
 

@@ -11,7 +11,7 @@ from noetic_nb.regulator.decisions import CircuitBreak, Decision, RepeatedFailur
 from noetic_nb.regulator.events import ToolCall
 from noetic_nb.regulator.measures.tool_history import Outcome, trailing_cycles
 from noetic_nb.regulator.predicates.evidence import Evidence
-from noetic_nb.regulator.predicates.finding import Change, Condition, Finding, finding, require_whole
+from noetic_nb.regulator.predicates.explanation import Change, Condition, Finding, finding, require_whole
 
 __all__ = ["LoopKey", "RepeatedFailure", "ToolLoop"]
 
