@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from noetic_nb.regulator.decisions import CONTINUE, Decision, ProceduralWarning
-from noetic_nb.regulator.events import IS_PLAIN, Event, Token, check, require_text
+from noetic_nb.regulator.events import IS_PLAIN, Event, Token, check, require_text, shown
 from noetic_nb.regulator.measures import corrections
 from noetic_nb.regulator.measures.confidence import MOST_KEPT
 from noetic_nb.regulator.measures.word_lists import WordLists
@@ -211,7 +211,7 @@ class Regulator:
         if handler is None:
             handler = HANDLERS.get(cls)
             if handler is None:
-                raise TypeError(f"A regulator is fed events such as TurnStart(...). Given: {event!r:.120}.")
+                raise TypeError(f"A regulator is fed events such as TurnStart(...). Given: {shown(event)}.")
             is_plain = IS_PLAIN.get(cls)
             if is_plain is None or not is_plain(event):
                 check(event)

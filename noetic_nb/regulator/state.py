@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from noetic_nb.regulator.decisions import CorrectionPattern, pattern_to_dict
-from noetic_nb.regulator.events import U32_MAX, U64_MAX
+from noetic_nb.regulator.events import U32_MAX, U64_MAX, shown
 from noetic_nb.regulator.measures.corrections import CorrectionStore
 from noetic_nb.regulator.person import Person
 from noetic_nb.regulator.session.session import Learned, Rate, Session
@@ -196,7 +196,7 @@ def _rate(rate: Rate) -> dict[str, Any]:
 
 
 def _wrong(path: str, wanted: str, value: object) -> ValueError:
-    return ValueError(f"Snapshot key `{path}` must be {wanted}. Given: {value!r:.80}.")
+    return ValueError(f"Snapshot key `{path}` must be {wanted}. Given: {shown(value)}.")
 
 
 def _object(value: object, path: str) -> Mapping[str, Any]:
