@@ -1,9 +1,9 @@
-"""A pure, synchronous library that turns events of an LLM agent into decisions: go on, warn, or stop."""
+"""A pure, synchronous library that turns events of an LLM agent into decisions: continue, warn, or stop."""
 
 from noetic_nb.regulator import decisions, events, predicates
 from noetic_nb.regulator.adapters.otel_spans import events_from_span
 from noetic_nb.regulator.adapters.replay import Reading, Recording, record_events
-from noetic_nb.regulator.adapters.thread_safe import Locked
+from noetic_nb.regulator.adapters.thread_safe import Locked, ThreadSafeRegulator
 from noetic_nb.regulator.measures.topics import RANKED_TOPICS, RELEASE_TOPICS, Topics, cluster_of
 from noetic_nb.regulator.measures.word_lists import RELEASE_WORDS, WordLists
 from noetic_nb.regulator.person import Person
@@ -55,6 +55,7 @@ __all__ = [
     "RepeatedFailure",
     "ScopeDrift",
     "Settings",
+    "ThreadSafeRegulator",
     "ToolLoop",
     "Topics",
     "WordLists",

@@ -1,6 +1,7 @@
 """The regulator: events in, decisions out, no model, no clock of its own, no side effects.
 
-`decide` is a read: ask as often as you like, between any two events. Not safe to share between threads; `Locked` is.
+`decide` is a read: call it as often as you like, between any two events. Not safe to share between threads;
+`ThreadSafeRegulator` is.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ __all__ = ["Regulator"]
 class Regulator:
     """One task of one user, watched.
 
-    Build one with `for_user` (exactly release 0.4.1) or `recommended`, feed it events, ask it for a decision.
+    Build one with `for_user` (exactly release 0.4.1) or `recommended`, feed it events, read its decision.
 
     Examples
     --------
@@ -51,7 +52,7 @@ class Regulator:
     CostCapReached(tokens_spent=1200, tokens_cap=1000, mean_quality_last_n=0.35000000000000003, currency='tokens_out')
     """
 
-    __slots__ = ("_answer", "_answered_version", "_clock", "_person", "_settings", "_task")
+    __slots__ = ("_cached", "_cached_version", "_clock", "_person", "_settings", "_task")
 
     def __init__(
         self,
@@ -63,8 +64,8 @@ class Regulator:
         self._clock = clock
         self._person = person
         self._settings = settings
-        self._answer: Decision | None = None
-        self._answered_version = -1
+        self._cached: Decision | None = None
+        self._cached_version = -1
         self._configure(settings)
         self._task = Task(person, settings, clock)
 
@@ -99,7 +100,7 @@ class Regulator:
 
     @classmethod
     def recommended(cls, user_id: str, *, clock: Callable[[], float] = time.monotonic) -> Self:
-        """Return a fresh regulator with what one would run in practice; `presets` says why."""
+        """Return a fresh regulator with what one would run in practice; `RECOMMENDED_SETTINGS` gives the reasons."""
         require_text("user_id", user_id)
         return cls(Person(user_id), RECOMMENDED_SETTINGS, clock=clock)
 
@@ -129,13 +130,13 @@ class Regulator:
         if not keep_corrections:
             self._person.corrections.clear()
         self._task = Task(self._person, self._settings, self._clock)
-        self._answer = None
+        self._cached = None
 
     # Configuration: every method changes this regulator and returns it, so that calls chain
 
     def _configure(self, settings: Settings) -> None:
         self._settings = settings
-        self._answer = None
+        self._cached = None
         self._person.corrections.bound(settings.max_clusters)
         self._person.session.topics = settings.topics
 
@@ -194,7 +195,7 @@ class Regulator:
         ValueError
             If a number is out of range or a text holds a lone surrogate. Nothing has changed then.
         """
-        self._answer = None
+        self._cached = None
         cls = event.__class__
         if cls in TOKENS:
             # Inlined, because a hundred tokens make up most of a turn.
@@ -220,17 +221,17 @@ class Regulator:
     def decide(self) -> Decision:
         """Return the decision of the first predicate that holds, or `Continue`."""
         version = self._person.corrections.version
-        if self._answer is not None and self._answered_version == version:
-            return self._answer
+        if self._cached is not None and self._cached_version == version:
+            return self._cached
         task = self._task
-        answer: Decision = CONTINUE
+        decision: Decision = CONTINUE
         for predicate in self._settings.predicates:
             found = predicate.check(task)
             if found is not None:
-                answer = found
+                decision = found
                 break
-        self._answer, self._answered_version = answer, version
-        return answer
+        self._cached, self._cached_version = decision, version
+        return decision
 
     def decide_all(self) -> tuple[Decision, ...]:
         """Return the decision of every predicate that holds, in order of priority; empty when none does."""
@@ -274,7 +275,7 @@ class Regulator:
 
     @property
     def signals(self) -> Signals:
-        """What the wrapped session would tell an agent."""
+        """What the session would report to an agent; nothing in `decide` depends on it."""
         return self._person.session.signals
 
     @property
@@ -303,7 +304,7 @@ class Regulator:
         return self._task.costs.wallclock_ms
 
     def total_usd(self) -> float:
-        """Return the money spent by the task, as far as prices were told."""
+        """Return the money spent by the task, as far as prices are known."""
         return self._task.costs.usd
 
     def cost_cap_tokens(self) -> int | None:
@@ -361,7 +362,7 @@ class Regulator:
 
     def corrections_prelude(self, *, header: str = corrections.HEADER) -> str | None:
         """Return past corrections for a prompt, or None unless the decision is a procedural warning now."""
-        decision = Regulator.decide(self)  # a compatibility layer may answer in its own class
+        decision = Regulator.decide(self)  # a compatibility layer may return a class of its own
         if not isinstance(decision, ProceduralWarning):
             return None
         return corrections.prelude(decision.patterns, header=header)
@@ -380,7 +381,7 @@ class Regulator:
         Parameters
         ----------
         keep : {"release", "everything"}, optional
-            What the original keeps, or also the settings and every correction; by default what the settings say.
+            What the original keeps, or also the settings and every correction; by default `Settings.snapshots`.
         """
         return snapshot(self._person, self._settings, keep or self._settings.snapshots)
 

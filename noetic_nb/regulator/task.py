@@ -126,7 +126,7 @@ class Task:
             self._corrected = set()
         if window is not None:
             self._maybe_implicit(event.user_message, old_cluster, window, strict)
-        self.person.session.hear(event.user_message)
+        self.person.session.add_message(event.user_message)
 
     def _maybe_implicit(self, message: str, old_cluster: str, window: float, strict: bool) -> None:
         completed = self._completed_at
@@ -149,7 +149,7 @@ class Task:
     def cost(self, event: Cost) -> None:
         """Count what was spent."""
         self.costs.add(event)
-        self.person.session.spend(event.tokens_out, event.wallclock_ms)
+        self.person.session.add_cost(event.tokens_out, event.wallclock_ms)
 
     def quality(self, event: QualityFeedback) -> None:
         """Take a grade; it teaches only if a reply waits for one."""
@@ -166,7 +166,7 @@ class Task:
         if strict:
             self._read_text = text
             quality = min(max(quality, 0.0), 1.0)
-        self.person.session.grade(text, quality, self.message or "")
+        self.person.session.add_grade(text, quality, self.message or "")
 
     def correction(self, event: UserCorrection) -> None:
         """File a correction under the current topic."""

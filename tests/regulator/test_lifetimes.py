@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from noetic_nb.regulator import Locked, Person, Regulator, decisions, events
+from noetic_nb.regulator import Person, Regulator, ThreadSafeRegulator, decisions, events
 from noetic_nb.regulator.events import (
     Cost,
     QualityFeedback,
@@ -313,7 +313,7 @@ def test_a_user_id_is_text(user_id: str) -> None:
 
 
 def test_locked_regulators_count_every_event_of_every_thread() -> None:
-    shared = Locked(Regulator.for_user("ann"))
+    shared = ThreadSafeRegulator(Regulator.for_user("ann"))
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
 
