@@ -1,7 +1,11 @@
-"""What a regulator answers: one of five frozen decisions.
+"""Decisions of a regulator: five frozen records.
 
 `QualityDeclineNoRecovery.mean_delta` is, despite its name, the oldest minus the newest quality of the window; `delta` is
 the same number under an honest name.
+
+References
+----------
+.. [1] docs/behaviour/regulator.md, "Decisions".
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ _OURS: Final = {("cost", "usd"), ("tool_result", "output")}
 
 
 def shown(value: object) -> str:
-    """Return what a message says of a value; Python itself refuses to print an integer of more than 4300 digits."""
+    """Return a value as error messages print it; Python itself refuses to print an integer of more than 4300 digits."""
     try:
         return f"{value!r:.120}"
     except ValueError:

@@ -167,7 +167,7 @@ class Regulator:
         return self.with_settings(replace(self._settings, implicit_window_s=seconds))
 
     def with_turns(self, rules: TurnRules) -> Self:
-        """Choose how turns are told apart: ``"release"`` or ``"strict"``."""
+        """Choose how turns are separated: ``"release"`` or ``"strict"``."""
         return self.with_settings(replace(self._settings, turns=rules))
 
     def with_words(self, words: WordLists) -> Self:

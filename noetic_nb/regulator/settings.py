@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 TurnRules: TypeAlias = Literal["release", "strict"]
-"""How turns are told apart. Strict turns forget an ungraded reply when the next turn starts, keep a graded one's text for
+"""How turns are separated. Strict turns forget an ungraded reply when the next turn starts, keep a graded one's text for
 `confidence` until then, clamp grades before learning, ignore grades that are not finite, count at most one implicit
 correction per completed reply, and count a text once per turn."""
 
@@ -77,9 +77,9 @@ class Settings:
     cluster_from : Topics
         What the correction cluster is computed from; equal to `topics` unless the newest original's rule is wanted.
     turns : {"release", "strict"}
-        How turns are told apart.
+        How turns are separated.
     snapshots : {"release", "everything"}
-        What `export` keeps unless told otherwise.
+        What `export` keeps by default.
     implicit_window_s : float, optional, seconds
         A message on the same topic this soon after a reply counts as a correction; None switches that off.
     max_clusters : int, optional

@@ -42,7 +42,7 @@ class RegulatorState:
     correction_patterns : mapping of str to CorrectionPattern
         By topic cluster; at least three corrections each, newest three as examples.
     extra : mapping, optional
-        Settings and complete corrections, when the snapshot was asked to keep everything.
+        Settings and complete corrections, when the snapshot is to keep everything.
 
     Examples
     --------
@@ -310,7 +310,7 @@ def _ordinary_pattern(pairs: tuple[tuple[str, Any], ...]) -> CorrectionPattern |
             if "".join((user_id, cluster, name, *examples)).isascii():
                 return CorrectionPattern(user_id, cluster, name, turns, confidence, tuple(examples))
         except TypeError:
-            return None  # not all of them are text; the careful reader says which
+            return None  # not all of them are text; the careful reader names the key
     return None
 
 
@@ -386,7 +386,7 @@ def restore(
 def _texts(state: RegulatorState, extra: Mapping[str, Any] | None) -> list[tuple[str, Sequence[str]]]:
     kept = None if extra is None else extra.get("corrections")
     if kept is None:
-        # The map's key decides the cluster; what a pattern says about itself is recomputed, as in the original.
+        # The map's key decides the cluster; the other fields of a pattern are recomputed, as in the original.
         return [(key, found.example_corrections[::-1]) for key, found in state.correction_patterns.items()]
     path = f"{EXTRA_KEY}.corrections"
     if not isinstance(kept, list):

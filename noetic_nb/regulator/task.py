@@ -1,6 +1,6 @@
 """The live state of one task: counters, windows and texts, changed by events and read by predicates.
 
-Topics, bags and scores are computed when something reads them, so a turn that no one asks about costs next to nothing.
+Topics, bags and scores are computed when something reads them, so a turn whose decision no one reads costs next to nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["HANDLERS", "TOKENS", "TRUSTED", "Task", "trust"]
 
 _EARLIER_TEXTS: Final = 16
 _TOOL_TEXTS: Final = 16
-"""How much of the conversation drift scorers are offered (ours)."""
+"""How many texts of the conversation drift scorers are given (ours)."""
 
 
 class Task:
@@ -99,7 +99,7 @@ class Task:
         self.tool_texts: deque[str] = deque(maxlen=_TOOL_TEXTS)
 
     def reconfigure(self, settings: Settings) -> None:
-        """Go on under other settings; what was read under the old ones is read again."""
+        """Change the settings; what was computed under the old ones is computed again."""
         self.settings = settings
         self.scores = []
         if self.message is not None:
@@ -125,10 +125,10 @@ class Task:
             self.pending = self._read_text = None
             self._corrected = set()
         if window is not None:
-            self._maybe_implicit(event.user_message, old_cluster, window, strict)
+            self._check_implicit_correction(event.user_message, old_cluster, window, strict)
         self.person.session.add_message(event.user_message)
 
-    def _maybe_implicit(self, message: str, old_cluster: str, window: float, strict: bool) -> None:
+    def _check_implicit_correction(self, message: str, old_cluster: str, window: float, strict: bool) -> None:
         completed = self._completed_at
         if completed is None:
             return
@@ -182,14 +182,14 @@ class Task:
 
     def tool_call(self, event: ToolCall) -> None:
         """Record a call."""
-        self.tools.call(event)
+        self.tools.add_call(event)
         if event.args_json is not None:
             self.tool_texts.append(event.args_json)
             self.scores = []
 
     def tool_result(self, event: ToolResult) -> None:
         """Record how a call ended."""
-        self.tools.result(event, self.cluster)
+        self.tools.add_result(event, self.cluster)
         text = event.output if event.output is not None else event.error_summary
         if text is not None:
             self.tool_texts.append(text)
@@ -283,6 +283,7 @@ HANDLERS: Final[dict[type[Any], Handler]] = {
     ToolResult: Task.tool_result,
 }
 TOKENS: Final[set[type[Any]]] = {Token}
+# Apart from the handlers: events of these classes are not checked again.
 TRUSTED: Final[dict[type[Any], Handler]] = {}
 
 

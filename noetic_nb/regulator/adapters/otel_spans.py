@@ -53,7 +53,7 @@ def events_from_span(span: str | Mapping[str, Any], *, reading: SpanReading = "l
 
     References
     ----------
-    .. [1] Regulator specification, section 11.1.
+    .. [1] docs/behaviour/regulator.md, "OpenTelemetry spans".
 
     Examples
     --------

@@ -75,4 +75,4 @@ class ThreadSafeRegulator:
 
 
 Locked = ThreadSafeRegulator
-"""The name until version 0.2; the same class."""
+"""Alias, kept for code that knows the class by this name."""

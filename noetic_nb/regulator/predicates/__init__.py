@@ -1,4 +1,7 @@
-"""When a regulator steps in: small frozen records with their thresholds as data, and what they answer with."""
+"""When a regulator steps in: small frozen records with their thresholds as data.
+
+A predicate exported here is registered by that: settings and snapshots keep it as data.
+"""
 
 from noetic_nb.regulator.predicates.core import CostCap, ProceduralWarning, QualityDecline, ScopeDrift
 from noetic_nb.regulator.predicates.explanation import Predicate

@@ -1,6 +1,6 @@
 """The predicates of the original but for tool loops, each a small frozen record with its thresholds as data.
 
-A predicate looks at evidence and answers with a decision or None; the order in a regulator's list is the priority. Every
+A predicate looks at evidence and returns a decision or None; the order in a regulator's list is the priority. Every
 record also explains itself.
 """
 
@@ -39,7 +39,7 @@ QUALITY_DECLINE_WINDOW: Final = 3
 QUALITY_DECLINE_MIN_DELTA: Final = 0.15
 POOR_QUALITY_MEAN: Final = 0.5
 DEFAULT_HISTORY_WINDOW: Final = 20
-"""Constants of the original (specification, section 2.3)."""
+"""Constants of the original."""
 
 _COST_SUGGESTION: Final = (
     "The budget of this task is spent and recent answers were poor. "
@@ -59,7 +59,7 @@ class CostCap:
     tokens_out, tokens_in : int, optional, tokens
         Caps on the task's totals; None means no cap in that currency.
     usd : float, optional
-        Cap on the prices told with `Cost.usd`; costs without a price count as nothing, which `explain` notes.
+        Cap on the prices given in `Cost.usd`; costs without a price count as nothing, which `explain` notes.
     wallclock_ms : int, optional, milliseconds
         Cap on the summed durations.
     window : int
@@ -69,7 +69,7 @@ class CostCap:
 
     References
     ----------
-    .. [1] Regulator specification, sections 2.1 and 5. The other currencies and the hard cap are ours.
+    .. [1] docs/behaviour/regulator.md, "Cost cap". The other currencies and the hard cap are ours.
 
     Examples
     --------
@@ -134,7 +134,7 @@ class CostCap:
             spent = reached[0].value
             room = math.nextafter(spent, math.inf) if cap.name == "usd" else spent + 1
             changes.append(Change(cap.name, cap.threshold, room, is_threshold=True))
-        # With no cap at all the empty group would hold vacuously; an impossible condition says what is the case.
+        # With no cap at all the empty group would hold vacuously; an impossible condition states the reason instead.
         never = [Condition("caps_set", 0, ">=", 1)] if not caps else []
         notes = []
         if self.usd is not None and evidence.unpriced:
@@ -157,7 +157,7 @@ class QualityDecline:
 
     References
     ----------
-    .. [1] Regulator specification, section 5.2.
+    .. [1] docs/behaviour/regulator.md, "Quality decline".
 
     Examples
     --------
@@ -231,7 +231,7 @@ def _better_newest(qualities: Sequence[float], window: int, poor_mean: float, mi
 
 @dataclass(frozen=True, slots=True)
 class ScopeDrift:
-    """The reply strays from the task.
+    """The reply unanchored from the task.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ class ScopeDrift:
 
     References
     ----------
-    .. [1] Regulator specification, section 4.
+    .. [1] docs/behaviour/regulator.md, "Scope drift".
 
     Examples
     --------
@@ -274,12 +274,12 @@ class ScopeDrift:
         if found is None:
             notes.append("Undefined: the task or the reply has no topics yet.")
         else:
-            strays = len(found.drift_tokens)
-            bag = round(strays / found.score) if found.score else 0
-            if bag and strays / bag == found.score:  # a bag score; other scorers have no count of words to change
-                fewer = next((left for left in range(strays - 1, -1, -1) if left / bag < self.threshold), None)
+            unanchored = len(found.drift_tokens)
+            bag = round(unanchored / found.score) if found.score else 0
+            if bag and unanchored / bag == found.score:  # a bag score; other scorers have no count of words to change
+                fewer = next((left for left in range(unanchored - 1, -1, -1) if left / bag < self.threshold), None)
                 if fewer is not None:
-                    changes.append(Change("drift_tokens", strays, fewer, is_threshold=False))
+                    changes.append(Change("drift_tokens", unanchored, fewer, is_threshold=False))
             if found.score < 1:
                 changes.append(
                     Change("threshold", self.threshold, math.nextafter(found.score, math.inf), is_threshold=True)
@@ -300,7 +300,7 @@ class ProceduralWarning:
 
     References
     ----------
-    .. [1] Regulator specification, section 8.2.
+    .. [1] docs/behaviour/regulator.md, "Procedural warning".
 
     Examples
     --------

@@ -103,7 +103,7 @@ class Finding:
     holds : bool
         Whether it would fire on its own.
     decision : Decision or None
-        What it would answer.
+        The decision it would return.
     conditions : tuple of Condition
         All must hold.
     any_of : tuple of Condition
@@ -199,7 +199,7 @@ class Explanation:
     Parameters
     ----------
     decision : Decision
-        What `decide` answers.
+        What `decide` returns.
     findings : tuple of Finding
         One per predicate, in order of priority.
     """
@@ -218,11 +218,6 @@ class Explanation:
         deciding = self.deciding
         return () if deciding is None else deciding.changes
 
-    @property
-    def smallest_change(self) -> Change | None:
-        """The first of `changes`: the least that would have had to happen otherwise."""
-        return self.changes[0] if self.changes else None
-
 
 def explain(predicates: Sequence[Predicate], evidence: Evidence) -> Explanation:
     """Return every predicate's finding on one piece of evidence.
@@ -235,15 +230,15 @@ def explain(predicates: Sequence[Predicate], evidence: Evidence) -> Explanation:
         The live task, or a reading of one.
     """
     findings: list[Finding] = []
-    winner: Finding | None = None
+    deciding: Finding | None = None
     for predicate in predicates:
         found = predicate.explain(evidence)
-        if winner is not None:
-            found = replace(found, masked_by=winner.predicate)
+        if deciding is not None:
+            found = replace(found, masked_by=deciding.predicate)
         findings.append(found)
-        if winner is None and found.holds:
-            winner = found
-    decision = CONTINUE if winner is None or winner.decision is None else winner.decision
+        if deciding is None and found.holds:
+            deciding = found
+    decision = CONTINUE if deciding is None or deciding.decision is None else deciding.decision
     return Explanation(decision, tuple(findings))
 
 

@@ -37,7 +37,7 @@ class LowConfidence:
 
     References
     ----------
-    .. [1] Regulator specification, sections 2.2 and 7: the variant is reserved there; which tokens count is ours.
+    .. [1] docs/behaviour/regulator.md, "Low confidence": the original reserves the decision; which tokens count is ours.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from noetic_nb.regulator.predicates.explanation import Change, Condition, Findin
 __all__ = ["LoopKey", "RepeatedFailure", "ToolLoop"]
 
 TOOL_LOOP_THRESHOLD: Final = 5
-"""Of the original (specification, section 2.3)."""
+"""Of the original."""
 
 LoopKey: TypeAlias = Literal["name", "call", "result"]
 
@@ -47,7 +47,7 @@ class ToolLoop:
 
     References
     ----------
-    .. [1] Regulator specification, section 6, for the default; the other choices are ours.
+    .. [1] docs/behaviour/regulator.md, "Tool loops": the default is the original's, the other choices are ours.
 
     Examples
     --------
@@ -121,7 +121,7 @@ class RepeatedFailure:
 
     References
     ----------
-    .. [1] Regulator specification, section 14, row 19: the variant exists in the original and is never emitted there.
+    .. [1] docs/behaviour/regulator.md, "Repeated failure": the original has this reason and never emits it.
 
     Examples
     --------
