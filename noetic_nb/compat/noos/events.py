@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final, NoReturn, Self
 
-from noetic_nb.compat.noos.arguments import flag, optional_text, real, spans, text, whole
+from noetic_nb.compat.noos.argument_checks import flag, optional_text, real, spans, text, whole
 from noetic_nb.regulator import events
 from noetic_nb.regulator.adapters.otel_spans import events_from_span
 from noetic_nb.regulator.events import U32_MAX, U64_MAX

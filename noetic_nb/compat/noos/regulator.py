@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-from noetic_nb.compat.noos.arguments import real, text, whole
+from noetic_nb.compat.noos.argument_checks import real, text, whole
 from noetic_nb.compat.noos.decisions import Decision, view_of
 from noetic_nb.regulator import decisions
 from noetic_nb.regulator import regulator as native
