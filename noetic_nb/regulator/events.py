@@ -156,6 +156,7 @@ EVENT_TYPES: Final[tuple[type[Event], ...]] = (
 )
 _BY_KIND: Final[dict[str, type[Event]]] = {cls.kind: cls for cls in EVENT_TYPES}
 _BY_TAG: Final[dict[str, type[Event]]] = {cls.__name__: cls for cls in EVENT_TYPES}
+# Left out of JSON while unset, so that the original reads what is written here.
 _OURS: Final = {("cost", "usd"), ("tool_result", "output")}
 
 
@@ -187,6 +188,7 @@ def _optional_text(key: str, value: object) -> None:
 
 
 def _real(key: str, value: object) -> None:
+    # NaN and infinity pass: providers send them, and what reads these numbers skips them.
     if not isinstance(value, float | int):
         raise TypeError(f"{key} must be a number. Given: {shown(value)}.")
     try:
@@ -201,6 +203,7 @@ def _flag(key: str, value: object) -> None:
 
 
 def _whole(key: str, value: object, most: int = U64_MAX) -> None:
+    # True passes as 1, as in the compiled original.
     if not isinstance(value, int):
         raise TypeError(f"{key} must be an integer. Given: {shown(value)}.")
     if not 0 <= value <= most:
@@ -391,6 +394,7 @@ def from_dict(data: Mapping[str, Any]) -> Event:
             values[field.name] = body[field.name]
         elif field.default is MISSING:
             raise ValueError(f"{cls.kind} lacks the key `{field.name}`. Given: {shown(body)}.")
+    # Checked before they become tuples, so that the error is about what was given.
     if isinstance(values.get("fragment_spans"), list):
         _spans("fragment_spans", values["fragment_spans"])
         values["fragment_spans"] = tuple((start, end) for start, end in values["fragment_spans"])

@@ -50,6 +50,7 @@ class Person:
         1
         """
         version = max(self.corrections.version, other.corrections.version) + 1
+        # A copy, so that the two never share a memory by accident.
         taken = other.copy()
         self.user_id, self.corrections, self.session = taken.user_id, taken.corrections, taken.session
         self.corrections.version = version  # never falls, so that no cached decision looks fresh

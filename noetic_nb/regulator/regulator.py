@@ -66,6 +66,7 @@ class Regulator:
         self._settings = settings
         self._cached: Decision | None = None
         self._cached_version = -1
+        # Also bounds the corrections of a person that comes from elsewhere.
         self._configure(settings)
         self._task = Task(person, settings, clock)
 
@@ -196,6 +197,7 @@ class Regulator:
             If a number is out of range or a text holds a lone surrogate. Nothing has changed then.
         """
         self._cached = None
+        # The class itself and not isinstance: an unknown subclass may have fields that no one has checked.
         cls = event.__class__
         if cls in TOKENS:
             # Inlined, because a hundred tokens make up most of a turn.
@@ -220,6 +222,7 @@ class Regulator:
 
     def decide(self) -> Decision:
         """Return the decision of the first predicate that holds, or `Continue`."""
+        # Another task of the same person may have filed a correction since.
         version = self._person.corrections.version
         if self._cached is not None and self._cached_version == version:
             return self._cached
@@ -415,6 +418,7 @@ class Regulator:
             raise TypeError(
                 f"import_state takes a RegulatorState; from_json reads text. Given: {type(state).__name__}."
             )
+        # Everything of the task is fresh, as in the original: a snapshot is about a person.
         person, settings = restore(state, use_extra=not as_original, named=named)
         return cls(person, settings, clock=clock)
 

@@ -116,6 +116,7 @@ class Settings:
 
     def with_cost_cap(self, tokens: int) -> Settings:
         """Return settings whose first cost cap has this many output tokens; one is put first if there is none."""
+        # The first one, because that is the one whose cap `Regulator.cost_cap_tokens` shows.
         predicates = list(self.predicates)
         for place, predicate in enumerate(predicates):
             if isinstance(predicate, CostCap):
@@ -192,6 +193,7 @@ class Settings:
                 if known.get(key) is not None:
                     known[key] = _topics_from_dict(known[key])
             return cls(**known)
+        # Wrong shapes surface wherever they are first used; to the reader they are one mistake.
         except (TypeError, KeyError, AttributeError) as exc:
             raise ValueError(f"The settings of a snapshot cannot be read: {exc}. Given: {data!r:.160}.") from exc
 

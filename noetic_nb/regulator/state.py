@@ -109,6 +109,7 @@ class RegulatorState:
         if not isinstance(text, str):
             raise TypeError(f"A snapshot is read from a string. Given: {type(text).__name__}.")
         try:
+            # "-0" and huge integers need a Python function per integer, which is slow; most texts have neither.
             try:
                 data = _DECODER.decode(text) if "-0" not in text else _CAREFUL_DECODER.decode(text)
             except json.JSONDecodeError:
@@ -164,6 +165,7 @@ class _Repeating(dict[str, Any]):
 
 
 def _fields(pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    # Only a repeated key makes the two lengths differ, and only then are keys counted.
     fields = dict(pairs)
     return fields if len(fields) == len(pairs) else _Repeating(pairs)
 
@@ -237,6 +239,7 @@ def _whole(value: object, path: str, most: int) -> int:
 def _real(value: object, path: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _wrong(path, "a number", value)
+    # JSON has integers that no double holds.
     try:
         number = float(value)
     except OverflowError as exc:
@@ -307,6 +310,7 @@ def _ordinary_pattern(pairs: tuple[tuple[str, Any], ...]) -> CorrectionPattern |
         and examples.__class__ is list
     ):
         try:
+            # One join checks four types and every character at once.
             if "".join((user_id, cluster, name, *examples)).isascii():
                 return CorrectionPattern(user_id, cluster, name, turns, confidence, tuple(examples))
         except TypeError:
@@ -375,6 +379,7 @@ def restore(
         If the extra key is malformed; the message names the key.
     """
     extra = state.extra if use_extra else None
+    # A snapshot without settings is one of the original, which forgets them.
     settings = RELEASE_SETTINGS
     if extra is not None and isinstance(extra.get("settings"), Mapping):
         settings = Settings.from_dict(extra["settings"], named=named)

@@ -111,6 +111,7 @@ class Task:
         """Open a turn."""
         strict = self.settings.turns == "strict"
         window = self.settings.implicit_window_s
+        # Read before the message is replaced; and only with a window, because taking topics is the dear part of a turn.
         old_cluster = self.cluster if window is not None else ""
         if self.message is not None:
             self.earlier.append(self.message)
@@ -121,6 +122,7 @@ class Task:
         self.scores = []
         self.message, self.response = event.user_message, None
         self._cluster = None
+        # The original lets an ungraded reply survive, to be learned from under the next topic.
         if strict:
             self.pending = self._read_text = None
             self._corrected = set()
@@ -132,6 +134,7 @@ class Task:
         completed = self._completed_at
         if completed is None:
             return
+        # The original keeps the time, so that one reply can count several corrections.
         if strict:
             self._completed_at = None
         if self._clock() - completed <= window and old_cluster and self.cluster == old_cluster:
@@ -160,9 +163,11 @@ class Task:
         strict = self.settings.turns == "strict"
         if strict and not finite:
             return
+        # A grade that is not finite uses the reply up too: the original takes it before it looks at the number.
         text, self.pending = self.pending, None
         if text is None or not finite:
             return
+        # Release mode learns from the number as it is, even 5.0; only the window above is clamped there.
         if strict:
             self._read_text = text
             quality = min(max(quality, 0.0), 1.0)
@@ -185,7 +190,7 @@ class Task:
         self.tools.add_call(event)
         if event.args_json is not None:
             self.tool_texts.append(event.args_json)
-            self.scores = []
+            self.scores = []  # a scorer that reads tool texts may now score the same reply otherwise
 
     def tool_result(self, event: ToolResult) -> None:
         """Record how a call ended."""
@@ -249,7 +254,7 @@ class Task:
     def drift(self, scorer: DriftScorer) -> DriftScore | None:
         """Score of the current reply; computed once per scorer and reply."""
         for known, score in self.scores:
-            if known is scorer:
+            if known is scorer:  # identity, because a scorer of one's own need not be comparable, nor cheap to compare
                 return score
         score = None
         if self.message is not None and self.response is not None:

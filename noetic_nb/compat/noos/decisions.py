@@ -27,6 +27,7 @@ class _RecordView:
 
 def view_of(cls: type[Any], record: object) -> Any:
     """Return a view of a record; the classes have no constructor of their own."""
+    # Past `__init__` and `__setattr__`, both of which refuse.
     made = object.__new__(cls)
     object.__setattr__(made, "_record", record)
     return made

@@ -51,6 +51,7 @@ class LLMEvent:
             or not (token.isascii() and 0 <= index <= U64_MAX)
         ):
             token, logprob, index = text("token", token), real("logprob", logprob), whole("index", index, U64_MAX)
+        # Assigning __class__ swaps a plain object for a frozen one of the same layout, without a second copy.
         event: Any = _TokenDraft(token, logprob, index)
         event.__class__ = _Token
         made: LLMEvent = event
@@ -193,6 +194,7 @@ _EVENT_CLASSES: Final[dict[type[Any], type[Any]]] = {
     cls.__bases__[1]: cls
     for cls in (_TurnStart, _Token, _TurnComplete, _Cost, _QualityFeedback, _UserCorrection, _ToolCall, _ToolResult)
 }
+# The factories have checked every field, so a regulator need not do so again.
 for _event, _cls in _EVENT_CLASSES.items():
     trust(_cls, _event)
 

@@ -31,6 +31,7 @@ class Regulator(native.Regulator):
     __slots__ = ("_has_own_threshold", "_view", "_viewed")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # The compiled class cannot be called; `for_user`, `from_json` and `fork` pass a person.
         if not args:
             raise TypeError("No constructor defined for Regulator")
         super().__init__(*args, **kwargs)
@@ -71,6 +72,7 @@ class Regulator(native.Regulator):
     def decide(self) -> Decision:  # type: ignore[override]  # a view of the same decision
         """Return the decision for the current state."""
         decision = native.Regulator.decide(self)
+        # One view per decision, so that a loop that reads it a thousand times makes it once.
         if decision is not self._viewed or self._view is None:
             self._viewed, self._view = decision, view_of(Decision, decision)
         return self._view

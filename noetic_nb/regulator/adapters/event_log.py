@@ -172,6 +172,7 @@ def replay_log(
         turns.setdefault(line.turn_id, []).append(line)
     statistics = ReplayStatistics(turns=len(turns))
     regulators: dict[str, Regulator] = {}
+    # Order of appearance, because corrections and costs of a user carry over from turn to turn.
     for turn_id, lines in turns.items():
         user_id = (lines[0].user_id or turn_id) if group_by == "user" else turn_id
         regulator = regulators.get(user_id) or make(user_id)
@@ -232,8 +233,10 @@ def main(arguments: Sequence[str], out: TextIO, problems: TextIO) -> int:
     def skipped(number: int, why: str) -> None:
         print(f"{options.log}:{number}: skipped: {why}", file=problems)
 
+    # A bad option fails before the first line is read.
     try:
         make("check")
+        # Not splitlines(): U+2028 inside a JSON string is no end of a line.
         lines = options.log.read_text(encoding="utf-8").split("\n")
     except (OSError, ValueError) as exc:
         print(f"Nothing was replayed: {exc}", file=problems)

@@ -155,6 +155,7 @@ def _read(task: Task, index: int, kind: str, before: Reading | None) -> Reading:
     first_char, tokens = task.streamed()
     given = None
     if task.message is not None and task.response is not None:
+        # The same scores mean the same texts, so thousands of readings share one input.
         given = before.drift_input if before is not None and before._scores is task.scores else None
         if given is None:
             given = DriftInput(task.message, task.response, tuple(task.earlier), tuple(task.tool_texts))

@@ -41,6 +41,7 @@ class ThreadSafeRegulator:
 
     def __init__(self, regulator: Regulator, lock: threading._RLock | None = None) -> None:
         self._regulator = regulator
+        # Re-entrant, so that `with shared:` may call the methods below.
         self._lock = threading.RLock() if lock is None else lock
 
     def on_event(self, event: Event) -> None:

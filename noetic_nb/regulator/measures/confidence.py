@@ -49,6 +49,7 @@ def mean_nll(logprobs: Sequence[float]) -> float:
     >>> mean_nll([-1.0, -3.0])
     2.0
     """
+    # Not sum(), which compensates rounding from Python 3.12: the order and the plain sum are part of the result.
     total = 0.0
     for logprob in logprobs:
         total += -logprob
@@ -109,6 +110,7 @@ class TokenStats:
 
     def _catch_up(self) -> None:
         tokens = self.tokens
+        # By index: a slice would copy what came since the last reading.
         for place in range(self._read, len(tokens)):
             logprob = tokens[place].logprob
             if usable_logprob(logprob):

@@ -70,10 +70,11 @@ class CorrectionStore:
         """Record several corrections, oldest first."""
         if not cluster or not new:
             return
+        # Taken out and put back, so that the dict's order is the order of use.
         texts = self._texts.pop(cluster, [])
         texts.extend(new)
         del texts[:-MAX_CORRECTIONS_PER_CLUSTER]
-        self._texts[cluster] = texts  # re-inserted last: the dict's order is the order of use
+        self._texts[cluster] = texts
         self.version += 1
         self.bound(self.max_clusters)
 

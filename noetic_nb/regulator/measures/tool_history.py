@@ -59,6 +59,7 @@ class ToolHistory:
     def add_result(self, result: ToolResult, cluster: str) -> None:
         """Record how a call ended."""
         unanswered = self._unanswered.get(result.tool_name)
+        # A result without a call is counted all the same: logs and spans may lack the call.
         args = unanswered.popleft() if unanswered else None
         outcome = Outcome(result.tool_name, args, result.success, result.error_summary, cluster)
         self.outcomes.append(outcome)
@@ -99,6 +100,7 @@ def trailing_cycles(records: Sequence[T], period: int, key: Callable[[T], Hashab
     size = len(records)
     if size < period:
         return 0
+    # Newest first, and as far as the cycle goes only: records may be hundreds long and this runs at every decision.
     cycle = [key(records[-1 - place]) for place in range(period)]
     if period > 1 and len(set(cycle)) == 1:
         return 0

@@ -115,6 +115,7 @@ def cluster_of(topics: Iterable[str]) -> str:
     >>> cluster_of(["auth", "async", "make"]), cluster_of(["ai"]) == ""
     ('async+auth', True)
     """
+    # Sorted whatever the order of the topics: snapshots are keyed by clusters.
     long_enough = sorted(topic.lower() for topic in topics if byte_length(topic) >= 3)
     return "+".join(long_enough[:2])
 

@@ -109,6 +109,7 @@ def drift_features(given: DriftInput) -> dict[str, float]:
     """
     earlier, tools = list(given.earlier), list(given.tool_texts)
     context = _joined([*earlier, given.task, *tools]).lower()
+    # Similarity fades with distance, so it is taken to what was written last; knowledge of a detail does not.
     recent = _joined([*earlier[-_RECENT + 1 :], given.task, *tools[-_RECENT:]])
     first = earlier[0] if earlier else given.task
     reply, task = _stems(given.response), _stems(given.task)

@@ -101,6 +101,7 @@ class CostCap:
 
     def check(self, evidence: Evidence, /) -> Decision | None:
         """Return a circuit break if any cap is reached and recent quality is poor."""
+        # Apart from the loop below, because nearly every regulator has this cap only and checks it after each event.
         cap = self.tokens_out
         if cap is not None and evidence.tokens_out >= cap:
             return self._break("tokens_out", evidence.tokens_out, cap, evidence)
@@ -181,6 +182,7 @@ class QualityDecline:
         if len(qualities) < self.window:
             return None
         delta = qualities[-self.window] - qualities[-1]
+        # Written with `not`, here and elsewhere, so that a NaN never fires.
         if not delta >= self.min_delta:
             return None
         mean = mean_of_last(qualities, self.window)

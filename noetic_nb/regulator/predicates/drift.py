@@ -98,6 +98,7 @@ class KeywordScorer:
 
     def __call__(self, given: DriftInput, /) -> DriftScore | None:
         """Return the share of unanchored topics, or None when either side has no topics."""
+        # The reply first: if it has no topics, those of the task are not needed.
         response = self.topics(given.response)
         if not response:
             return None
@@ -114,6 +115,7 @@ class KeywordScorer:
 def _anchored(token: str, task: Sequence[str]) -> bool:
     if token in task:
         return True
+    # Short words begin too many others: "car" would anchor "career".
     if byte_length(token) < MIN_STEM_PREFIX_LEN:
         return False
     return any(

@@ -233,6 +233,7 @@ def explain(predicates: Sequence[Predicate], evidence: Evidence) -> Explanation:
     deciding: Finding | None = None
     for predicate in predicates:
         found = predicate.explain(evidence)
+        # Hidden even where it does not hold: had it held, the earlier one would still have decided.
         if deciding is not None:
             found = replace(found, masked_by=deciding.predicate)
         findings.append(found)

@@ -59,7 +59,7 @@ class LowConfidence:
         start, low = place, list[float]()
         for token in tokens:
             if usable_logprob(token.logprob) and confidence_of_nll(-token.logprob) < threshold:
-                start = start if low else place
+                start = start if low else place  # a stretch starts where its first token does
                 low.append(token.logprob)
             else:
                 self._close(spans, start, place, low)

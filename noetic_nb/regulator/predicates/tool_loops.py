@@ -142,6 +142,7 @@ class RepeatedFailure:
         cluster = evidence.cluster
         failures = 0
         for outcome in reversed(evidence.outcomes(across_turns=self.across_turns)):
+            # Passed over and not a break: work on another topic in between proves nothing about this one.
             if outcome.cluster != cluster:
                 continue
             if outcome.success:

@@ -126,6 +126,7 @@ def impression_of(message: str) -> Impression:
     negative = positive = 0.0
     high = patterns["negative_high"].search(shape)
     moderate = patterns["negative_moderate"].search(shape)
+    # Negation is looked for once in the whole text and clears both, as in the original.
     if (high or moderate) and not patterns["negated"].search(shape):
         if high:
             arousal += 0.3

@@ -89,6 +89,7 @@ def _distance(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def _clamp(value: float) -> float:
+    # NaN differs from itself; the original maps it to the lower bound.
     return min(max(value, 0.0), 1.0) if value == value else 0.0
 
 
@@ -206,6 +207,7 @@ class Session:
 
     def copy(self) -> Session:
         """Return an independent session in the same state."""
+        # Settled first: the queue holds bound methods of this session.
         self.settle()
         duplicate = copy.copy(self)
         duplicate._queue, duplicate._costs = [], []
@@ -284,6 +286,7 @@ class Session:
     def _update_gate(self, impression: Impression) -> None:
         learned = self._learned
         self.gate, self.gate_confidence = self._gate_of(impression)
+        # Before the smoothed rule, which may turn it tonic again in the same step.
         if self.arousal >= 0.35:
             learned.gain_mode = "phasic"
         adjusted = _clamp(self.gate_confidence + 0.15 * self.rpe)

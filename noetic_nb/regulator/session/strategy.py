@@ -62,6 +62,7 @@ def classify_strategy(text: str) -> Strategy | None:
     True
     """
     size = len(text.encode("utf-8", "surrogatepass"))
+    # The order of the rules is the result: a list of questions is a question first.
     questions = text.count("?")
     if questions >= 2 and size < 800:
         return "ClarifyFirst"
