@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.regulator.events import U32_MAX
-from noetic_nb.regulator.measures.costs import normalize_cost
+from noetic_nb.regulator.measures.costs import TOKEN_COST_WEIGHT, TYPICAL_TURN_TOKENS_OUT, TYPICAL_TURN_WALLCLOCK_MS
 from noetic_nb.regulator.measures.topics import RELEASE_TOPICS, Topics, cluster_of
 from noetic_nb.regulator.session.arousal import Impression, Valence, impression_of
 from noetic_nb.regulator.session.strategy import STRATEGY_LABELS, classify_strategy
@@ -135,7 +135,7 @@ class Session:
         self._learned = Learned() if learned is None else learned
         self._queue: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._chars = 0
-        self._costs: list[tuple[int, int]] = []
+        self._cost = 0.0
         self.arousal = 0.0
         self.valence: Valence = "neutral"
         self.certainty = 0.5
@@ -165,11 +165,13 @@ class Session:
 
     def add_cost(self, tokens_out: int, wallclock_ms: int) -> None:
         """Take in what a provider call used."""
-        # Only collected, because this runs for every provider call.
-        costs = self._costs
-        costs.append((tokens_out, wallclock_ms))
-        if len(costs) > _MOST_QUEUED:
-            self.settle()
+        # `normalize_cost` written out, because this runs for every provider call. The budget only falls by costs, so those in a
+        # row may be summed before it is clamped.
+        tokens = tokens_out / TYPICAL_TURN_TOKENS_OUT
+        time = wallclock_ms / TYPICAL_TURN_WALLCLOCK_MS
+        self._cost += TOKEN_COST_WEIGHT * (tokens if tokens < 1.0 else 1.0) + (1.0 - TOKEN_COST_WEIGHT) * (
+            time if time < 1.0 else 1.0
+        )
 
     def add_grade(self, response: str, quality: float, message: str | None = None) -> None:
         """Learn from a finite grade; about the topic of `message`, by default the newest one."""
@@ -178,11 +180,14 @@ class Session:
         self._bound()
 
     def _enqueue(self, process: Callable[..., None], *arguments: object) -> None:
-        # Costs in a row count as one sum, but those before a message must wear the budget down before it.
-        if self._costs:
-            self._queue.append((self._process_costs, (self._costs,)))
-            self._costs = []
+        self._enqueue_cost()
         self._queue.append((process, arguments))
+
+    def _enqueue_cost(self) -> None:
+        # Before what came after it: a message or a grade may raise the budget again.
+        if self._cost:
+            self._queue.append((self._process_cost, (self._cost,)))
+            self._cost = 0.0
 
     def _bound(self) -> None:
         if self._chars > _MOST_CHARS or len(self._queue) > _MOST_QUEUED:
@@ -192,12 +197,10 @@ class Session:
 
     def settle(self) -> None:
         """Process everything queued; reading `learned` or `signals` does so."""
+        self._enqueue_cost()
         queue, self._queue, self._chars = self._queue, [], 0
         for process, arguments in queue:
             process(*arguments)
-        if self._costs:
-            costs, self._costs = self._costs, []
-            self._process_costs(costs)
 
     @property
     def learned(self) -> Learned:
@@ -210,7 +213,7 @@ class Session:
         # Settled first: the queue holds bound methods of this session.
         self.settle()
         duplicate = copy.copy(self)
-        duplicate._queue, duplicate._costs = [], []
+        duplicate._queue = []
         duplicate._learned = self._learned.copy()
         return duplicate
 
@@ -246,9 +249,8 @@ class Session:
         factor = {"negative": 1.15, "positive": 0.9, "neutral": 1.0}[self.valence]
         return _clamp(arousal * factor)
 
-    def _process_costs(self, costs: list[tuple[int, int]]) -> None:
-        total = _plain_sum([normalize_cost(tokens_out, wallclock_ms) for tokens_out, wallclock_ms in costs])
-        self.body_budget = _clamp(self.body_budget - 0.02 * total)
+    def _process_cost(self, cost: float) -> None:
+        self.body_budget = _clamp(self.body_budget - 0.02 * cost)
 
     def _process_message(self, message: str) -> None:
         # Everything that depends on the text alone is read once; the settling below is arithmetic.
