@@ -2,8 +2,8 @@
 
     python benchmarks/mutate_regulator.py
 
-Every constant of the specification's section 2.3 is moved up and down, every comparison on the way to a decision is flipped, in a
-copy of the tree. A mutant that no test kills is printed, and the script fails.
+Every constant of the original (docs/behaviour/regulator.md, "Constants") is moved up and down, every comparison on the way to a
+decision is flipped, in a copy of the tree. A mutant that no test kills is printed, and the script fails.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ CONSTANTS = (
 # Everything that `decide` runs, by file.
 DECIDING = {
     "regulator.py": {"decide"},
-    "predicates.py": {"check", "_mean", "_break"},
-    "loops.py": {"check", "_records", "_ending", "_failures"},
-    "spans.py": {"check", "_stretches", "_close"},
-    "evidence.py": {"mean_of_last"},
-    "tools.py": {"trailing_cycles"},
-    "drift.py": {"__call__", "_anchored"},
-    "corrections.py": {"pattern_of"},
-    "confidence.py": {"usable_logprob", "structural_confidence"},
+    "predicates/core.py": {"check", "_mean", "_break"},
+    "predicates/tool_loops.py": {"check", "_records", "_ending", "_failures"},
+    "predicates/low_confidence.py": {"check", "_stretches", "_close"},
+    "predicates/evidence.py": {"mean_of_last"},
+    "predicates/drift.py": {"__call__", "_anchored"},
+    "measures/tool_history.py": {"trailing_cycles"},
+    "measures/corrections.py": {"pattern_of"},
+    "measures/confidence.py": {"usable_logprob", "structural_confidence"},
 }
 FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.GtE: ast.Gt,
@@ -116,27 +116,29 @@ def comparison_mutants(file: str, source: str) -> Iterator[Mutant]:
         for comparison in comparisons:
             for place, op in enumerate(comparison.ops):
                 tree = ast.parse(source)
-                twin = next(
+                target = next(
                     n
                     for n in ast.walk(tree)
                     if isinstance(n, ast.Compare)
                     and (n.lineno, n.col_offset, n.end_col_offset)
                     == (comparison.lineno, comparison.col_offset, comparison.end_col_offset)
                 )
-                twin.ops[place] = FLIPPED[type(op)]()
-                label = f"{function.name}, line {comparison.lineno}: {ast.unparse(twin)}"
+                target.ops[place] = FLIPPED[type(op)]()
+                label = f"{function.name}, line {comparison.lineno}: {ast.unparse(target)}"
                 yield Mutant(file, label, ast.unparse(tree))
 
 
 def mutants() -> list[Mutant]:
     found: list[Mutant] = []
-    for path in sorted((ROOT / PACKAGE).glob("*.py")):
+    paths = {path.relative_to(ROOT / PACKAGE).as_posix(): path for path in (ROOT / PACKAGE).rglob("*.py")}
+    for name, path in sorted(paths.items()):
         source = path.read_text(encoding="utf-8")
-        found += constant_mutants(path.name, source)
-        found += comparison_mutants(path.name, source)
+        found += constant_mutants(name, source)
+        found += comparison_mutants(name, source)
     missing = [name for name in CONSTANTS if not any(m.place.startswith(f"{name} =") for m in found)]
+    missing += sorted(DECIDING.keys() - paths.keys())
     if missing:
-        raise SystemExit(f"No such constants: {missing}")
+        raise SystemExit(f"No such constants or files: {missing}")
     return found
 
 

@@ -39,6 +39,7 @@ class SystemClock:
 
     def monotonic_ms(self) -> float:
         """Milliseconds since an arbitrary start."""
+        # Not time.monotonic(), whose step is 16 ms on some systems.
         return time.perf_counter() * 1e3
 
 

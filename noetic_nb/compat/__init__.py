@@ -1,4 +1,4 @@
-"""Faces of other packages over this one, for people who change one import line."""
+"""Drop-in replacements for other packages: only the import line changes."""
 
 from noetic_nb.compat import noos
 

@@ -1,7 +1,11 @@
-"""What a regulator answers: one of five frozen decisions.
+"""Decisions of a regulator: five frozen records.
 
 `QualityDeclineNoRecovery.mean_delta` is, despite its name, the oldest minus the newest quality of the window; `delta` is
 the same number under an honest name.
+
+References
+----------
+.. [1] docs/behaviour/regulator.md, "Decisions".
 """
 
 from __future__ import annotations
@@ -177,6 +181,7 @@ def _plain(value: object) -> Any:
 
 def _body(record: Decision | Reason) -> dict[str, Any]:
     body = {field.name: _plain(getattr(record, field.name)) for field in fields(record)}
+    # The only currency of the original, so that both write it alike.
     if body.get("currency") == "tokens_out":
         del body["currency"]
     return body
@@ -277,6 +282,7 @@ def _untag(data: object) -> tuple[str, Mapping[str, Any]]:
 
 
 def _values(cls: type[Any], body: Mapping[str, Any]) -> dict[str, Any]:
+    # Unknown keys are ignored, so that decisions written by a later version can be read.
     missing = [field.name for field in fields(cls) if field.name not in body and field.default is MISSING]
     if missing:
         raise ValueError(f"{cls.__name__} lacks the key `{missing[0]}`. Given: {body!r:.120}.")

@@ -1,14 +1,18 @@
-"""What a regulator is told: eight frozen events.
+"""What happens in a run, as eight frozen events.
 
 Building an event checks nothing, so that a hundred tokens a turn stay cheap; `check` does, and `from_dict` and
 `Regulator.on_event` call it (of a token, `on_event` checks the types that it uses). Two additions to the original are optional
 and left out of JSON while unset: `Cost.usd` and `ToolResult.output`.
+
+References
+----------
+.. [1] docs/behaviour/regulator.md, "Events".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Final, TypeAlias
 
 __all__ = [
@@ -29,7 +33,7 @@ __all__ = [
 
 U32_MAX: Final = 2**32 - 1
 U64_MAX: Final = 2**64 - 1
-"""Ranges of counters in the original's snapshots and events (specification, section 1)."""
+"""Largest integers of the original's events and snapshots; larger ones could not be written by every JSON writer either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class Token:
     logprob: float
     index: int
 
-    # The generated initialiser of a frozen class looks `object.__setattr__` up three times; this one costs half.
+    # The generated initialiser of a frozen class looks `object.__setattr__` up three times; this one takes half the time.
     def __init__(self, token: str, logprob: float, index: int) -> None:
         _set_token(self, token)
         _set_logprob(self, logprob)
@@ -152,13 +156,22 @@ EVENT_TYPES: Final[tuple[type[Event], ...]] = (
 )
 _BY_KIND: Final[dict[str, type[Event]]] = {cls.kind: cls for cls in EVENT_TYPES}
 _BY_TAG: Final[dict[str, type[Event]]] = {cls.__name__: cls for cls in EVENT_TYPES}
+# Left out of JSON while unset, so that the original reads what is written here.
 _OURS: Final = {("cost", "usd"), ("tool_result", "output")}
+
+
+def shown(value: object) -> str:
+    """Return a value as error messages print it; Python itself refuses to print an integer of more than 4300 digits."""
+    try:
+        return f"{value!r:.120}"
+    except ValueError:
+        return f"{type(value).__name__} with a number of too many digits to print"
 
 
 def require_text(key: str, value: object) -> None:
     """Refuse what is not a string, or holds a lone surrogate."""
     if not isinstance(value, str):
-        raise TypeError(f"{key} must be a string. Given: {value!r}.")
+        raise TypeError(f"{key} must be a string. Given: {shown(value)}.")
     if not value.isascii():
         try:
             value.encode()
@@ -175,8 +188,9 @@ def _optional_text(key: str, value: object) -> None:
 
 
 def _real(key: str, value: object) -> None:
+    # NaN and infinity pass: providers send them, and what reads these numbers skips them.
     if not isinstance(value, float | int):
-        raise TypeError(f"{key} must be a number. Given: {value!r}.")
+        raise TypeError(f"{key} must be a number. Given: {shown(value)}.")
     try:
         float(value)
     except OverflowError as exc:
@@ -185,40 +199,38 @@ def _real(key: str, value: object) -> None:
 
 def _flag(key: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise TypeError(f"{key} must be True or False. Given: {value!r}.")
+        raise TypeError(f"{key} must be True or False. Given: {shown(value)}.")
 
 
-def _whole(key: str, value: object, most: int | None = None) -> None:
+def _whole(key: str, value: object, most: int = U64_MAX) -> None:
+    # True passes as 1, as in the compiled original.
     if not isinstance(value, int):
-        raise TypeError(f"{key} must be an integer. Given: {value!r}.")
-    if value < 0 or (most is not None and value > most):
-        limit = "" if most is None else f" and at most {most}"
-        raise ValueError(f"{key} must be at least 0{limit}. Given: an integer of {value.bit_length()} bits.")
+        raise TypeError(f"{key} must be an integer. Given: {shown(value)}.")
+    if not 0 <= value <= most:
+        raise ValueError(
+            f"{key} must be at least 0 and at most {most}. Given: an integer of {value.bit_length()} bits."
+        )
 
 
 def _count(key: str, value: object) -> None:
     _whole(key, value, U32_MAX)
 
 
-def _duration(key: str, value: object) -> None:
-    _whole(key, value, U64_MAX)
-
-
 def _money(key: str, value: object) -> None:
     if value is not None:
         _real(key, value)
         if not 0 <= float(value) < float("inf"):  # type: ignore[arg-type]  # _real has refused everything else
-            raise ValueError(f"{key} must be finite and at least 0. Given: {value!r}.")
+            raise ValueError(f"{key} must be finite and at least 0. Given: {shown(value)}.")
 
 
 def _spans(key: str, value: object) -> None:
     if value is None:
         return
     if not isinstance(value, tuple | list):
-        raise TypeError(f"{key} must be a sequence of (start, end) pairs. Given: {value!r}.")
+        raise TypeError(f"{key} must be a sequence of (start, end) pairs. Given: {shown(value)}.")
     for span in value:
         if not isinstance(span, tuple | list) or len(span) != 2:
-            raise TypeError(f"{key} must hold (start, end) pairs. Given: {span!r}.")
+            raise TypeError(f"{key} must hold (start, end) pairs. Given: {shown(span)}.")
         _whole(f"{key} start", span[0])
         _whole(f"{key} end", span[1])
 
@@ -241,7 +253,7 @@ _CHECKS: Final[dict[str, Callable[[str, object], None]]] = {
     "tool_name": require_text,
     "args_json": _optional_text,
     "success": _flag,
-    "duration_ms": _duration,
+    "duration_ms": _whole,
     "error_summary": _optional_text,
     "output": _optional_text,
 }
@@ -271,7 +283,7 @@ def check(event: Event) -> None:
     ValueError: tokens_out must be at least 0 and at most 4294967295. Given: an integer of 2 bits.
     """
     if not isinstance(event, EVENT_TYPES):
-        raise TypeError(f"A regulator is fed events such as TurnStart(...). Given: {event!r:.120}.")
+        raise TypeError(f"A regulator is fed events such as TurnStart(...). Given: {shown(event)}.")
     for name in _NAMES[event.kind]:
         _CHECKS[name](name, getattr(event, name))
 
@@ -302,7 +314,7 @@ IS_PLAIN: Final[dict[type[Any], Callable[[Any], bool]]] = {
     Cost: _is_plain_cost,
     ToolCall: _is_plain_call,
 }
-"""Quick looks at ordinary events: True means that `check` would pass, False that it has to be asked."""
+"""Quick looks at ordinary events: True means that `check` would pass, False that it has to be called."""
 
 
 def to_dict(event: Event) -> dict[str, Any]:
@@ -364,7 +376,7 @@ def from_dict(data: Mapping[str, Any]) -> Event:
     Cost(tokens_in=1, tokens_out=2, wallclock_ms=3, provider=None, usd=None)
     """
     if not isinstance(data, Mapping):
-        raise TypeError(f"An event is read from a mapping. Given: {data!r:.120}.")
+        raise TypeError(f"An event is read from a mapping. Given: {shown(data)}.")
     if "kind" in data:
         cls, body = _BY_KIND.get(data["kind"]) if isinstance(data["kind"], str) else None, data
     else:
@@ -372,22 +384,20 @@ def from_dict(data: Mapping[str, Any]) -> Event:
         cls = _BY_TAG.get(tag) if isinstance(tag, str) and len(data) == 1 else None
     if cls is None:
         raise ValueError(
-            f"An event needs a `kind` out of {sorted(_BY_KIND)}, or one CamelCase tag. Given: {data!r:.120}."
+            f"An event needs a `kind` out of {sorted(_BY_KIND)}, or one CamelCase tag. Given: {shown(data)}."
         )
     if not isinstance(body, Mapping):
-        raise TypeError(f"{cls.__name__} needs a mapping of its fields. Given: {body!r:.120}.")
+        raise TypeError(f"{cls.__name__} needs a mapping of its fields. Given: {shown(body)}.")
     values: dict[str, Any] = {}
     for field in fields(cls):
         if field.name in body:
             values[field.name] = body[field.name]
-        elif field.name not in _OPTIONAL:
-            raise ValueError(f"{cls.kind} lacks the key `{field.name}`. Given: {body!r:.120}.")
+        elif field.default is MISSING:
+            raise ValueError(f"{cls.kind} lacks the key `{field.name}`. Given: {shown(body)}.")
+    # Checked before they become tuples, so that the error is about what was given.
     if isinstance(values.get("fragment_spans"), list):
         _spans("fragment_spans", values["fragment_spans"])
         values["fragment_spans"] = tuple((start, end) for start, end in values["fragment_spans"])
     event = cls(**values)
     check(event)
     return event
-
-
-_OPTIONAL: Final = frozenset({"provider", "usd", "fragment_spans", "args_json", "error_summary", "output"})

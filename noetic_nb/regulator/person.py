@@ -39,7 +39,7 @@ class Person:
     session: Session = field(default_factory=Session)
 
     def replace(self, other: Person) -> None:
-        """Take over another memory; regulators that share this one go on with it.
+        """Take over another memory; regulators that share this one use it from now on.
 
         Examples
         --------
@@ -50,9 +50,10 @@ class Person:
         1
         """
         version = max(self.corrections.version, other.corrections.version) + 1
+        # A copy, so that the two never share a memory by accident.
         taken = other.copy()
         self.user_id, self.corrections, self.session = taken.user_id, taken.corrections, taken.session
-        self.corrections.version = version  # goes on, so that no cached decision looks fresh
+        self.corrections.version = version  # never falls, so that no cached decision looks fresh
 
     def copy(self, *, user_id: str | None = None) -> Person:
         """Return an independent person with the same memory."""

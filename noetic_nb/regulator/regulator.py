@@ -1,6 +1,7 @@
 """The regulator: events in, decisions out, no model, no clock of its own, no side effects.
 
-`decide` is a read: ask as often as you like, between any two events. Not safe to share between threads; `Locked` is.
+`decide` is a read: call it as often as you like, between any two events. Not safe to share between threads;
+`ThreadSafeRegulator` is.
 """
 
 from __future__ import annotations
@@ -10,23 +11,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-from noetic_nb.regulator import settings as configuration
 from noetic_nb.regulator.decisions import CONTINUE, Decision, ProceduralWarning
-from noetic_nb.regulator.dispatch import HANDLERS, TOKENS, TRUSTED
-from noetic_nb.regulator.events import IS_PLAIN, Event, Token, check, require_text
+from noetic_nb.regulator.events import IS_PLAIN, Event, Token, check, require_text, shown
 from noetic_nb.regulator.measures import corrections
 from noetic_nb.regulator.measures.confidence import MOST_KEPT
 from noetic_nb.regulator.measures.word_lists import WordLists
 from noetic_nb.regulator.person import Person
-from noetic_nb.regulator.predicates.core import CostCap, Predicate, ScopeDrift
+from noetic_nb.regulator.predicates.core import CostCap, ScopeDrift
 from noetic_nb.regulator.predicates.drift import DriftScorer
-from noetic_nb.regulator.predicates.explanation import Explanation, explain
-from noetic_nb.regulator.presets import NEWER_SETTINGS, RECOMMENDED_SETTINGS
+from noetic_nb.regulator.predicates.explanation import Explanation, Predicate, explain
 from noetic_nb.regulator.session.session import Signals
-from noetic_nb.regulator.settings import RELEASE_SETTINGS, Settings, SnapshotForm, TurnRules
-from noetic_nb.regulator.snapshots import restore, snapshot
-from noetic_nb.regulator.state import RegulatorState
-from noetic_nb.regulator.task import Task
+from noetic_nb.regulator.settings import (
+    NEWER_SETTINGS,
+    RECOMMENDED_SETTINGS,
+    RELEASE_SETTINGS,
+    Settings,
+    SnapshotForm,
+    TurnRules,
+)
+from noetic_nb.regulator.state import RegulatorState, restore, snapshot
+from noetic_nb.regulator.task import HANDLERS, TOKENS, TRUSTED, Task
 
 __all__ = ["Regulator"]
 
@@ -34,7 +38,7 @@ __all__ = ["Regulator"]
 class Regulator:
     """One task of one user, watched.
 
-    Build one with `for_user` (exactly release 0.4.1) or `recommended`, feed it events, ask it for a decision.
+    Build one with `for_user` (exactly release 0.4.1) or `recommended`, feed it events, read its decision.
 
     Examples
     --------
@@ -48,7 +52,7 @@ class Regulator:
     CostCapReached(tokens_spent=1200, tokens_cap=1000, mean_quality_last_n=0.35000000000000003, currency='tokens_out')
     """
 
-    __slots__ = ("_answer", "_answered_version", "_clock", "_person", "_settings", "_task")
+    __slots__ = ("_cached", "_cached_version", "_clock", "_person", "_settings", "_task")
 
     def __init__(
         self,
@@ -60,8 +64,9 @@ class Regulator:
         self._clock = clock
         self._person = person
         self._settings = settings
-        self._answer: Decision | None = None
-        self._answered_version = -1
+        self._cached: Decision | None = None
+        self._cached_version = -1
+        # Also bounds the corrections of a person that comes from elsewhere.
         self._configure(settings)
         self._task = Task(person, settings, clock)
 
@@ -96,7 +101,7 @@ class Regulator:
 
     @classmethod
     def recommended(cls, user_id: str, *, clock: Callable[[], float] = time.monotonic) -> Self:
-        """Return a fresh regulator with what one would run in practice; `presets` says why."""
+        """Return a fresh regulator with what one would run in practice; `RECOMMENDED_SETTINGS` gives the reasons."""
         require_text("user_id", user_id)
         return cls(Person(user_id), RECOMMENDED_SETTINGS, clock=clock)
 
@@ -126,13 +131,13 @@ class Regulator:
         if not keep_corrections:
             self._person.corrections.clear()
         self._task = Task(self._person, self._settings, self._clock)
-        self._answer = None
+        self._cached = None
 
     # Configuration: every method changes this regulator and returns it, so that calls chain
 
     def _configure(self, settings: Settings) -> None:
         self._settings = settings
-        self._answer = None
+        self._cached = None
         self._person.corrections.bound(settings.max_clusters)
         self._person.session.topics = settings.topics
 
@@ -148,27 +153,27 @@ class Regulator:
 
     def with_cost_cap(self, tokens: int) -> Self:
         """Set the cap on output tokens, 0 to 4294967295; totals stay."""
-        return self.with_settings(configuration.with_cost_cap(self._settings, tokens))
+        return self.with_settings(self._settings.with_cost_cap(tokens))
 
     def with_scope_drift_threshold(self, threshold: float) -> Self:
         """Set the score from which a reply counts as drifting, 0 to 1."""
-        return self.with_settings(configuration.with_drift(self._settings, threshold=threshold))
+        return self.with_settings(self._settings.with_drift(threshold=threshold))
 
     def with_scope_scorer(self, scorer: DriftScorer) -> Self:
         """Set how drift is scored, for example ``NEWER_KEYWORDS``."""
-        return self.with_settings(configuration.with_drift(self._settings, scorer=scorer))
+        return self.with_settings(self._settings.with_drift(scorer=scorer))
 
     def with_implicit_correction_window_secs(self, seconds: float) -> Self:
         """Count a message on the same topic within so many seconds of a reply as a correction."""
         return self.with_settings(replace(self._settings, implicit_window_s=seconds))
 
     def with_turns(self, rules: TurnRules) -> Self:
-        """Choose how turns are told apart: ``"release"`` or ``"strict"``."""
+        """Choose how turns are separated: ``"release"`` or ``"strict"``."""
         return self.with_settings(replace(self._settings, turns=rules))
 
     def with_words(self, words: WordLists) -> Self:
         """Replace stop words and short terms, for clusters and for every keyword scorer."""
-        return self.with_settings(configuration.with_words(self._settings, words))
+        return self.with_settings(self._settings.with_words(words))
 
     def with_max_clusters(self, most: int | None) -> Self:
         """Bound how many topic clusters with corrections are remembered."""
@@ -191,7 +196,8 @@ class Regulator:
         ValueError
             If a number is out of range or a text holds a lone surrogate. Nothing has changed then.
         """
-        self._answer = None
+        self._cached = None
+        # The class itself and not isinstance: an unknown subclass may have fields that no one has checked.
         cls = event.__class__
         if cls in TOKENS:
             # Inlined, because a hundred tokens make up most of a turn.
@@ -208,7 +214,7 @@ class Regulator:
         if handler is None:
             handler = HANDLERS.get(cls)
             if handler is None:
-                raise TypeError(f"A regulator is fed events such as TurnStart(...). Given: {event!r:.120}.")
+                raise TypeError(f"A regulator is fed events such as TurnStart(...). Given: {shown(event)}.")
             is_plain = IS_PLAIN.get(cls)
             if is_plain is None or not is_plain(event):
                 check(event)
@@ -216,18 +222,19 @@ class Regulator:
 
     def decide(self) -> Decision:
         """Return the decision of the first predicate that holds, or `Continue`."""
+        # Another task of the same person may have filed a correction since.
         version = self._person.corrections.version
-        if self._answer is not None and self._answered_version == version:
-            return self._answer
+        if self._cached is not None and self._cached_version == version:
+            return self._cached
         task = self._task
-        answer: Decision = CONTINUE
+        decision: Decision = CONTINUE
         for predicate in self._settings.predicates:
             found = predicate.check(task)
             if found is not None:
-                answer = found
+                decision = found
                 break
-        self._answer, self._answered_version = answer, version
-        return answer
+        self._cached, self._cached_version = decision, version
+        return decision
 
     def decide_all(self) -> tuple[Decision, ...]:
         """Return the decision of every predicate that holds, in order of priority; empty when none does."""
@@ -271,7 +278,7 @@ class Regulator:
 
     @property
     def signals(self) -> Signals:
-        """What the wrapped session would tell an agent."""
+        """What the session would report to an agent; nothing in `decide` depends on it."""
         return self._person.session.signals
 
     @property
@@ -300,7 +307,7 @@ class Regulator:
         return self._task.costs.wallclock_ms
 
     def total_usd(self) -> float:
-        """Return the money spent by the task, as far as prices were told."""
+        """Return the money spent by the task, as far as prices are known."""
         return self._task.costs.usd
 
     def cost_cap_tokens(self) -> int | None:
@@ -358,7 +365,7 @@ class Regulator:
 
     def corrections_prelude(self, *, header: str = corrections.HEADER) -> str | None:
         """Return past corrections for a prompt, or None unless the decision is a procedural warning now."""
-        decision = Regulator.decide(self)  # a compatibility layer may answer in its own class
+        decision = Regulator.decide(self)  # a compatibility layer may return a class of its own
         if not isinstance(decision, ProceduralWarning):
             return None
         return corrections.prelude(decision.patterns, header=header)
@@ -377,7 +384,7 @@ class Regulator:
         Parameters
         ----------
         keep : {"release", "everything"}, optional
-            What the original keeps, or also the settings and every correction; by default what the settings say.
+            What the original keeps, or also the settings and every correction; by default `Settings.snapshots`.
         """
         return snapshot(self._person, self._settings, keep or self._settings.snapshots)
 
@@ -411,6 +418,7 @@ class Regulator:
             raise TypeError(
                 f"import_state takes a RegulatorState; from_json reads text. Given: {type(state).__name__}."
             )
+        # Everything of the task is fresh, as in the original: a snapshot is about a person.
         person, settings = restore(state, use_extra=not as_original, named=named)
         return cls(person, settings, clock=clock)
 

@@ -1,6 +1,6 @@
 """Everything about a regulator that is configuration: data that a slider can change and a snapshot can keep.
 
-Scorers written by users are code; they are kept by name and handed back by the reader.
+Predicates and scorers written by users are code; a snapshot refers to them by name and the reader supplies them.
 """
 
 from __future__ import annotations
@@ -9,19 +9,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypeAlias
 
-from noetic_nb.regulator.measures.topics import RELEASE_TOPICS, Topics
+from noetic_nb.regulator import predicates as built_in
+from noetic_nb.regulator.measures.topics import RANKED_TOPICS, RELEASE_TOPICS, Topics
 from noetic_nb.regulator.measures.word_lists import RELEASE_WORDS, WordLists
-from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, ContextScorer
-from noetic_nb.regulator.predicates.core import CostCap, Predicate, ProceduralWarning, QualityDecline, ScopeDrift
+from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, CONTEXT_THRESHOLD, ContextScorer
+from noetic_nb.regulator.predicates.core import CostCap, ProceduralWarning, QualityDecline, ScopeDrift
 from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS, RELEASE_KEYWORDS, DriftScorer, KeywordScorer
-from noetic_nb.regulator.predicates.finding import require_number, require_whole
+from noetic_nb.regulator.predicates.explanation import Predicate, require_number, require_whole
 from noetic_nb.regulator.predicates.low_confidence import LowConfidence
 from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
 
-__all__ = ["RELEASE_PREDICATES", "RELEASE_SETTINGS", "Settings", "SnapshotForm", "TurnRules"]
+__all__ = [
+    "NEWER_SETTINGS",
+    "RECOMMENDED_SETTINGS",
+    "RELEASE_PREDICATES",
+    "RELEASE_SETTINGS",
+    "Settings",
+    "SnapshotForm",
+    "TurnRules",
+]
 
 TurnRules: TypeAlias = Literal["release", "strict"]
-"""How turns are told apart. Strict turns forget an ungraded reply when the next turn starts, keep a graded one's text for
+"""How turns are separated. Strict turns forget an ungraded reply when the next turn starts, keep a graded one's text for
 `confidence` until then, clamp grades before learning, ignore grades that are not finite, count at most one implicit
 correction per completed reply, and count a text once per turn."""
 
@@ -37,6 +46,23 @@ RELEASE_PREDICATES: Final[tuple[Predicate, ...]] = (
 )
 """The locked priority of release 0.4.1."""
 
+# A predicate that its package exports is registered by that: there is no second list to forget.
+_PREDICATES: Final[dict[str, type[Any]]] = {
+    cls.kind: cls for cls in map(vars(built_in).__getitem__, built_in.__all__) if cls is not Predicate
+}
+
+
+def _is_built_in(predicate: Predicate) -> bool:
+    # The class itself: a subclass may have overridden `check`, which data cannot keep.
+    return _PREDICATES.get(predicate.kind) is type(predicate)
+
+
+def _name_of(thing: object) -> str:
+    name = next(filter(None, (getattr(thing, key, None) for key in ("name", "__name__", "kind"))), None)
+    if not isinstance(name, str):
+        raise ValueError(f"Only data can be saved: {thing!r:.80} needs a `name`, by which a snapshot refers to it.")
+    return name
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -51,9 +77,9 @@ class Settings:
     cluster_from : Topics
         What the correction cluster is computed from; equal to `topics` unless the newest original's rule is wanted.
     turns : {"release", "strict"}
-        How turns are told apart.
+        How turns are separated.
     snapshots : {"release", "everything"}
-        What `export` keeps unless told otherwise.
+        What `export` keeps by default.
     implicit_window_s : float, optional, seconds
         A message on the same topic this soon after a reply counts as a correction; None switches that off.
     max_clusters : int, optional
@@ -77,12 +103,57 @@ class Settings:
             require_number("implicit_window_s", self.implicit_window_s, 5e-324, 1.7976931348623157e308)
         if self.max_clusters is not None:
             require_whole("max_clusters", self.max_clusters, 1)
+        own: dict[str, Predicate] = {}
         for predicate in self.predicates:
             if not (hasattr(predicate, "check") and hasattr(predicate, "explain") and hasattr(predicate, "kind")):
                 raise TypeError(f"A predicate has `kind`, `check` and `explain`. Given: {predicate!r}.")
+            # Refused here and not when a snapshot is written, which may be days later.
+            if not _is_built_in(predicate) and own.setdefault(_name_of(predicate), predicate) != predicate:
+                raise ValueError(
+                    f"Two predicates share the name {_name_of(predicate)!r}, by which snapshots refer to them. Given: "
+                    f"{predicate!r:.80}. Give each a `name` of its own."
+                )
+
+    def with_cost_cap(self, tokens: int) -> Settings:
+        """Return settings whose first cost cap has this many output tokens; one is put first if there is none."""
+        # The first one, because that is the one whose cap `Regulator.cost_cap_tokens` shows.
+        predicates = list(self.predicates)
+        for place, predicate in enumerate(predicates):
+            if isinstance(predicate, CostCap):
+                predicates[place] = replace(predicate, tokens_out=tokens)
+                break
+        else:
+            predicates.insert(0, CostCap(tokens_out=tokens))
+        return replace(self, predicates=tuple(predicates))
+
+    def with_drift(self, **changes: Any) -> Settings:
+        """Return settings with every scope-drift predicate changed; one is put last if there is none."""
+        changed = tuple(
+            replace(predicate, **changes) if isinstance(predicate, ScopeDrift) else predicate
+            for predicate in self.predicates
+        )
+        if not any(isinstance(predicate, ScopeDrift) for predicate in changed):
+            changed = (*changed, ScopeDrift(**changes))
+        return replace(self, predicates=changed)
+
+    def with_words(self, words: WordLists) -> Settings:
+        """Return settings with other word lists, for clusters and for every keyword scorer."""
+        changed = tuple(
+            replace(predicate, scorer=replace(predicate.scorer, topics=replace(predicate.scorer.topics, words=words)))
+            if isinstance(predicate, ScopeDrift) and isinstance(predicate.scorer, KeywordScorer)
+            else predicate
+            for predicate in self.predicates
+        )
+        source = self.cluster_from
+        return replace(
+            self,
+            predicates=changed,
+            topics=replace(self.topics, words=words),
+            cluster_from=None if source is None else replace(source, words=words),
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data; a predicate or scorer of one's own needs a `name` and is kept by it."""
+        """Return plain data; a predicate or scorer of one's own is kept by its `name`, a predicate without one by its `kind`."""
         return {
             "predicates": [_predicate_to_dict(predicate) for predicate in self.predicates],
             "topics": _topics_to_dict(self.topics),
@@ -122,23 +193,47 @@ class Settings:
                 if known.get(key) is not None:
                     known[key] = _topics_from_dict(known[key])
             return cls(**known)
+        # Wrong shapes surface wherever they are first used; to the reader they are one mistake.
         except (TypeError, KeyError, AttributeError) as exc:
             raise ValueError(f"The settings of a snapshot cannot be read: {exc}. Given: {data!r:.160}.") from exc
 
 
 RELEASE_SETTINGS: Final = Settings()
 
-_PREDICATES: Final[dict[str, type[Any]]] = {
-    cls.kind: cls
-    for cls in (CostCap, QualityDecline, ToolLoop, ScopeDrift, ProceduralWarning, LowConfidence, RepeatedFailure)
-}
+NEWER_SETTINGS: Final = Settings(
+    predicates=(CostCap(), QualityDecline(), ToolLoop(), ScopeDrift(scorer=NEWER_KEYWORDS), ProceduralWarning()),
+    cluster_from=RANKED_TOPICS,
+)
+"""The newest original: ranked topics with prefix anchoring, and its rule for correction clusters."""
+
+# The numbers come from ``benchmarks/drift_study.py`` on 100 public airline runs, half of them successful: five calls of one
+# tool in a row, the release rule, would have stopped 14 % of the *successful* runs, identical calls none.
+RECOMMENDED_SETTINGS: Final = Settings(
+    predicates=(
+        CostCap(),
+        QualityDecline(),
+        # Stopped 2 % of successful runs; a tool that is really stuck repeats its arguments and is caught below at three.
+        ToolLoop(threshold=8),
+        ToolLoop(threshold=3, by="call", across_turns=True),
+        ToolLoop(threshold=3, by="call", period=2, across_turns=True),
+        ToolLoop(threshold=3, by="call", period=3, across_turns=True),
+        ToolLoop(threshold=3, by="result", across_turns=True),
+        RepeatedFailure(threshold=3),
+        ScopeDrift(scorer=CONTEXT_SCORER, threshold=CONTEXT_THRESHOLD),
+        ProceduralWarning(),
+        LowConfidence(),
+    ),
+    turns="strict",
+    snapshots="everything",
+    max_clusters=512,
+)
+"""What one would run: loops by what was called, drift in context, strict turns, nothing lost in snapshots, bounded memory."""
 
 
 def _predicate_to_dict(predicate: Predicate) -> dict[str, Any]:
-    cls = _PREDICATES.get(predicate.kind)
-    if cls is None or not isinstance(predicate, cls):
+    if not _is_built_in(predicate):
         return {"$ref": _name_of(predicate)}
-    body: dict[str, Any] = {f.name: getattr(predicate, f.name) for f in fields(cls)}
+    body: dict[str, Any] = {f.name: getattr(predicate, f.name) for f in fields(_PREDICATES[predicate.kind])}
     if isinstance(predicate, ScopeDrift):
         body["scorer"] = _scorer_to_dict(predicate.scorer)
     return {"kind": predicate.kind, **body}
@@ -200,54 +295,7 @@ def _topics_from_dict(data: Mapping[str, Any]) -> Topics:
     return Topics(order=data["order"], limit=data["limit"], words=RELEASE_WORDS if words == "release" else words)
 
 
-def _name_of(thing: object) -> str:
-    name = getattr(thing, "name", None) or getattr(thing, "__name__", None)
-    if not isinstance(name, str):
-        raise ValueError(f"Only data can be saved: {thing!r:.80} needs a `name`, under which the reader hands it back.")
-    return name
-
-
 def _lookup(name: str, named: Mapping[str, Any]) -> Any:
     if name not in named:
         raise ValueError(f"Settings refer to {name!r}, which is code. Pass it as named={{{name!r}: ...}}.")
     return named[name]
-
-
-def with_cost_cap(settings: Settings, tokens: int) -> Settings:
-    """Return settings whose first cost cap has this many output tokens; one is put first if there is none."""
-    predicates = list(settings.predicates)
-    for place, predicate in enumerate(predicates):
-        if isinstance(predicate, CostCap):
-            predicates[place] = replace(predicate, tokens_out=tokens)
-            break
-    else:
-        predicates.insert(0, CostCap(tokens_out=tokens))
-    return replace(settings, predicates=tuple(predicates))
-
-
-def with_drift(settings: Settings, **changes: Any) -> Settings:
-    """Return settings with every scope-drift predicate changed; one is put last if there is none."""
-    changed = tuple(
-        replace(predicate, **changes) if isinstance(predicate, ScopeDrift) else predicate
-        for predicate in settings.predicates
-    )
-    if not any(isinstance(predicate, ScopeDrift) for predicate in changed):
-        changed = (*changed, ScopeDrift(**changes))
-    return replace(settings, predicates=changed)
-
-
-def with_words(settings: Settings, words: WordLists) -> Settings:
-    """Return settings with other word lists, for clusters and for every keyword scorer."""
-    changed = tuple(
-        replace(predicate, scorer=replace(predicate.scorer, topics=replace(predicate.scorer.topics, words=words)))
-        if isinstance(predicate, ScopeDrift) and isinstance(predicate.scorer, KeywordScorer)
-        else predicate
-        for predicate in settings.predicates
-    )
-    source = settings.cluster_from
-    return replace(
-        settings,
-        predicates=changed,
-        topics=replace(settings.topics, words=words),
-        cluster_from=None if source is None else replace(source, words=words),
-    )

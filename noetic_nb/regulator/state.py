@@ -1,7 +1,8 @@
 """Snapshots: what of a regulator survives a process, as JSON that the compiled original reads and writes too.
 
-A snapshot holds text a user wrote: treat it as personal data. What the original would lose (settings, corrections below the
-threshold) travels in one extra key, which the original ignores.
+A snapshot holds text a user wrote: treat it as personal data. In release form it loses what the original loses: corrections
+below the threshold, all but the newest three of the others, and the settings. The form ``"everything"`` keeps them in one
+extra key, which the original ignores.
 """
 
 from __future__ import annotations
@@ -9,18 +10,23 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from noetic_nb.regulator.decisions import CorrectionPattern, pattern_to_dict
-from noetic_nb.regulator.events import U32_MAX, U64_MAX
-from noetic_nb.regulator.session.session import Learned, Rate
+from noetic_nb.regulator.events import U32_MAX, U64_MAX, shown
+from noetic_nb.regulator.measures.corrections import CorrectionStore
+from noetic_nb.regulator.person import Person
+from noetic_nb.regulator.session.session import Learned, Rate, Session
+from noetic_nb.regulator.settings import RELEASE_SETTINGS, Settings, SnapshotForm
 
-__all__ = ["EXTRA_KEY", "RegulatorState"]
+__all__ = ["RegulatorState", "restore", "snapshot"]
 
 EXTRA_KEY: Final = "noetic_nb"
-"""Where settings and unripe corrections are kept."""
+"""Where settings and corrections below the threshold are kept."""
+EXTRA_VERSION: Final = 1
+"""Of the extra key; raised when a reader of an older version could misread it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,7 @@ class RegulatorState:
     correction_patterns : mapping of str to CorrectionPattern
         By topic cluster; at least three corrections each, newest three as examples.
     extra : mapping, optional
-        Settings and complete corrections, when the snapshot was asked to keep everything.
+        Settings and complete corrections, when the snapshot is to keep everything.
 
     Examples
     --------
@@ -103,6 +109,7 @@ class RegulatorState:
         if not isinstance(text, str):
             raise TypeError(f"A snapshot is read from a string. Given: {type(text).__name__}.")
         try:
+            # "-0" and huge integers need a Python function per integer, which is slow; most texts have neither.
             try:
                 data = _DECODER.decode(text) if "-0" not in text else _CAREFUL_DECODER.decode(text)
             except json.JSONDecodeError:
@@ -158,6 +165,7 @@ class _Repeating(dict[str, Any]):
 
 
 def _fields(pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    # Only a repeated key makes the two lengths differ, and only then are keys counted.
     fields = dict(pairs)
     return fields if len(fields) == len(pairs) else _Repeating(pairs)
 
@@ -190,7 +198,7 @@ def _rate(rate: Rate) -> dict[str, Any]:
 
 
 def _wrong(path: str, wanted: str, value: object) -> ValueError:
-    return ValueError(f"Snapshot key `{path}` must be {wanted}. Given: {value!r:.80}.")
+    return ValueError(f"Snapshot key `{path}` must be {wanted}. Given: {shown(value)}.")
 
 
 def _object(value: object, path: str) -> Mapping[str, Any]:
@@ -231,6 +239,7 @@ def _whole(value: object, path: str, most: int) -> int:
 def _real(value: object, path: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _wrong(path, "a number", value)
+    # JSON has integers that no double holds.
     try:
         number = float(value)
     except OverflowError as exc:
@@ -301,10 +310,11 @@ def _ordinary_pattern(pairs: tuple[tuple[str, Any], ...]) -> CorrectionPattern |
         and examples.__class__ is list
     ):
         try:
+            # One join checks four types and every character at once.
             if "".join((user_id, cluster, name, *examples)).isascii():
                 return CorrectionPattern(user_id, cluster, name, turns, confidence, tuple(examples))
         except TypeError:
-            return None  # not all of them are text; the careful reader says which
+            return None  # not all of them are text; the careful reader names the key
     return None
 
 
@@ -326,3 +336,69 @@ def _read_pattern(value: object, above: str, key: str) -> CorrectionPattern:
         confidence=_real(_need(record, "confidence", inside), f"{inside}confidence"),
         example_corrections=tuple(_text(item, f"{inside}example_corrections") for item in examples),
     )
+
+
+def snapshot(person: Person, settings: Settings, form: SnapshotForm) -> RegulatorState:
+    """Return what survives of a person, and with the form ``"everything"`` of the settings too."""
+    if form not in ("release", "everything"):
+        raise ValueError(f"A snapshot keeps 'release' or 'everything'. Given: {form!r}.")
+    extra: dict[str, Any] | None = None
+    if form == "everything":
+        store = person.corrections
+        extra = {
+            "version": EXTRA_VERSION,
+            "settings": settings.to_dict(),
+            # A list, because the order of use decides which cluster is forgotten first.
+            "corrections": [[cluster, list(store.texts(cluster))] for cluster in store.clusters()],
+        }
+    return RegulatorState(
+        user_id=person.user_id,
+        learned=person.session.learned.copy(),
+        correction_patterns=person.corrections.patterns(person.user_id),
+        extra=extra,
+    )
+
+
+def restore(
+    state: RegulatorState, *, use_extra: bool = True, named: Mapping[str, Any] | None = None
+) -> tuple[Person, Settings]:
+    """Return the person and the settings of a snapshot.
+
+    Parameters
+    ----------
+    state : RegulatorState
+        The snapshot.
+    use_extra : bool
+        False reads it as the original does.
+    named : mapping of str to object, optional
+        Scorers and predicates of one's own, by name.
+
+    Raises
+    ------
+    ValueError
+        If the extra key is malformed; the message names the key.
+    """
+    extra = state.extra if use_extra else None
+    # A snapshot without settings is one of the original, which forgets them.
+    settings = RELEASE_SETTINGS
+    if extra is not None and isinstance(extra.get("settings"), Mapping):
+        settings = Settings.from_dict(extra["settings"], named=named)
+    store = CorrectionStore.of(_texts(state, extra))
+    learned = state.learned.copy()
+    return Person(state.user_id, store, Session(learned, topics=settings.topics)), settings
+
+
+def _texts(state: RegulatorState, extra: Mapping[str, Any] | None) -> list[tuple[str, Sequence[str]]]:
+    kept = None if extra is None else extra.get("corrections")
+    if kept is None:
+        # The map's key decides the cluster; the other fields of a pattern are recomputed, as in the original.
+        return [(key, found.example_corrections[::-1]) for key, found in state.correction_patterns.items()]
+    path = f"{EXTRA_KEY}.corrections"
+    if not isinstance(kept, list):
+        raise _wrong(path, "a list", kept)
+    for entry in kept:
+        if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], list)):
+            raise _wrong(path, "a list of [cluster, texts]", entry)
+        if not all(isinstance(text, str) for text in (entry[0], *entry[1])):
+            raise _wrong(path, "a list of [cluster, texts], all of them strings", entry)
+    return [(cluster, texts) for cluster, texts in kept]

@@ -1,6 +1,6 @@
 """The live state of one task: counters, windows and texts, changed by events and read by predicates.
 
-Topics, bags and scores are computed when something reads them, so a turn that no one asks about costs next to nothing.
+Topics, bags and scores are computed when something reads them, so a turn whose decision no one reads costs next to nothing.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from noetic_nb.regulator.decisions import CorrectionPattern
 from noetic_nb.regulator.events import (
@@ -36,11 +36,11 @@ from noetic_nb.regulator.predicates.core import DEFAULT_HISTORY_WINDOW
 from noetic_nb.regulator.predicates.drift import DriftInput, DriftScore, DriftScorer
 from noetic_nb.regulator.settings import Settings
 
-__all__ = ["Task"]
+__all__ = ["HANDLERS", "TOKENS", "TRUSTED", "Task", "trust"]
 
 _EARLIER_TEXTS: Final = 16
 _TOOL_TEXTS: Final = 16
-"""How much of the conversation drift scorers are offered (ours)."""
+"""How many texts of the conversation drift scorers are given (ours)."""
 
 
 class Task:
@@ -99,7 +99,7 @@ class Task:
         self.tool_texts: deque[str] = deque(maxlen=_TOOL_TEXTS)
 
     def reconfigure(self, settings: Settings) -> None:
-        """Go on under other settings; what was read under the old ones is read again."""
+        """Change the settings; what was computed under the old ones is computed again."""
         self.settings = settings
         self.scores = []
         if self.message is not None:
@@ -111,6 +111,7 @@ class Task:
         """Open a turn."""
         strict = self.settings.turns == "strict"
         window = self.settings.implicit_window_s
+        # Read before the message is replaced; and only with a window, because taking topics is the dear part of a turn.
         old_cluster = self.cluster if window is not None else ""
         if self.message is not None:
             self.earlier.append(self.message)
@@ -121,17 +122,19 @@ class Task:
         self.scores = []
         self.message, self.response = event.user_message, None
         self._cluster = None
+        # The original lets an ungraded reply survive, to be learned from under the next topic.
         if strict:
             self.pending = self._read_text = None
             self._corrected = set()
         if window is not None:
-            self._maybe_implicit(event.user_message, old_cluster, window, strict)
-        self.person.session.hear(event.user_message)
+            self._check_implicit_correction(event.user_message, old_cluster, window, strict)
+        self.person.session.add_message(event.user_message)
 
-    def _maybe_implicit(self, message: str, old_cluster: str, window: float, strict: bool) -> None:
+    def _check_implicit_correction(self, message: str, old_cluster: str, window: float, strict: bool) -> None:
         completed = self._completed_at
         if completed is None:
             return
+        # The original keeps the time, so that one reply can count several corrections.
         if strict:
             self._completed_at = None
         if self._clock() - completed <= window and old_cluster and self.cluster == old_cluster:
@@ -149,7 +152,7 @@ class Task:
     def cost(self, event: Cost) -> None:
         """Count what was spent."""
         self.costs.add(event)
-        self.person.session.spend(event.tokens_out, event.wallclock_ms)
+        self.person.session.add_cost(event.tokens_out, event.wallclock_ms)
 
     def quality(self, event: QualityFeedback) -> None:
         """Take a grade; it teaches only if a reply waits for one."""
@@ -160,13 +163,15 @@ class Task:
         strict = self.settings.turns == "strict"
         if strict and not finite:
             return
+        # A grade that is not finite uses the reply up too: the original takes it before it looks at the number.
         text, self.pending = self.pending, None
         if text is None or not finite:
             return
+        # Release mode learns from the number as it is, even 5.0; only the window above is clamped there.
         if strict:
             self._read_text = text
             quality = min(max(quality, 0.0), 1.0)
-        self.person.session.grade(text, quality, self.message or "")
+        self.person.session.add_grade(text, quality, self.message or "")
 
     def correction(self, event: UserCorrection) -> None:
         """File a correction under the current topic."""
@@ -182,14 +187,14 @@ class Task:
 
     def tool_call(self, event: ToolCall) -> None:
         """Record a call."""
-        self.tools.call(event)
+        self.tools.add_call(event)
         if event.args_json is not None:
             self.tool_texts.append(event.args_json)
-            self.scores = []
+            self.scores = []  # a scorer that reads tool texts may now score the same reply otherwise
 
     def tool_result(self, event: ToolResult) -> None:
         """Record how a call ended."""
-        self.tools.result(event, self.cluster)
+        self.tools.add_result(event, self.cluster)
         text = event.output if event.output is not None else event.error_summary
         if text is not None:
             self.tool_texts.append(text)
@@ -249,7 +254,7 @@ class Task:
     def drift(self, scorer: DriftScorer) -> DriftScore | None:
         """Score of the current reply; computed once per scorer and reply."""
         for known, score in self.scores:
-            if known is scorer:
+            if known is scorer:  # identity, because a scorer of one's own need not be comparable, nor cheap to compare
                 return score
         score = None
         if self.message is not None and self.response is not None:
@@ -270,3 +275,28 @@ class Task:
             return confidence_of_nll(mean_nll(window))
         text = self.pending if self.pending is not None else self._read_text
         return NEUTRAL_CONFIDENCE if text is None else structural_confidence(text)
+
+
+Handler: TypeAlias = Callable[[Task, Any], None]
+HANDLERS: Final[dict[type[Any], Handler]] = {
+    TurnStart: Task.turn_start,
+    TurnComplete: Task.turn_complete,
+    Cost: Task.cost,
+    QualityFeedback: Task.quality,
+    UserCorrection: Task.correction,
+    ToolCall: Task.tool_call,
+    ToolResult: Task.tool_result,
+}
+TOKENS: Final[set[type[Any]]] = {Token}
+# Apart from the handlers: events of these classes are not checked again.
+TRUSTED: Final[dict[type[Any], Handler]] = {}
+
+
+def trust(cls: type[Any], event_type: type[Any]) -> None:
+    """Accept a subclass of an event whose maker has checked every field; for compatibility layers."""
+    if not issubclass(cls, event_type):
+        raise TypeError(f"{cls.__name__} must be a subclass of {event_type.__name__}.")
+    if event_type is Token:
+        TOKENS.add(cls)
+    else:
+        TRUSTED[cls] = HANDLERS[event_type]

@@ -8,7 +8,7 @@ __all__ = ["FakeClock", "SeededIds"]
 
 
 class FakeClock:
-    """A clock that moves only when told to, or by a fixed step at every reading.
+    """A clock that moves only by `advance`, or by a fixed step at every reading.
 
     Parameters
     ----------

@@ -22,6 +22,7 @@ class _JumpingSelector(selectors.DefaultSelector):
     loop: VirtualTimeLoop
 
     def select(self, timeout: float | None = None) -> list[Any]:
+        # Real events first: a thread that is done must not lose against a timer that merely could fire.
         ready = super().select(0)
         if ready or timeout == 0:
             return ready

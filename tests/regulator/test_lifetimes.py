@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import sys
 import threading
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from noetic_nb.regulator import Locked, Person, Regulator, decisions, events
+from noetic_nb.regulator import Person, Regulator, ThreadSafeRegulator, decisions, events
 from noetic_nb.regulator.events import (
     Cost,
     QualityFeedback,
@@ -201,6 +203,7 @@ def observed(regulator: Regulator) -> Any:
 @given(wild_events)
 @example(QualityFeedback(0, []))  # type: ignore[arg-type]
 @example(QualityFeedback(0.5, [[1, 2]]))  # type: ignore[arg-type]
+@example(Token("a", -1.0, 10**5000))
 def test_a_checked_event_survives_both_wire_forms(event: Any) -> None:
     try:
         events.check(event)
@@ -208,6 +211,45 @@ def test_a_checked_event_survives_both_wire_forms(event: Any) -> None:
         return
     for data in (events.to_dict(event), events.to_camel_dict(event)):
         assert repr(events.from_dict(data)) == repr(event)
+
+
+HUGE = 10**5000
+"""More digits than Python converts to text, and so than JSON can be written with."""
+
+
+@pytest.mark.parametrize(
+    ("event", "error", "message"),
+    [
+        (
+            Token("a", -1.0, HUGE),
+            ValueError,
+            "index must be at least 0 and at most 18446744073709551615. Given: an integer",
+        ),
+        (
+            Token("a", -1.0, 2**64),
+            ValueError,
+            "index must be at least 0 and at most 18446744073709551615. Given: an integer",
+        ),
+        (Token("a", HUGE, 0), ValueError, "logprob is too large for a double"),
+        (QualityFeedback(0.5, ((0, HUGE),)), ValueError, "fragment_spans end must be at least 0 and at most"),
+        (ToolResult("a", True, HUGE), ValueError, "duration_ms must be at least 0 and at most"),
+        (TurnStart(HUGE), TypeError, "user_message must be a string. Given: int with a number of too many digits"),
+        (ToolResult("a", HUGE, 0), TypeError, "success must be True or False. Given: int with a number"),
+        (HUGE, TypeError, "A regulator is fed events"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else value.__name__ if isinstance(value, type) else "event",
+)
+def test_a_number_that_json_cannot_write_is_refused_with_the_usual_error(
+    event: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        events.check(event)
+
+
+def test_the_largest_index_survives_json() -> None:
+    event = Token("a", -1.0, 2**64 - 1)
+
+    assert events.from_dict(json.loads(json.dumps(events.to_dict(event)))) == event
 
 
 @pytest.mark.parametrize(
@@ -271,7 +313,7 @@ def test_a_user_id_is_text(user_id: str) -> None:
 
 
 def test_locked_regulators_count_every_event_of_every_thread() -> None:
-    shared = Locked(Regulator.for_user("ann"))
+    shared = ThreadSafeRegulator(Regulator.for_user("ann"))
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
 

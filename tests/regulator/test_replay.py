@@ -25,7 +25,7 @@ from noetic_nb.regulator import (
     events_from_span,
     record_events,
 )
-from noetic_nb.regulator.adapters.event_log import main, read_log, score_statistics, shadow_replay
+from noetic_nb.regulator.adapters.event_log import main, read_log, replay_log, score_statistics
 from noetic_nb.regulator.events import (
     Cost,
     QualityFeedback,
@@ -187,7 +187,7 @@ LOG = [
 def test_a_log_is_replayed_turn_by_turn_with_fresh_regulators() -> None:
     skipped: list[int] = []
 
-    rows = list(shadow_replay(read_log(LOG, lambda number, why: skipped.append(number)), Regulator.for_user))
+    rows = list(replay_log(read_log(LOG, lambda number, why: skipped.append(number)), Regulator.for_user))
 
     assert skipped == [4, 6, 9, 15, 16]
     assert [row["decision_kind"] for row in rows[:-1]] == [
@@ -223,10 +223,10 @@ def test_a_log_grouped_by_user_keeps_memory() -> None:
         raise AssertionError(why)
 
     for group, warned in (("turn", 0), ("user", 2)):
-        *_, last = shadow_replay(read_log(log, skip), Regulator.for_user, group_by=group)
+        *_, last = replay_log(read_log(log, skip), Regulator.for_user, group_by=group)
         assert last["_summary"]["turns_with_procedural_warning"] == warned
     with pytest.raises(ValueError, match="group_by"):
-        list(shadow_replay([], Regulator.for_user, group_by="task"))
+        list(replay_log([], Regulator.for_user, group_by="task"))
 
 
 def test_score_statistics_are_those_of_the_specification() -> None:

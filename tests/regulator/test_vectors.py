@@ -22,6 +22,7 @@ from noetic_nb.regulator import (
 from noetic_nb.regulator.measures.costs import normalize_cost
 from noetic_nb.regulator.measures.topics import cluster_of
 from noetic_nb.regulator.session.arousal import impression_of
+from noetic_nb.regulator.session.session import Session
 from noetic_nb.regulator.session.strategy import STRATEGY_LABELS, classify_strategy
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "regulator"
@@ -73,6 +74,15 @@ def test_arousal_is_that_of_the_original(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", CASES["normalize_cost"], ids=str)
 def test_normalised_cost_is_that_of_the_original(case: dict[str, Any]) -> None:
     assert normalize_cost(case["tokens_out"], case["wallclock_ms"]) == case["cost"]
+
+
+@pytest.mark.parametrize("case", CASES["normalize_cost"], ids=str)
+def test_a_session_pays_the_normalized_cost(case: dict[str, Any]) -> None:
+    session = Session()
+    session.add_cost(case["tokens_out"], case["wallclock_ms"])
+    session.settle()
+
+    assert session.body_budget == 1.0 - 0.02 * case["cost"]
 
 
 def bare(decision: Any) -> Any:

@@ -9,7 +9,7 @@ from noetic_nb.regulator import decisions
 __all__ = ["CircuitBreakReason", "CorrectionPattern", "Decision"]
 
 
-class _Face:
+class _RecordView:
     """A read-only view of one typed record."""
 
     __slots__ = ("_record",)
@@ -25,14 +25,15 @@ class _Face:
         return getattr(self._record, name, None)
 
 
-def face(cls: type[Any], record: object) -> Any:
-    """Return a face over a record; the classes have no constructor of their own."""
+def view_of(cls: type[Any], record: object) -> Any:
+    """Return a view of a record; the classes have no constructor of their own."""
+    # Past `__init__` and `__setattr__`, both of which refuse.
     made = object.__new__(cls)
     object.__setattr__(made, "_record", record)
     return made
 
 
-class CorrectionPattern(_Face):
+class CorrectionPattern(_RecordView):
     """What a user has corrected on one topic."""
 
     __slots__ = ()
@@ -68,14 +69,14 @@ class CorrectionPattern(_Face):
         return list(self._record.example_corrections)
 
     def __repr__(self) -> str:
-        # The two decimals are part of the text there.
+        # The compiled package prints two decimals.
         return (
             f"CorrectionPattern(user={self.user_id}, cluster={self.topic_cluster}, turns={self.learned_from_turns}, "
             f"conf={self.confidence:.2f})"
         )
 
 
-class CircuitBreakReason(_Face):
+class CircuitBreakReason(_RecordView):
     """Why a circuit break fired; branch on `kind`."""
 
     __slots__ = ()
@@ -143,8 +144,8 @@ class CircuitBreakReason(_Face):
         return f"CircuitBreakReason.{self.kind}"
 
 
-class Decision(_Face):
-    """What the regulator answers; branch on `kind`."""
+class Decision(_RecordView):
+    """The decision of a regulator; branch on `kind`."""
 
     __slots__ = ()
 
@@ -177,12 +178,12 @@ class Decision(_Face):
     def reason(self) -> CircuitBreakReason | None:
         """Why it stops."""
         value = self._get("reason")
-        made: CircuitBreakReason | None = None if value is None else face(CircuitBreakReason, value)
+        made: CircuitBreakReason | None = None if value is None else view_of(CircuitBreakReason, value)
         return made
 
     @property
     def suggestion(self) -> str | None:
-        """What to tell the user."""
+        """What to show the user."""
         value: str | None = self._get("suggestion")
         return value
 
@@ -190,7 +191,7 @@ class Decision(_Face):
     def patterns(self) -> list[CorrectionPattern] | None:
         """Past corrections on this topic."""
         value = self._get("patterns")
-        return None if value is None else [face(CorrectionPattern, pattern) for pattern in value]
+        return None if value is None else [view_of(CorrectionPattern, pattern) for pattern in value]
 
     def is_continue(self) -> bool:
         """Say whether nothing holds."""
@@ -209,7 +210,7 @@ class Decision(_Face):
         return isinstance(self._record, decisions.ProceduralWarning)
 
     def is_low_confidence(self) -> bool:
-        """Say whether parts of the reply were unlikely; reserved there, so False unless asked for here."""
+        """Say whether parts of the reply were unlikely; reserved there: False unless `LowConfidence` is a predicate."""
         return isinstance(self._record, decisions.LowConfidenceSpans)
 
     def __repr__(self) -> str:

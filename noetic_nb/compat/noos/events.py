@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final, NoReturn, Self
 
-from noetic_nb.compat.noos.arguments import flag, optional_text, real, spans, text, whole
+from noetic_nb.compat.noos.argument_checks import flag, optional_text, real, spans, text, whole
 from noetic_nb.regulator import events
 from noetic_nb.regulator.adapters.otel_spans import events_from_span
-from noetic_nb.regulator.dispatch import trust
 from noetic_nb.regulator.events import U32_MAX, U64_MAX
+from noetic_nb.regulator.task import trust
 
 __all__ = ["LLMEvent"]
 
@@ -51,6 +51,7 @@ class LLMEvent:
             or not (token.isascii() and 0 <= index <= U64_MAX)
         ):
             token, logprob, index = text("token", token), real("logprob", logprob), whole("index", index, U64_MAX)
+        # Assigning __class__ swaps a plain object for a frozen one of the same layout, without a second copy.
         event: Any = _TokenDraft(token, logprob, index)
         event.__class__ = _Token
         made: LLMEvent = event
@@ -121,7 +122,7 @@ class LLMEvent:
     def from_otel_span_json(span_json: str) -> list[LLMEvent]:
         """Return the events of one OpenTelemetry GenAI span."""
         found = events_from_span(text("span_json", span_json), reading="original")
-        return [_build(_FACES[type(event)], **_fields(event)) for event in found]
+        return [_build(_EVENT_CLASSES[type(event)], **_fields(event)) for event in found]
 
 
 class _TurnStart(LLMEvent, events.TurnStart):
@@ -189,12 +190,13 @@ class _ToolResult(LLMEvent, events.ToolResult):
     kind = events.ToolResult.kind
 
 
-_FACES: Final[dict[type[Any], type[Any]]] = {
-    face.__bases__[1]: face
-    for face in (_TurnStart, _Token, _TurnComplete, _Cost, _QualityFeedback, _UserCorrection, _ToolCall, _ToolResult)
+_EVENT_CLASSES: Final[dict[type[Any], type[Any]]] = {
+    cls.__bases__[1]: cls
+    for cls in (_TurnStart, _Token, _TurnComplete, _Cost, _QualityFeedback, _UserCorrection, _ToolCall, _ToolResult)
 }
-for _event, _face in _FACES.items():
-    trust(_face, _event)
+# The factories have checked every field, so a regulator need not do so again.
+for _event, _cls in _EVENT_CLASSES.items():
+    trust(_cls, _event)
 
 # Writing slots directly is how a frozen event is made at half the price of its initialiser.
 _new: Final[Any] = object.__new__
@@ -202,8 +204,8 @@ _set_call_name: Final = events.ToolCall.__dict__["tool_name"].__set__
 _set_args_json: Final = events.ToolCall.__dict__["args_json"].__set__
 
 
-def _build(face: type[Any], **values: object) -> LLMEvent:
-    event: LLMEvent = _new(face)
+def _build(cls: type[Any], **values: object) -> LLMEvent:
+    event: LLMEvent = _new(cls)
     for name, value in values.items():
         object.__setattr__(event, name, value)
     return event

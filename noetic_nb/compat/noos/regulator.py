@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-from noetic_nb.compat.noos.arguments import real, text, whole
-from noetic_nb.compat.noos.decisions import Decision, face
+from noetic_nb.compat.noos.argument_checks import real, text, whole
+from noetic_nb.compat.noos.decisions import Decision, view_of
 from noetic_nb.regulator import decisions
 from noetic_nb.regulator import regulator as native
 from noetic_nb.regulator.events import U32_MAX
@@ -28,14 +28,15 @@ class Regulator(native.Regulator):
     5
     """
 
-    __slots__ = ("_face", "_has_own_threshold", "_shown")
+    __slots__ = ("_has_own_threshold", "_view", "_viewed")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # The compiled class cannot be called; `for_user`, `from_json` and `fork` pass a person.
         if not args:
             raise TypeError("No constructor defined for Regulator")
         super().__init__(*args, **kwargs)
-        self._shown: decisions.Decision | None = None
-        self._face: Decision | None = None
+        self._viewed: decisions.Decision | None = None
+        self._view: Decision | None = None
         self._has_own_threshold = False
 
     @classmethod
@@ -68,12 +69,13 @@ class Regulator(native.Regulator):
         self._has_own_threshold = True
         return super().with_scope_drift_threshold(value)
 
-    def decide(self) -> Decision:  # type: ignore[override]  # the face of the same decision
+    def decide(self) -> Decision:  # type: ignore[override]  # a view of the same decision
         """Return the decision for the current state."""
         decision = native.Regulator.decide(self)
-        if decision is not self._shown or self._face is None:
-            self._shown, self._face = decision, face(Decision, decision)
-        return self._face
+        # One view per decision, so that a loop that reads it a thousand times makes it once.
+        if decision is not self._viewed or self._view is None:
+            self._viewed, self._view = decision, view_of(Decision, decision)
+        return self._view
 
     def inject_corrections(self, user_prompt: str) -> str:  # type: ignore[override]
         """Return the prompt below past corrections, or unchanged."""

@@ -1,1 +1,1 @@
-"""Other ways in: recorded events, event logs, spans, several threads."""
+"""Other ways in and out: recorded runs, event logs, OpenTelemetry spans, several threads."""

@@ -1,10 +1,14 @@
-"""Recorded events from a log file, decided again: what would a regulator have said?
+"""Recorded events of a log file, decided again: which decisions would a regulator have made?
 
     python -m noetic_nb.regulator.adapters.event_log events.jsonl --threshold 0 --summary-only
 
 One JSON object per line: ``{"turn_id", "event_idx", "event_type", "payload"}``. As in the original each turn meets a fresh
 regulator; grouped by user, memory and cost carry over. Statistics count every event that decided, which counts one reply
 several times: use the sweep over turns to choose a threshold.
+
+References
+----------
+.. [1] docs/behaviour/regulator.md, "Event logs".
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from noetic_nb.regulator.decisions import CircuitBreak, ProceduralWarning, Scope
 from noetic_nb.regulator.events import EVENT_TYPES, Event, from_dict
 from noetic_nb.regulator.regulator import Regulator
 
-__all__ = ["LogLine", "Shadow", "read_log", "score_statistics", "shadow_replay"]
+__all__ = ["LogLine", "ReplayStatistics", "read_log", "replay_log", "score_statistics"]
 
 _TYPES: Final = frozenset(cls.__name__ for cls in EVENT_TYPES)
 _SWEEP: Final = ("0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9")
@@ -49,7 +53,7 @@ def read_log(lines: Iterable[str], on_skip: Callable[[int, str], None]) -> list[
     lines : iterable of str
         JSON Lines.
     on_skip : callable
-        Told the number (from 1) and the reason of every line that is no event.
+        Called with the number (from 1) and the reason of every line that is no event.
 
     Examples
     --------
@@ -83,7 +87,7 @@ def _parse(record: Any) -> LogLine:
 
 
 @dataclass(slots=True)
-class Shadow:
+class ReplayStatistics:
     """What a replay has seen so far."""
 
     turns: int = 0
@@ -121,7 +125,7 @@ def score_statistics(scores: Sequence[float]) -> dict[str, Any]:
 
     References
     ----------
-    .. [1] Regulator specification, section 11.4, which fixes the percentiles.
+    .. [1] docs/behaviour/regulator.md, "Event logs", which fixes the percentiles.
 
     Examples
     --------
@@ -147,7 +151,7 @@ def score_statistics(scores: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def shadow_replay(
+def replay_log(
     log: Iterable[LogLine], make: Callable[[str], Regulator], *, group_by: str = "turn"
 ) -> Iterator[dict[str, Any]]:
     """Yield a decision per event, and at the end the summary below the key ``_summary``.
@@ -166,30 +170,31 @@ def shadow_replay(
     turns: dict[str, list[LogLine]] = {}
     for line in log:
         turns.setdefault(line.turn_id, []).append(line)
-    shadow = Shadow(turns=len(turns))
+    statistics = ReplayStatistics(turns=len(turns))
     regulators: dict[str, Regulator] = {}
+    # Order of appearance, because corrections and costs of a user carry over from turn to turn.
     for turn_id, lines in turns.items():
         user_id = (lines[0].user_id or turn_id) if group_by == "user" else turn_id
         regulator = regulators.get(user_id) or make(user_id)
         if group_by == "user":
             regulators[user_id] = regulator
-        yield from _replay_turn(sorted(lines, key=lambda line: line.event_idx), regulator, shadow)
-    yield {"_summary": shadow.summary()}
+        yield from _replay_turn(sorted(lines, key=lambda line: line.event_idx), regulator, statistics)
+    yield {"_summary": statistics.summary()}
 
 
-def _replay_turn(lines: list[LogLine], regulator: Regulator, shadow: Shadow) -> Iterator[dict[str, Any]]:
+def _replay_turn(lines: list[LogLine], regulator: Regulator, statistics: ReplayStatistics) -> Iterator[dict[str, Any]]:
     seen: set[str] = set()
     last_score: float | None = None
     for line in lines:
         regulator.on_event(line.event)
         decision = regulator.decide()
         kind = type(decision).__name__
-        shadow.events += 1
-        shadow.decisions[kind] += 1
+        statistics.events += 1
+        statistics.decisions[kind] += 1
         if isinstance(decision, CircuitBreak):
-            shadow.reasons[type(decision.reason).__name__] += 1
+            statistics.reasons[type(decision.reason).__name__] += 1
         if isinstance(decision, ScopeDriftWarn):
-            shadow.scores.append(decision.drift_score)
+            statistics.scores.append(decision.drift_score)
             last_score = decision.drift_score
         if isinstance(decision, ScopeDriftWarn | CircuitBreak | ProceduralWarning):
             seen.add(kind)
@@ -200,9 +205,9 @@ def _replay_turn(lines: list[LogLine], regulator: Regulator, shadow: Shadow) -> 
             "decision_kind": kind,
             "decision": to_camel(decision),
         }
-    shadow.turns_with.update(seen)
+    statistics.turns_with.update(seen)
     if last_score is not None:
-        shadow.scores_of_turns.append(last_score)
+        statistics.scores_of_turns.append(last_score)
 
 
 def main(arguments: Sequence[str], out: TextIO, problems: TextIO) -> int:
@@ -228,13 +233,15 @@ def main(arguments: Sequence[str], out: TextIO, problems: TextIO) -> int:
     def skipped(number: int, why: str) -> None:
         print(f"{options.log}:{number}: skipped: {why}", file=problems)
 
+    # A bad option fails before the first line is read.
     try:
         make("check")
+        # Not splitlines(): U+2028 inside a JSON string is no end of a line.
         lines = options.log.read_text(encoding="utf-8").split("\n")
     except (OSError, ValueError) as exc:
         print(f"Nothing was replayed: {exc}", file=problems)
         return 1
-    for row in shadow_replay(read_log(lines, skipped), make, group_by=options.group_by):
+    for row in replay_log(read_log(lines, skipped), make, group_by=options.group_by):
         if "_summary" in row or not options.summary_only:
             print(json.dumps(row, ensure_ascii=False), file=out)
     return 0

@@ -53,7 +53,7 @@ def events_from_span(span: str | Mapping[str, Any], *, reading: SpanReading = "l
 
     References
     ----------
-    .. [1] Regulator specification, section 11.1.
+    .. [1] docs/behaviour/regulator.md, "OpenTelemetry spans".
 
     Examples
     --------
@@ -70,6 +70,7 @@ def events_from_span(span: str | Mapping[str, Any], *, reading: SpanReading = "l
     if not isinstance(span, Mapping):
         return []
     lenient = reading == "lenient"
+    # The user's message opens the turn even where an exporter wrote it last.
     happened = [event for event in _list(span.get("events")) if isinstance(event, Mapping)]
     found: list[Event] = []
     message = _first_content(happened, "gen_ai.user.message", lenient)
@@ -82,6 +83,7 @@ def events_from_span(span: str | Mapping[str, Any], *, reading: SpanReading = "l
     for event in happened:
         if event.get("name") == "gen_ai.tool.message":
             found.extend(_tool(_attributes(event, lenient), lenient))
+    # Spans come from outside; a lone surrogate fails here, with the span at hand.
     for made in found:
         check(made)
     return found
@@ -157,6 +159,7 @@ def _tool(attributes: Mapping[str, Any], lenient: bool) -> Iterator[Event]:
         yield ToolCall(name, json.dumps(arguments, ensure_ascii=False, separators=(",", ":"), sort_keys=True))
     duration = _whole(attributes.get("gen_ai.tool.duration_ms"))
     if duration is not None:
+        # As in the original, `error.type` wins even where it is not a text and so reads as a success.
         error = attributes.get("error.type", attributes.get("gen_ai.tool.error"))
         if lenient and not isinstance(error, str) and error:
             error = json.dumps(error, ensure_ascii=False, sort_keys=True)

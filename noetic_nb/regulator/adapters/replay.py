@@ -1,4 +1,4 @@
-"""A recorded run asked again under other thresholds, fast enough to follow a slider.
+"""A recorded run evaluated again under other thresholds, fast enough to follow a slider.
 
 Feeding events is done once; what is kept of each moment is a `Reading`, the evidence that predicates look at. Clusters and
 corrections are those of the recording: other word lists need another recording.
@@ -14,9 +14,8 @@ from noetic_nb.regulator.decisions import CONTINUE, CorrectionPattern, Decision
 from noetic_nb.regulator.events import Event, Token, ToolCall
 from noetic_nb.regulator.measures.corrections import pattern_of
 from noetic_nb.regulator.measures.tool_history import Outcome
-from noetic_nb.regulator.predicates.core import Predicate
 from noetic_nb.regulator.predicates.drift import DriftInput, DriftScore, DriftScorer
-from noetic_nb.regulator.predicates.explanation import Explanation, explain
+from noetic_nb.regulator.predicates.explanation import Explanation, Predicate, explain
 from noetic_nb.regulator.regulator import Regulator
 from noetic_nb.regulator.task import Task
 
@@ -47,7 +46,7 @@ class Reading:
     first_char: int
     tokens: tuple[Token, ...]
     drift_input: DriftInput | None
-    # Shared by the readings of one reply, so that a score is computed once per scorer however many moments ask.
+    # Shared by the readings of one reply, so that a score is computed once per scorer however many moments read it.
     _scores: list[tuple[DriftScorer, DriftScore | None]] = field(repr=False, compare=False)
 
     def calls(self, *, across_turns: bool) -> Sequence[ToolCall]:
@@ -98,7 +97,7 @@ class Recording:
     readings: tuple[Reading, ...]
 
     def decide(self, predicates: Iterable[Predicate]) -> tuple[Decision, ...]:
-        """Return what a regulator with these predicates would have answered at every moment.
+        """Return what a regulator with these predicates would have decided at every moment.
 
         Parameters
         ----------
@@ -111,16 +110,16 @@ class Recording:
             One per reading.
         """
         checks = [predicate.check for predicate in predicates]
-        answers: list[Decision] = []
+        decisions: list[Decision] = []
         for reading in self.readings:
-            answer: Decision = CONTINUE
+            decision: Decision = CONTINUE
             for check in checks:
                 found = check(reading)
                 if found is not None:
-                    answer = found
+                    decision = found
                     break
-            answers.append(answer)
-        return tuple(answers)
+            decisions.append(decision)
+        return tuple(decisions)
 
     def explain(self, place: int, predicates: Sequence[Predicate]) -> Explanation:
         """Return the explanation of one moment."""
@@ -156,6 +155,7 @@ def _read(task: Task, index: int, kind: str, before: Reading | None) -> Reading:
     first_char, tokens = task.streamed()
     given = None
     if task.message is not None and task.response is not None:
+        # The same scores mean the same texts, so thousands of readings share one input.
         given = before.drift_input if before is not None and before._scores is task.scores else None
         if given is None:
             given = DriftInput(task.message, task.response, tuple(task.earlier), tuple(task.tool_texts))

@@ -14,10 +14,10 @@ from noetic_nb.regulator.events import Event
 from noetic_nb.regulator.predicates.explanation import Explanation
 from noetic_nb.regulator.regulator import Regulator
 
-__all__ = ["Locked"]
+__all__ = ["Locked", "ThreadSafeRegulator"]
 
 
-class Locked:
+class ThreadSafeRegulator:
     """A regulator that several threads may use.
 
     Parameters
@@ -30,7 +30,7 @@ class Locked:
     Examples
     --------
     >>> from noetic_nb.regulator.events import ToolCall
-    >>> shared = Locked(Regulator.for_user("ann"))
+    >>> shared = ThreadSafeRegulator(Regulator.for_user("ann"))
     >>> shared.on_event(ToolCall("search"))
     >>> with shared as regulator:
     ...     regulator.tool_total_calls()
@@ -41,6 +41,7 @@ class Locked:
 
     def __init__(self, regulator: Regulator, lock: threading._RLock | None = None) -> None:
         self._regulator = regulator
+        # Re-entrant, so that `with shared:` may call the methods below.
         self._lock = threading.RLock() if lock is None else lock
 
     def on_event(self, event: Event) -> None:
@@ -72,3 +73,7 @@ class Locked:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._lock.release()
+
+
+Locked = ThreadSafeRegulator
+"""Alias, kept for code that knows the class by this name."""

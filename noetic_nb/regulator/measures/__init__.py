@@ -1,1 +1,1 @@
-"""What is measured: words, costs, tools, confidence, corrections. No thresholds here."""
+"""What is measured: topics, costs, tools, confidence, corrections. What a measure has to reach is up to the predicates."""

@@ -24,7 +24,7 @@ STRUCT_FALLBACK_DEFAULT: Final = 0.7
 STRUCT_FALLBACK_WEAK: Final = 0.4
 STRUCT_FALLBACK_STRONG: Final = 0.2
 NEUTRAL_CONFIDENCE: Final = 0.5
-"""Constants of the original (specification, section 2.3); midpoint and half range in nats."""
+"""Constants of the original; midpoint and half range in nats."""
 
 MOST_KEPT: Final = 16_384
 """Tokens of one turn kept for low-confidence spans; beyond that the oldest half is only counted. Ours: about 2 MB."""
@@ -49,6 +49,7 @@ def mean_nll(logprobs: Sequence[float]) -> float:
     >>> mean_nll([-1.0, -3.0])
     2.0
     """
+    # Not sum(), which compensates rounding from Python 3.12: the order and the plain sum are part of the result.
     total = 0.0
     for logprob in logprobs:
         total += -logprob
@@ -60,7 +61,7 @@ def confidence_of_nll(nll: float) -> float:
 
     References
     ----------
-    .. [1] Regulator specification, section 7.
+    .. [1] docs/behaviour/regulator.md, "Confidence".
 
     Examples
     --------
@@ -76,7 +77,7 @@ def structural_confidence(text: str) -> float:
 
     References
     ----------
-    .. [1] Regulator specification, section 7.
+    .. [1] docs/behaviour/regulator.md, "Confidence".
 
     Examples
     --------
@@ -94,7 +95,7 @@ def structural_confidence(text: str) -> float:
 
 
 class TokenStats:
-    """The tokens of one turn: appended as they come, counted when someone asks."""
+    """The tokens of one turn: appended as they come, counted when they are read."""
 
     __slots__ = ("_read", "_total", "_unavailable", "_window", "first_char", "tokens")
 
@@ -109,6 +110,7 @@ class TokenStats:
 
     def _catch_up(self) -> None:
         tokens = self.tokens
+        # By index: a slice would copy what came since the last reading.
         for place in range(self._read, len(tokens)):
             logprob = tokens[place].logprob
             if usable_logprob(logprob):

@@ -16,11 +16,16 @@ __all__ = ["HEADER", "REQUEST_LABEL", "CorrectionStore", "inject", "pattern_of",
 MIN_CORRECTIONS_FOR_PATTERN: Final = 3
 MAX_EXAMPLE_CORRECTIONS: Final = 3
 MAX_CORRECTIONS_PER_CLUSTER: Final = 20
-"""Constants of the original (specification, section 2.3)."""
+"""Constants of the original [1]_.
+
+References
+----------
+.. [1] docs/behaviour/regulator.md, "Constants".
+"""
 
 HEADER: Final = "User has previously corrected responses on this topic with:"
 REQUEST_LABEL: Final = "Current request: "
-"""The original's wording, for byte parity of the prompt (seed guide, section 3.4)."""
+"""The original's wording, so that prompts agree byte for byte."""
 
 
 class CorrectionStore:
@@ -65,10 +70,11 @@ class CorrectionStore:
         """Record several corrections, oldest first."""
         if not cluster or not new:
             return
+        # Taken out and put back, so that the dict's order is the order of use.
         texts = self._texts.pop(cluster, [])
         texts.extend(new)
         del texts[:-MAX_CORRECTIONS_PER_CLUSTER]
-        self._texts[cluster] = texts  # re-inserted last: the dict's order is the order of use
+        self._texts[cluster] = texts
         self.version += 1
         self.bound(self.max_clusters)
 
@@ -80,7 +86,7 @@ class CorrectionStore:
             self.version += 1
 
     def clear(self) -> None:
-        """Forget everything; the version goes on, so that no cached decision looks fresh."""
+        """Forget everything; the version still grows, so that no cached decision looks fresh."""
         self._texts.clear()
         self.version += 1
 
@@ -110,9 +116,9 @@ class CorrectionStore:
 
     def copy(self) -> CorrectionStore:
         """Return an independent store with the same texts."""
-        twin = CorrectionStore(self.max_clusters)
-        twin._texts = {cluster: list(texts) for cluster, texts in self._texts.items()}
-        return twin
+        duplicate = CorrectionStore(self.max_clusters)
+        duplicate._texts = {cluster: list(texts) for cluster, texts in self._texts.items()}
+        return duplicate
 
 
 def pattern_of(user_id: str, cluster: str, texts: Sequence[str], least: int) -> CorrectionPattern | None:

@@ -14,7 +14,7 @@ __all__ = ["CostTotals", "normalize_cost"]
 TYPICAL_TURN_TOKENS_OUT: Final = 1000
 TYPICAL_TURN_WALLCLOCK_MS: Final = 10_000
 TOKEN_COST_WEIGHT: Final = 0.7
-"""A costly turn of the original, and how much its tokens weigh (specification, section 2.3)."""
+"""A costly turn of the original, and how much its tokens weigh."""
 
 
 def normalize_cost(tokens_out: int, wallclock_ms: int) -> float:
@@ -34,7 +34,7 @@ def normalize_cost(tokens_out: int, wallclock_ms: int) -> float:
 
     References
     ----------
-    .. [1] Regulator specification, section 5.3, which also fixes the order of evaluation.
+    .. [1] docs/behaviour/regulator.md, "Cost", which also fixes the order of evaluation.
 
     Examples
     --------

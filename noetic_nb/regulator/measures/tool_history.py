@@ -1,4 +1,4 @@
-"""What the tools did: calls of this turn and, bounded, of the whole task.
+"""Tool calls and their outcomes: of this turn and, bounded, of the whole task.
 
 A result is matched to the oldest unanswered call of that name, which is how parallel calls usually come back.
 """
@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
 class ToolHistory:
     """Tool calls and results of one task."""
 
-    __slots__ = ("_open", "calls", "duration_ms", "failures", "outcomes", "task_calls", "task_outcomes")
+    __slots__ = ("_unanswered", "calls", "duration_ms", "failures", "outcomes", "task_calls", "task_outcomes")
 
     def __init__(self) -> None:
         self.task_calls: deque[ToolCall] = deque(maxlen=_MOST_REMEMBERED)
@@ -45,21 +45,22 @@ class ToolHistory:
         self.outcomes: list[Outcome] = []
         self.duration_ms = 0
         self.failures = 0
-        self._open: dict[str, deque[str | None]] = {}
+        self._unanswered: dict[str, deque[str | None]] = {}
 
-    def call(self, call: ToolCall) -> None:
+    def add_call(self, call: ToolCall) -> None:
         """Record a call."""
         self.calls.append(call)
         self.task_calls.append(call)
-        waiting = self._open.get(call.tool_name)
-        if waiting is None:
-            waiting = self._open[call.tool_name] = deque()
-        waiting.append(call.args_json)
+        unanswered = self._unanswered.get(call.tool_name)
+        if unanswered is None:
+            unanswered = self._unanswered[call.tool_name] = deque()
+        unanswered.append(call.args_json)
 
-    def result(self, result: ToolResult, cluster: str) -> None:
+    def add_result(self, result: ToolResult, cluster: str) -> None:
         """Record how a call ended."""
-        waiting = self._open.get(result.tool_name)
-        args = waiting.popleft() if waiting else None
+        unanswered = self._unanswered.get(result.tool_name)
+        # A result without a call is counted all the same: logs and spans may lack the call.
+        args = unanswered.popleft() if unanswered else None
         outcome = Outcome(result.tool_name, args, result.success, result.error_summary, cluster)
         self.outcomes.append(outcome)
         self.task_outcomes.append(outcome)
@@ -99,6 +100,7 @@ def trailing_cycles(records: Sequence[T], period: int, key: Callable[[T], Hashab
     size = len(records)
     if size < period:
         return 0
+    # Newest first, and as far as the cycle goes only: records may be hundreds long and this runs at every decision.
     cycle = [key(records[-1 - place]) for place in range(period)]
     if period > 1 and len(set(cycle)) == 1:
         return 0

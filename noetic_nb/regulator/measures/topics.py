@@ -20,7 +20,7 @@ TopicOrder: TypeAlias = Literal["alphabetical", "ranked"]
 
 TOPIC_LIMIT: Final = 10
 TOPIC_KEYWORD_CAP: Final = 20
-"""How many topics a bag holds, in release and in newer mode (specification, section 2.3)."""
+"""How many topics a bag holds, in release and in newer mode."""
 
 _MARKS: Final = ",;:!?.()[]{}/\\"
 _SPACED: Final = {ord(mark): " " for mark in _MARKS}
@@ -57,7 +57,7 @@ class Topics:
 
     References
     ----------
-    .. [1] Regulator specification, sections 3.1 to 3.5.
+    .. [1] docs/behaviour/regulator.md, "Topics".
 
     Examples
     --------
@@ -115,6 +115,7 @@ def cluster_of(topics: Iterable[str]) -> str:
     >>> cluster_of(["auth", "async", "make"]), cluster_of(["ai"]) == ""
     ('async+auth', True)
     """
+    # Sorted whatever the order of the topics: snapshots are keyed by clusters.
     long_enough = sorted(topic.lower() for topic in topics if byte_length(topic) >= 3)
     return "+".join(long_enough[:2])
 

@@ -45,7 +45,7 @@ def folded(text: str) -> str:
 
 @cache
 def lexicon() -> dict[str, Any]:
-    """Return the trigger lists; read once, when session values are first asked for."""
+    """Return the trigger lists; read once, when session values are first needed."""
     return load_data("path1_lexicon.json")
 
 

@@ -1,4 +1,4 @@
-"""A drift scorer that reads the whole conversation: does the reply take up what was asked, and are its details known?
+"""A drift scorer that reads the whole conversation: does the reply cover the request, and are its details known?
 
 English by its word lists, but the weights rest on overlaps and counts only. They were fitted on one public set of airline
 conversations (``benchmarks/drift_study.py`` prints how well they do on tasks they have not seen); elsewhere the order of scores
@@ -31,17 +31,17 @@ _MOST_CHARS: Final = 6_000
 """Of each earlier text; tool outputs may be huge."""
 
 FEATURES: Final = (
-    "task_taken_up",
-    "reply_anchored",
-    "first_taken_up",
+    "task_coverage",
+    "reply_overlap",
+    "opening_coverage",
     "similarity_to_recent",
     "unknown_numbers_share",
     "unknown_numbers",
     "unknown_details",
     "details",
     "unknown_details_early",
-    "asks_late",
-    "nothing_known_late",
+    "question_late",
+    "all_unknown_late",
 )
 """Names of the features, in the order in which they are added up."""
 
@@ -109,6 +109,7 @@ def drift_features(given: DriftInput) -> dict[str, float]:
     """
     earlier, tools = list(given.earlier), list(given.tool_texts)
     context = _joined([*earlier, given.task, *tools]).lower()
+    # Similarity fades with distance, so it is taken to what was written last; knowledge of a detail does not.
     recent = _joined([*earlier[-_RECENT + 1 :], given.task, *tools[-_RECENT:]])
     first = earlier[0] if earlier else given.task
     reply, task = _stems(given.response), _stems(given.task)
@@ -117,19 +118,19 @@ def drift_features(given: DriftInput) -> dict[str, float]:
     unknown = [detail for detail in details if detail not in context]
     numbers = [detail for detail in details if any(map(str.isdigit, detail))]
     unknown_numbers = [detail for detail in numbers if detail not in context]
-    said = 1 + len(earlier) + len(tools)
+    texts_so_far = 1 + len(earlier) + len(tools)
     return {
-        "task_taken_up": _share(len(reply & task), len(task)),
-        "reply_anchored": _share(len(reply & task), len(reply)),
-        "first_taken_up": _share(len(reply & opening), len(opening)),
+        "task_coverage": _share(len(reply & task), len(task)),
+        "reply_overlap": _share(len(reply & task), len(reply)),
+        "opening_coverage": _share(len(reply & opening), len(opening)),
         "similarity_to_recent": _similarity(_grams(given.response), _grams(recent)),
         "unknown_numbers_share": _share(len(unknown_numbers), len(numbers)),
         "unknown_numbers": float(min(len(unknown_numbers), 10)),
         "unknown_details": float(min(len(unknown), 10)),
         "details": float(min(len(details), 30)),
-        "unknown_details_early": min(len(unknown), 10) / (1 + said),
-        "asks_late": math.log1p(said) if "?" in given.response else 0.0,
-        "nothing_known_late": math.log1p(said) if len(unknown) == len(details) else 0.0,
+        "unknown_details_early": min(len(unknown), 10) / (1 + texts_so_far),
+        "question_late": math.log1p(texts_so_far) if "?" in given.response else 0.0,
+        "all_unknown_late": math.log1p(texts_so_far) if len(unknown) == len(details) else 0.0,
     }
 
 
@@ -184,10 +185,10 @@ class ContextScorer:
         features = drift_features(given)
         odds = self.bias + sum(weight * features[name] for name, weight in zip(FEATURES, self.weights, strict=True))
         context = _joined([*given.earlier, given.task, *given.tool_texts]).lower()
-        strays = dict.fromkeys(detail for detail in _details(given.response) if detail not in context)
+        unknown = dict.fromkeys(detail for detail in _details(given.response) if detail not in context)
         # Written for both signs, because exp of a large positive number overflows.
         score = 1 / (1 + math.exp(-odds)) if odds >= 0 else math.exp(odds) / (1 + math.exp(odds))
-        return DriftScore(score, tuple(strays), task)
+        return DriftScore(score, tuple(unknown), task)
 
 
 CONTEXT_SCORER: Final = ContextScorer()

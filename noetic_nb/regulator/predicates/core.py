@@ -1,7 +1,7 @@
-"""When a regulator steps in: small frozen records, each with its thresholds as data.
+"""The predicates of the original but for tool loops, each a small frozen record with its thresholds as data.
 
-A predicate looks at evidence and answers with a decision or None; the order in a regulator's list is the priority. Every
-record also explains itself. Tool loops and failures are in `loops`, token spans in `spans`.
+A predicate looks at evidence and returns a decision or None; the order in a regulator's list is the priority. Every
+record also explains itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 from noetic_nb.regulator import decisions
 from noetic_nb.regulator.decisions import (
@@ -23,16 +23,23 @@ from noetic_nb.regulator.events import U32_MAX, U64_MAX
 from noetic_nb.regulator.measures.corrections import MIN_CORRECTIONS_FOR_PATTERN
 from noetic_nb.regulator.predicates.drift import DRIFT_WARN_THRESHOLD, RELEASE_KEYWORDS, DriftScorer
 from noetic_nb.regulator.predicates.evidence import Evidence, mean_of_last
-from noetic_nb.regulator.predicates.finding import Change, Condition, Finding, finding, require_number, require_whole
+from noetic_nb.regulator.predicates.explanation import (
+    Change,
+    Condition,
+    Finding,
+    finding,
+    require_number,
+    require_whole,
+)
 
-__all__ = ["CostCap", "Predicate", "ProceduralWarning", "QualityDecline", "ScopeDrift"]
+__all__ = ["CostCap", "ProceduralWarning", "QualityDecline", "ScopeDrift"]
 
 DEFAULT_TOKEN_CAP: Final = 10_000
 QUALITY_DECLINE_WINDOW: Final = 3
 QUALITY_DECLINE_MIN_DELTA: Final = 0.15
 POOR_QUALITY_MEAN: Final = 0.5
 DEFAULT_HISTORY_WINDOW: Final = 20
-"""Constants of the original (specification, section 2.3)."""
+"""Constants of the original."""
 
 _COST_SUGGESTION: Final = (
     "The budget of this task is spent and recent answers were poor. "
@@ -41,23 +48,6 @@ _COST_SUGGESTION: Final = (
 _DECLINE_SUGGESTION: Final = (
     "The answers keep getting worse. Redirect the attempt or simplify the request before trying again."
 )
-
-
-class Predicate(Protocol):
-    """One reason to step in."""
-
-    @property
-    def kind(self) -> str:
-        """Stable name of this family of predicates."""
-        ...
-
-    def check(self, evidence: Evidence, /) -> Decision | None:
-        """Return the decision if the predicate holds."""
-        ...
-
-    def explain(self, evidence: Evidence, /) -> Finding:
-        """Return what it read, how far from firing it is, and what would un-fire it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +59,7 @@ class CostCap:
     tokens_out, tokens_in : int, optional, tokens
         Caps on the task's totals; None means no cap in that currency.
     usd : float, optional
-        Cap on the prices told with `Cost.usd`; costs without a price count as nothing, which `explain` notes.
+        Cap on the prices given in `Cost.usd`; costs without a price count as nothing, which `explain` notes.
     wallclock_ms : int, optional, milliseconds
         Cap on the summed durations.
     window : int
@@ -79,7 +69,7 @@ class CostCap:
 
     References
     ----------
-    .. [1] Regulator specification, sections 2.1 and 5. The other currencies and the hard cap are ours.
+    .. [1] docs/behaviour/regulator.md, "Cost cap". The other currencies and the hard cap are ours.
 
     Examples
     --------
@@ -111,6 +101,7 @@ class CostCap:
 
     def check(self, evidence: Evidence, /) -> Decision | None:
         """Return a circuit break if any cap is reached and recent quality is poor."""
+        # Apart from the loop below, because nearly every regulator has this cap only and checks it after each event.
         cap = self.tokens_out
         if cap is not None and evidence.tokens_out >= cap:
             return self._break("tokens_out", evidence.tokens_out, cap, evidence)
@@ -144,7 +135,7 @@ class CostCap:
             spent = reached[0].value
             room = math.nextafter(spent, math.inf) if cap.name == "usd" else spent + 1
             changes.append(Change(cap.name, cap.threshold, room, is_threshold=True))
-        # With no cap at all the empty group would hold vacuously; an impossible condition says what is the case.
+        # With no cap at all the empty group would hold vacuously; an impossible condition states the reason instead.
         never = [Condition("caps_set", 0, ">=", 1)] if not caps else []
         notes = []
         if self.usd is not None and evidence.unpriced:
@@ -167,7 +158,7 @@ class QualityDecline:
 
     References
     ----------
-    .. [1] Regulator specification, section 5.2.
+    .. [1] docs/behaviour/regulator.md, "Quality decline".
 
     Examples
     --------
@@ -191,6 +182,7 @@ class QualityDecline:
         if len(qualities) < self.window:
             return None
         delta = qualities[-self.window] - qualities[-1]
+        # Written with `not`, here and elsewhere, so that a NaN never fires.
         if not delta >= self.min_delta:
             return None
         mean = mean_of_last(qualities, self.window)
@@ -241,7 +233,7 @@ def _better_newest(qualities: Sequence[float], window: int, poor_mean: float, mi
 
 @dataclass(frozen=True, slots=True)
 class ScopeDrift:
-    """The reply strays from the task.
+    """The reply unanchored from the task.
 
     Parameters
     ----------
@@ -252,7 +244,7 @@ class ScopeDrift:
 
     References
     ----------
-    .. [1] Regulator specification, section 4.
+    .. [1] docs/behaviour/regulator.md, "Scope drift".
 
     Examples
     --------
@@ -284,12 +276,12 @@ class ScopeDrift:
         if found is None:
             notes.append("Undefined: the task or the reply has no topics yet.")
         else:
-            strays = len(found.drift_tokens)
-            bag = round(strays / found.score) if found.score else 0
-            if bag and strays / bag == found.score:  # a bag score; other scorers have no count of words to change
-                fewer = next((left for left in range(strays - 1, -1, -1) if left / bag < self.threshold), None)
+            unanchored = len(found.drift_tokens)
+            bag = round(unanchored / found.score) if found.score else 0
+            if bag and unanchored / bag == found.score:  # a bag score; other scorers have no count of words to change
+                fewer = next((left for left in range(unanchored - 1, -1, -1) if left / bag < self.threshold), None)
                 if fewer is not None:
-                    changes.append(Change("drift_tokens", strays, fewer, is_threshold=False))
+                    changes.append(Change("drift_tokens", unanchored, fewer, is_threshold=False))
             if found.score < 1:
                 changes.append(
                     Change("threshold", self.threshold, math.nextafter(found.score, math.inf), is_threshold=True)
@@ -310,7 +302,7 @@ class ProceduralWarning:
 
     References
     ----------
-    .. [1] Regulator specification, section 8.2.
+    .. [1] docs/behaviour/regulator.md, "Procedural warning".
 
     Examples
     --------

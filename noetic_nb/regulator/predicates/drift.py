@@ -1,6 +1,6 @@
-"""How far a reply strays from its task.
+"""How far a reply unanchored from its task.
 
-A scorer is any callable of one `DriftInput`. It answers None when the question makes no sense (a side without topics), which
+A scorer is any callable of one `DriftInput`. It returns None where no score is defined (a side without topics), which
 is not the same as a score of zero.
 """
 
@@ -26,7 +26,7 @@ Anchoring: TypeAlias = Literal["exact", "prefix"]
 
 DRIFT_WARN_THRESHOLD: Final = 0.5
 MIN_STEM_PREFIX_LEN: Final = 4
-"""Bytes both tokens need before one may be a prefix of the other (specification, section 4.3)."""
+"""Bytes both tokens need before one may be a prefix of the other ."""
 
 
 class DriftScore(NamedTuple):
@@ -58,7 +58,7 @@ class DriftInput:
 
 
 class DriftScorer(Protocol):
-    """Scores a reply against its task; must not change anything, and must answer alike when asked again."""
+    """Scores a reply against its task; must not change anything, and must return the same score for the same input."""
 
     def __call__(self, given: DriftInput, /) -> DriftScore | None:
         """Return the score, or None when it is undefined."""
@@ -78,7 +78,7 @@ class KeywordScorer:
 
     References
     ----------
-    .. [1] Regulator specification, section 4.
+    .. [1] docs/behaviour/regulator.md, "Scope drift".
 
     Examples
     --------
@@ -98,6 +98,7 @@ class KeywordScorer:
 
     def __call__(self, given: DriftInput, /) -> DriftScore | None:
         """Return the share of unanchored topics, or None when either side has no topics."""
+        # The reply first: if it has no topics, those of the task are not needed.
         response = self.topics(given.response)
         if not response:
             return None
@@ -105,15 +106,16 @@ class KeywordScorer:
         if not task:
             return None
         if self.anchoring == "prefix":
-            strays = tuple(token for token in response if not _anchored(token, task))
+            unanchored = tuple(token for token in response if not _anchored(token, task))
         else:
-            strays = tuple(token for token in response if token not in task)
-        return DriftScore(len(strays) / len(response), strays, task)
+            unanchored = tuple(token for token in response if token not in task)
+        return DriftScore(len(unanchored) / len(response), unanchored, task)
 
 
 def _anchored(token: str, task: Sequence[str]) -> bool:
     if token in task:
         return True
+    # Short words begin too many others: "car" would anchor "career".
     if byte_length(token) < MIN_STEM_PREFIX_LEN:
         return False
     return any(

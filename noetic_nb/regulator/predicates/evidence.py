@@ -1,6 +1,6 @@
 """What predicates look at: the live task, or a frozen reading of it from a recorded run.
 
-A predicate that reads anything else could not be asked again under other thresholds.
+A predicate that reads anything else could not be evaluated again under other thresholds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Evidence(Protocol):
 
     @property
     def usd(self) -> float:
-        """Money spent by the task, as far as prices were told."""
+        """Money spent by the task, as far as prices are known."""
         ...
 
     @property

@@ -12,7 +12,14 @@ from typing import ClassVar
 from noetic_nb.regulator.decisions import Decision, LowConfidenceSpans, Span
 from noetic_nb.regulator.measures.confidence import confidence_of_nll, mean_nll, usable_logprob
 from noetic_nb.regulator.predicates.evidence import Evidence
-from noetic_nb.regulator.predicates.finding import Change, Condition, Finding, finding, require_number, require_whole
+from noetic_nb.regulator.predicates.explanation import (
+    Change,
+    Condition,
+    Finding,
+    finding,
+    require_number,
+    require_whole,
+)
 
 __all__ = ["LowConfidence"]
 
@@ -30,7 +37,7 @@ class LowConfidence:
 
     References
     ----------
-    .. [1] Regulator specification, sections 2.2 and 7: the variant is reserved there; which tokens count is ours.
+    .. [1] docs/behaviour/regulator.md, "Low confidence": the original reserves the decision; which tokens count is ours.
 
     Examples
     --------
@@ -52,7 +59,7 @@ class LowConfidence:
         start, low = place, list[float]()
         for token in tokens:
             if usable_logprob(token.logprob) and confidence_of_nll(-token.logprob) < threshold:
-                start = start if low else place
+                start = start if low else place  # a stretch starts where its first token does
                 low.append(token.logprob)
             else:
                 self._close(spans, start, place, low)

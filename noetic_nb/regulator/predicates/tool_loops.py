@@ -11,12 +11,12 @@ from noetic_nb.regulator.decisions import CircuitBreak, Decision, RepeatedFailur
 from noetic_nb.regulator.events import ToolCall
 from noetic_nb.regulator.measures.tool_history import Outcome, trailing_cycles
 from noetic_nb.regulator.predicates.evidence import Evidence
-from noetic_nb.regulator.predicates.finding import Change, Condition, Finding, finding, require_whole
+from noetic_nb.regulator.predicates.explanation import Change, Condition, Finding, finding, require_whole
 
 __all__ = ["LoopKey", "RepeatedFailure", "ToolLoop"]
 
 TOOL_LOOP_THRESHOLD: Final = 5
-"""Of the original (specification, section 2.3)."""
+"""Of the original."""
 
 LoopKey: TypeAlias = Literal["name", "call", "result"]
 
@@ -47,7 +47,7 @@ class ToolLoop:
 
     References
     ----------
-    .. [1] Regulator specification, section 6, for the default; the other choices are ours.
+    .. [1] docs/behaviour/regulator.md, "Tool loops": the default is the original's, the other choices are ours.
 
     Examples
     --------
@@ -121,7 +121,7 @@ class RepeatedFailure:
 
     References
     ----------
-    .. [1] Regulator specification, section 14, row 19: the variant exists in the original and is never emitted there.
+    .. [1] docs/behaviour/regulator.md, "Repeated failure": the original has this reason and never emits it.
 
     Examples
     --------
@@ -142,6 +142,7 @@ class RepeatedFailure:
         cluster = evidence.cluster
         failures = 0
         for outcome in reversed(evidence.outcomes(across_turns=self.across_turns)):
+            # Passed over and not a break: work on another topic in between proves nothing about this one.
             if outcome.cluster != cluster:
                 continue
             if outcome.success:

@@ -1,4 +1,4 @@
-"""How stirred up a message sounds, and whether it wants attention now: word lists and punctuation, no model.
+"""How agitated a message sounds, and whether it is urgent: word lists and punctuation, no model.
 
 All English, by design of the original; other languages contribute through punctuation and capitals only.
 """
@@ -23,12 +23,12 @@ _WHITE_SPACE: Final = (
     "\u2028\u2029\u202f\u205f\u3000"
 )
 _LEAST_LETTERS: Final = 8
-"""Shorter texts do not shout (specification, section 10.8)."""
+"""Shorter texts do not count as shouting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Impression:
-    """What a message alone says, before the state of the session colours it.
+    """What the wording of a message gives, before the state of the session modulates it.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Impression:
     valence : {"negative", "neutral", "positive"}
         Its direction.
     is_urgent, is_routine : bool
-        Whether its words or capitals ask for attention, or it is a mere acknowledgement.
+        Whether its words or capitals are urgent, or it is a mere acknowledgement.
     mentions_past : bool
         Whether it points back in the conversation.
     """
@@ -91,7 +91,7 @@ def _is_routine(text: str, shape: str) -> bool:
 
 
 def impression_of(message: str) -> Impression:
-    """Return what the wording of a message alone says.
+    """Return what the wording of a message gives.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def impression_of(message: str) -> Impression:
 
     References
     ----------
-    .. [1] Regulator specification, sections 10.4 and 10.8, which also fix the order of the sum.
+    .. [1] docs/behaviour/regulator.md, "Arousal", which also fixes the order of the sum.
 
     Examples
     --------
@@ -126,6 +126,7 @@ def impression_of(message: str) -> Impression:
     negative = positive = 0.0
     high = patterns["negative_high"].search(shape)
     moderate = patterns["negative_moderate"].search(shape)
+    # Negation is looked for once in the whole text and clears both, as in the original.
     if (high or moderate) and not patterns["negated"].search(shape):
         if high:
             arousal += 0.3

@@ -1,15 +1,16 @@
-"""The wrapped session: what one user's messages and grades teach about which strategies work on which topic.
+"""The session of one user: what messages and grades teach about which strategies work on which topic.
 
-Nothing here reaches `decide`; it is visible in snapshots and in `Session.signals` only. Events are therefore noted when
-they happen and worked through when someone reads.
+Nothing here reaches `decide`; it is visible in snapshots and in `Session.signals` only. Events are therefore queued when
+they happen and processed when someone reads.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.regulator.events import U32_MAX
@@ -23,9 +24,9 @@ __all__ = ["GainMode", "Learned", "Rate", "Session", "Signals"]
 GainMode: TypeAlias = Literal["phasic", "tonic", "neutral"]
 Gate: TypeAlias = Literal["urgent", "novel", "routine"]
 
-_MOST_NOTED: Final = 4096
+_MOST_QUEUED: Final = 4096
 _MOST_CHARS: Final = 1_000_000
-"""Notes are worked through at the latest when there are so many, so that memory stays bounded (ours)."""
+"""The queue is processed at the latest when it is this long, so that memory stays bounded (ours)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,12 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What the session would tell an agent (specification, section 10.10)."""
+    """What the session would report to an agent [1]_.
+
+    References
+    ----------
+    .. [1] docs/behaviour/regulator.md, "Signals".
+    """
 
     conservation: float
     salience: float
@@ -73,33 +79,17 @@ class Signals:
     rpe: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Raw:
-    """The six numbers that settle, and the gate's label."""
+_SETTLING: Final = ("arousal", "certainty", "sustained", "sensory_pe", "resource_pressure", "gate_confidence")
+"""The numbers that each settling step moves halfway to their new values."""
+_settling_values: Final[Callable[[Any], tuple[float, ...]]] = attrgetter(*_SETTLING)
 
-    arousal: float
-    certainty: float
-    sustained: float
-    sensory_pe: float
-    resource_pressure: float
-    gate_confidence: float
-    gate: Gate
 
-    def distance(self, other: _Raw) -> float:
-        """Return the largest change; a changed gate counts as 1."""
-        if self.gate != other.gate:
-            return 1.0
-        return max(
-            abs(self.arousal - other.arousal),
-            abs(self.certainty - other.certainty),
-            abs(self.sustained - other.sustained),
-            abs(self.sensory_pe - other.sensory_pe),
-            abs(self.resource_pressure - other.resource_pressure),
-            abs(self.gate_confidence - other.gate_confidence),
-        )
+def _distance(one: Sequence[float], other: Sequence[float]) -> float:
+    return max(abs(a - b) for a, b in zip(one, other, strict=True))
 
 
 def _clamp(value: float) -> float:
+    # NaN differs from itself; the original maps it to the lower bound.
     return min(max(value, 0.0), 1.0) if value == value else 0.0
 
 
@@ -130,12 +120,12 @@ class Session:
 
     References
     ----------
-    .. [1] Regulator specification, section 10.
+    .. [1] docs/behaviour/regulator.md, "Session".
 
     Examples
     --------
     >>> session = Session()
-    >>> session.hear("parse the billing file"); session.grade("It is done.", 0.9)
+    >>> session.add_message("parse the billing file"); session.add_grade("It is done.", 0.9)
     >>> session.learned.response_success["billing+file"].count
     1
     """
@@ -143,9 +133,9 @@ class Session:
     def __init__(self, learned: Learned | None = None, *, topics: Topics = RELEASE_TOPICS) -> None:
         self.topics = topics
         self._learned = Learned() if learned is None else learned
-        self._notes: list[tuple[Callable[[Any, Any, Any], None], object, object, object]] = []
+        self._queue: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._chars = 0
-        self._owed = 0.0
+        self._cost = 0.0
         self.arousal = 0.0
         self.valence: Valence = "neutral"
         self.certainty = 0.5
@@ -165,48 +155,52 @@ class Session:
         self.turns = 0
         self.smoothed = 0.5
 
-    # What happens is noted
+    # Events are queued
 
-    def hear(self, message: str) -> None:
+    def add_message(self, message: str) -> None:
         """Take in a user message."""
-        self._note_owed()
-        self._notes.append((self._hear, message, None, None))
+        self._enqueue(self._process_message, message)
         self._chars += len(message)
         self._bound()
 
-    def spend(self, tokens_out: int, wallclock_ms: int) -> None:
-        """Take in what a turn cost."""
-        # The budget only falls by costs, so those in a row may be summed before the clamp; the sum stands in for the notes.
+    def add_cost(self, tokens_out: int, wallclock_ms: int) -> None:
+        """Take in what a provider call used."""
+        # `normalize_cost` written out, because this runs for every provider call. The budget only falls by costs, so those in a
+        # row may be summed before it is clamped.
         tokens = tokens_out / TYPICAL_TURN_TOKENS_OUT
         time = wallclock_ms / TYPICAL_TURN_WALLCLOCK_MS
-        self._owed += TOKEN_COST_WEIGHT * (tokens if tokens < 1.0 else 1.0) + (1.0 - TOKEN_COST_WEIGHT) * (
+        self._cost += TOKEN_COST_WEIGHT * (tokens if tokens < 1.0 else 1.0) + (1.0 - TOKEN_COST_WEIGHT) * (
             time if time < 1.0 else 1.0
         )
 
-    def grade(self, response: str, quality: float, message: str | None = None) -> None:
-        """Learn from a finite grade; about the topic of `message`, by default the one heard last."""
-        self._note_owed()
-        self._notes.append((self._grade, response, quality, message))
+    def add_grade(self, response: str, quality: float, message: str | None = None) -> None:
+        """Learn from a finite grade; about the topic of `message`, by default the newest one."""
+        self._enqueue(self._process_grade, response, quality, message)
         self._chars += len(response)
         self._bound()
 
-    def _note_owed(self) -> None:
-        if self._owed:
-            self._notes.append((self._pay, self._owed, None, None))
-            self._owed = 0.0
+    def _enqueue(self, process: Callable[..., None], *arguments: object) -> None:
+        self._enqueue_cost()
+        self._queue.append((process, arguments))
+
+    def _enqueue_cost(self) -> None:
+        # Before what came after it: a message or a grade may raise the budget again.
+        if self._cost:
+            self._queue.append((self._process_cost, (self._cost,)))
+            self._cost = 0.0
 
     def _bound(self) -> None:
-        if self._chars > _MOST_CHARS or len(self._notes) > _MOST_NOTED:
+        if self._chars > _MOST_CHARS or len(self._queue) > _MOST_QUEUED:
             self.settle()
 
-    # and worked through when someone reads
+    # and processed when someone reads
 
     def settle(self) -> None:
-        """Work through everything noted; reading `learned` or `signals` does so."""
-        self._note_owed()
-        notes, self._notes, self._chars = self._notes, [], 0
-        for work, first, second, third in notes:
-            work(first, second, third)
+        """Process everything queued; reading `learned` or `signals` does so."""
+        self._enqueue_cost()
+        queue, self._queue, self._chars = self._queue, [], 0
+        for process, arguments in queue:
+            process(*arguments)
 
     @property
     def learned(self) -> Learned:
@@ -214,24 +208,20 @@ class Session:
         self.settle()
         return self._learned
 
-    def idle(self) -> None:
-        """Recover a little while nothing happens."""
-        self.settle()
-        self.body_budget = _clamp(self.body_budget + 0.01)
-
     def copy(self) -> Session:
         """Return an independent session in the same state."""
+        # Settled first: the queue holds bound methods of this session.
         self.settle()
-        twin = copy.copy(self)
-        twin._notes = []
-        twin._learned = self._learned.copy()
-        return twin
+        duplicate = copy.copy(self)
+        duplicate._queue = []
+        duplicate._learned = self._learned.copy()
+        return duplicate
 
     @property
     def signals(self) -> Signals:
-        """What the session would tell an agent now."""
+        """What the session would report to an agent now."""
         self.settle()
-        arousal = self._coloured(self.arousal)
+        arousal = self._modulated(self.arousal)
         pe, confidence = self.sensory_pe, self.gate_confidence
         if self.body_budget < 0.70:
             depletion = 0.70 - self.body_budget
@@ -255,47 +245,33 @@ class Session:
             rpe=self.rpe,
         )
 
-    def _coloured(self, arousal: float) -> float:
+    def _modulated(self, arousal: float) -> float:
         factor = {"negative": 1.15, "positive": 0.9, "neutral": 1.0}[self.valence]
         return _clamp(arousal * factor)
 
-    def _pay(self, owed: float, *_unused: object) -> None:
-        self.body_budget = _clamp(self.body_budget - 0.02 * owed)
+    def _process_cost(self, cost: float) -> None:
+        self.body_budget = _clamp(self.body_budget - 0.02 * cost)
 
-    def _hear(self, message: str, *_unused: object) -> None:
+    def _process_message(self, message: str) -> None:
         # Everything that depends on the text alone is read once; the settling below is arithmetic.
         impression = impression_of(message)
         self.message = message
         self.cluster = cluster_of(self.topics(message))
         self._perceive(impression)
-        previous: _Raw | None = None
+        previous: tuple[float, ...] | None = None
+        previous_gate = self.gate
         for _ in range(5):
-            before = self._raw()
+            before = _settling_values(self)
             self._perceive(impression)
-            self._judge(impression)
-            raw = self._raw()
-            settled = previous is not None and raw.distance(previous) < 0.01
-            self.arousal = 0.5 * raw.arousal + 0.5 * before.arousal
-            self.certainty = 0.5 * raw.certainty + 0.5 * before.certainty
-            self.sustained = 0.5 * raw.sustained + 0.5 * before.sustained
-            self.sensory_pe = 0.5 * raw.sensory_pe + 0.5 * before.sensory_pe
-            self.resource_pressure = 0.5 * raw.resource_pressure + 0.5 * before.resource_pressure
-            self.gate_confidence = 0.5 * raw.gate_confidence + 0.5 * before.gate_confidence
-            previous = raw
+            self._update_gate(impression)
+            values = _settling_values(self)
+            settled = previous is not None and previous_gate == self.gate and _distance(previous, values) < 0.01
+            for name, old, new in zip(_SETTLING, before, values, strict=True):
+                setattr(self, name, 0.5 * new + 0.5 * old)
+            previous, previous_gate = values, self.gate
             if settled:
                 break
         self.turns += 1
-
-    def _raw(self) -> _Raw:
-        return _Raw(
-            self.arousal,
-            self.certainty,
-            self.sustained,
-            self.sensory_pe,
-            self.resource_pressure,
-            self.gate_confidence,
-            self.gate,
-        )
 
     def _perceive(self, impression: Impression) -> None:
         arousal = impression.arousal
@@ -309,9 +285,10 @@ class Session:
         if self.cluster:
             self.recommended = self._recommendation(self.cluster)
 
-    def _judge(self, impression: Impression) -> None:
+    def _update_gate(self, impression: Impression) -> None:
         learned = self._learned
-        self.gate, self.gate_confidence = self._gated(impression)
+        self.gate, self.gate_confidence = self._gate_of(impression)
+        # Before the smoothed rule, which may turn it tonic again in the same step.
         if self.arousal >= 0.35:
             learned.gain_mode = "phasic"
         adjusted = _clamp(self.gate_confidence + 0.15 * self.rpe)
@@ -324,8 +301,8 @@ class Session:
         memory = 0.6 if impression.mentions_past else 0.3
         self.resource_pressure = _clamp(0.5 * memory + (0.2 if self.turns >= 20 else 0.0))
 
-    def _gated(self, impression: Impression) -> tuple[Gate, float]:
-        arousal = self._coloured(self.arousal)
+    def _gate_of(self, impression: Impression) -> tuple[Gate, float]:
+        arousal = self._modulated(self.arousal)
         if arousal >= 0.6:
             return "urgent", 0.85
         if impression.is_urgent:
@@ -344,12 +321,12 @@ class Session:
         ]
         return min(fit)[1] if fit else None
 
-    def _grade(self, response: str, quality: float, message: str | None) -> None:
+    def _process_grade(self, response: str, quality: float, message: str | None) -> None:
         self.rpe = quality - self.predicted_quality
         self.predicted_quality = _clamp(0.75 * self.predicted_quality + 0.25 * quality)
         self.body_budget = _clamp(self.body_budget + self.rpe * (0.05 if self.rpe > 0 else 0.02))
         rate = 0.375 if self.pe_volatility > 0.5 else 0.15 if self.pe_volatility < 0.2 else 0.25
-        # A person shared by several tasks may have heard another task's message since.
+        # A person shared by several tasks may have received another task's message since.
         is_last = message is None or message == self.message
         topic = self.cluster if is_last else cluster_of(self.topics(message or ""))
         if not topic:

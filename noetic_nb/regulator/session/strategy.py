@@ -1,4 +1,4 @@
-"""Which way a reply answers: by asking, in steps, in sections, in code, or directly.
+"""The form of a reply: a question back, steps, sections, code, or a direct answer.
 
 Lengths are bytes and lines end at U+000A only, as in the original; two question marks inside code therefore read as a
 clarifying question, as they do there.
@@ -52,7 +52,7 @@ def classify_strategy(text: str) -> Strategy | None:
 
     References
     ----------
-    .. [1] Regulator specification, section 10.7.
+    .. [1] docs/behaviour/regulator.md, "Strategy".
 
     Examples
     --------
@@ -62,6 +62,7 @@ def classify_strategy(text: str) -> Strategy | None:
     True
     """
     size = len(text.encode("utf-8", "surrogatepass"))
+    # The order of the rules is the result: a list of questions is a question first.
     questions = text.count("?")
     if questions >= 2 and size < 800:
         return "ClarifyFirst"
