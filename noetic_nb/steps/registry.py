@@ -210,7 +210,7 @@ class Registry:
         for name, known in self._known["schema"].items():
             if known is schema.given or known is schema:
                 return {"$ref": f"schema:{name}"}
-        return dict(schema.json_schema)
+        return schema.to_json()
 
     def codec_reference(self, output: CodecOutput, where: str) -> dict[str, Any]:
         """Return the reference of a codec.
