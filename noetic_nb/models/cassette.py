@@ -210,6 +210,7 @@ class CassetteModel:
             await self._add(Entry.of(content, error))
 
     async def _add(self, entry: Entry) -> None:
+        # Counted as played at once: what was just recorded must not be replayed to the next request like it.
         self._places[entry.key].append(len(self._entries))
         self._entries.append(entry)
         self._played[entry.key] += 1

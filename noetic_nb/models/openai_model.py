@@ -88,6 +88,10 @@ class OpenAIModel:
     NoeticConfigError
         ``INVALID_MODEL_OPTION`` or ``INVALID_PRICE``. A missing key is reported when a call is made.
 
+    References
+    ----------
+    .. [1] docs/behaviour/models.md, "OpenAI client".
+
     Examples
     --------
     >>> OpenAIModel("qwen3:4b", base_url="http://localhost:11434/v1")
@@ -261,7 +265,7 @@ class OpenAIModel:
             if failure is None:
                 yield self._settled(answer.finish(), request)
                 return
-            if seen:
+            if seen:  # a second attempt would begin the text again before the eyes of whoever reads it
                 raise failure.error
             await self._wait_or_raise(failure, attempt)
             attempt += 1

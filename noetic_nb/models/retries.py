@@ -71,6 +71,7 @@ def backoff_ms(attempt: int, asked_ms: float | None, rng: random.Random) -> floa
     """
     if asked_ms is not None and asked_ms > 0:
         return asked_ms if asked_ms <= LONGEST_ASKED_WAIT_MS else None
+    # The exponent is held below where a float would overflow; the longest wait is reached long before.
     full = min(FIRST_WAIT_MS * 2.0 ** min(attempt, 10), LONGEST_WAIT_MS)
     return full * (1.0 - 0.5 * rng.random())
 

@@ -109,7 +109,7 @@ class Converged(Frozen):
 
         def check(s: LoopSnapshot) -> Verdict:
             before = last[0] if last else None
-            last[:] = [s.last_text]
+            last[:] = [s.last_text]  # kept before the comparison: `embed` may raise, and the next round needs it
             if before is None:
                 return _GO_ON
             if self.embed is not None and self.threshold < 1:
@@ -258,6 +258,10 @@ def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
 
 class until:
     """Builders of loop predicates.
+
+    References
+    ----------
+    .. [1] docs/behaviour/steps.md, "Loop predicates".
 
     Examples
     --------

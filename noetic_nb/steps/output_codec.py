@@ -97,6 +97,7 @@ class OutputReader:
 
     def has_read(self, text: str) -> bool:
         """Tell whether it was fed this text, neither more nor less."""
+        # A stream that broke off and was answered again is not the text that came in pieces.
         return "".join(self._pieces) == text
 
     def finish(self) -> Any:

@@ -72,6 +72,7 @@ class Registry:
         codecs: Mapping[str, OutputCodec] | None = None,
     ) -> None:
         self._known: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
+        # Before the user's own, so that a codec of one of these names is refused and not taken for it.
         self._known["codec"].update(READY)
         named = functions if isinstance(functions, Mapping) else {_name_of(f): f for f in functions}
         for name, function in named.items():

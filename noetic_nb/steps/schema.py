@@ -31,6 +31,7 @@ _NAMED: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternP
 # Of these, the ones that look at the value itself and not at a part of it: a circle of them never ends.
 _IN_PLACE: Final = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 _REFERENCES: Final = ("$ref", "$dynamicRef")
+# Every other word of the draft, and `discriminator`, which pydantic writes: rules, then notes.
 _RULES: Final = frozenset(
     {"$dynamicRef", "$ref", "const", "dependentRequired", "enum", "pattern", "required", "type", "uniqueItems"}
     | {"maxContains", "maxItems", "maxLength", "maxProperties", "minContains", "minItems", "minLength", "minProperties"}
@@ -42,7 +43,7 @@ _NOTES: Final = frozenset(
 )
 _KNOWN: Final = _ONE | _LISTS | _NAMED | _RULES | _NOTES
 _NUMBER_RULES: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    # Said so that NaN fails each of them; jsonschema's own "is it less" lets NaN pass.
+    # Written so that NaN fails each of them; jsonschema asks the opposite question, which NaN passes.
     "minimum": lambda v, n: v >= n,
     "maximum": lambda v, n: v <= n,
     "exclusiveMinimum": lambda v, n: v > n,
@@ -55,6 +56,10 @@ _COMPOSED: Final = (list, dict, Union, UnionType)
 
 class OutputSchema:
     """Checks values and describes itself as JSON Schema.
+
+    References
+    ----------
+    .. [1] docs/behaviour/steps.md, "Schemas".
 
     Examples
     --------
@@ -151,6 +156,9 @@ class OutputSchema:
 
     def _text(self) -> str:
         return json.dumps(self.json_schema, sort_keys=True, default=repr)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OutputSchema, (self.given,)  # what checks values is made again: jsonschema's own cannot be pickled
 
     def __repr__(self) -> str:
         return f"OutputSchema({self.given!r})"

@@ -207,6 +207,7 @@ def adaptive_plan(
             try:
                 return await ctx.run(tree, task)
             except NoeticError as exc:
+                # Another plan cannot help where the run was stopped or its money is spent.
                 if exc.kind in ("cancelled", "budget_exceeded") or attempt + 1 == max_revisions:
                     raise
                 prompt = f"{task}\n\nThe last plan failed: {exc}\nMake another one."

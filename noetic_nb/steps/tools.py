@@ -137,6 +137,7 @@ class Tool:
                 reason="invalid",
                 tool_name=self.name,
             ) from exc
+        # What was not given is left to the function, whose default may be an object of its own.
         given = bound.__pydantic_fields_set__
         return {name: value for name, value in vars(bound).items() if name in given}
 
@@ -347,7 +348,7 @@ class ToolSet:
                     hint="Rename one of them.",
                 )
             if known is not None:
-                continue  # the first of a name wins
+                continue  # the first of a name wins: a step's own tools come before those of layers
             self._by_name[wire_name(one.name)] = one
             self._by_name[one.name] = one
             kept.append(one)

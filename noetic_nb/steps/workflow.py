@@ -62,6 +62,10 @@ def load_workflow(
         ``INVALID_WORKFLOW_SOURCE``, ``WORKFLOW_VALIDATION_FAILED``, ``UNKNOWN_NODE_KIND``, ``UNKNOWN_TOOL_REFERENCE``,
         ``UNKNOWN_UNTIL_PREDICATE``, ``WORKFLOW_CYCLE``, ... each naming the node.
 
+    References
+    ----------
+    .. [1] docs/behaviour/steps.md, "Workflow documents".
+
     Examples
     --------
     >>> document = {"version": 1, "root": {"kind": "sequence", "id": "s", "steps": [

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import enum
 import json
+import pickle
 import subprocess
 import sys
 import uuid
@@ -195,6 +197,17 @@ def test_frozen_data_is_judged_as_the_json_it_stands_for() -> None:
     assert schema.check(freeze({"list": [{"a": 1}]})) == {"list": ({"a": 1},)}
     with pytest.raises(ValueError, match=r"list.0: not of type object"):
         schema.check(freeze({"list": [[]]}))
+
+
+@pytest.mark.parametrize(
+    "given", [{"type": "integer"}, int, {"$defs": {"n": {"type": "integer"}}, "$ref": "#/$defs/n"}]
+)
+def test_a_schema_is_copied_and_pickled(given: Any) -> None:
+    schema = OutputSchema(given)
+
+    for again in (pickle.loads(pickle.dumps(schema)), copy.deepcopy(schema), copy.copy(schema)):
+        assert again == schema
+        assert not fits(again, "a")
 
 
 def test_a_first_agent_loads_no_schema_checker() -> None:
