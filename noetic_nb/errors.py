@@ -14,7 +14,7 @@ happened, what was given and what to do.
 from __future__ import annotations
 
 import reprlib
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 __all__ = ["ErrorKind", "ItemValidationError", "NoeticConfigError", "NoeticError", "innermost"]
 
@@ -181,10 +181,6 @@ class ItemValidationError(ValueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), dict(self.__dict__), self.args)
-
-    def with_hint(self, hint: str) -> Self:
-        """Return the same error with another hint."""
-        return type(self)(self.what, given=self.given, hint=hint)
 
 
 def _rebuild(cls: type[Exception], state: dict[str, Any], args: tuple[Any, ...]) -> Exception:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.models.cassette_file import Entry, content_of, differences, read_tape, write_tape
+from noetic_nb.models.cassette_file import Entry, content_of, differences, read_cassette, write_cassette
 from noetic_nb.models.client import ModelClient, ModelRequest, ModelResponse, StreamingModelClient, StreamPart
 from noetic_nb.models.model_errors import failed
 from noetic_nb.models.response_items import deltas_of
@@ -89,7 +89,7 @@ class CassetteModel:
                 path=str(self.path),
             )
         self._model = model
-        self._entries: list[Entry] = [] if self._recording else read_tape(self.path)
+        self._entries: list[Entry] = [] if self._recording else read_cassette(self.path)
         self._places: defaultdict[str, list[int]] = defaultdict(list)
         for place, entry in enumerate(self._entries):
             self._places[entry.key].append(place)
@@ -134,7 +134,7 @@ class CassetteModel:
 
     @property
     def watches_silence(self) -> bool:
-        """Whether the model that is recorded minds silence within its streams itself."""
+        """Whether the model that is recorded has an idle limit of its own for its streams."""
         return bool(getattr(self._model, "watches_silence", False))
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
@@ -183,7 +183,7 @@ class CassetteModel:
             return NoeticError("tape_missing", f"There is no answer on {where}", hint=hint, path=str(self.path))
         found = [list(differences(entry.request, content)) for entry in self._entries]
         closest = min(range(len(found)), key=lambda place: len(found[place]))
-        shown = [f"{path}: {_short(taped)} there, {_short(asked)} asked" for path, taped, asked in found[closest]]
+        shown = [f"{path}: {_short(recorded)} there, {_short(asked)} asked" for path, recorded, asked in found[closest]]
         more = f"; and {len(shown) - _SHOWN_DIFFERENCES} more" if len(shown) > _SHOWN_DIFFERENCES else ""
         return NoeticError(
             "tape_missing",
@@ -210,6 +210,7 @@ class CassetteModel:
             await self._add(Entry.of(content, error))
 
     async def _add(self, entry: Entry) -> None:
+        # Counted as played at once: what was just recorded must not be replayed to the next request like it.
         self._places[entry.key].append(len(self._entries))
         self._entries.append(entry)
         self._played[entry.key] += 1
@@ -218,7 +219,7 @@ class CassetteModel:
     def _write(self) -> None:
         # Taken inside the lock: of two writers the later one always writes the longer tape.
         with self._writing:
-            write_tape(self.path, list(self._entries))
+            write_cassette(self.path, list(self._entries))
 
 
 def _wrong(what: str, given: object, hint: str) -> NoeticConfigError:

@@ -22,7 +22,7 @@ from noetic_nb.models.client import ModelRequest, ModelResponse, TokenLogprob, U
 from noetic_nb.models.model_errors import refused
 from noetic_nb.redact import redact
 
-__all__ = ["Entry", "content_of", "differences", "read_tape", "write_tape"]
+__all__ = ["Entry", "content_of", "differences", "read_cassette", "write_cassette"]
 
 FORMAT: Final = "noetic_nb.cassette"
 VERSION: Final = 1
@@ -45,19 +45,19 @@ class Entry:
     @classmethod
     def of(cls, request: Mapping[str, Any], outcome: ModelResponse | NoeticError) -> Entry:
         """Make the entry of a response, or of a refusal: that is an answer too."""
-        told: dict[str, Any] = {}
+        answer: dict[str, Any] = {}
         if isinstance(outcome, NoeticError):
-            told["refusal"] = outcome.refusal
+            answer["refusal"] = outcome.refusal
         else:
-            told["items"] = [dump_item(item) for item in outcome.items]
-            told["logprobs"] = [
+            answer["items"] = [dump_item(item) for item in outcome.items]
+            answer["logprobs"] = [
                 [t.token, t.logprob, *([t.alternatives] if t.alternatives else ())] for t in outcome.logprobs
             ]
-            told["model"], told["finish_reason"] = outcome.model, outcome.finish_reason
+            answer["model"], answer["finish_reason"] = outcome.model, outcome.finish_reason
         usage = outcome.usage
-        told["usage"] = [usage.input_tokens, usage.output_tokens, usage.cached_tokens]
-        told["cost"] = outcome.cost
-        return cls(request, redact(told))
+        answer["usage"] = [usage.input_tokens, usage.output_tokens, usage.cached_tokens]
+        answer["cost"] = outcome.cost
+        return cls(request, redact(answer))
 
     def replay(self) -> ModelResponse:
         """Return the response again.
@@ -116,7 +116,7 @@ def content_of(request: ModelRequest) -> dict[str, Any]:
     return plain_content
 
 
-def differences(taped: Any, asked: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+def differences(recorded: Any, asked: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Yield (path, on the tape, asked) wherever two requests differ; what only one has is None in the other.
 
     Examples
@@ -124,21 +124,21 @@ def differences(taped: Any, asked: Any, path: str = "") -> Iterator[tuple[str, A
     >>> list(differences({"items": [{"text": "a"}]}, {"items": [{"text": "b"}, {}]}))
     [('items[0].text', 'a', 'b'), ('items[1]', None, {})]
     """
-    if isinstance(taped, dict) and isinstance(asked, dict):
-        for key in dict.fromkeys([*taped, *asked]):
+    if isinstance(recorded, dict) and isinstance(asked, dict):
+        for key in dict.fromkeys([*recorded, *asked]):
             place = f"{path}.{key}" if path else key
-            if key in taped and key in asked:
-                yield from differences(taped[key], asked[key], place)
+            if key in recorded and key in asked:
+                yield from differences(recorded[key], asked[key], place)
             else:
-                yield place, taped.get(key), asked.get(key)
-    elif isinstance(taped, list) and isinstance(asked, list):
-        for index, (one, other) in enumerate(zip(taped, asked, strict=False)):
+                yield place, recorded.get(key), asked.get(key)
+    elif isinstance(recorded, list) and isinstance(asked, list):
+        for index, (one, other) in enumerate(zip(recorded, asked, strict=False)):
             yield from differences(one, other, f"{path}[{index}]")
-        for index in range(min(len(taped), len(asked)), max(len(taped), len(asked))):
-            left, right = (side[index] if index < len(side) else None for side in (taped, asked))
+        for index in range(min(len(recorded), len(asked)), max(len(recorded), len(asked))):
+            left, right = (side[index] if index < len(side) else None for side in (recorded, asked))
             yield f"{path}[{index}]", left, right
-    elif type(taped) is not type(asked) or taped != asked:  # 1, 1.0 and True are equal in Python, not in JSON
-        yield path, taped, asked
+    elif type(recorded) is not type(asked) or recorded != asked:  # 1, 1.0 and True are equal in Python, not in JSON
+        yield path, recorded, asked
 
 
 def _corrupt(path: Path, line: int, what: str) -> NoeticError:
@@ -151,7 +151,7 @@ def _corrupt(path: Path, line: int, what: str) -> NoeticError:
     )
 
 
-def read_tape(path: Path) -> list[Entry]:
+def read_cassette(path: Path) -> list[Entry]:
     """Read every answer of a tape.
 
     Raises
@@ -195,7 +195,7 @@ def read_tape(path: Path) -> list[Entry]:
     return entries
 
 
-def write_tape(path: Path, entries: list[Entry]) -> None:
+def write_cassette(path: Path, entries: list[Entry]) -> None:
     """Write a whole tape at once: a crash leaves the old file or the new one, never half of one.
 
     Raises

@@ -96,7 +96,7 @@ class ModelParams(BaseModel):
 
 
 class ToolSpec(NamedTuple):
-    """A tool as the model is told about it.
+    """A tool as the model sees it.
 
     `parameters` is a JSON Schema of an object; `strict` asks a provider to enforce it.
     """

@@ -72,11 +72,11 @@ def rate_limited(retry_after_ms: float | None, *, message: str = "", status: int
     >>> rate_limited(1_500).retry_after_ms
     1500
     """
-    said = f": {redact_text(message)}" if message else ""
+    detail = f": {redact_text(message)}" if message else ""
     wait = "" if retry_after_ms is None else f" It asks to wait {retry_after_ms:g} ms."
     return NoeticError(
         "llm_rate_limit",
-        f"The provider turned the request away because of its rate limit{said}",
+        f"The provider turned the request away because of its rate limit{detail}",
         hint=f"Wait, send less, or raise `max_retries`.{wait}",
         retry_after_ms=retry_after_ms,
         status=status,

@@ -72,6 +72,7 @@ def chat_body(request: ModelRequest, names: WireNames, options: WireOptions) -> 
 
 
 def _messages(items: list[Item], names: WireNames) -> list[dict[str, Any]]:
+    # Collected first: an output may stand anywhere behind its call, and has to follow it at once.
     outputs: dict[Any, list[Item]] = {}
     for item in items:
         if item["type"] == "function_call_output":

@@ -37,10 +37,10 @@ def read_chat(body: Any, names: WireNames, ids: Ids) -> Answer:
     if not isinstance(message, Mapping):
         raise garbage("its first choice has no `message`", body)
     calls = [_Call(ids) for _ in message.get("tool_calls") or ()]
-    for call, said in zip(calls, message.get("tool_calls") or (), strict=True):
-        call.add(said)
+    for call, piece in zip(calls, message.get("tool_calls") or (), strict=True):
+        call.add(piece)
     return _answer(
-        text=_said(message.get("content"), body),
+        text=_content_text(message.get("content"), body),
         reasoning=_reasoning(message),
         refusal=_text(message.get("refusal")),
         calls=calls,
@@ -56,11 +56,11 @@ def read_chat(body: Any, names: WireNames, ids: Ids) -> Answer:
 class ChatStream:
     """Put a streamed answer together: `feed` every chunk, then `finish`."""
 
-    __slots__ = ("_calls", "_finish_reason", "_ids", "_logprobs", "_model", "_names", "_said", "_silent", "_usage")
+    __slots__ = ("_calls", "_finish_reason", "_ids", "_logprobs", "_model", "_names", "_silent", "_texts", "_usage")
 
     def __init__(self, names: WireNames, ids: Ids) -> None:
         self._names, self._ids = names, ids
-        self._said: dict[str, list[str]] = {"text": [], "reasoning": [], "refusal": []}
+        self._texts: dict[str, list[str]] = {"text": [], "reasoning": [], "refusal": []}
         self._calls: dict[int, _Call] = {}
         self._logprobs: list[TokenLogprob] = []
         self._usage: Any = None
@@ -90,32 +90,32 @@ class ChatStream:
             delta = choice.get("delta") or {}
             if not isinstance(delta, Mapping):
                 raise garbage("a delta of the stream is no object", chunk)
-            thought, text = _reasoning(delta), _said(delta.get("content"), chunk)
-            self._said["refusal"].append(_text(delta.get("refusal")))
+            thought, text = _reasoning(delta), _content_text(delta.get("content"), chunk)
+            self._texts["refusal"].append(_text(delta.get("refusal")))
             if thought:
-                self._said["reasoning"].append(thought)
+                self._texts["reasoning"].append(thought)
                 deltas.append(ModelDelta("reasoning", thought))
             if text:
-                self._said["text"].append(text)
+                self._texts["text"].append(text)
                 deltas.append(ModelDelta("text", text))
-            for place, said in enumerate(delta.get("tool_calls") or ()):
-                deltas.append(self._add_call(place, said))
+            for place, piece in enumerate(delta.get("tool_calls") or ()):
+                deltas.append(self._add_call(place, piece))
         return deltas
 
-    def _add_call(self, place: int, said: Any) -> ModelDelta:
-        if not isinstance(said, Mapping):
-            raise garbage("a call of a tool is no object", said)
-        index = said.get("index")
+    def _add_call(self, place: int, piece: Any) -> ModelDelta:
+        if not isinstance(piece, Mapping):
+            raise garbage("a call of a tool is no object", piece)
+        index = piece.get("index")
         index = index if isinstance(index, int) else place
         call = self._calls.get(index)
         # Some servers give every call the index 0: another id is another call.
-        if call is not None and call.given_id and said.get("id") and said["id"] != call.given_id:
+        if call is not None and call.given_id and piece.get("id") and piece["id"] != call.given_id:
             index = max(self._calls) + 1
             call = None
         if call is None:
             call = self._calls[index] = _Call(self._ids)
         return ModelDelta(
-            "tool_call", call.add(said), index, {"call_id": call.id, "name": self._names.from_wire(call.name)}
+            "tool_call", call.add(piece), index, {"call_id": call.id, "name": self._names.from_wire(call.name)}
         )
 
     def finish(self) -> Answer:
@@ -135,9 +135,9 @@ class ChatStream:
                 hint="Ask again; a proxy between here and the model may cut long answers.",
             )
         return _answer(
-            text="".join(self._said["text"]),
-            reasoning="".join(self._said["reasoning"]),
-            refusal="".join(self._said["refusal"]),
+            text="".join(self._texts["text"]),
+            reasoning="".join(self._texts["reasoning"]),
+            refusal="".join(self._texts["refusal"]),
             calls=[self._calls[index] for index in sorted(self._calls)],
             finish_reason=self._finish_reason,
             logprobs=tuple(self._logprobs),
@@ -159,15 +159,15 @@ class _Call:
         self.name = ""
         self._arguments: list[str] = []
 
-    def add(self, said: Any) -> str:
+    def add(self, piece: Any) -> str:
         """Take a piece of the call; return what it adds to the arguments."""
-        if not isinstance(said, Mapping):
-            raise garbage("a call of a tool is no object", said)
-        if isinstance(said.get("id"), str) and said["id"]:
-            self.id = self.given_id = said["id"]
-        function = said.get("function") or {}
+        if not isinstance(piece, Mapping):
+            raise garbage("a call of a tool is no object", piece)
+        if isinstance(piece.get("id"), str) and piece["id"]:
+            self.id = self.given_id = piece["id"]
+        function = piece.get("function") or {}
         if not isinstance(function, Mapping):
-            raise garbage("the function of a call is no object", said)
+            raise garbage("the function of a call is no object", piece)
         self.name = self.name or _text(function.get("name"))
         arguments = function.get("arguments")
         if isinstance(arguments, Mapping | list):  # some servers send the arguments as data
@@ -223,7 +223,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _said(content: Any, body: Any) -> str:
+def _content_text(content: Any, body: Any) -> str:
     """Return the text of a message; some servers send a list of parts where the API has a string."""
     if content is None or isinstance(content, str):
         return content or ""

@@ -36,9 +36,10 @@ log = logging.getLogger(__name__)
 
 # Ten minutes, the openai package's own default: models that reason may be silent for several.
 TIMEOUT_MS: Final = 600_000
-# Runtime specification, section 2.2 (idle watchdog).
+# Two minutes; docs/behaviour/models.md, "Silence within a stream".
 IDLE_TIMEOUT_MS: Final = 120_000
 MAX_RETRIES: Final = 2
+# A server that does not even take the end of a stream must not hold up a cancellation.
 _CLOSE_SECONDS: Final = 5.0
 # Servers on one's own machine want no key, but the package refuses to send none.
 _NO_KEY: Final = "not-needed"
@@ -86,6 +87,10 @@ class OpenAIModel:
     ------
     NoeticConfigError
         ``INVALID_MODEL_OPTION`` or ``INVALID_PRICE``. A missing key is reported when a call is made.
+
+    References
+    ----------
+    .. [1] docs/behaviour/models.md, "OpenAI client".
 
     Examples
     --------
@@ -202,7 +207,7 @@ class OpenAIModel:
         while True:
             try:
                 async with asyncio.timeout(self._timeout_s) as deadline:
-                    said = await create(**body)
+                    result = await create(**body)
                 failure = None
             except TimeoutError as exc:
                 failure = self._too_slow() if deadline.expired() else self._classified(exc)
@@ -211,7 +216,7 @@ class OpenAIModel:
             # Outside of the except clause: the error must not carry the SDK's exception, with its headers, as context.
             if failure is None:
                 read = read_chat if self.api == "chat" else read_response
-                return self._settled(read(plain(said), names, self._ids), request)
+                return self._settled(read(plain(result), names, self._ids), request)
             await self._wait_or_raise(failure, attempt)
             attempt += 1
 
@@ -260,7 +265,7 @@ class OpenAIModel:
             if failure is None:
                 yield self._settled(answer.finish(), request)
                 return
-            if seen:
+            if seen:  # a second attempt would begin the text again before the eyes of whoever reads it
                 raise failure.error
             await self._wait_or_raise(failure, attempt)
             attempt += 1

@@ -163,11 +163,11 @@ def read_response(body: Any, names: WireNames, ids: Ids, logprobs: tuple[TokenLo
     items: list[Item] = []
     refusals: list[str] = []
     found: list[TokenLogprob] = []
-    for said in output:
+    for raw in output:
         try:
-            items.append(_read_item(said, names, ids, refusals, found))
+            items.append(_read_item(raw, names, ids, refusals, found))
         except (ItemValidationError, AttributeError, TypeError, KeyError) as exc:
-            raise garbage(f"an item of its output cannot be read ({exc})", said) from None
+            raise garbage(f"an item of its output cannot be read ({exc})", raw) from None
     text = body.get("output_text")
     if isinstance(text, str) and text and not any(item["type"] == "message" for item in items):
         items.insert(0, text_item(text, ids.new("item")))
@@ -184,11 +184,11 @@ def read_response(body: Any, names: WireNames, ids: Ids, logprobs: tuple[TokenLo
     )
 
 
-def _read_item(said: Any, names: WireNames, ids: Ids, refusals: list[str], found: list[TokenLogprob]) -> Item:
-    if not isinstance(said, Mapping):
+def _read_item(raw: Any, names: WireNames, ids: Ids, refusals: list[str], found: list[TokenLogprob]) -> Item:
+    if not isinstance(raw, Mapping):
         raise TypeError("it is no object")
-    kind = said.get("type")
-    fields = dict(said)
+    kind = raw.get("type")
+    fields = dict(raw)
     if not isinstance(fields.get("id"), str) or not fields["id"]:
         fields = {"id": ids.new("item"), **{key: value for key, value in fields.items() if key != "id"}}
     if kind == "function_call":
@@ -224,8 +224,8 @@ def _finish_reason(body: Mapping[str, Any], items: list[Item]) -> str | None:
 
 
 def _failure(error: Any, usage: Usage) -> Exception:
-    told = error if isinstance(error, Mapping) else {}
-    code, message = told.get("code"), str(told.get("message") or "it gave no reason")
+    details = error if isinstance(error, Mapping) else {}
+    code, message = details.get("code"), str(details.get("message") or "it gave no reason")
     if code == "rate_limit_exceeded":
         return rate_limited(None, message=message, usage=usage)
     return failed(

@@ -93,6 +93,10 @@ def cost_of(
     float or None
         US dollars; None when nobody knows.
 
+    References
+    ----------
+    .. [1] docs/behaviour/models.md, "Prices".
+
     Examples
     --------
     >>> round(cost_of(Usage(1_000_000, 500_000), model="m", price=(2.0, 8.0)), 6)
@@ -104,6 +108,6 @@ def cost_of(
         return (usage.input_tokens * price[0] + usage.output_tokens * price[1]) * _PER_MILLION
     if reported is not None:
         return reported
-    if not usage.total_tokens:
+    if not usage.total_tokens:  # nothing was counted, which does not mean that nothing is charged
         return None
     return _listed(model, usage, base_url)

@@ -1,6 +1,6 @@
-"""Turn what a model said into items, whoever said it: text, reasoning, calls of tools, a refusal.
+"""Turn an answer into items, from any provider: text, reasoning, calls of tools, a refusal.
 
-The order is fixed: reasoning, then the message, then the calls. What says nothing makes no item.
+The order is fixed: reasoning, then the message, then the calls. What is empty makes no item.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ def settle(answer: Answer, cost: float | None) -> ModelResponse:
     ...
     noetic_nb.errors.NoeticError: The provider answered with neither a text nor a call of a tool...
     """
-    says_something = any(item["type"] != "reasoning" and not _only_refuses(item) for item in answer.items)
-    if not says_something:
+    has_content = any(item["type"] != "reasoning" and not _only_refuses(item) for item in answer.items)
+    if not has_content:
         if answer.refusal:
             raise refused(answer.refusal, usage=answer.usage, cost=cost)
         if answer.finish_reason == "content_filter":

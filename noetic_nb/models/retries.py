@@ -21,7 +21,7 @@ __all__ = ["Failure", "backoff_ms", "classify", "retry_after_ms"]
 # First wait and longest wait, as in the openai package; the jitter keeps clients that failed together apart.
 FIRST_WAIT_MS: Final = 500.0
 LONGEST_WAIT_MS: Final = 8_000.0
-# A provider that asks for more than a minute will not be back within a turn: the caller is told instead.
+# A provider that asks for more than a minute will not be back within a turn: the caller gets the error instead.
 LONGEST_ASKED_WAIT_MS: Final = 60_000.0
 
 SLOW: Final = "Raise `timeout_ms`, or ask for less."
@@ -71,6 +71,7 @@ def backoff_ms(attempt: int, asked_ms: float | None, rng: random.Random) -> floa
     """
     if asked_ms is not None and asked_ms > 0:
         return asked_ms if asked_ms <= LONGEST_ASKED_WAIT_MS else None
+    # The exponent is held below where a float would overflow; the longest wait is reached long before.
     full = min(FIRST_WAIT_MS * 2.0 ** min(attempt, 10), LONGEST_WAIT_MS)
     return full * (1.0 - 0.5 * rng.random())
 
@@ -103,13 +104,13 @@ def retry_after_ms(headers: Mapping[str, str], clock: Clock) -> float | None:
 
 
 def _message(exc: Any) -> tuple[str, str | None]:
-    """Return what the provider said and its error code."""
+    """Return the provider's own message and its error code."""
     body = getattr(exc, "body", None)
-    told = body.get("error", body) if isinstance(body, Mapping) else None
-    if isinstance(told, Mapping) and isinstance(told.get("message"), str):
-        code = told.get("code") or told.get("type")
-        return told["message"], None if code is None else str(code)
-    text = told if isinstance(told, str) else str(exc)
+    details = body.get("error", body) if isinstance(body, Mapping) else None
+    if isinstance(details, Mapping) and isinstance(details.get("message"), str):
+        code = details.get("code") or details.get("type")
+        return details["message"], None if code is None else str(code)
+    text = details if isinstance(details, str) else str(exc)
     return (text if len(text) <= 300 else text[:300] + "…"), None
 
 
@@ -138,7 +139,7 @@ def classify(exc: Exception, *, clock: Clock, answering: bool = False) -> Failur
     if isinstance(exc, openai.APITimeoutError):
         return Failure(failed("The provider did not answer in time", reason="timeout", hint=SLOW), True)
     if isinstance(exc, openai.APIConnectionError) and not answering:
-        # The SDK says only "Connection error."; the cause below it knows whether the host is unknown or deaf.
+        # The SDK says only "Connection error."; the cause below it knows whether the host is unknown or does not answer.
         cause = str(exc.__cause__ or "") or message
         error = failed(
             f"The provider could not be reached: {cause}", reason="connection", hint="Check `base_url` and the network."
@@ -179,10 +180,10 @@ def _status_failure(exc: Any, message: str, code: str | None, clock: Clock) -> F
     status: int = exc.status_code
     headers = exc.response.headers
     wait_ms = retry_after_ms(headers, clock)
-    told = headers.get("x-should-retry")
+    override = headers.get("x-should-retry")
     retryable = status in _RETRYABLE or status >= 500
-    if told in ("true", "false"):
-        retryable = told == "true"
+    if override in ("true", "false"):
+        retryable = override == "true"
     if status == 429:
         # An empty account answers 429 too, and no waiting fills it.
         retryable = retryable and code != "insufficient_quota"

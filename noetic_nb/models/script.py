@@ -1,4 +1,4 @@
-"""What a scripted model can be told to do: say something, call a tool, fail in a particular way.
+"""The lines of a scripted model: an answer, a call of a tool, a particular failure.
 
 All three are plain frozen data, checked when they are made: a script with a mistake in it fails where it is written.
 """

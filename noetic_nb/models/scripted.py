@@ -1,4 +1,4 @@
-"""A model without a network: it says what a script tells it, the same each time. Tests, lessons and demos run on it.
+"""A model without a network: it answers from a script, the same each time. Tests, lessons and demos run on it.
 
 A list of replies is consumed by the agent alone. A judge, a layer or a summary that asks the same model would silently
 eat the agent's lines, so it gets an error that says how to give it lines of its own.
@@ -296,7 +296,7 @@ class ScriptedModel:
         raise self._error(fault, request)
 
     def _error(self, fault: Fault, request: ModelRequest) -> NoeticError:
-        said = f": {fault.message}" if fault.message else ""
+        detail = f": {fault.message}" if fault.message else ""
         match fault.kind:
             case "rate_limit":
                 return rate_limited(fault.retry_after_ms, message=fault.message or "")
@@ -304,18 +304,18 @@ class ScriptedModel:
                 usage = Usage(self._input_tokens(request) if self._estimates else 0)
                 return refused(fault.message or "I cannot help with that.", usage=usage)
             case "timeout":
-                return failed(f"The provider did not answer in time{said}", reason="timeout")
+                return failed(f"The provider did not answer in time{detail}", reason="timeout")
             case "disconnect":
-                return failed(f"The connection broke off{said}", reason="disconnect")
+                return failed(f"The connection broke off{detail}", reason="disconnect")
         status = fault.status or 500
-        return failed(f"The provider failed with status {status}{said}", reason="status", status=status)
+        return failed(f"The provider failed with status {status}{detail}", reason="status", status=status)
 
     def _usage(self, request: ModelRequest, *items: Item) -> Usage:
-        """Return what an answer costs, as far as that can be told without a tokenizer of the model's own."""
+        """Return what an answer costs, as far as that is known without a tokenizer of the model's own."""
         if not self._estimates:
             return NO_USAGE
-        said = item_tokens(items[0]) if len(items) == 1 else sum(map(item_tokens, items))
-        return Usage(self._input_tokens(request), said)
+        output_tokens = item_tokens(items[0]) if len(items) == 1 else sum(map(item_tokens, items))
+        return Usage(self._input_tokens(request), output_tokens)
 
     def _input_tokens(self, request: ModelRequest) -> int:
         items = request.items

@@ -1,7 +1,7 @@
-"""A model whose stream falls silent is not waited for for ever.
+"""End a model's stream that sends nothing for too long.
 
-A client that minds silence itself, as `OpenAIModel` does, says so with an attribute ``watches_silence = True`` and is left
-to it, so that one silence is not two errors.
+A client that has an idle limit of its own, as `OpenAIModel` has, sets an attribute ``watches_silence = True`` and is left to
+it, so that one silence is not two errors.
 """
 
 from __future__ import annotations
@@ -13,45 +13,45 @@ from typing import Any, Final, Self
 from noetic_nb.errors import NoeticError
 from noetic_nb.models.model_errors import failed
 
-__all__ = ["IDLE_TIMEOUT_MS", "SilenceLimit"]
+__all__ = ["IDLE_TIMEOUT_MS", "IdleTimeout"]
 
-# Runtime specification, sections 2.2 (idle watchdog) and 4.1; 0 or less disables it.
+# Milliseconds; docs/behaviour/models.md, "Silence within a stream". 0 or less disables it.
 IDLE_TIMEOUT_MS: Final = 120_000
 
 
-class SilenceLimit:
-    """Cancels what runs inside it when `heard` is not called for too long, and raises instead.
+class IdleTimeout:
+    """Cancels what runs inside it when `note_activity` is not called for too long, and raises instead.
 
-    One timer for a whole stream: a part only notes the time, and the timer, when it fires, looks at that note and sleeps on
-    for what is left.
+    One timer for a whole stream: a part only notes the time, and the timer, when it fires, compares that note and sleeps on for
+    what is left. A timer set anew with every part would cost more than the part itself.
 
     Parameters
     ----------
     limit_ms : float
         Longest silence, milliseconds; 0, less or infinite for no limit.
     model : str
-        Whose silence it is.
+        Name of the model, for the error.
 
     Raises
     ------
     NoeticError
-        ``llm_failed`` with reason ``"idle"``, from the block or from `heard`.
+        ``llm_failed`` with reason ``"idle"``, from the block or from `note_activity`.
 
     Examples
     --------
     >>> from noetic_nb.testing import drive_loop
-    >>> async def listen():
-    ...     with SilenceLimit(500, "m") as silence:
-    ...         silence.heard()
+    >>> async def follow():
+    ...     with IdleTimeout(500, "m") as idle:
+    ...         idle.note_activity()
     ...         await asyncio.Event().wait()
-    >>> drive_loop(listen())
+    >>> drive_loop(follow())
     Traceback (most recent call last):
     ...
     noetic_nb.errors.NoeticError: The stream of model 'm' was silent for 0.5 s. The conversation is kept; ask again, or raise
     `stream_idle_timeout_ms` of the agent (0 for no limit).
     """
 
-    __slots__ = ("_before", "_heard", "_limit_s", "_loop", "_model", "_task", "_timer", "expired")
+    __slots__ = ("_before", "_last_activity", "_limit_s", "_loop", "_model", "_task", "_timer", "expired")
 
     def __init__(self, limit_ms: float, model: str) -> None:
         self._limit_s = limit_ms / 1000
@@ -59,9 +59,9 @@ class SilenceLimit:
         self._timer: asyncio.TimerHandle | None = None
         self.expired = False
 
-    def heard(self) -> None:
-        """Note a sign of life."""
-        self._heard = self._loop.time()
+    def note_activity(self) -> None:
+        """Note that a part of the stream arrived."""
+        self._last_activity = self._loop.time()
         if self.expired:  # the client swallowed its cancellation and goes on
             raise self._error()
 
@@ -70,14 +70,14 @@ class SilenceLimit:
         self._task = asyncio.current_task()
         if self._task is not None and 0 < self._limit_s < math.inf:
             self._before = self._task.cancelling()
-            self._heard = self._loop.time()
-            self._timer = self._loop.call_at(self._heard + self._limit_s, self._look)
+            self._last_activity = self._loop.time()
+            self._timer = self._loop.call_at(self._last_activity + self._limit_s, self._check)
         return self
 
-    def _look(self) -> None:
-        due = self._heard + self._limit_s
+    def _check(self) -> None:
+        due = self._last_activity + self._limit_s
         if self._loop.time() < due:
-            self._timer = self._loop.call_at(due, self._look)
+            self._timer = self._loop.call_at(due, self._check)
             return
         assert self._task is not None
         self.expired = True

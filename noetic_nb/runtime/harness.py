@@ -29,7 +29,7 @@ from noetic_nb.runtime.remarks import TakesRemarks
 from noetic_nb.runtime.threads.thread import Delivery, ThreadStatus
 from noetic_nb.runtime.threads.threads import Threads
 from noetic_nb.steps import Channel, Step
-from noetic_nb.steps.output_codec import system_text
+from noetic_nb.steps.output_codec import system_instructions
 from noetic_nb.steps.records import as_step
 from noetic_nb.steps.traverse import llm_steps
 from noetic_nb.storage import StorageAdapter
@@ -334,7 +334,7 @@ class AgentHarness(TakesRemarks):
             self.config.memory,
             self.config.projection if step is None or step.projection is None else step.projection,
             () if last is None else last.recalled,
-            instructions=instructions if step is None else system_text(instructions, step.output),
+            instructions=instructions if step is None else system_instructions(instructions, step.output),
             tool_tokens=0 if step is None else self._engine.toolset(step).tokens,
             tokenizer=self._engine.tokenizer,
         )

@@ -5,8 +5,8 @@ from .builders import spawn as spawn
 from .builders import step as step
 from .channel_type import Channel as Channel
 from .channel_type import channel as channel
-from .codecs import fenced_json as fenced_json
-from .codecs import json_lines as json_lines
+from .json_codecs import fenced_json as fenced_json
+from .json_codecs import json_lines as json_lines
 from .loop_predicates import UntilPredicate as UntilPredicate
 from .loop_predicates import until as until
 from .loop_snapshot import LoopSnapshot as LoopSnapshot
@@ -30,8 +30,8 @@ from .records import Step as Step
 from .records import ToolStep as ToolStep
 from .registry import Registry as Registry
 from .retry_policy import RetryPolicy as RetryPolicy
-from .step_codec import dump_step as dump_step
-from .step_codec import load_step as load_step
+from .step_json import dump_step as dump_step
+from .step_json import load_step as load_step
 from .task_plans import PlanConstraints as PlanConstraints
 from .task_plans import PlanNode as PlanNode
 from .task_plans import adaptive_plan as adaptive_plan

@@ -11,15 +11,15 @@ from pydantic_core import core_schema
 
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = ["Frozen", "JustA", "Need", "StepRecord"]
+__all__ = ["Frozen", "InstanceField", "Requirement", "StepRecord"]
 
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    JustA = Annotated[T, ...]
+    InstanceField = Annotated[T, ...]
 else:
 
-    class JustA:
+    class InstanceField:
         """A field that holds an object of a class, which pydantic looks at no further.
 
         `pydantic.InstanceOf` would build a schema of the class as well, for JSON that never occurs here.
@@ -61,7 +61,7 @@ class Frozen(BaseModel):
     def __init__(self, **data: Any) -> None:
         for given, value in data.items():
             if value is True or value is False:
-                self._refuse_truth(given, value)
+                self._refuse_bool(given, value)
         try:
             super().__init__(**data)
         except ValidationError as exc:
@@ -77,7 +77,7 @@ class Frozen(BaseModel):
             ) from exc
 
     @classmethod
-    def _refuse_truth(cls, given: str, value: bool) -> None:
+    def _refuse_bool(cls, given: str, value: bool) -> None:
         """Refuse a truth value where a number is wanted: pydantic takes it for 1 or 0."""
         for name, field in cls.model_fields.items():
             # What an `Annotated` type within a union is about is its origin.
@@ -97,7 +97,7 @@ def _is_given(value: object) -> bool:
     return bool(value.strip()) if isinstance(value, str) else value is not None and value != () and value != []
 
 
-class Need(NamedTuple):
+class Requirement(NamedTuple):
     """What a kind of step cannot do without."""
 
     field: str
@@ -116,7 +116,7 @@ class StepRecord(Frozen):
         ``EMPTY_STEP_ID``, a code of the kind of step, or ``INVALID_STEP``.
     """
 
-    needs: ClassVar[tuple[Need, ...]] = ()
+    needs: ClassVar[tuple[Requirement, ...]] = ()
 
     id: str
 

@@ -1,4 +1,4 @@
-"""Channels: how the parts of one execution talk to each other, and how the outside talks to it.
+"""Channels: messages between the parts of one execution, and from outside into it.
 
 A channel here is only its declaration. What is in it belongs to a root execution, so two executions never share messages.
 """
@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Final, Literal
 from pydantic import Field, field_validator
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.steps.base import Frozen, JustA
+from noetic_nb.steps.base import Frozen, InstanceField
 from noetic_nb.steps.schema import OutputSchema, as_schema
 
 __all__ = ["DEFAULT_CAPACITY", "DEFAULT_TIMEOUT_MS", "EMPTY", "Channel", "channel"]
 
-# Messages and milliseconds; runtime specification, section 3.2.
+# Messages and milliseconds; docs/behaviour/steps.md, "Constants".
 DEFAULT_CAPACITY: Final = 1_000
 DEFAULT_TIMEOUT_MS: Final = 30_000.0
 
@@ -48,7 +48,7 @@ class Channel(Frozen):
     mode: Literal["value", "queue", "topic"] = "queue"
     capacity: int | None = None
     external: bool = False
-    payload: JustA[OutputSchema] | None = None
+    payload: InstanceField[OutputSchema] | None = None
     """What its messages fit, or None for any."""
 
     error_code: ClassVar[str] = "INVALID_CHANNEL"

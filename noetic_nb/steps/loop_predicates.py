@@ -109,7 +109,7 @@ class Converged(Frozen):
 
         def check(s: LoopSnapshot) -> Verdict:
             before = last[0] if last else None
-            last[:] = [s.last_text]
+            last[:] = [s.last_text]  # kept before the comparison: `embed` may raise, and the next round needs it
             if before is None:
                 return _GO_ON
             if self.embed is not None and self.threshold < 1:
@@ -121,7 +121,7 @@ class Converged(Frozen):
 
 
 class Verified(Frozen):
-    """Stops when a function accepts the last output; what it says otherwise is feedback for the next iteration."""
+    """Stops when a function accepts the last output; its feedback otherwise goes to the model for the next iteration."""
 
     kind: Literal["verified"] = "verified"
     verify: Callable[[Any], Any]
@@ -156,28 +156,28 @@ class _Members(Frozen):
         settles = self.settles
 
         def check(snapshot: LoopSnapshot) -> Any:
-            said: list[Verdict] = []
+            verdicts: list[Verdict] = []
             for position, one in enumerate(checks):
                 verdict = one(snapshot)
                 if verdict is _GO_ON and settles:
-                    continue  # nothing to add, and the others are asked anyway
+                    continue  # nothing to add, and the others are evaluated anyway
                 if type(verdict) is not Verdict and hasattr(verdict, "__await__"):
-                    return rest(snapshot, said, verdict, checks[position + 1 :])
-                said.append(verdict)
+                    return rest(snapshot, verdicts, verdict, checks[position + 1 :])
+                verdicts.append(verdict)
                 if verdict.stop is settles:
                     break
-            return _merged(said, settles) if said or not settles else _GO_ON
+            return _merged(verdicts, settles) if verdicts or not settles else _GO_ON
 
         async def rest(
-            snapshot: LoopSnapshot, said: list[Verdict], first: Awaitable[Any], others: list[Check]
+            snapshot: LoopSnapshot, verdicts: list[Verdict], first: Awaitable[Any], others: list[Check]
         ) -> Verdict:
-            said.append(await first)
+            verdicts.append(await first)
             for one in others:
-                if said[-1].stop is settles:
+                if verdicts[-1].stop is settles:
                     break
                 verdict = one(snapshot)
-                said.append(await verdict if hasattr(verdict, "__await__") else verdict)
-            return _merged(said, settles)
+                verdicts.append(await verdict if hasattr(verdict, "__await__") else verdict)
+            return _merged(verdicts, settles)
 
         return check
 
@@ -196,13 +196,13 @@ class All(_Members):
     settles: ClassVar[bool] = False
 
 
-def _merged(said: Sequence[Verdict], settles: bool) -> Verdict:
-    """Return what the members that were asked say together; of none, what none of them settled."""
-    if len(said) == 1 and said[0].stop and said[0].reason:
-        return said[0]
-    stop = said[-1].stop if said else not settles
-    reason = "; ".join([v.reason for v in said if v.stop and v.reason]) or "Nothing is left to wait for"
-    feedback = "\n".join([v.feedback for v in said if v.feedback])
+def _merged(verdicts: Sequence[Verdict], settles: bool) -> Verdict:
+    """Return one verdict of the members that were evaluated; of none, the one that nothing settles."""
+    if len(verdicts) == 1 and verdicts[0].stop and verdicts[0].reason:
+        return verdicts[0]
+    stop = verdicts[-1].stop if verdicts else not settles
+    reason = "; ".join([v.reason for v in verdicts if v.stop and v.reason]) or "Nothing is left to wait for"
+    feedback = "\n".join([v.feedback for v in verdicts if v.feedback])
     return Verdict(stop, reason if stop else None, feedback or None)
 
 
@@ -258,6 +258,10 @@ def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
 
 class until:
     """Builders of loop predicates.
+
+    References
+    ----------
+    .. [1] docs/behaviour/steps.md, "Loop predicates".
 
     Examples
     --------

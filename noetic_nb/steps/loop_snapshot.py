@@ -1,4 +1,4 @@
-"""What a loop knows of itself after an iteration, and what its predicate says about it."""
+"""The state of a loop after an iteration, as its predicate sees it, and the predicate's verdict."""
 
 from __future__ import annotations
 

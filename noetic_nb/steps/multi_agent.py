@@ -17,7 +17,7 @@ from noetic_nb.steps.tools import Tool
 
 __all__ = ["dual_agent", "ralph_wiggum", "recursive_llm"]
 
-GO_ON: Final = "Continue with the task."
+CONTINUE: Final = "Continue with the task."
 
 
 def ralph_wiggum(
@@ -30,7 +30,7 @@ def ralph_wiggum(
     inner_max_steps: int = 20,
     params: ModelParams | None = None,
 ) -> LoopStep:
-    """Try again with a fresh mind until the result is accepted.
+    """Try again from a fresh context until the result is accepted.
 
     Each iteration is an agent that knows nothing of the ones before it, except the task and what was wrong with the last
     result.
@@ -74,8 +74,8 @@ def ralph_wiggum(
 def _try_again(output: Any, verdict: Verdict, ctx: Any) -> str:
     task = f"{ctx.query}\n\n" if ctx.query else ""
     if not verdict.feedback:
-        return f"{task}{GO_ON}"
-    return f"{task}The last result was not accepted: {verdict.feedback}\n{GO_ON}"
+        return f"{task}{CONTINUE}"
+    return f"{task}The last result was not accepted: {verdict.feedback}\n{CONTINUE}"
 
 
 def recursive_llm(
@@ -210,10 +210,10 @@ def dual_agent(
             hint="Declare the channel with external=True and give a timeout above 0.",
         )
 
-    async def hear(_input: Any, ctx: Any) -> Any:
+    async def receive(_input: Any, ctx: Any) -> Any:
         return await ctx.recv(inbox, timeout_ms=recv_timeout_ms)
 
-    talk = loop("talk", [step.run("hear", hear), talker], until=until_talk, needs_output=False)
+    talk = loop("talk", [step.run("hear", receive), talker], until=until_talk, needs_output=False)
     work = loop("work", spawn("task", worker), until=until_work, needs_output=False)
     merge = None if mode == "race" else (lambda outputs, ctx: outputs)
     return fork("dual-agent", mode=mode, paths=[talk, work], merge=merge)

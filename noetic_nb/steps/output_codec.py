@@ -1,4 +1,4 @@
-"""Codecs of structured outputs: what the model is told of the form of its answer, and how the answer is read.
+"""Codecs of structured outputs: the rules of form for the model, and how its answer is read.
 
 A codec holds no state. Each answer is read by a run of its own, so nothing leaks from one turn, or one attempt, to the
 next; a run must come to the same value however the text is cut into pieces.
@@ -13,7 +13,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.models.client import ModelDelta
 from noetic_nb.steps.schema import OutputSchema, as_schema
 
-__all__ = ["CodecOutput", "CodecRun", "OutputCodec", "Reading", "as_output", "parsed", "system_text"]
+__all__ = ["CodecOutput", "CodecRun", "OutputCodec", "OutputReader", "as_output", "parse_output", "system_instructions"]
 
 
 @runtime_checkable
@@ -52,7 +52,7 @@ class OutputCodec(Protocol):
 
     @property
     def instructions(self) -> str:
-        """What the model is told, after the step's own instructions and a blank line; may be empty."""
+        """The rules of form for the model, after the step's own instructions and a blank line; may be empty."""
         ...
 
     def start(self) -> CodecRun:
@@ -60,7 +60,7 @@ class OutputCodec(Protocol):
         ...
 
 
-class Reading:
+class OutputReader:
     """One answer while it is read. An error is kept for the end: until then the answer may turn out not to be the last."""
 
     __slots__ = ("_error", "_pieces", "_run")
@@ -85,18 +85,19 @@ class Reading:
             except Exception as exc:
                 self._error = exc
 
-    def along(self, told: Callable[[ModelDelta], None]) -> Callable[[ModelDelta], None]:
+    def wrap(self, listener: Callable[[ModelDelta], None]) -> Callable[[ModelDelta], None]:
         """Return a listener that passes everything on, and reads the text of it."""
 
-        def tell(delta: ModelDelta) -> None:
-            told(delta)
+        def forward(delta: ModelDelta) -> None:
+            listener(delta)
             if delta.kind == "text":
                 self.feed(delta.text)
 
-        return tell
+        return forward
 
     def has_read(self, text: str) -> bool:
         """Tell whether it was fed this text, neither more nor less."""
+        # A stream that broke off and was answered again is not the text that came in pieces.
         return "".join(self._pieces) == text
 
     def finish(self) -> Any:
@@ -129,7 +130,7 @@ class CodecOutput:
             )
         self.codec = codec
 
-    def parse(self, text: str, *, step_id: str, reading: Reading | None = None) -> Any:
+    def parse(self, text: str, *, step_id: str, reading: OutputReader | None = None) -> Any:
         """Return the value of a finished text; a reading that was fed just this text is not begun again.
 
         Raises
@@ -138,7 +139,7 @@ class CodecOutput:
             ``llm_parse_error`` with ``raw``, ``schema`` (None) and ``validation_error``.
         """
         if reading is None or not reading.has_read(text):
-            reading = Reading(self.codec)
+            reading = OutputReader(self.codec)
             reading.feed(text)
         try:
             return reading.finish()
@@ -174,14 +175,14 @@ def as_output(value: Any) -> Any:
     return as_schema(value)
 
 
-def parsed(output: OutputSchema | CodecOutput, text: str, step_id: str, reading: Reading | None) -> Any:
+def parse_output(output: OutputSchema | CodecOutput, text: str, step_id: str, reading: OutputReader | None) -> Any:
     """Return the value of a finished answer."""
     if isinstance(output, CodecOutput):
         return output.parse(text, step_id=step_id, reading=reading)
     return output.parse(text, step_id=step_id)
 
 
-def system_text(instructions: str, output: OutputSchema | CodecOutput | None) -> str:
+def system_instructions(instructions: str, output: OutputSchema | CodecOutput | None) -> str:
     """Return a step's instructions with those of its codec, after a blank line."""
     if not isinstance(output, CodecOutput):
         return instructions

@@ -1,6 +1,6 @@
 """The published JSON Schema of steps: for editors, and for models that write steps.
 
-It is generated from the records, so it says what `load_step` accepts in camelCase; a test compares it with the file.
+It is generated from the records, so it describes what `load_step` accepts in camelCase; a test compares it with the file.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _with_references(value: Any) -> Any:
 
 
 class _Generator(GenerateJsonSchema):
-    """Says what stands for the things JSON cannot hold."""
+    """Writes a reference for what JSON cannot hold."""
 
     def callable_schema(self, schema: Any) -> JsonSchemaValue:
         """Return the mark of a reference to a function."""

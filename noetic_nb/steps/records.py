@@ -11,7 +11,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryConfig, MemoryLayer, memory
 from noetic_nb.memory.projection import ProjectionPolicy
 from noetic_nb.models.client import ModelParams
-from noetic_nb.steps.base import Frozen, JustA, Need, StepRecord
+from noetic_nb.steps.base import Frozen, InstanceField, Requirement, StepRecord
 from noetic_nb.steps.channel_type import Channel
 from noetic_nb.steps.loop_predicates import UntilPredicate
 from noetic_nb.steps.output_codec import CodecOutput, as_output
@@ -34,18 +34,20 @@ __all__ = [
     "as_step",
 ]
 
-# Rounds of tools inside one llm step; runtime specification, section 2.2.
+# Rounds of tools inside one llm step; docs/behaviour/steps.md, "Constants".
 MAX_TOOL_ROUNDS: Final = 32
 
 
-def _missing(code: str, what: str, given: object, hint: str) -> NoeticConfigError:
+def _invalid(code: str, what: str, given: object, hint: str) -> NoeticConfigError:
     return NoeticConfigError(code, what, given=given, hint=hint)
 
 
 class RunStep(StepRecord):
     """Run a function ``execute(input, ctx)``, sync or async."""
 
-    needs = (Need("execute", "MISSING_EXECUTE_FUNCTION", "a function", "Pass a callable of (input, ctx).", callable),)
+    needs = (
+        Requirement("execute", "MISSING_EXECUTE_FUNCTION", "a function", "Pass a callable of (input, ctx).", callable),
+    )
 
     kind: Literal["run"] = "run"
     execute: Callable[..., Any]
@@ -55,16 +57,16 @@ class RunStep(StepRecord):
 class LLMStep(StepRecord):
     """Ask the model, run the tools it calls, and ask again until it calls none."""
 
-    needs = (Need("model", "MISSING_MODEL", "the name of a model", "Pass model='...'."),)
+    needs = (Requirement("model", "MISSING_MODEL", "the name of a model", "Pass model='...'."),)
 
     kind: Literal["llm"] = "llm"
     model: str | Callable[..., Any]
     """Name of the model, looked up in the harness's models, or a function of the context that returns it."""
     instructions: str | Callable[..., Any] | None = None
     """System text, or a function of the context that returns it."""
-    tools: tuple[JustA[Tool], ...] | Callable[..., Any] | None = None
+    tools: tuple[InstanceField[Tool], ...] | Callable[..., Any] | None = None
     """Tools the model may call, or a function of the context; None means all the agent has, an empty tuple none."""
-    output: JustA[OutputSchema] | JustA[CodecOutput] | None = None
+    output: InstanceField[OutputSchema] | InstanceField[CodecOutput] | None = None
     """What the answer, read as JSON, must look like, or a codec that reads it; the step's output is the value then, not
     the text."""
     params: ModelParams | None = None
@@ -94,10 +96,12 @@ class LLMStep(StepRecord):
 class ToolStep(StepRecord):
     """Call a tool with the input merged under `args`; steering applies as everywhere."""
 
-    needs = (Need("tool", "MISSING_TOOL", "a tool", "Make one with @nn.tool.", lambda value: isinstance(value, Tool)),)
+    needs = (
+        Requirement("tool", "MISSING_TOOL", "a tool", "Make one with @nn.tool.", lambda value: isinstance(value, Tool)),
+    )
 
     kind: Literal["tool"] = "tool"
-    tool: JustA[Tool]
+    tool: InstanceField[Tool]
     args: dict[str, Any] | None = None
     takes_input: bool = True
     """False calls the tool with `args` alone, whatever the input is."""
@@ -123,7 +127,7 @@ class BranchStep(StepRecord):
     def model_post_init(self, context: object) -> None:
         """Check that there is one way to decide."""
         if (self.route is None) == (not self.routes and self.default is None):
-            raise _missing(
+            raise _invalid(
                 "MISSING_ROUTE_FUNCTION",
                 f"Branch {self.id!r} needs a function, or routes, and not both.",
                 self.route,
@@ -150,23 +154,23 @@ class ForkStep(StepRecord):
     def model_post_init(self, context: object) -> None:
         """Check that the parts fit together."""
         if (self.paths is None) == (self.each is None):
-            raise _missing(
+            raise _invalid(
                 "MISSING_PATHS",
                 f"Fork {self.id!r} needs paths, or each, and not both.",
                 self.paths,
                 "Pass paths=[...].",
             )
         if self.over is not None and self.each is None:
-            raise _missing("INVALID_STEP", f"Fork {self.id!r} has `over` without `each`.", self.over, "Remove it.")
+            raise _invalid("INVALID_STEP", f"Fork {self.id!r} has `over` without `each`.", self.over, "Remove it.")
         if self.mode != "race" and self.merge is None:
-            raise _missing(
+            raise _invalid(
                 "MISSING_MERGE_FUNCTION",
                 f"Fork {self.id!r} needs to know how to merge its results.",
                 None,
                 "Pass merge=lambda results, ctx: ..., or 'first', 'last' or 'concat'.",
             )
         if self.mode == "race" and self.merge is not None:
-            raise _missing(
+            raise _invalid(
                 "INVALID_STEP", f"Race {self.id!r} has one result; nothing is merged.", self.merge, "Remove it."
             )
 
@@ -174,13 +178,13 @@ class ForkStep(StepRecord):
 class SpawnStep(StepRecord):
     """Run a step in a child execution with a context of its own."""
 
-    needs = (Need("child", "MISSING_CHILD_STEP", "a child step", "Pass child=..."),)
+    needs = (Requirement("child", "MISSING_CHILD_STEP", "a child step", "Pass child=..."),)
 
     kind: Literal["spawn"] = "spawn"
     child: Step
     context_in: ContextIn = Field(default_factory=FreshContext)
     context_out: ContextOut = Field(default_factory=FullResult)
-    memory: tuple[JustA[MemoryLayer], ...] | None = None
+    memory: tuple[InstanceField[MemoryLayer], ...] | None = None
     """The child's layers instead of the inherited ones."""
     timeout_ms: FiniteFloat | None = Field(default=None, gt=0, alias="timeout")
 
@@ -201,8 +205,8 @@ class LoopStep(StepRecord):
     """Run `steps` in order, again and again, until the predicate says stop."""
 
     needs = (
-        Need("steps", "MISSING_LOOP_BODY", "at least one step", "Pass steps=[...]."),
-        Need(
+        Requirement("steps", "MISSING_LOOP_BODY", "at least one step", "Pass steps=[...]."),
+        Requirement(
             "until", "MISSING_UNTIL_PREDICATE", "to know when to stop", "Pass until=..., such as until.no_tool_calls()."
         ),
     )

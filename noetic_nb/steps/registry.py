@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar, overload
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryConfig, MemoryLayer
-from noetic_nb.steps.codecs import READY
+from noetic_nb.steps.json_codecs import READY
 from noetic_nb.steps.output_codec import CodecOutput, OutputCodec
 from noetic_nb.steps.schema import OutputSchema
 from noetic_nb.steps.tools import Tool, make_tool
@@ -72,6 +72,7 @@ class Registry:
         codecs: Mapping[str, OutputCodec] | None = None,
     ) -> None:
         self._known: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
+        # Before the user's own, so that a codec of one of these names is refused and not taken for it.
         self._known["codec"].update(READY)
         named = functions if isinstance(functions, Mapping) else {_name_of(f): f for f in functions}
         for name, function in named.items():
@@ -210,7 +211,7 @@ class Registry:
         for name, known in self._known["schema"].items():
             if known is schema.given or known is schema:
                 return {"$ref": f"schema:{name}"}
-        return dict(schema.json_schema)
+        return schema.to_json()
 
     def codec_reference(self, output: CodecOutput, where: str) -> dict[str, Any]:
         """Return the reference of a codec.

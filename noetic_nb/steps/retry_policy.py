@@ -10,7 +10,7 @@ from noetic_nb.steps.base import Frozen
 
 __all__ = ["RetryPolicy"]
 
-# Milliseconds; runtime specification, section 2.1.
+# Milliseconds; docs/behaviour/steps.md, "Constants".
 MAX_DELAY_MS: Final = 30_000.0
 
 
@@ -24,7 +24,7 @@ class RetryPolicy(Frozen):
 
     References
     ----------
-    .. [1] Runtime specification, section 2.1 (back-off).
+    .. [1] docs/behaviour/steps.md, "Retries".
 
     Examples
     --------

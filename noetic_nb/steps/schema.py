@@ -1,74 +1,65 @@
 """What a structured output has to look like: a Python type, or a JSON Schema that came as data.
 
-A schema given as data is checked with the keywords below and no others: one that is not understood is refused when the
-step is made, because a rule that is skipped silently is worse than none.
+A schema that came as data is JSON Schema, draft 2020-12, and is checked itself when it is made: what is wrong with it, or
+refers to something it does not hold, is refused then and not in the middle of a run. Nothing is ever fetched. `format` is a
+note, as the draft has it, and not checked.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.items import thaw
 
 __all__ = ["OutputSchema", "as_schema"]
 
-_ANNOTATIONS: Final = frozenset(
-    {"title", "description", "default", "examples", "$schema", "$id", "$comment", "deprecated", "format"}
+# Where a schema holds others: one, a list of them, or one for each name.
+_ONE: Final = frozenset(
+    {"additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then"}
+) | {"unevaluatedItems", "unevaluatedProperties"}
+_LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_NAMED: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
+# Of these, the ones that look at the value itself and not at a part of it: a circle of them never ends.
+_IN_PLACE: Final = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
+_REFERENCES: Final = ("$ref", "$dynamicRef")
+# Every other word of the draft, and `discriminator`, which pydantic writes: rules, then notes.
+_RULES: Final = frozenset(
+    {"$dynamicRef", "$ref", "const", "dependentRequired", "enum", "pattern", "required", "type", "uniqueItems"}
+    | {"maxContains", "maxItems", "maxLength", "maxProperties", "minContains", "minItems", "minLength", "minProperties"}
+    | {"exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf"}
 )
-_TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "object": lambda v: isinstance(v, Mapping),
-    "array": lambda v: isinstance(v, list | tuple),
-    "string": lambda v: isinstance(v, str),
-    "boolean": lambda v: isinstance(v, bool),
-    "null": lambda v: v is None,
-    "number": lambda v: isinstance(v, int | float) and not isinstance(v, bool),
-    "integer": lambda v: not isinstance(v, bool) and (isinstance(v, int) or (isinstance(v, float) and v.is_integer())),
-}
-_LIMITS: Final[Mapping[str, tuple[str, Callable[[Any, Any], bool]]]] = {
-    "minimum": ("number", lambda v, n: v >= n),
-    "maximum": ("number", lambda v, n: v <= n),
-    "exclusiveMinimum": ("number", lambda v, n: v > n),
-    "exclusiveMaximum": ("number", lambda v, n: v < n),
-    "multipleOf": ("number", lambda v, n: math.isclose(v / n, round(v / n))),
-    "minLength": ("string", lambda v, n: len(v) >= n),
-    "maxLength": ("string", lambda v, n: len(v) <= n),
-    "pattern": ("string", lambda v, n: re.search(n, v) is not None),
-    "minItems": ("array", lambda v, n: len(v) >= n),
-    "maxItems": ("array", lambda v, n: len(v) <= n),
-    "minProperties": ("object", lambda v, n: len(v) >= n),
-    "maxProperties": ("object", lambda v, n: len(v) <= n),
-}
-_NESTED: Final = frozenset({"properties", "$defs", "definitions"})
-_LISTS: Final = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
-_OTHERS: Final = frozenset(
-    {
-        "type",
-        "enum",
-        "const",
-        "required",
-        "items",
-        "additionalProperties",
-        "$ref",
-        "not",
-        "discriminator",
-        "uniqueItems",
-    }
+_NOTES: Final = frozenset(
+    {"$anchor", "$comment", "$dynamicAnchor", "$id", "$schema", "$vocabulary", "contentEncoding", "contentMediaType"}
+    | {"default", "deprecated", "description", "discriminator", "examples", "format", "readOnly", "title", "writeOnly"}
 )
+_KNOWN: Final = _ONE | _LISTS | _NAMED | _RULES | _NOTES
+_NUMBER_RULES: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    # Written so that NaN fails each of them; jsonschema asks the opposite question, which NaN passes.
+    "minimum": lambda v, n: v >= n,
+    "maximum": lambda v, n: v <= n,
+    "exclusiveMinimum": lambda v, n: v > n,
+    "exclusiveMaximum": lambda v, n: v < n,
+    "multipleOf": lambda v, n: _is_multiple(v, n),
+}
 _DATA: Final = (int, float, str, bool, list, dict, Any, None, NoneType)
 _COMPOSED: Final = (list, dict, Union, UnionType)
-# Deeper than any schema a person writes: one that refers to itself for ever.
-_MAX_DEPTH: Final = 100
 
 
 class OutputSchema:
     """Checks values and describes itself as JSON Schema.
+
+    References
+    ----------
+    .. [1] docs/behaviour/steps.md, "Schemas".
 
     Examples
     --------
@@ -80,14 +71,14 @@ class OutputSchema:
     noetic_nb.errors.NoeticError: The output of step 'count' does not fit its schema: value: minimum 1...
     """
 
-    __slots__ = ("_adapter", "given", "json_schema")
+    __slots__ = ("_adapter", "_validator", "given", "json_schema")
 
     def __init__(self, given: Any) -> None:
         self.given = given
         self._adapter: TypeAdapter[Any] | None = None
         if isinstance(given, Mapping):
             self.json_schema: Mapping[str, Any] = dict(given)
-            _check_keywords(self.json_schema, "")
+            self._validator = _validator(given)
             return
         try:
             self._adapter = given if isinstance(given, TypeAdapter) else TypeAdapter(given)
@@ -114,7 +105,7 @@ class OutputSchema:
             except ValidationError as exc:
                 first = exc.errors()[0]
                 raise ValueError(f"{'.'.join(map(str, first['loc'])) or 'value'}: {first['msg']}") from exc
-        problem = _problem(value, self.json_schema, self.json_schema, "", 0)
+        problem = _problem(value, self._validator)
         if problem:
             raise ValueError(problem)
         return value
@@ -130,8 +121,8 @@ class OutputSchema:
         try:
             return self.check(json.loads(text))
         except (ValueError, RecursionError) as exc:
-            said = f"it is not JSON: {exc}" if isinstance(exc, json.JSONDecodeError) else str(exc)
-            raise self.refusal(text, said, step_id) from exc
+            problem = f"it is not JSON: {exc}" if isinstance(exc, json.JSONDecodeError) else str(exc)
+            raise self.refusal(text, problem, step_id) from exc
 
     def refusal(self, raw: str, problem: str, step_id: str) -> NoeticError:
         """Return the error for an output that does not fit."""
@@ -145,6 +136,10 @@ class OutputSchema:
             schema=self.json_schema,
             validation_error=problem,
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON Schema that makes the same checks; words that a type added for itself are left out."""
+        return dict(self.json_schema) if self._adapter is None else dict(_without_unknown(self.json_schema))
 
     def __eq__(self, other: object) -> bool:
         """Tell whether two schemas ask for the same JSON and give the same back.
@@ -161,6 +156,9 @@ class OutputSchema:
 
     def _text(self) -> str:
         return json.dumps(self.json_schema, sort_keys=True, default=repr)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OutputSchema, (self.given,)  # what checks values is made again: jsonschema's own cannot be pickled
 
     def __repr__(self) -> str:
         return f"OutputSchema({self.given!r})"
@@ -179,117 +177,209 @@ def _gives_data(given: Any) -> bool:
     return origin is Literal or (origin in _COMPOSED and all(_gives_data(inner) for inner in get_args(given)))
 
 
-def _check_keywords(schema: Any, where: str) -> None:
-    if isinstance(schema, bool):
-        return
+def _invalid(what: str, where: str, given: object, hint: str) -> NoeticConfigError:
+    return NoeticConfigError(
+        "INVALID_SCHEMA", f"The JSON Schema {what} at {where or 'its root'}", given=given, hint=hint
+    )
+
+
+def _validator(given: Mapping[str, Any]) -> Any:
+    """Return what checks values against a JSON Schema, once the schema itself is found to be in order."""
+    from referencing import Registry
+
+    try:
+        schema = thaw(given)  # as plain lists and dicts: jsonschema takes a tuple for no array
+        _check_form(schema, "")
+        registry: Any = Registry()  # retrieves nothing: a reference is answered from the schema itself
+        _check_references(schema, registry)
+    except RecursionError:
+        raise _invalid("is nested without end, or too deep", "", None, "Refer to a part with `$ref`.") from None
+    return _validator_class()(schema, registry=registry)
+
+
+@cache
+def _validator_class() -> Any:
+    """Return jsonschema's checker of draft 2020-12, with numbers compared as here and frozen data read as JSON.
+
+    The package is imported here, with the first schema that is data: most agents have none.
+    """
+    from jsonschema import Draft202012Validator
+    from jsonschema import exceptions as found
+    from jsonschema.validators import extend
+
+    def number_rule(holds: Callable[[Any, Any], bool]) -> Callable[..., Iterator[Any]]:
+        def check(validator: Any, limit: Any, value: Any, schema: Any) -> Iterator[Any]:
+            if validator.is_type(value, "number") and not holds(value, limit):
+                yield found.ValidationError(f"{value!r} breaks the limit {limit!r}")
+
+        return check
+
+    kinds: dict[str, Callable[[Any, Any], bool]] = {
+        "object": lambda _, v: isinstance(v, Mapping),
+        "array": lambda _, v: isinstance(v, list | tuple),
+        "number": lambda _, v: isinstance(v, int | float) and not isinstance(v, bool),
+    }
+    return extend(
+        Draft202012Validator,
+        {name: number_rule(holds) for name, holds in _NUMBER_RULES.items()},
+        type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many(kinds),
+    )
+
+
+def _is_multiple(value: float, unit: float) -> bool:
+    if isinstance(value, int) and isinstance(unit, int):
+        return value % unit == 0
+    try:
+        quotient = value / unit
+    except OverflowError:  # of an integer no float can hold
+        return Fraction(value) % Fraction(unit) == 0
+    # Near enough: 0.3 is three times 0.1 for everyone but the processor.
+    return math.isfinite(quotient) and math.isclose(quotient, round(quotient))
+
+
+def _check_form(schema: Any, where: str) -> None:
+    """Check a schema against the draft's own schema of schemas."""
+    from jsonschema import exceptions
+
+    try:
+        _validator_class().check_schema(schema)
+    except exceptions.SchemaError as exc:
+        place = "/".join([where, *map(str, exc.absolute_path)])
+        raise _invalid(f"is not in order: {exc.message}", place, exc.instance, "See draft 2020-12.") from exc
+
+
+def _is_known(word: str) -> bool:
+    return word in _KNOWN or word.startswith("x-")
+
+
+def _check_words(schema: Mapping[str, Any], where: str) -> None:
+    for key in schema:
+        # A rule that is skipped in silence, as one of an older draft or with a slip of the pen would be, is worse than none.
+        if not _is_known(key):
+            hint = f"Words of draft 2020-12 are {', '.join(sorted(_KNOWN))}; notes of your own begin with 'x-'."
+            raise _invalid(f"uses {key!r}, which is not checked here,", where, key, hint)
+
+
+def _without_unknown(schema: Any) -> Any:
+    """Return a schema without the words that only those who wrote its type know."""
     if not isinstance(schema, Mapping):
-        raise NoeticConfigError(
-            "INVALID_SCHEMA",
-            f"The JSON Schema has no schema at {where or 'its root'}",
-            given=schema,
-            hint="A schema is a mapping, true or false.",
-        )
+        return schema
+    kept: dict[str, Any] = {}
     for key, value in schema.items():
-        place = f"{where}/{key}"
-        if key in _NESTED:
-            for name, inner in value.items():
-                _check_keywords(inner, f"{place}/{name}")
+        if key in _ONE:
+            kept[key] = _without_unknown(value)
+        elif key in _LISTS:
+            kept[key] = [_without_unknown(inner) for inner in value]
+        elif key in _NAMED:
+            kept[key] = {name: _without_unknown(inner) for name, inner in value.items()}
+        elif _is_known(key):
+            kept[key] = value
+    return kept
+
+
+def _inner_schemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield the schemas directly inside one: keyword, place, schema."""
+    for key, value in schema.items():
+        if key in _ONE:
+            yield key, key, value
         elif key in _LISTS:
             for index, inner in enumerate(value):
-                _check_keywords(inner, f"{place}/{index}")
-        elif key in ("items", "additionalProperties", "not"):
-            _check_keywords(value, place)
-        elif key not in _LIMITS and key not in _OTHERS and key not in _ANNOTATIONS:
-            raise NoeticConfigError(
-                "INVALID_SCHEMA",
-                f"The JSON Schema uses {key!r}, which is not checked here, at {where or 'its root'}",
-                given=key,
-                hint=f"Keywords are {', '.join(sorted({*_LIMITS, *_OTHERS, *_NESTED, *_LISTS}))}.",
-            )
+                yield key, f"{key}/{index}", inner
+        elif key in _NAMED:
+            for name, inner in value.items():
+                yield key, f"{key}/{name}", inner
 
 
-def _resolved(ref: str, root: Mapping[str, Any]) -> Any:
-    found: Any = root
-    for part in ref.removeprefix("#").strip("/").split("/") if ref != "#" else ():
-        found = found[part.replace("~1", "/").replace("~0", "~")]
-    return found
+def _check_references(root: Any, registry: Any) -> None:
+    """Follow every reference: it leads to a schema inside the same one, and no value would be followed in a circle."""
+    from graphlib import CycleError, TopologicalSorter
+
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
+    applied: dict[int, list[int]] = {}
+    waiting = [(root, registry.resolver_with_root(DRAFT202012.create_resource(root)), "")]
+    targets: list[tuple[Any, Any, str]] = []
+    while waiting or targets:
+        # Everything inside first: a target that is not among it was not checked with the whole.
+        is_target = not waiting
+        schema, resolver, where = (waiting or targets).pop()
+        if isinstance(schema, bool) or id(schema) in applied:
+            continue
+        if is_target:
+            _check_form(schema, where)
+        _check_words(schema, where)
+        same_value = applied[id(schema)] = []
+        for key, place, inner in _inner_schemas(schema):
+            below = resolver.in_subresource(DRAFT202012.create_resource(inner))
+            waiting.append((inner, below, f"{where}/{place}"))
+            if key in _IN_PLACE:
+                same_value.append(id(inner))
+        for reference in [schema[key] for key in _REFERENCES if key in schema]:
+            try:
+                found = resolver.lookup(reference)
+            except (Unresolvable, LookupError, TypeError, ValueError) as exc:
+                raise _invalid(
+                    f"refers to {reference!r}, which it does not have,", where, reference,
+                    "Put the schema under `$defs` and refer to it as '#/$defs/name'; nothing is fetched.",
+                ) from exc  # fmt: skip
+            targets.append((found.contents, found.resolver, reference))
+            same_value.append(id(found.contents))
+    try:
+        TopologicalSorter(applied).prepare()
+    except CycleError as exc:
+        raise _invalid("refers to itself without end", "", root, "Refer from inside `properties` or `items`.") from exc
 
 
-def _problem(value: Any, schema: Any, root: Mapping[str, Any], where: str, depth: int) -> str:
+def _problem(value: Any, validator: Any) -> str:
     """Return why a value does not fit, empty where it does."""
-    here = where or "value"
-    if isinstance(schema, bool):
-        return "" if schema else f"{here}: nothing is allowed"
-    if depth > _MAX_DEPTH:
-        return f"{here}: nested more than {_MAX_DEPTH} deep"
+    from jsonschema.exceptions import best_match
 
-    def inside(inner_value: Any, inner: Any, place: str) -> str:
-        return _problem(inner_value, inner, root, place, depth + 1)
-
-    if "$ref" in schema:
-        try:
-            target = _resolved(schema["$ref"], root)
-        except (KeyError, TypeError):
-            return f"{here}: the schema refers to {schema['$ref']!r}, which it does not have"
-        problem = inside(value, target, where)
-        if problem:
-            return problem
-    kinds = schema.get("type")
-    if kinds is not None:
-        allowed = [kinds] if isinstance(kinds, str) else kinds
-        if not any(_TYPES.get(kind, lambda v: False)(value) for kind in allowed):
-            return f"{here}: not of type {' or '.join(allowed)}"
-    if "const" in schema and not _same(value, schema["const"]):
-        return f"{here}: not {schema['const']!r}"
-    if "enum" in schema and not any(_same(value, option) for option in schema["enum"]):
-        return f"{here}: not one of {', '.join(map(repr, schema['enum']))}"
-    for key, (kind, holds) in _LIMITS.items():
-        if key in schema and _TYPES[kind](value) and not holds(value, schema[key]):
-            return f"{here}: {key} {schema[key]}"
-    for inner in schema.get("allOf", ()):
-        problem = inside(value, inner, where)
-        if problem:
-            return problem
-    for key in ("anyOf", "oneOf"):
-        if key in schema:
-            problems = [inside(value, inner, where) for inner in schema[key]]
-            fits = problems.count("")
-            if fits == 0 or (key == "oneOf" and fits > 1):
-                return (
-                    f"{here}: {'no' if fits == 0 else 'more than one'} form fits ({'; '.join(filter(None, problems))})"
-                )
-    if "not" in schema and not inside(value, schema["not"], where):
-        return f"{here}: of a form that is excluded"
-    if isinstance(value, Mapping):
-        return _object_problem(value, schema, inside, where)
-    if isinstance(value, list | tuple):
-        first = schema.get("prefixItems", ())
-        for index, item in enumerate(value):
-            inner = first[index] if index < len(first) else schema.get("items", True)
-            problem = inside(item, inner, f"{where}.{index}".lstrip("."))
-            if problem:
-                return problem
-        if schema.get("uniqueItems") and any(_same(a, b) for i, a in enumerate(value) for b in value[:i]):
-            return f"{here}: not all different"
-    return ""
+    try:
+        error = best_match(validator.iter_errors(value))
+        return "" if error is None else _text(error)
+    except RecursionError:
+        return "value: nested too deep"
 
 
-def _object_problem(value: Mapping[str, Any], schema: Any, inside: Callable[..., str], where: str) -> str:
-    for name in schema.get("required", ()):
-        if name not in value:
-            return f"{f'{where}.{name}'.lstrip('.')}: missing"
-    known = schema.get("properties", {})
-    for name, item in value.items():
-        inner = known.get(name, schema.get("additionalProperties", True))
-        place = f"{where}.{name}".lstrip(".")
-        if inner is False:
-            return f"{place}: not expected"
-        problem = inside(item, inner, place)
-        if problem:
-            return problem
-    return ""
+def _text(error: Any) -> str:
+    """Return in a few words where a value does not fit, and why."""
+    place = list(map(str, error.absolute_path))
+    rule, limit = error.validator, error.validator_value
+    match rule:
+        case "required":
+            place.append(next(name for name in limit if name not in error.instance))
+            why = "missing"
+        case "additionalProperties" if limit is False:
+            place.append(_unexpected(error.instance, error.schema))
+            why = "not expected"
+        case None:
+            why = "nothing is allowed"
+        case "type":
+            why = f"not of type {limit if isinstance(limit, str) else ' or '.join(limit)}"
+        case "const":
+            why = f"not {limit!r}"
+        case "enum":
+            why = f"not one of {', '.join(map(repr, limit))}"
+        case "anyOf" | "oneOf":
+            forms = {inner.schema_path[0]: _text(inner) for inner in reversed(error.context)}
+            problems = "; ".join(forms[index] for index in sorted(forms))
+            why = f"no form fits ({problems})" if error.context else "more than one form fits"
+        case "not":
+            why = "of a form that is excluded"
+        case "uniqueItems":
+            why = "not all different"
+        case "minLength" | "maxLength" | "pattern" | "minItems" | "maxItems" | "minProperties" | "maxProperties":
+            why = f"{rule} {limit}"
+        case _:
+            why = f"{rule} {limit}" if rule in _NUMBER_RULES else error.message
+    return f"{'.'.join(place) or 'value'}: {why}"
 
 
-def _same(a: Any, b: Any) -> bool:
-    """Compare as JSON does: True is not 1."""
-    return a == b and isinstance(a, bool) is isinstance(b, bool)
+def _unexpected(value: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    """Return the first name in a value that a closed schema does not know."""
+    import re
+
+    patterns = [re.compile(pattern) for pattern in schema.get("patternProperties", ())]
+    known = schema.get("properties", ())
+    return next(str(name) for name in value if name not in known and not any(p.search(name) for p in patterns))

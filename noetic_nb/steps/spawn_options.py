@@ -1,4 +1,4 @@
-"""What a child execution is told when it begins, and what its parent is told when it ends."""
+"""What a child execution starts with, and what its parent gets back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, field_validator
 
-from noetic_nb.steps.base import Frozen, JustA
+from noetic_nb.steps.base import Frozen, InstanceField
 from noetic_nb.steps.schema import OutputSchema, as_schema
 
 __all__ = [
@@ -73,7 +73,7 @@ class SchemaResult(Frozen):
     """The parent gets the child's output, checked."""
 
     strategy: Literal["schema"] = "schema"
-    schema_: JustA[OutputSchema] = Field(alias="schema")
+    schema_: InstanceField[OutputSchema] = Field(alias="schema")
 
     @field_validator("schema_", mode="before")
     @classmethod

@@ -28,7 +28,7 @@ class PlanNode(Frozen):
 
     id: str = Field(min_length=1)
     description: str = ""
-    """What is to be done; of a group, a note that nobody is told."""
+    """What is to be done; of a group, a note for the reader of the plan alone."""
     assignee: str | None = None
     """Who does it; a group has none."""
     execution: Literal["sequential", "parallel"] = "sequential"
@@ -60,7 +60,7 @@ def task_tree(
     ----------
     plan : PlanNode or mapping
         ``{"id", "description", "assignee"}`` for a task; ``{"id", "description", "execution", "children"}`` for a
-        group, whose description is a note that nobody is told.
+        group, whose description is a note for the reader of the plan alone.
     agents : mapping of str to callable
         ``agents[assignee](description)`` returns the step of a task.
     constraints : PlanConstraints or mapping, optional
@@ -200,16 +200,17 @@ def adaptive_plan(
         )
 
     async def execute(task: Any, ctx: Any) -> Any:
-        said: Any = task
+        prompt: Any = task
         for attempt in range(max_revisions):
-            made = _read_plan(await ctx.run(planner, said))
+            made = _read_plan(await ctx.run(planner, prompt))
             tree = task_tree(made, agents, constraints=constraints, merge=merge)
             try:
                 return await ctx.run(tree, task)
             except NoeticError as exc:
+                # Another plan cannot help where the run was stopped or its money is spent.
                 if exc.kind in ("cancelled", "budget_exceeded") or attempt + 1 == max_revisions:
                     raise
-                said = f"{task}\n\nThe last plan failed: {exc}\nMake another one."
+                prompt = f"{task}\n\nThe last plan failed: {exc}\nMake another one."
         raise AssertionError("at least one plan is tried")
 
     return step.run("adaptive-plan", execute)

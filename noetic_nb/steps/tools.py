@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar, get_type_hints, overload
 
@@ -20,7 +20,7 @@ from noetic_nb.items import compact_json, thaw
 from noetic_nb.models.client import ToolSpec
 from noetic_nb.tokens import estimate_tokens
 
-__all__ = ["Tool", "tool", "wire_name"]
+__all__ = ["Tool", "ToolSet", "make_tool", "spec_tokens", "tool", "wire_name"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,7 +62,7 @@ class Tool:
     execute : callable
         Sync or async, called with the arguments by name.
     needs_approval : bool
-        A person is asked before each call.
+        Each call waits for the approval of a person.
     wants_context : bool
         `execute` takes the execution's context as ``ctx``.
 
@@ -137,6 +137,7 @@ class Tool:
                 reason="invalid",
                 tool_name=self.name,
             ) from exc
+        # What was not given is left to the function, whose default may be an object of its own.
         given = bound.__pydantic_fields_set__
         return {name: value for name, value in vars(bound).items() if name in given}
 
@@ -296,7 +297,7 @@ def tool(
     description: str | None = None,
     needs_approval: bool = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a function a tool: its name, docstring and annotations are what the model is told.
+    """Make a function a tool: its name, docstring and annotations are what the model sees.
 
     Parameters
     ----------
@@ -319,3 +320,42 @@ def tool(
     if function is not None:
         return make_tool(function)
     return lambda wrapped: make_tool(wrapped, name=name, description=description, needs_approval=needs_approval)
+
+
+class ToolSet:
+    """The tools of one llm step: found by the name the model uses, canonical or as it travels on the wire.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``TOOL_NAME_COLLISION`` where two different tools would look alike to a provider.
+    """
+
+    __slots__ = ("_by_name", "specs", "tokens", "tools")
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._by_name: dict[str, Tool] = {}
+        kept: list[Tool] = []
+        for one in tools:
+            known = self._by_name.get(wire_name(one.name))
+            if known is one:
+                continue
+            if known is not None and known.name != one.name:
+                raise NoeticConfigError(
+                    "TOOL_NAME_COLLISION",
+                    f"The tools {known.name!r} and {one.name!r} have the same name on the wire.",
+                    given=wire_name(one.name),
+                    hint="Rename one of them.",
+                )
+            if known is not None:
+                continue  # the first of a name wins: a step's own tools come before those of layers
+            self._by_name[wire_name(one.name)] = one
+            self._by_name[one.name] = one
+            kept.append(one)
+        self.tools = tuple(kept)
+        self.specs: tuple[ToolSpec, ...] = tuple([one.spec for one in kept])
+        self.tokens = sum(one.tokens for one in kept)
+
+    def find(self, name: object) -> Tool | None:
+        """Return the tool of a name in either form, None where there is none."""
+        return self._by_name.get(name) if isinstance(name, str) else None

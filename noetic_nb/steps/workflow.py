@@ -18,12 +18,12 @@ from noetic_nb.steps.builders import branch, fork, loop, spawn, step
 from noetic_nb.steps.loop_predicates import until
 from noetic_nb.steps.records import Step
 from noetic_nb.steps.registry import Registry
-from noetic_nb.steps.step_codec import MAX_DEPTH, resolved
+from noetic_nb.steps.step_json import MAX_DEPTH, resolved
 
 __all__ = ["load_workflow", "workflow_depth"]
 
 VERSION: Final = 1
-# Runtime specification, section 2.10: what a document that names no model asks.
+# For nodes that name no model; docs/behaviour/steps.md, "Workflow documents".
 DEFAULT_MODEL: Final = "openai/gpt-4o"
 
 _Node: TypeAlias = Mapping[str, Any]
@@ -37,8 +37,8 @@ _CHILDREN: Final[Mapping[str, tuple[str, ...]]] = {
     "sequence": ("steps",),
     "subflow": ("document",),
 }
-# Errors that say more than that a node is not as it must be.
-_TELLING: Final = ("UNKNOWN_", "WORKFLOW_")
+# Codes that stay: they are more exact than "this node is not valid".
+_SPECIFIC: Final = ("UNKNOWN_", "WORKFLOW_")
 
 
 def load_workflow(
@@ -61,6 +61,10 @@ def load_workflow(
     NoeticConfigError
         ``INVALID_WORKFLOW_SOURCE``, ``WORKFLOW_VALIDATION_FAILED``, ``UNKNOWN_NODE_KIND``, ``UNKNOWN_TOOL_REFERENCE``,
         ``UNKNOWN_UNTIL_PREDICATE``, ``WORKFLOW_CYCLE``, ... each naming the node.
+
+    References
+    ----------
+    .. [1] docs/behaviour/steps.md, "Workflow documents".
 
     Examples
     --------
@@ -169,9 +173,9 @@ class _Loader:
         try:
             return maker(node, suffix, seen)
         except NoeticConfigError as exc:
-            if "node" in exc.facts:  # said by a node inside this one
+            if "node" in exc.facts:  # of a node inside this one, which is named already
                 raise
-            code = exc.code if exc.code.startswith(_TELLING) else "WORKFLOW_VALIDATION_FAILED"
+            code = exc.code if exc.code.startswith(_SPECIFIC) else "WORKFLOW_VALIDATION_FAILED"
             facts = {**exc.facts, "node": node_id}
             raise _invalid(f"Node {node_id!r}: {exc.what}", exc.given, code=code, hint=exc.hint, **facts) from exc
 
@@ -203,9 +207,9 @@ class _Loader:
         try:
             return None if given is None else ModelParams(**resolved({"params": given}, self._registry)["params"])
         except (TypeError, ValueError) as exc:
-            told = exc.errors()[0] if isinstance(exc, ValidationError) else {"loc": (), "msg": str(exc)}
+            problem = exc.errors()[0] if isinstance(exc, ValidationError) else {"loc": (), "msg": str(exc)}
             raise _invalid(
-                f"params.{'.'.join(map(str, told['loc']))}: {told['msg']}",
+                f"params.{'.'.join(map(str, problem['loc']))}: {problem['msg']}",
                 given,
                 hint=f"Parameters are {', '.join(map(to_camel, ModelParams.model_fields))}.",
             ) from exc

@@ -92,6 +92,66 @@ async def test_parameters_tools_and_schema_are_sent(endpoint: Endpoint, client: 
     assert endpoint.seen[0].headers["x-title"] == "lab"
 
 
+QUESTION = {"role": "user", "content": "Where are A and B?"}
+LOOK_SENT = {
+    "type": "function",
+    "function": {"name": "desk_look", "description": "Find an order.", "parameters": dict(LOOK.parameters)},
+}
+
+
+def round_of_tools(text: str | None, call_id: str, output: str) -> tuple[list[Any], list[dict[str, Any]]]:
+    """One round as items of the log, and as the messages that are sent of it."""
+    items = [] if text is None else [assistant_message(text)]
+    items += [function_call("desk/look", '{"id":"A"}', call_id), function_call_output(call_id, output)]
+    sent = called("desk_look", '{"id":"A"}', call_id)
+    return items, [
+        {"role": "assistant", "content": text, "tool_calls": [sent]},
+        {"role": "tool", "tool_call_id": call_id, "content": output},
+    ]
+
+
+@pytest.mark.parametrize("texts", [(None,), ("Looking.",), (None, None), ("Looking.", "Again."), (None, "Again.")])
+async def test_rounds_of_tools_are_sent_whole(endpoint: Endpoint, client: Make, texts: tuple[str | None, ...]) -> None:
+    endpoint.then(chat("Packed."))
+    rounds = [round_of_tools(text, f"c{number}", f"packed {number}") for number, text in enumerate(texts)]
+    items = [item for said, _ in rounds for item in said]
+
+    await client().complete(ask(input_message("Where are A and B?"), *items, instructions="Be brief.", tools=(LOOK,)))
+
+    assert endpoint.seen[0].body == {
+        "model": "m",
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            QUESTION,
+            *(message for _, sent in rounds for message in sent),
+        ],
+        "tools": [LOOK_SENT],
+    }
+
+
+async def test_two_calls_of_one_round_are_one_message(endpoint: Endpoint, client: Make) -> None:
+    endpoint.then(chat("Packed."))
+    calls = [function_call("desk/look", "{}", "a"), function_call("desk/look", "{}", "b")]
+    outputs = [function_call_output("b", "two"), function_call_output("a", "one")]
+
+    await client().complete(ask(input_message("Where are A and B?"), *calls, *outputs, input_message("And C?")))
+
+    assert endpoint.seen[0].body == {
+        "model": "m",
+        "messages": [
+            QUESTION,
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [called("desk_look", "{}", "a"), called("desk_look", "{}", "b")],
+            },
+            {"role": "tool", "tool_call_id": "a", "content": "one"},
+            {"role": "tool", "tool_call_id": "b", "content": "two"},
+            {"role": "user", "content": "And C?"},
+        ],
+    }
+
+
 async def test_a_closed_schema_and_a_strict_tool_are_enforced(endpoint: Endpoint, client: Make) -> None:
     endpoint.then(chat("{}"))
     closed = {"type": "object", "properties": {"to": {}}, "required": ["to"], "additionalProperties": False}

@@ -129,6 +129,37 @@ async def test_history_without_provider_ids_is_sent_without_ids(endpoint: Endpoi
     ]
 
 
+@pytest.mark.parametrize("rounds", [1, 2])
+async def test_rounds_of_tools_are_sent_whole(endpoint: Endpoint, model: OpenAIModel, rounds: int) -> None:
+    endpoint.then(response(message("Packed.")))
+    items: list[Any] = []
+    sent: list[dict[str, Any]] = []
+    for number in range(rounds):
+        call_id, output = f"c{number}", f"packed {number}"
+        items += [function_call("desk/look", '{"id":"A"}', call_id), function_call_output(call_id, output)]
+        sent += [
+            {"type": "function_call", "call_id": call_id, "name": "desk_look", "arguments": '{"id":"A"}'},
+            {"type": "function_call_output", "call_id": call_id, "output": output},
+        ]
+
+    await model.complete(ask(input_message("Where is A?"), *items, instructions="Be brief.", tools=(LOOK,)))
+
+    assert endpoint.seen[0].body == {
+        "model": "m",
+        "instructions": "Be brief.",
+        "input": [{"role": "user", "content": [{"type": "input_text", "text": "Where is A?"}]}, *sent],
+        "tools": [
+            {
+                "type": "function",
+                "name": "desk_look",
+                "description": "Find an order.",
+                "parameters": dict(LOOK.parameters),
+                "strict": False,
+            }
+        ],
+    }
+
+
 async def test_a_thought_travels_only_with_what_followed_it(endpoint: Endpoint, model: OpenAIModel) -> None:
     endpoint.then(response(THOUGHT, call("desk_look"))).then(response(message("A."))).then(response(message("B.")))
     first = await model.complete(ask(tools=(LOOK,)))

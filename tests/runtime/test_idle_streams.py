@@ -10,7 +10,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.models import ModelDelta, ModelResponse
-from noetic_nb.models.stream_timeout import SilenceLimit
+from noetic_nb.models.stream_timeout import IdleTimeout
 from noetic_nb.runtime import dump_config, load_config
 from noetic_nb.testing import drive_loop
 from tests.runtime.made import heard, made, texts
@@ -163,10 +163,10 @@ def test_a_limit_leaves_its_task_as_it_found_it() -> None:
     async def main() -> int:
         task = asyncio.current_task()
         assert task is not None
-        with SilenceLimit(50, "m") as silence:
-            silence.heard()
+        with IdleTimeout(50, "m") as idle:
+            idle.note_activity()
         await asyncio.sleep(1)  # no timer is left behind
-        with pytest.raises(nn.NoeticError), SilenceLimit(50, "m"):
+        with pytest.raises(nn.NoeticError), IdleTimeout(50, "m"):
             await asyncio.Event().wait()
         return task.cancelling()
 
@@ -175,7 +175,7 @@ def test_a_limit_leaves_its_task_as_it_found_it() -> None:
 
 def test_who_cancels_during_a_silence_is_not_told_of_the_silence() -> None:
     async def silent() -> None:
-        with SilenceLimit(50, "m"):
+        with IdleTimeout(50, "m"):
             await asyncio.Event().wait()
 
     async def main() -> bool:

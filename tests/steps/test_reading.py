@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 import noetic_nb as nn
 from noetic_nb.steps import OutputCodec, Registry, dump_step, fenced_json, json_lines, load_step, load_workflow, step
-from noetic_nb.steps.output_codec import CodecOutput, Reading, as_output, system_text
+from noetic_nb.steps.output_codec import CodecOutput, OutputReader, as_output, system_instructions
 from noetic_nb.steps.schema import OutputSchema
 
 
@@ -56,7 +56,7 @@ CODECS: dict[str, Any] = {
 
 def read(codec: Any, pieces: Any) -> Any:
     """Return what a codec makes of pieces, or why it makes nothing of them."""
-    reading = Reading(codec)
+    reading = OutputReader(codec)
     for piece in pieces:
         reading.feed(piece)
     try:
@@ -201,10 +201,10 @@ def test_instructions_come_after_those_of_the_step() -> None:
     class Silent(Words):
         instructions = ""
 
-    assert system_text("Be brief.", as_output(WORDS)) == "Be brief.\n\nUse few words."
-    assert system_text("", as_output(WORDS)) == "Use few words."
-    assert system_text("Be brief.", as_output(Silent())) == "Be brief."
-    assert system_text("Be brief.", as_output(Order)) == system_text("Be brief.", None) == "Be brief."
+    assert system_instructions("Be brief.", as_output(WORDS)) == "Be brief.\n\nUse few words."
+    assert system_instructions("", as_output(WORDS)) == "Use few words."
+    assert system_instructions("Be brief.", as_output(Silent())) == "Be brief."
+    assert system_instructions("Be brief.", as_output(Order)) == system_instructions("Be brief.", None) == "Be brief."
     told = fenced_json(Order).instructions
     assert '"required":["id"]' in told
     assert told.startswith(fenced_json().instructions)

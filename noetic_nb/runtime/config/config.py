@@ -14,7 +14,7 @@ from noetic_nb.models.stream_timeout import IDLE_TIMEOUT_MS
 from noetic_nb.runtime.config.extensions import as_item_schemas, item_registry
 from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.steps import Step, Tool, make_tool
-from noetic_nb.steps.base import Frozen, JustA
+from noetic_nb.steps.base import Frozen, InstanceField
 from noetic_nb.steps.schema import OutputSchema, as_schema
 
 __all__ = ["AgentConfig"]
@@ -46,8 +46,8 @@ class AgentConfig(Frozen):
     name: str = Field(min_length=1)
     step: Step | None = None
     """What `execute` runs."""
-    memory: tuple[JustA[MemoryLayer], ...] = ()
-    tools: tuple[JustA[Tool], ...] = ()
+    memory: tuple[InstanceField[MemoryLayer], ...] = ()
+    tools: tuple[InstanceField[Tool], ...] = ()
     """Tools of llm steps that name none of their own."""
     projection: ProjectionPolicy = Field(default_factory=ProjectionPolicy)
     force_atomic_recall: bool = False
@@ -60,11 +60,11 @@ class AgentConfig(Frozen):
     no limit. A client with a limit of its own, such as `OpenAIModel`, keeps that one."""
     limits: Limits | None = None
     """What one turn may spend; more raises ``budget_exceeded``."""
-    params: JustA[FrozenDict] = FrozenDict()
+    params: InstanceField[FrozenDict] = FrozenDict()
     """Settings of your own, JSON data: functions of steps read them as ``ctx.params``."""
-    params_schema: JustA[OutputSchema] | None = None
+    params_schema: InstanceField[OutputSchema] | None = None
     """What `params` must look like, a type or a JSON Schema; a gate, which adds no defaults."""
-    item_schemas: JustA[FrozenDict] = FrozenDict()
+    item_schemas: InstanceField[FrozenDict] = FrozenDict()
     """Extension items that anyone may log: schemas by category ``items``, ``developerMessages``, ``toolCalls``,
     ``toolResults``. Layers declare their own."""
     strict_item_schemas: bool = True

@@ -1,4 +1,4 @@
-"""Agent configurations as JSON and back, with references for what JSON cannot hold; see `noetic_nb.steps.step_codec`."""
+"""Agent configurations as JSON and back, with references for what JSON cannot hold; see `noetic_nb.steps.step_json`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runtime.config.config import AgentConfig
 from noetic_nb.steps import Registry
-from noetic_nb.steps.step_codec import dump_record, resolved
+from noetic_nb.steps.step_json import dump_record, resolved
 
 __all__ = ["dump_config", "load_config"]
 

@@ -28,14 +28,14 @@ from noetic_nb.models.client import (
     StreamingModelClient,
     Usage,
 )
-from noetic_nb.models.stream_timeout import SilenceLimit
+from noetic_nb.models.stream_timeout import IdleTimeout
 from noetic_nb.runtime.config.config import AgentConfig
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.hub import EventHub
 from noetic_nb.runtime.context.step_errors import said_by
 from noetic_nb.steps import LLMStep, Tool
-from noetic_nb.steps.output_codec import system_text
-from noetic_nb.steps.toolset import ToolSet
+from noetic_nb.steps.output_codec import system_instructions
+from noetic_nb.steps.tools import ToolSet
 from noetic_nb.steps.traverse import listed_tools, llm_steps
 from noetic_nb.tokens import Tokenizer
 
@@ -220,7 +220,7 @@ class Engine:
         if known is not None and known[0] is step:
             return known[1]
         policy = step.projection or self.config.projection
-        instructions = system_text(instructions, step.output)
+        instructions = system_instructions(instructions, step.output)
         system_tokens = self.tokenizer(instructions) if instructions else 0
         budgets = allocate_budgets(
             self.stack.layers,
@@ -392,9 +392,9 @@ async def _streamed(
     response: ModelResponse | None = None
     parts = client.stream(request)
     try:
-        with SilenceLimit(limit_ms, request.model) as silence:
+        with IdleTimeout(limit_ms, request.model) as idle:
             async for part in parts:
-                silence.heard()
+                idle.note_activity()
                 if isinstance(part, ModelDelta):
                     tell(part)
                 else:

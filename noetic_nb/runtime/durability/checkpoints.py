@@ -23,7 +23,7 @@ from noetic_nb.runtime.durability.snapshot import Snapshot
 from noetic_nb.runtime.durability.thread_log import ThreadStore, part_key
 from noetic_nb.runtime.durability.thread_writer import Journal, execution_prefix, snapshot_key
 from noetic_nb.runtime.durability.turn_record import Checkpoint
-from noetic_nb.steps.base import Frozen, JustA
+from noetic_nb.steps.base import Frozen, InstanceField
 from noetic_nb.storage import get_many, write_together
 
 __all__ = ["Checkpoint", "Checkpoints", "as_checkpoints", "load_states"]
@@ -59,7 +59,7 @@ class Checkpoints(Frozen):
     storage: Any = None
     max_entry_bytes: int = Field(default=MAX_ENTRY_BYTES, ge=1)
     max_entries: int = Field(default=MAX_ENTRIES, ge=1)
-    stack: JustA[LayerStack] | None = None
+    stack: InstanceField[LayerStack] | None = None
 
     @property
     def threads(self) -> ThreadStore:

@@ -16,7 +16,7 @@ from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.messages import TurnInput
 from noetic_nb.runtime.durability.snapshot import Spent, place_of
 from noetic_nb.steps import Step, StepMeta
-from noetic_nb.steps.output_codec import parsed
+from noetic_nb.steps.output_codec import parse_output
 
 __all__ = ["entry_data", "is_plain", "output_of", "restore_meta", "spent_by"]
 
@@ -91,7 +91,7 @@ def output_of(entry: Mapping[str, Any], step: Step, ctx: Context, first: int) ->
     said = entry["said"]
     text = said if isinstance(said, str) else assistant_text([ctx.item_log[said]])
     output = getattr(step, "output", None)
-    return text if output is None or not entry.get("read", True) else parsed(output, text, step.id, None)
+    return text if output is None or not entry.get("read", True) else parse_output(output, text, step.id, None)
 
 
 def restore_meta(entry: Mapping[str, Any], ctx: Context) -> None:

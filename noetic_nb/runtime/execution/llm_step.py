@@ -24,7 +24,7 @@ from noetic_nb.runtime.execution.tool_call import call_tool
 from noetic_nb.runtime.planning.planned import budgets_allocated, view_assembled
 from noetic_nb.runtime.planning.turn_plan import TurnPlan, plan_turn
 from noetic_nb.steps import LLMStep, StepMeta
-from noetic_nb.steps.output_codec import CodecOutput, Reading, parsed
+from noetic_nb.steps.output_codec import CodecOutput, OutputReader, parse_output
 from noetic_nb.steps.traverse import listed_tools
 
 __all__ = ["run_llm"]
@@ -58,7 +58,7 @@ class _Asking:
         self.requests: tuple[RerenderRequest, ...] = ()
         self._chosen: tuple[int, Sequence[Item] | None] | None = None
         self.ephemeral: tuple[Item, ...] = ()
-        self.reading: Reading | None = None
+        self.reading: OutputReader | None = None
         """The last answer, where a codec reads it while it is written."""
 
     @property
@@ -215,8 +215,8 @@ class _Asking:
         told = self.ctx.tree.on_delta
         if told is None or not isinstance(output, CodecOutput):
             return None
-        self.reading = Reading(output.codec)
-        return self.reading.along(told)
+        self.reading = OutputReader(output.codec)
+        return self.reading.wrap(told)
 
     async def take_inbox(self) -> None:
         """Take in what was said to the agent while it worked."""
@@ -416,7 +416,7 @@ async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> An
     # A round that only calls tools has not answered yet: nothing is read as the answer then.
     if step.output is None or calls:
         return text
-    value = parsed(step.output, text, step.id, asking.reading)
+    value = parse_output(step.output, text, step.id, asking.reading)
     if ctx.tree.checkpoint is not None:
         ctx.tree.checkpoint.read_from(value, text)
     return value

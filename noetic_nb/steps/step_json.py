@@ -50,6 +50,10 @@ def dump_step(step: Step, registry: Registry | None = None) -> dict[str, Any]:
         ``UNREGISTERED_FUNCTION``, ``UNREGISTERED_TOOL``, ``UNREGISTERED_LAYER``, ``UNREGISTERED_CODEC``, saying where;
         ``NOT_JSON`` for arguments that are no JSON data; ``INVALID_STEP`` for a step that contains itself.
 
+    References
+    ----------
+    .. [1] docs/behaviour/steps.md, "Steps as JSON".
+
     Examples
     --------
     >>> from noetic_nb.steps import loop, step, until

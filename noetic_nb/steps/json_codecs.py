@@ -74,9 +74,9 @@ class FencedJSON:
 
     @property
     def instructions(self) -> str:
-        """What the model is told."""
-        told = "End your answer with its result as JSON, in one block that begins with ```json and ends with ```."
-        return told if self.schema is None else _with_schema(f"{told} It must fit this JSON Schema:", self.schema)
+        """The rules of its form, for the model."""
+        text = "End your answer with its result as JSON, in one block that begins with ```json and ends with ```."
+        return text if self.schema is None else _with_schema(f"{text} It must fit this JSON Schema:", self.schema)
 
     def start(self) -> _FencedRun:
         """Begin to read an answer."""
@@ -91,9 +91,9 @@ class JSONLines:
 
     @property
     def instructions(self) -> str:
-        """What the model is told."""
-        told = "Answer with one JSON value per line and nothing else."
-        return told if self.schema is None else _with_schema(f"{told} Each must fit this JSON Schema:", self.schema)
+        """The rules of its form, for the model."""
+        text = "Answer with one JSON value per line and nothing else."
+        return text if self.schema is None else _with_schema(f"{text} Each must fit this JSON Schema:", self.schema)
 
     def start(self) -> _LinesRun:
         """Begin to read an answer."""
