@@ -1,7 +1,7 @@
 """The two enforcement points: may this tool be called, may this response stand?
 
-Fail-closed. A hook that raises, hangs, answers nonsense or was never initialised counts as a deny with a fixed guidance,
-unless its layer says otherwise; the layer is told (`on_hook_failure`), so that its ledger is complete.
+Fail-closed. A hook that raises, hangs, returns no decision or was never initialised counts as a deny with a fixed guidance,
+unless its layer is set to do otherwise; `on_hook_failure` of the layer is called, so that its ledger is complete.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ async def decide(
     history: Sequence[PastCall] = (),
     response: ModelResponse | None = None,
 ) -> SteeringDecision:
-    """Ask every layer that enforces at this point; the first deny, or the first stop, ends the round.
+    """Call every layer that enforces at this point; the first deny, or the first stop, ends the round.
 
     Returns
     -------
     SteeringDecision
-        The most restrictive answer.
+        The most restrictive decision.
 
     Raises
     ------
@@ -88,7 +88,7 @@ async def decide(
         What a hook raised, where the policy is ``"raise"``.
     """
     decisions: list[SteeringDecision] = []
-    for layer in runner.having(point):
+    for layer in runner.layers_with(point):
         state = runner.state.get(ctx.execution_id, layer.id)
         so_far = most_restrictive(decisions) if decisions else ALLOW
         params: BeforeToolCallParams | AfterModelCallParams
@@ -97,7 +97,7 @@ async def decide(
         else:
             assert response is not None
             params = AfterModelCallParams(response, ctx, state, history, so_far)
-        decision = await _ask(runner, layer, point, params, ctx, default_on_error)
+        decision = await _decide_layer(runner, layer, point, params, ctx, default_on_error)
         if decision is None:
             continue
         decisions.append(decision)
@@ -106,7 +106,7 @@ async def decide(
     return decisions[0] if decisions == [ALLOW] else most_restrictive(decisions)
 
 
-async def _ask(
+async def _decide_layer(
     runner: HookRunner,
     layer: MemoryLayer,
     point: _Point,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from noetic_nb.memory.diagnostics import Diagnostic, log_diagnostic
+from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
 from noetic_nb.memory.write_behind import Mirror, OnProblem, Target
 from noetic_nb.storage import ScopedStorage
 

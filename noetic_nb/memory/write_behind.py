@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.memory.diagnostics import Diagnostic
+from noetic_nb.memory.execution_context import Diagnostic
 from noetic_nb.memory.hook_timeout import HookTimeout
 from noetic_nb.storage import ScopedStorage
 
