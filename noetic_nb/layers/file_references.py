@@ -1,6 +1,6 @@
 """File reference: files that a user names with ``#path`` are read, ranked and shown to the model.
 
-Files are read when an execution begins and when somebody refers to them, not at every step. The state holds their digest,
+Files are read when an execution begins and when a message refers to them, not at every step. The state holds their digest,
 score and what kept them from being read, never their text.
 """
 
@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from noetic_nb.items import Item, assistant_text, dump_item, input_message, item_text
+from noetic_nb.items import Item, dump_item, input_message, item_text
+from noetic_nb.layers.callbacks import model_text
 from noetic_nb.layers.file_access import (
     DEFAULT_EXTENSIONS,
     FileRead,
@@ -23,12 +24,11 @@ from noetic_nb.layers.file_access import (
     link_references,
     read_reference,
 )
-from noetic_nb.layers.state_loading import StoredState, load_state, option_error
+from noetic_nb.layers.schemas import StoredState, load_state, option_error
 from noetic_nb.memory import (
     BudgetConfig,
     DisposeParams,
     ExecutionContext,
-    HookModelRequest,
     InitParams,
     MemoryHooks,
     MemoryLayer,
@@ -38,12 +38,10 @@ from noetic_nb.memory import (
     Slot,
     layer_data,
 )
-from noetic_nb.memory.execution_context import as_response
 from noetic_nb.tokens import Tokenizer
 
 __all__ = ["file_reference"]
 
-# Runtime specification, sections 11.1 and 11.7.
 TIMEOUT_MS: Final = 30_000
 MAX_BYTES: Final = 1_048_576
 HEAD_SHARE: Final = 0.6
@@ -53,11 +51,11 @@ TITLE: Final = "# Referenced Files"
 _SAMPLE_CHARS: Final = 4_000
 _NUMBER: Final = re.compile(r"\d+")
 
-_ASK: Final = (
+_INSTRUCTIONS: Final = (
     "How useful is this file for what the user wants, from 0 (not at all) to 100 (it is about exactly this)? Answer with the "
     "number only."
 )
-_TOLD: Final[Mapping[str, str]] = {
+_NOTICES: Final[Mapping[str, str]] = {
     "absolute": "The path is absolute; only paths below the working folder are read.",
     "outside": "The path lies outside of the working folder.",
     "extension": "Files of this kind are not read.",
@@ -113,7 +111,7 @@ def file_reference(
 
     References
     ----------
-    .. [1] Runtime specification, section 11.7 (file reference).
+    .. [1] docs/behaviour/memory.md, "File reference".
 
     Examples
     --------
@@ -203,12 +201,12 @@ async def _score(file: FileRead, query: str, model: str | None, ctx: ExecutionCo
     if file.text is None:
         return UNKNOWN_SCORE
     if model is None or ctx.call_model is None:
-        asked, name = query.casefold(), file.path.casefold()
-        return NAMED_SCORE if name in asked or asked in name else UNKNOWN_SCORE
-    told = f"The user wants: {query}\n\nThe file {file.path}:\n{file.text[:_SAMPLE_CHARS]}"
-    request = HookModelRequest(model, (input_message(told, ids=ctx.ids),), _ASK)
+        wanted, name = query.casefold(), file.path.casefold()
+        return NAMED_SCORE if name in wanted or wanted in name else UNKNOWN_SCORE
+    text = f"The user wants: {query}\n\nThe file {file.path}:\n{file.text[:_SAMPLE_CHARS]}"
     try:
-        answer = assistant_text(as_response(await ctx.call_model(request)).items)
+        message = input_message(text, ids=ctx.ids)
+        answer = await model_text(ctx, model, [message], purpose="score", instructions=_INSTRUCTIONS)
     except Exception as exc:  # a file is shown without a rank rather than not at all
         ctx.diagnostic(layer_id, "on_item_append", exc)
         return UNKNOWN_SCORE
@@ -223,7 +221,7 @@ def _shown(files: Mapping[str, Any], texts: Mapping[str, str], budget: float, to
     for path in order:
         heading = f"## {path}"
         if files[path]["problem"] is not None or path not in texts:
-            part: str | None = f"{heading}\n{_TOLD.get(files[path]['problem'] or 'missing', _TOLD['unreadable'])}"
+            part: str | None = f"{heading}\n{_NOTICES.get(files[path]['problem'] or 'missing', _NOTICES['unreadable'])}"
             if tokenize("\n\n".join([*parts, str(part)])) > budget:
                 part = None
         else:

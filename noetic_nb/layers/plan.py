@@ -1,7 +1,7 @@
 """Plan memory: think first, then do. While a plan is being made only tools that change nothing may be called.
 
-The phases are idle, planning, executing, completed and failed. A function that is called at the wrong moment says so in its
-result and changes nothing.
+The phases are idle, planning, executing, completed and failed. A function that is called in another phase than it is
+for returns a text about it and changes nothing.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import json
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Literal
 
-from noetic_nb.layers.arguments import Arguments
 from noetic_nb.layers.blocks import cut_block, tagged
+from noetic_nb.layers.callbacks import awaited
 from noetic_nb.layers.plan_documents import (
     PlanProblem,
     cycle_in,
@@ -21,17 +21,15 @@ from noetic_nb.layers.plan_documents import (
     slug_problem,
     summary_of,
 )
-from noetic_nb.layers.state_loading import StoredState, load_state
+from noetic_nb.layers.schemas import Arguments, StoredState, copy_to_child, init_hook
 from noetic_nb.memory import (
     BeforeToolCallParams,
     BudgetConfig,
     CompleteParams,
-    InitParams,
     MemoryHooks,
     MemoryLayer,
     MemoryScope,
     RecallParams,
-    SpawnParams,
     SteeringAction,
     SteeringDecision,
     layer_data,
@@ -41,9 +39,8 @@ from noetic_nb.memory import (
 __all__ = ["Approve", "plan_memory"]
 
 Approve = Callable[[dict[str, Any]], "bool | str | Awaitable[bool | str]"]
-"""Asks a person about a plan: True, False, or a text that says why not."""
+"""Returns whether a plan may be carried out: True, False, or a text with the reason why not."""
 
-# Runtime specification, sections 11.1 and 11.6.
 SLOT: Final = 240
 DEFAULT_BUDGET: Final = {"min": 100, "max": 3000}
 MAX_PRD_CHARS: Final = 50_000
@@ -125,7 +122,7 @@ def plan_memory(
     additional_allowed_tools : iterable of str
         Tools that may be called while planning, beside those that only read and this layer's own.
     approve : callable, optional
-        Asked before a plan is executed: ``approve(state)`` answers True, False, or a text that says why not; may be async.
+        Called before a plan is executed: ``approve(state)`` returns True, False, or the reason why not; may be async.
 
     Returns
     -------
@@ -135,7 +132,7 @@ def plan_memory(
 
     References
     ----------
-    .. [1] Runtime specification, section 11.6 (plan).
+    .. [1] docs/behaviour/memory.md, "Plan memory".
 
     Examples
     --------
@@ -143,9 +140,6 @@ def plan_memory(
     ('init', 'recall', 'on_spawn', 'on_complete', 'before_tool_call')
     """
     allowed = READ_ONLY_TOOLS | set(additional_allowed_tools)
-
-    async def init(p: InitParams) -> dict[str, Any]:
-        return {"state": await load_state(p, _State, _EMPTY, layer_id=id)}
 
     def recall(p: RecallParams) -> str | None:
         tag, text = _shown(p.state or _EMPTY)
@@ -165,9 +159,6 @@ def plan_memory(
         entry = {"outcome": phase, "version": p.state["version"], "timestamp": p.ctx.clock.now_ms()}
         return {"state": {**p.state, "phase": phase, "executionLog": [*p.state["executionLog"], entry][-MAX_LOG:]}}
 
-    def on_spawn(p: SpawnParams) -> dict[str, Any]:
-        return {"child_state": copy.deepcopy(p.parent_state)}
-
     async def exit_plan_mode(args: _Exit, state: Any, ctx: object) -> dict[str, Any]:
         if (state or _EMPTY)["phase"] != "planning":
             return {"result": _NOT_PLANNING}
@@ -175,9 +166,7 @@ def plan_memory(
             return {"result": "The plan is dropped.", "state": copy.deepcopy(_EMPTY)}
         problem = _not_ready(state)
         if problem is None and approve is not None:
-            answer: Any = approve(copy.deepcopy(state))
-            if hasattr(answer, "__await__"):
-                answer = await answer
+            answer = await awaited(approve(copy.deepcopy(state)))
             if answer is not True:
                 reason = answer if isinstance(answer, str) and answer else "it was not approved"
                 problem = f"Not done: {reason}. The plan can still be changed."
@@ -194,7 +183,11 @@ def plan_memory(
         scope=scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
         hooks=MemoryHooks(
-            init=init, recall=recall, before_tool_call=before_tool_call, on_spawn=on_spawn, on_complete=on_complete
+            init=init_hook(_State, _EMPTY, layer_id=id),
+            recall=recall,
+            before_tool_call=before_tool_call,
+            on_spawn=copy_to_child,
+            on_complete=on_complete,
         ),
         provides={
             "status": layer_data(_status),

@@ -5,20 +5,17 @@ from __future__ import annotations
 import copy
 from typing import Any, Final
 
-from noetic_nb.layers.arguments import Arguments
 from noetic_nb.layers.blocks import fitting_lines, tagged
 from noetic_nb.layers.embedding import Embedder, HashingEmbedder, cosine, embed
-from noetic_nb.layers.state_loading import StoredState, load_state, option_error
+from noetic_nb.layers.schemas import Arguments, StoredState, copy_to_child, init_hook, option_error
 from noetic_nb.memory import (
     BudgetConfig,
     ExecutionContext,
-    InitParams,
     MemoryHooks,
     MemoryLayer,
     MemoryScope,
     RecallParams,
     Slot,
-    SpawnParams,
     layer_data,
     layer_fn,
 )
@@ -99,15 +96,12 @@ def procedural_memory(
         )
     nearness = HashingEmbedder() if embedder is None else embedder
 
-    async def init(p: InitParams) -> dict[str, Any]:
-        return {"state": await load_state(p, _State, _EMPTY, layer_id=id)}
-
     async def recall(p: RecallParams) -> str | None:
         known: dict[str, dict[str, Any]] = (p.state or _EMPTY)["procedures"]
         if not known or not p.query.strip():
             return None
-        asked, *vectors = await embed(nearness, [p.query, *(f"{name} {known[name]['when']}" for name in known)])
-        scores = dict(zip(known, [cosine(asked, vector) for vector in vectors], strict=True))
+        wanted, *vectors = await embed(nearness, [p.query, *(f"{name} {known[name]['when']}" for name in known)])
+        scores = dict(zip(known, [cosine(wanted, vector) for vector in vectors], strict=True))
         near = sorted((name for name in known if scores[name] >= min_score), key=lambda name: -scores[name])[:top_k]
         kept = fitting_lines(TAG, [_shown(name, known[name]) for name in near], p.budget, p.ctx.tokenize)
         return tagged(TAG, "\n".join(kept)) if kept else None
@@ -131,15 +125,12 @@ def procedural_memory(
         left = {name: known for name, known in procedures.items() if name != args.name}
         return {"result": f"{args.name} is forgotten.", "state": {"procedures": left}}
 
-    def on_spawn(p: SpawnParams) -> dict[str, Any]:
-        return {"child_state": copy.deepcopy(p.parent_state)}
-
     return MemoryLayer(
         id=id,
         slot=slot,
         scope=scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
-        hooks=MemoryHooks(init=init, recall=recall, on_spawn=on_spawn),
+        hooks=MemoryHooks(init=init_hook(_State, _EMPTY, layer_id=id), recall=recall, on_spawn=copy_to_child),
         provides={
             "procedures": layer_data(lambda state: copy.deepcopy((state or _EMPTY)["procedures"])),
             "learn": layer_fn(

@@ -6,19 +6,16 @@ import copy
 import json
 from typing import Any, Final, Literal
 
-from noetic_nb.layers.arguments import Arguments
 from noetic_nb.layers.blocks import cut_block, tagged
-from noetic_nb.layers.state_loading import StoredState, load_state, option_error
+from noetic_nb.layers.schemas import Arguments, StoredState, copy_to_child, init_hook, option_error
 from noetic_nb.memory import (
     BudgetConfig,
     CompleteParams,
-    InitParams,
     MemoryHooks,
     MemoryLayer,
     MemoryScope,
     RecallParams,
     ReturnParams,
-    SpawnParams,
     StoreParams,
     layer_data,
     layer_fn,
@@ -27,7 +24,6 @@ from noetic_nb.tokens import Tokenizer
 
 __all__ = ["durable_task_state"]
 
-# Runtime specification, sections 11.1 and 11.5.
 SLOT: Final = 110
 DEFAULT_BUDGET: Final = {"min": 100, "max": 800}
 MAX_CHECKPOINTS: Final = 50
@@ -84,7 +80,7 @@ def durable_task_state(
 
     References
     ----------
-    .. [1] Runtime specification, section 11.5 (durable task state).
+    .. [1] docs/behaviour/memory.md, "Durable task state".
 
     Examples
     --------
@@ -94,17 +90,11 @@ def durable_task_state(
     if merge_data not in ("shallow", "namespace"):
         raise option_error("There is no such way to merge.", merge_data, "Use 'shallow' or 'namespace'.")
 
-    async def init(p: InitParams) -> dict[str, Any]:
-        return {"state": await load_state(p, _State, _EMPTY, layer_id=id)}
-
     def recall(p: RecallParams) -> str | None:
         return None if not p.state or p.state == _EMPTY else _shown(p.state, p.budget, p.ctx.tokenize)
 
     def store(p: StoreParams) -> dict[str, Any]:
         return {"state": _with_checkpoint(p.state, p.ctx.clock.now_ms(), p.ctx.depth)}
-
-    def on_spawn(p: SpawnParams) -> dict[str, Any]:
-        return {"child_state": copy.deepcopy(p.parent_state)}
 
     def on_return(p: ReturnParams) -> dict[str, Any]:
         parent, child = p.parent_state or _EMPTY, p.child_state
@@ -129,7 +119,12 @@ def durable_task_state(
         scope=scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
         hooks=MemoryHooks(
-            init=init, recall=recall, store=store, on_spawn=on_spawn, on_return=on_return, on_complete=on_complete
+            init=init_hook(_State, _EMPTY, layer_id=id),
+            recall=recall,
+            store=store,
+            on_spawn=copy_to_child,
+            on_return=on_return,
+            on_complete=on_complete,
         ),
         provides={
             "files": layer_data(lambda state: tuple((state or _EMPTY)["files"])),

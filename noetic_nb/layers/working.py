@@ -28,12 +28,11 @@ from noetic_nb.memory import (
 
 __all__ = ["deep_merge", "working_memory"]
 
-# Runtime specification, section 11.2.
 DEFAULT_BUDGET: Final = {"min": 200, "max": 1500}
 MAX_MERGE_DEPTH: Final = 32
 # Where notes go that no longer fit the schema.
 REJECTED_KEY: Final = "rejected"
-# What earlier prompts taught models to call; runtime specification, section 11.2.
+# What earlier prompts taught models to call: still understood, no longer offered.
 LEGACY_CALL: Final = "updateWorkingMemory"
 # Keys that would reach into objects of other languages when a state is shared.
 FORBIDDEN_KEYS: Final = frozenset({"__proto__", "constructor"})
@@ -49,7 +48,7 @@ def deep_merge(old: Mapping[str, Any], new: Mapping[str, Any], *, depth: int = 0
 
     References
     ----------
-    .. [1] Runtime specification, section 11.2 (working memory).
+    .. [1] docs/behaviour/memory.md, "Working memory".
 
     Examples
     --------
@@ -117,7 +116,7 @@ def working_memory(
         if stored is None:
             return {"state": copy.deepcopy(first)}
         if not _fits(stored, adapter):
-            # Never silently empty: the old notes stay in storage beside the new ones, and somebody is told.
+            # Never silently empty: the old notes stay in storage beside the new ones, and the diagnostic reports it.
             await p.storage.set(REJECTED_KEY, stored)
             p.ctx.diagnostic(id, "init", _rejected(id, stored, p.storage.prefix))
             return {"state": {}}
