@@ -90,19 +90,6 @@ def entity_memory(
     if max_entities < 1 or max_facts < 1:
         raise option_error("At least one entity and one fact are kept.", (max_entities, max_facts), "Raise it.")
 
-    def with_facts(state: Any, facts: Mapping[str, Sequence[str]], now_ms: float) -> dict[str, Any]:
-        entities = copy.deepcopy((state or _EMPTY)["entities"])
-        for name, texts in facts.items():
-            if not isinstance(name, str) or isinstance(texts, str) or not all(isinstance(fact, str) for fact in texts):
-                raise TypeError(f"Facts are lists of texts by name, not {name!r}: {texts!r:.80}.")
-            key = _key(entities, name)
-            before = entities.get(key, {"facts": []})["facts"]
-            fresh = [fact.strip()[:LONGEST] for fact in texts if fact.strip()]
-            merged = [*(fact for fact in before if fact not in fresh), *fresh]
-            entities[key] = {"facts": merged[-max_facts:], "seen": now_ms}
-        newest = sorted(entities, key=lambda name: entities[name]["seen"])[-max_entities:]
-        return {"entities": {name: entities[name] for name in entities if name in newest}}
-
     async def add(state: Any, texts: Sequence[str], ctx: ExecutionContext, hook: str) -> dict[str, Any] | None:
         if extract is None:
             return None
@@ -110,27 +97,12 @@ def entity_memory(
             if text.strip():
                 found = await awaited(extract(text))
                 if found:
-                    state = with_facts(state, found, ctx.clock.now_ms())
+                    state = _with_facts(state, found, ctx.clock.now_ms(), max_entities, max_facts)
         return {"state": state}
 
-    def recall(p: RecallParams) -> str | None:
-        entities = (p.state or _EMPTY)["entities"]
-        query = p.query.casefold()
-        order = sorted(entities, key=lambda name: (name.casefold() not in query, -entities[name]["seen"]))
-        lines = [f"- {name}: {fact}" for name in order for fact in reversed(entities[name]["facts"])]
-        kept = fitting_lines(TAG, lines, p.budget, p.ctx.tokenize)
-        return tagged(TAG, "\n".join(kept)) if kept else None
-
     def remember(args: _Remember, state: Any, ctx: ExecutionContext) -> dict[str, Any]:
-        return {"result": None, "state": with_facts(state, {args.name: [args.fact]}, ctx.clock.now_ms())}
-
-    def forget(args: _Forget, state: Any, ctx: object) -> dict[str, Any]:
-        entities = (state or _EMPTY)["entities"]
-        key = _key(entities, args.name)
-        if key not in entities:
-            return {"result": f"Nothing is known of {args.name}."}
-        left = {name: entity for name, entity in entities.items() if name != key}
-        return {"result": f"{key} is forgotten.", "state": {"entities": left}}
+        facts = {args.name: [args.fact]}
+        return {"result": None, "state": _with_facts(state, facts, ctx.clock.now_ms(), max_entities, max_facts)}
 
     return MemoryLayer(
         id=id,
@@ -138,11 +110,9 @@ def entity_memory(
         scope=scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
         timeouts=GATHERING_TIMEOUTS_MS,
-        hooks=gathering_hooks(add, recall=recall, shape=_State, empty=_EMPTY, layer_id=id),
+        hooks=gathering_hooks(add, recall=_recall, shape=_State, empty=_EMPTY, layer_id=id),
         provides={
-            "entities": layer_data(
-                lambda state: {name: tuple(known["facts"]) for name, known in (state or _EMPTY)["entities"].items()}
-            ),
+            "entities": layer_data(_facts_by_name),
             "remember": layer_fn(
                 description="Remember a fact about a person, place or thing.",
                 input=_Remember,
@@ -153,10 +123,55 @@ def entity_memory(
                 description="Forget all that is known of a person, place or thing.",
                 input=_Forget,
                 output=str,
-                execute=forget,
+                execute=_forget,
             ),
         },
     )
+
+
+def _with_facts(
+    state: Any, facts: Mapping[str, Sequence[str]], now_ms: float, max_entities: int, max_facts: int
+) -> dict[str, Any]:
+    """Return a state with more facts, the newest of each entity and the entities seen last.
+
+    Raises
+    ------
+    TypeError
+        If facts are not lists of texts by name.
+    """
+    entities = copy.deepcopy((state or _EMPTY)["entities"])
+    for name, texts in facts.items():
+        if not isinstance(name, str) or isinstance(texts, str) or not all(isinstance(fact, str) for fact in texts):
+            raise TypeError(f"Facts are lists of texts by name, not {name!r}: {texts!r:.80}.")
+        key = _key(entities, name)
+        before = entities.get(key, {"facts": []})["facts"]
+        fresh = [fact.strip()[:LONGEST] for fact in texts if fact.strip()]
+        merged = [*(fact for fact in before if fact not in fresh), *fresh]
+        entities[key] = {"facts": merged[-max_facts:], "seen": now_ms}
+    newest = sorted(entities, key=lambda name: entities[name]["seen"])[-max_entities:]
+    return {"entities": {name: entities[name] for name in entities if name in newest}}
+
+
+def _recall(p: RecallParams) -> str | None:
+    entities = (p.state or _EMPTY)["entities"]
+    query = p.query.casefold()
+    order = sorted(entities, key=lambda name: (name.casefold() not in query, -entities[name]["seen"]))
+    lines = [f"- {name}: {fact}" for name in order for fact in reversed(entities[name]["facts"])]
+    kept = fitting_lines(TAG, lines, p.budget, p.ctx.tokenize)
+    return tagged(TAG, "\n".join(kept)) if kept else None
+
+
+def _forget(args: _Forget, state: Any, ctx: object) -> dict[str, Any]:
+    entities = (state or _EMPTY)["entities"]
+    key = _key(entities, args.name)
+    if key not in entities:
+        return {"result": f"Nothing is known of {args.name}."}
+    left = {name: entity for name, entity in entities.items() if name != key}
+    return {"result": f"{key} is forgotten.", "state": {"entities": left}}
+
+
+def _facts_by_name(state: Any) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(known["facts"]) for name, known in (state or _EMPTY)["entities"].items()}
 
 
 def _key(entities: Mapping[str, Any], name: str) -> str:

@@ -112,15 +112,8 @@ def episodic_memory(
         summary = (await _summary(p, summarise, model)).strip()
         if not summary:
             return None
-        episode = {
-            "id": p.ctx.execution_id,
-            "summary": summary,
-            "timestamp": p.ctx.clock.now_ms(),
-            "outcome": p.outcome,
-            "tokenCount": p.ctx.tokenize(summary),
-        }
         before = [known for known in (p.state or _EMPTY)["episodes"] if known["summary"] != summary]
-        return {"state": {"episodes": [*before, episode][-max_episodes:]}}
+        return {"state": {"episodes": [*before, _episode(p, summary)][-max_episodes:]}}
 
     return MemoryLayer(
         id=id,
@@ -129,6 +122,16 @@ def episodic_memory(
         budget=DEFAULT_BUDGET if budget is None else budget,
         hooks=MemoryHooks(init=init_hook(_State, _EMPTY, layer_id=id), recall=recall, on_complete=on_complete),
     )
+
+
+def _episode(p: CompleteParams, summary: str) -> dict[str, Any]:
+    return {
+        "id": p.ctx.execution_id,
+        "summary": summary,
+        "timestamp": p.ctx.clock.now_ms(),
+        "outcome": p.outcome,
+        "tokenCount": p.ctx.tokenize(summary),
+    }
 
 
 def _line(episode: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -123,53 +124,7 @@ def file_reference(
         raise option_error("Extensions begin with a dot.", sorted(map(str, extensions)), "Such as {'.py', '.md'}.")
     if max_file_size < 1:
         raise option_error("A file has at least one byte.", max_file_size, "Use 1_048_576.")
-    base = Path(base_dir)
-    texts: dict[str, dict[str, str]] = {}
-
-    async def read(path: str) -> FileRead:
-        return await asyncio.to_thread(
-            read_reference,
-            path,
-            base=base,
-            extensions=extensions,
-            max_bytes=max_file_size,
-            follow_symlinks=follow_symlinks,
-        )
-
-    async def init(p: InitParams) -> dict[str, Any]:
-        state = await load_state(p, _State, _EMPTY, layer_id=id)
-        found = [await read(path) for path in state["files"]]
-        texts[p.ctx.execution_id] = {file.path: file.text for file in found if file.text is not None}
-        for file in found:
-            state["files"][file.path] |= {"digest": file.digest, "problem": file.problem}
-        return {"state": state}
-
-    async def on_item_append(p: OnItemAppendParams) -> dict[str, Any] | None:
-        named = {
-            path: item_text(item) for item in p.items if _is_user(item) for path in find_references(item_text(item))
-        }
-        if not named:
-            return None
-        state = copy.deepcopy(p.state or _EMPTY)
-        shown = texts.setdefault(p.ctx.execution_id, {})
-        for path, query in named.items():
-            file = await read(path)
-            known = state["files"].get(path)
-            changed = known is None or known["digest"] != file.digest
-            score = await _score(file, query, scoring_model, p.ctx, id) if changed or known is None else known["score"]
-            state["files"][path] = {"digest": file.digest, "score": score, "problem": file.problem}
-            shown.pop(path, None)
-            if file.text is not None:
-                shown[path] = file.text
-        return {"items": [_linked(item) for item in p.items], "state": state, "rerender": True, "scope": "self"}
-
-    def recall(p: RecallParams) -> str | None:
-        files = (p.state or _EMPTY)["files"]
-        return _shown(files, texts.get(p.ctx.execution_id, {}), p.budget, p.ctx.tokenize) if files else None
-
-    def dispose(p: DisposeParams) -> None:
-        texts.pop(p.ctx.execution_id, None)
-
+    layer = _FileReference(id, Path(base_dir), extensions, max_file_size, follow_symlinks, scoring_model)
     return MemoryLayer(
         id=id,
         slot=slot,
@@ -177,9 +132,72 @@ def file_reference(
         budget=budget,
         timeouts={"on_item_append": TIMEOUT_MS},
         rerender_timing="immediate",
-        hooks=MemoryHooks(init=init, recall=recall, on_item_append=on_item_append, dispose=dispose),
+        hooks=MemoryHooks(
+            init=layer.init, recall=layer.recall, on_item_append=layer.on_item_append, dispose=layer.dispose
+        ),
         provides={"files": layer_data(lambda state: copy.deepcopy((state or _EMPTY)["files"]))},
     )
+
+
+@dataclass(slots=True)
+class _FileReference:
+    """The hooks of one layer, and the texts of the files that its live executions show."""
+
+    layer_id: str
+    base: Path
+    extensions: frozenset[str]
+    max_bytes: int
+    follow_symlinks: bool
+    scoring_model: str | None
+    texts: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    async def read(self, path: str) -> FileRead:
+        # In a thread: a file may lie on a slow disk, and the loop serves other executions meanwhile.
+        return await asyncio.to_thread(
+            read_reference,
+            path,
+            base=self.base,
+            extensions=self.extensions,
+            max_bytes=self.max_bytes,
+            follow_symlinks=self.follow_symlinks,
+        )
+
+    async def init(self, p: InitParams) -> dict[str, Any]:
+        state = await load_state(p, _State, _EMPTY, layer_id=self.layer_id)
+        found = [await self.read(path) for path in state["files"]]
+        self.texts[p.ctx.execution_id] = {file.path: file.text for file in found if file.text is not None}
+        for file in found:
+            state["files"][file.path] |= {"digest": file.digest, "problem": file.problem}
+        return {"state": state}
+
+    async def on_item_append(self, p: OnItemAppendParams) -> dict[str, Any] | None:
+        named = {
+            path: item_text(item) for item in p.items if _is_user(item) for path in find_references(item_text(item))
+        }
+        if not named:
+            return None
+        state = copy.deepcopy(p.state or _EMPTY)
+        shown = self.texts.setdefault(p.ctx.execution_id, {})
+        for path, query in named.items():
+            file = await self.read(path)
+            known = state["files"].get(path)
+            # Scoring may call a model, so a file that has not changed keeps its score.
+            if known is not None and known["digest"] == file.digest:
+                score = known["score"]
+            else:
+                score = await _score(file, query, self.scoring_model, p.ctx, self.layer_id)
+            state["files"][path] = {"digest": file.digest, "score": score, "problem": file.problem}
+            shown.pop(path, None)
+            if file.text is not None:
+                shown[path] = file.text
+        return {"items": [_linked(item) for item in p.items], "state": state, "rerender": True, "scope": "self"}
+
+    def recall(self, p: RecallParams) -> str | None:
+        files = (p.state or _EMPTY)["files"]
+        return _shown(files, self.texts.get(p.ctx.execution_id, {}), p.budget, p.ctx.tokenize) if files else None
+
+    def dispose(self, p: DisposeParams) -> None:
+        self.texts.pop(p.ctx.execution_id, None)
 
 
 def _is_user(item: Item) -> bool:

@@ -141,10 +141,6 @@ def plan_memory(
     """
     allowed = READ_ONLY_TOOLS | set(additional_allowed_tools)
 
-    def recall(p: RecallParams) -> str | None:
-        tag, text = _shown(p.state or _EMPTY)
-        return cut_block(tag, text, p.budget, p.ctx.tokenize) if text else None
-
     def before_tool_call(p: BeforeToolCallParams) -> SteeringDecision | None:
         # Canonical names: the layer's own functions are `<id>/...`, whatever a provider calls them.
         if (p.state or _EMPTY)["phase"] != "planning" or p.tool_name in allowed or p.tool_name.startswith(f"{id}/"):
@@ -152,27 +148,8 @@ def plan_memory(
         text = f"A plan is being made: {p.tool_name} may change something. Finish with {id}/exit_plan_mode first."
         return SteeringDecision(SteeringAction.DENY, text, (f"{id}:planning",))
 
-    def on_complete(p: CompleteParams) -> dict[str, Any] | None:
-        if (p.state or _EMPTY)["phase"] != "executing":
-            return None
-        phase = "completed" if p.outcome == "success" else "failed"
-        entry = {"outcome": phase, "version": p.state["version"], "timestamp": p.ctx.clock.now_ms()}
-        return {"state": {**p.state, "phase": phase, "executionLog": [*p.state["executionLog"], entry][-MAX_LOG:]}}
-
-    async def exit_plan_mode(args: _Exit, state: Any, ctx: object) -> dict[str, Any]:
-        if (state or _EMPTY)["phase"] != "planning":
-            return {"result": _NOT_PLANNING}
-        if args.action == "cancel":
-            return {"result": "The plan is dropped.", "state": copy.deepcopy(_EMPTY)}
-        problem = _not_ready(state)
-        if problem is None and approve is not None:
-            answer = await awaited(approve(copy.deepcopy(state)))
-            if answer is not True:
-                reason = answer if isinstance(answer, str) and answer else "it was not approved"
-                problem = f"Not done: {reason}. The plan can still be changed."
-        if problem is not None:
-            return {"result": problem}
-        return {"result": "The plan is being carried out.", "state": {**state, "phase": "executing"}}
+    def exit_plan_mode(args: _Exit, state: Any, ctx: object) -> Awaitable[dict[str, Any]]:
+        return _exit(args, state, approve)
 
     def fn(description: str, input: Any, execute: Any) -> Any:
         return layer_fn(description=description, input=input, output=str, execute=execute)
@@ -184,10 +161,10 @@ def plan_memory(
         budget=DEFAULT_BUDGET if budget is None else budget,
         hooks=MemoryHooks(
             init=init_hook(_State, _EMPTY, layer_id=id),
-            recall=recall,
+            recall=_recall,
             before_tool_call=before_tool_call,
             on_spawn=copy_to_child,
-            on_complete=on_complete,
+            on_complete=_on_complete,
         ),
         provides={
             "status": layer_data(_status),
@@ -200,6 +177,35 @@ def plan_memory(
             "exit_plan_mode": fn("Carry the plan out, or drop it.", _Exit, exit_plan_mode),
         },
     )
+
+
+def _recall(p: RecallParams) -> str | None:
+    tag, text = _shown(p.state or _EMPTY)
+    return cut_block(tag, text, p.budget, p.ctx.tokenize) if text else None
+
+
+def _on_complete(p: CompleteParams) -> dict[str, Any] | None:
+    if (p.state or _EMPTY)["phase"] != "executing":
+        return None
+    phase = "completed" if p.outcome == "success" else "failed"
+    entry = {"outcome": phase, "version": p.state["version"], "timestamp": p.ctx.clock.now_ms()}
+    return {"state": {**p.state, "phase": phase, "executionLog": [*p.state["executionLog"], entry][-MAX_LOG:]}}
+
+
+async def _exit(args: _Exit, state: Any, approve: Approve | None) -> dict[str, Any]:
+    if (state or _EMPTY)["phase"] != "planning":
+        return {"result": _NOT_PLANNING}
+    if args.action == "cancel":
+        return {"result": "The plan is dropped.", "state": copy.deepcopy(_EMPTY)}
+    problem = _not_ready(state)
+    if problem is None and approve is not None:
+        answer = await awaited(approve(copy.deepcopy(state)))
+        if answer is not True:
+            reason = answer if isinstance(answer, str) and answer else "it was not approved"
+            problem = f"Not done: {reason}. The plan can still be changed."
+    if problem is not None:
+        return {"result": problem}
+    return {"result": "The plan is being carried out.", "state": {**state, "phase": "executing"}}
 
 
 def _status(state: Any) -> dict[str, Any]:

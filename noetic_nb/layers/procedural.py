@@ -107,23 +107,7 @@ def procedural_memory(
         return tagged(TAG, "\n".join(kept)) if kept else None
 
     def learn(args: _Learn, state: Any, ctx: ExecutionContext) -> dict[str, Any]:
-        name, steps = " ".join(args.name.split()), [step.strip() for step in args.steps if step.strip()]
-        if not name or not steps:
-            return {"result": "Not learned: a procedure needs a name and at least one step."}
-        if len(steps) > MAX_STEPS:
-            return {"result": f"Not learned: {len(steps)} steps are more than {MAX_STEPS}; split it."}
-        procedures = dict((state or _EMPTY)["procedures"])
-        procedures.pop(name, None)  # learned anew, it is the newest
-        procedures[name] = {"when": args.when.strip(), "steps": steps, "learned": ctx.clock.now_ms()}
-        kept = dict(list(procedures.items())[-max_procedures:])
-        return {"result": f"{name} is learned.", "state": {"procedures": kept}}
-
-    def unlearn(args: _Unlearn, state: Any, ctx: object) -> dict[str, Any]:
-        procedures = (state or _EMPTY)["procedures"]
-        if args.name not in procedures:
-            return {"result": f"There is no procedure {args.name!r}. Known: {', '.join(procedures) or 'none'}."}
-        left = {name: known for name, known in procedures.items() if name != args.name}
-        return {"result": f"{args.name} is forgotten.", "state": {"procedures": left}}
+        return _learn(args, state, ctx.clock.now_ms(), max_procedures)
 
     return MemoryLayer(
         id=id,
@@ -143,10 +127,31 @@ def procedural_memory(
                 description="Forget a procedure that turned out to be wrong.",
                 input=_Unlearn,
                 output=str,
-                execute=unlearn,
+                execute=_unlearn,
             ),
         },
     )
+
+
+def _learn(args: _Learn, state: Any, now_ms: float, max_procedures: int) -> dict[str, Any]:
+    name, steps = " ".join(args.name.split()), [step.strip() for step in args.steps if step.strip()]
+    if not name or not steps:
+        return {"result": "Not learned: a procedure needs a name and at least one step."}
+    if len(steps) > MAX_STEPS:
+        return {"result": f"Not learned: {len(steps)} steps are more than {MAX_STEPS}; split it."}
+    procedures = dict((state or _EMPTY)["procedures"])
+    procedures.pop(name, None)  # learned anew, it is the newest
+    procedures[name] = {"when": args.when.strip(), "steps": steps, "learned": now_ms}
+    kept = dict(list(procedures.items())[-max_procedures:])
+    return {"result": f"{name} is learned.", "state": {"procedures": kept}}
+
+
+def _unlearn(args: _Unlearn, state: Any, ctx: object) -> dict[str, Any]:
+    procedures = (state or _EMPTY)["procedures"]
+    if args.name not in procedures:
+        return {"result": f"There is no procedure {args.name!r}. Known: {', '.join(procedures) or 'none'}."}
+    left = {name: known for name, known in procedures.items() if name != args.name}
+    return {"result": f"{args.name} is forgotten.", "state": {"procedures": left}}
 
 
 def _shown(name: str, procedure: dict[str, Any]) -> str:

@@ -90,28 +90,8 @@ def durable_task_state(
     if merge_data not in ("shallow", "namespace"):
         raise option_error("There is no such way to merge.", merge_data, "Use 'shallow' or 'namespace'.")
 
-    def recall(p: RecallParams) -> str | None:
-        return None if not p.state or p.state == _EMPTY else _shown(p.state, p.budget, p.ctx.tokenize)
-
-    def store(p: StoreParams) -> dict[str, Any]:
-        return {"state": _with_checkpoint(p.state, p.ctx.clock.now_ms(), p.ctx.depth)}
-
     def on_return(p: ReturnParams) -> dict[str, Any]:
-        parent, child = p.parent_state or _EMPTY, p.child_state
-        data = child["data"] if merge_data == "shallow" else {p.child_ctx.execution_id: child["data"]}
-        # What the child inherited comes back with it; only what is new counts.
-        fresh = [point for point in child["checkpoints"] if point not in parent["checkpoints"]]
-        return {
-            "parent_state": {
-                "checkpoints": [*parent["checkpoints"], *fresh][-MAX_CHECKPOINTS:],
-                "files": list(dict.fromkeys([*parent["files"], *child["files"]])),
-                "data": {**parent["data"], **copy.deepcopy(data)},
-            }
-        }
-
-    def on_complete(p: CompleteParams) -> dict[str, Any]:
-        state = _with_checkpoint(p.state, p.ctx.clock.now_ms(), p.ctx.depth)
-        return {"state": {**state, "data": {**state["data"], OUTCOME_KEY: p.outcome}}}
+        return {"parent_state": _merged(p, merge_data)}
 
     return MemoryLayer(
         id=id,
@@ -120,11 +100,11 @@ def durable_task_state(
         budget=DEFAULT_BUDGET if budget is None else budget,
         hooks=MemoryHooks(
             init=init_hook(_State, _EMPTY, layer_id=id),
-            recall=recall,
-            store=store,
+            recall=_recall,
+            store=_store,
             on_spawn=copy_to_child,
             on_return=on_return,
-            on_complete=on_complete,
+            on_complete=_on_complete,
         ),
         provides={
             "files": layer_data(lambda state: tuple((state or _EMPTY)["files"])),
@@ -143,6 +123,32 @@ def durable_task_state(
             ),
         },
     )
+
+
+def _recall(p: RecallParams) -> str | None:
+    return None if not p.state or p.state == _EMPTY else _shown(p.state, p.budget, p.ctx.tokenize)
+
+
+def _store(p: StoreParams) -> dict[str, Any]:
+    return {"state": _with_checkpoint(p.state, p.ctx.clock.now_ms(), p.ctx.depth)}
+
+
+def _on_complete(p: CompleteParams) -> dict[str, Any]:
+    state = _with_checkpoint(p.state, p.ctx.clock.now_ms(), p.ctx.depth)
+    return {"state": {**state, "data": {**state["data"], OUTCOME_KEY: p.outcome}}}
+
+
+def _merged(p: ReturnParams, merge_data: str) -> dict[str, Any]:
+    """Return the parent's state with what a child added to its own."""
+    parent, child = p.parent_state or _EMPTY, p.child_state
+    data = child["data"] if merge_data == "shallow" else {p.child_ctx.execution_id: child["data"]}
+    # What the child inherited comes back with it; only what is new counts.
+    fresh = [point for point in child["checkpoints"] if point not in parent["checkpoints"]]
+    return {
+        "checkpoints": [*parent["checkpoints"], *fresh][-MAX_CHECKPOINTS:],
+        "files": list(dict.fromkeys([*parent["files"], *child["files"]])),
+        "data": {**parent["data"], **copy.deepcopy(data)},
+    }
 
 
 def _with_checkpoint(state: Any, now_ms: float, depth: int) -> dict[str, Any]:

@@ -105,20 +105,7 @@ def temporal_memory(
         return datetime.fromtimestamp(ctx.clock.now_ms() / 1000) if now is None else now()
 
     def recall(p: RecallParams) -> str | None:
-        parts: list[str] = []
-        left = p.budget
-        if ground_date_time:
-            # One token in hand: the pieces are counted apart and rounded up, their sum may be one more.
-            block = tagged(NOW_TAG, f"Now: {_time_text(moment(p.ctx))}\n{_ADVICE}")
-            if p.ctx.tokenize(block) <= left:
-                parts.append(block)
-                left -= p.ctx.tokenize(block) + 1
-        if inject_ledger:
-            newest = _lines((p.state or _EMPTY)["facts"])
-            lines = fitting_lines(FACTS_TAG, newest, left, p.ctx.tokenize)
-            if lines:
-                parts.append(tagged(FACTS_TAG, "\n".join(lines)))
-        return "\n".join(parts) or None
+        return _shown(p, moment(p.ctx) if ground_date_time else None, inject_ledger=inject_ledger)
 
     async def distil(state: dict[str, Any], ctx: ExecutionContext) -> dict[str, Any]:
         assert extract is not None
@@ -133,9 +120,7 @@ def temporal_memory(
     async def search_memory(args: _Query, state: Any, ctx: Any) -> dict[str, Any]:
         facts = (state or _EMPTY)["facts"]
         if search is None:
-            words = set(args.query.casefold().split())
-            lines = _lines(facts)
-            return {"result": [line for line in lines if words & set(line.casefold().split())] or lines}
+            return {"result": _sharing_a_word(args.query, _lines(facts))}
         return {"result": _lines(await awaited(search(args.query, copy.deepcopy(facts))))}
 
     default = LEDGER_BUDGET if inject_ledger else BUDGET
@@ -156,6 +141,30 @@ def temporal_memory(
             ),
         },
     )
+
+
+def _shown(p: RecallParams, now: datetime | None, *, inject_ledger: bool) -> str | None:
+    """Return the time, where there is one to show, and as many facts as fit beside it."""
+    parts: list[str] = []
+    left = p.budget
+    if now is not None:
+        # One token in hand: the pieces are counted apart and rounded up, their sum may be one more.
+        block = tagged(NOW_TAG, f"Now: {_time_text(now)}\n{_ADVICE}")
+        if p.ctx.tokenize(block) <= left:
+            parts.append(block)
+            left -= p.ctx.tokenize(block) + 1
+    if inject_ledger:
+        newest = _lines((p.state or _EMPTY)["facts"])
+        lines = fitting_lines(FACTS_TAG, newest, left, p.ctx.tokenize)
+        if lines:
+            parts.append(tagged(FACTS_TAG, "\n".join(lines)))
+    return "\n".join(parts) or None
+
+
+def _sharing_a_word(query: str, lines: Sequence[str]) -> list[str]:
+    """Return the lines that share a word with a query, all of them where none does."""
+    words = set(query.casefold().split())
+    return [line for line in lines if words & set(line.casefold().split())] or list(lines)
 
 
 def _without_older_half(state: dict[str, Any], ctx: ExecutionContext) -> dict[str, Any]:

@@ -132,26 +132,11 @@ def working_memory(
         return {"child_state": copy.deepcopy(p.parent_state)} if scope == "resource" else None
 
     def update(args: dict[str, Any], state: Any, ctx: object) -> dict[str, Any]:
-        if isinstance(state, str):
-            state = {"_previous": state} if state else {}
-        merged = deep_merge(state or {}, args)
-        if adapter is not None:
-            try:
-                adapter.validate_python(merged)
-            except ValidationError as exc:
-                first_problem = exc.errors()[0]
-                place = ".".join(map(str, first_problem["loc"]))
-                raise NoeticError(
-                    "tool_failed",
-                    f"the notes would no longer fit their schema: {place}: {first_problem['msg']}",
-                    given=args,
-                    reason="invalid",
-                ) from exc
-        return {"result": None, "state": merged}
+        return {"result": None, "state": _updated(args, state, adapter)}
 
     def store(p: StoreParams) -> dict[str, Any] | None:
         args = None if read_only else _legacy_update(p.new_items)
-        return None if args is None else {"state": update(args, p.state, p.ctx)["state"]}
+        return None if args is None else {"state": _updated(args, p.state, adapter)}
 
     provides: dict[str, Any] = {"snapshot": layer_data(copy.deepcopy)}
     if not read_only:
@@ -171,6 +156,32 @@ def working_memory(
         hooks=MemoryHooks(init=init, recall=recall, store=store, on_spawn=on_spawn),
         provides=provides,
     )
+
+
+def _updated(args: Mapping[str, Any], state: Any, adapter: TypeAdapter[Any] | None) -> dict[str, Any]:
+    """Return the notes with an update merged in.
+
+    Raises
+    ------
+    NoeticError
+        ``tool_failed`` where they would no longer fit the schema.
+    """
+    if isinstance(state, str):
+        state = {"_previous": state} if state else {}
+    merged = deep_merge(state or {}, args)
+    if adapter is not None:
+        try:
+            adapter.validate_python(merged)
+        except ValidationError as exc:
+            first_problem = exc.errors()[0]
+            place = ".".join(map(str, first_problem["loc"]))
+            raise NoeticError(
+                "tool_failed",
+                f"the notes would no longer fit their schema: {place}: {first_problem['msg']}",
+                given=args,
+                reason="invalid",
+            ) from exc
+    return merged
 
 
 def _legacy_update(items: Iterable[Item]) -> dict[str, Any] | None:
