@@ -1,4 +1,4 @@
-"""Tell tool names apart that differ, and take those for one that a person, or a provider, cannot tell apart.
+"""Compare tool names as a reader or a provider sees them: what looks the same counts as the same.
 
 A rule about ``pay`` that a tool named with a Cyrillic letter slips past would be no rule: names are compared by a skeleton.
 """
@@ -32,7 +32,7 @@ def skeleton(name: str) -> str:
     Returns
     -------
     str
-        Equal for names that cannot be told apart: compatibility forms folded, invisible characters left out, Cyrillic and
+        Equal for names that look the same: compatibility forms folded, invisible characters left out, Cyrillic and
         Greek twins of Latin letters replaced, and what providers do not accept as an underscore.
 
     References

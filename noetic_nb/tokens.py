@@ -14,7 +14,7 @@ __all__ = ["UNITS_PER_TOKEN", "Tokenizer", "estimate_tokens", "utf16_units"]
 Tokenizer: TypeAlias = Callable[[str], int]
 """Counts the tokens of a text. Must be pure: the same text always has the same count."""
 
-# The rule of thumb of four characters to a token; runtime specification, section 1.4.
+# The rule of thumb of four characters to a token of English text.
 UNITS_PER_TOKEN: Final = 4
 
 
@@ -44,7 +44,7 @@ def estimate_tokens(text: str) -> int:
 
     References
     ----------
-    .. [1] Runtime specification, section 1.4 (token estimation).
+    .. [1] docs/behaviour/memory.md, "Tokens".
 
     Examples
     --------

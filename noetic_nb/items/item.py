@@ -151,7 +151,7 @@ def item_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens)
 
     References
     ----------
-    .. [1] Runtime specification, section 1.4 (per-item estimate).
+    .. [1] docs/behaviour/memory.md, "Tokens".
 
     Examples
     --------

@@ -83,7 +83,7 @@ def episodic_memory(
 
     References
     ----------
-    .. [1] docs/behaviour/memory.md, "Episodic memory".
+    .. [1] docs/behaviour/layers.md, "Episodic memory".
 
     Examples
     --------

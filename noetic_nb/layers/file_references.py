@@ -112,7 +112,7 @@ def file_reference(
 
     References
     ----------
-    .. [1] docs/behaviour/memory.md, "File reference".
+    .. [1] docs/behaviour/layers.md, "File reference".
 
     Examples
     --------

@@ -73,7 +73,7 @@ def observational_memory(
 
     References
     ----------
-    .. [1] docs/behaviour/memory.md, "Observational memory".
+    .. [1] docs/behaviour/layers.md, "Observational memory".
 
     Examples
     --------

@@ -132,7 +132,7 @@ def plan_memory(
 
     References
     ----------
-    .. [1] docs/behaviour/memory.md, "Plan memory".
+    .. [1] docs/behaviour/layers.md, "Plan memory".
 
     Examples
     --------

@@ -119,7 +119,7 @@ def semantic_recall(
 
     References
     ----------
-    .. [1] docs/behaviour/memory.md, "Semantic recall".
+    .. [1] docs/behaviour/layers.md, "Semantic recall".
 
     Examples
     --------

@@ -80,7 +80,7 @@ def durable_task_state(
 
     References
     ----------
-    .. [1] docs/behaviour/memory.md, "Durable task state".
+    .. [1] docs/behaviour/layers.md, "Durable task state".
 
     Examples
     --------

@@ -89,7 +89,7 @@ def temporal_memory(
 
     References
     ----------
-    .. [1] docs/behaviour/memory.md, "Temporal memory".
+    .. [1] docs/behaviour/layers.md, "Temporal memory".
 
     Examples
     --------

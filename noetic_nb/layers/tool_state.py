@@ -58,7 +58,7 @@ def tool_memory(
 
     References
     ----------
-    .. [1] docs/behaviour/memory.md, "Tool memory".
+    .. [1] docs/behaviour/layers.md, "Tool memory".
 
     Examples
     --------

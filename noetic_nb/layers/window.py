@@ -36,7 +36,7 @@ def window_of(items: Sequence[Item], max_items: int) -> list[Item]:
 
     References
     ----------
-    .. [1] docs/behaviour/memory.md, "History window".
+    .. [1] docs/behaviour/layers.md, "History window".
 
     Examples
     --------

@@ -48,7 +48,7 @@ def deep_merge(old: Mapping[str, Any], new: Mapping[str, Any], *, depth: int = 0
 
     References
     ----------
-    .. [1] docs/behaviour/memory.md, "Working memory".
+    .. [1] docs/behaviour/layers.md, "Working memory".
 
     Examples
     --------

@@ -54,8 +54,12 @@ class Outcome:
 class HookRunner:
     """The layers of one agent, in the orders their hooks need, and the one way to call a hook.
 
-    Orders (runtime specification, section 5.2): ascending slot, ties by position; ``init``, ``store`` and ``on_complete`` by
+    Orders: ascending slot, ties by position; ``init``, ``store`` and ``on_complete`` by
     position, ``dispose`` in reverse; layers that enforce come first at the two enforcement points.
+
+    References
+    ----------
+    .. [1] docs/behaviour/memory.md, "Hooks".
     """
 
     def __init__(

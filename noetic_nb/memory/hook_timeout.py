@@ -37,7 +37,7 @@ class HookTimeout(NoeticError, TimeoutError):
 
 
 class _Limited:
-    """Goes on with something that has begun to wait; its time runs from here."""
+    """Drives a coroutine on that has begun to wait; its time runs from here."""
 
     __slots__ = ("_seconds", "_steps", "_waiting", "expired")
 

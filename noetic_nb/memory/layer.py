@@ -37,7 +37,7 @@ class Slot(IntEnum):
 
     References
     ----------
-    .. [1] Memory API reference of the runtime (slot constants).
+    .. [1] docs/behaviour/memory.md, "Constants".
     """
 
     REMINDER = 80
@@ -51,7 +51,7 @@ class Slot(IntEnum):
     SEMANTIC_RECALL = 400
 
 
-# Milliseconds; runtime specification, section 5.2.
+# Milliseconds. Hooks that may call a model have half a minute, those between two model calls five seconds.
 DEFAULT_TIMEOUTS_MS: Final[Mapping[str, float]] = {
     "init": 10_000,
     "recall": 5_000,
@@ -96,10 +96,10 @@ class MemoryHooks:
     on_hook_failure: Hook | None = None
     delivered: Callable[[Any, frozenset[str]], None] | None = None
     on_edit: Callable[[Any, Any], Callable[[], None]] | None = None
-    """``on_edit(ctx, state)``: somebody replaces the state of a layer that keeps what it knows elsewhere, too. Reads it,
-    or raises where it cannot; returns what takes it over once it is written."""
+    """``on_edit(ctx, state)``: a user replaces the state of a layer that keeps what it knows elsewhere, too. Reads the new
+    state, or raises where it cannot; returns a function that is called once the state is written."""
     on_record: Callable[[Any, Any], Callable[[], None]] | None = None
-    """``on_record(sink, clock)``: somebody records from now on; returns what ends that. For what happens outside of hooks."""
+    """``on_record(sink, clock)``: a recording begins; returns a function that ends it. For what happens outside of hooks."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -181,7 +181,7 @@ class MemoryLayer:
     item_schemas : mapping, optional
         Extension schemas of the items this layer recalls.
     rerender_timing : {"immediate", "batched"}
-        When a re-render that `on_item_append` asks for takes place.
+        When a re-render that `on_item_append` requests takes place.
     enforces : bool
         Runs before all other layers at the two enforcement points.
     on_steering_error : {"deny", "allow", "raise"}, optional

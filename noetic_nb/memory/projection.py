@@ -112,7 +112,7 @@ class ProjectionPolicy(BaseModel):
 class ProjectedHistory(NamedTuple):
     """The part of a history that is sent: a window and the positions left out of it.
 
-    What lies below `floor` is outside of the item window that was asked for; from there to `start` it is over budget.
+    What lies below `floor` is outside of the item window; from there to `start` it is over budget.
     """
 
     start: int
@@ -246,7 +246,7 @@ def assemble_view(
 
     References
     ----------
-    .. [1] Runtime specification, section 7.3 (view assembly).
+    .. [1] docs/behaviour/memory.md, "Projection".
 
     Examples
     --------

@@ -13,7 +13,7 @@ MemoryScope: TypeAlias = Literal["execution", "thread", "resource", "global"]
 SCOPES: Final[tuple[str, ...]] = get_args(MemoryScope)
 
 GLOBAL_KEY: Final = "__global__"
-"""The scope key all threads share (runtime specification, section 6.1)."""
+"""The scope key all threads share."""
 
 
 class HasIds(Protocol):
@@ -43,7 +43,7 @@ def resolve_scope_key(scope: MemoryScope, ctx: HasIds) -> str:
     scope : {"execution", "thread", "resource", "global"}
         How far state reaches.
     ctx : object with ``execution_id``, ``thread_id`` and ``resource_id``
-        Where it is asked.
+        The execution that the key is for.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def resolve_scope_key(scope: MemoryScope, ctx: HasIds) -> str:
 
     References
     ----------
-    .. [1] Runtime specification, section 6.1 (scope keys).
+    .. [1] docs/behaviour/memory.md, "Scopes and storage".
 
     Examples
     --------

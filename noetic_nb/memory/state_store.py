@@ -17,7 +17,7 @@ from noetic_nb.storage import ScopedStorage
 __all__ = ["LayerStateStore", "StateListener"]
 
 StateListener: TypeAlias = Callable[[str, str, Any, str], None]
-"""Told of every write: ``listener(execution_id, layer_id, state, hook)``."""
+"""Called at every write: ``listener(execution_id, layer_id, state, hook)``."""
 
 _Key: TypeAlias = tuple[str, str]
 
@@ -28,7 +28,7 @@ class LayerStateStore:
     Parameters
     ----------
     diagnostic : callable, optional
-        Told of mirror failures, with hook ``"persist"``; they never raise.
+        Called with mirror failures, with hook ``"persist"``; they never raise.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class LayerStateStore:
         Parameters
         ----------
         hook : str, optional
-            What wrote it, for those who listen.
+            What wrote it, for the listeners.
         """
         key = (execution_id, layer_id)
         self._states[key] = state
@@ -83,7 +83,7 @@ class LayerStateStore:
         Parameters
         ----------
         on_problem : callable, optional
-            Told, beside the diagnostic, of a write that fails or replaces what another execution has written meanwhile.
+            Called, beside the diagnostic, when a write fails or replaces what another execution has written meanwhile.
         """
         found = target if isinstance(target, Target) else Target(target, on_problem)
         self._mirror.register((execution_id, layer_id), found)

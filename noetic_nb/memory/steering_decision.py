@@ -1,4 +1,4 @@
-"""What an enforcement point may answer: allow, guide, deny, or stop the turn. The most restrictive answer counts."""
+"""The decisions of an enforcement point: allow, guide, deny, ask a person, stop the turn. The most restrictive one counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SteeringAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Ends the turn: the reply is the suggestion, and `decision` says why as plain data with a ``kind``."""
+    """Ends the turn: the reply is the suggestion, and `decision` is the reason as plain data with a ``kind``."""
 
     decision: Mapping[str, Any]
     suggestion: str
@@ -31,7 +31,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class SteeringDecision:
-    """The answer of a rule, a layer, or all of them together.
+    """The decision of a rule, a layer, or all of them together.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def most_restrictive(decisions: Iterable[SteeringDecision | Mapping[str, Any]]) 
 
     References
     ----------
-    .. [1] Runtime specification, section 8.1 (aggregate).
+    .. [1] docs/behaviour/memory.md, "Enforcement".
 
     Examples
     --------
