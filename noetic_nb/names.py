@@ -70,6 +70,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     import difflib  # only ever wanted for an error message
 
     known = list(known)
+    # A name that looks the same is nearer than any spelling distance can show.
     if (twin := looks_alike(name, known)) is not None:
         return twin
     lower = {other.lower(): other for other in known}

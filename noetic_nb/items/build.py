@@ -235,5 +235,6 @@ def strip_unresolved(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, An
     >>> strip_unresolved([call])
     []
     """
+    # Found first and removed together: taking one away must not make another one unresolved.
     gone = unresolved_positions(items)
     return [item for position, item in enumerate(items) if position not in gone]

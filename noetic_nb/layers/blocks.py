@@ -35,6 +35,7 @@ def cut_block(tag: str, body: str, budget: float, tokenize: Tokenizer) -> str | 
     whole = tagged(tag, body)
     if tokenize(whole) <= budget:
         return whole
+    # Searched by halves, because a tokenizer may be slow and its count is not proportional to length.
     low, high, best = 0, len(body), None
     while low <= high:
         middle = (low + high) // 2

@@ -148,6 +148,7 @@ def _with_facts(
         fresh = [fact.strip()[:LONGEST] for fact in texts if fact.strip()]
         merged = [*(fact for fact in before if fact not in fresh), *fresh]
         entities[key] = {"facts": merged[-max_facts:], "seen": now_ms}
+    # Chosen by when they were seen, but kept in the order in which they came: a stored state changes little.
     newest = sorted(entities, key=lambda name: entities[name]["seen"])[-max_entities:]
     return {"entities": {name: entities[name] for name in entities if name in newest}}
 

@@ -112,6 +112,7 @@ def episodic_memory(
         summary = (await _summary(p, summarise, model)).strip()
         if not summary:
             return None
+        # A task that is run again and again would otherwise fill the memory with one sentence.
         before = [known for known in (p.state or _EMPTY)["episodes"] if known["summary"] != summary]
         return {"state": {"episodes": [*before, _episode(p, summary)][-max_episodes:]}}
 
@@ -147,6 +148,7 @@ async def _ranked(episodes: Sequence[dict[str, Any]], query: str, retrieval: str
     nearest = sorted(newest, key=lambda position: -cosine(wanted, known[position]))
     if retrieval == "similarity":
         return nearest
+    # Neither ranking can crowd out the other, however small the budget is.
     in_turn = [position for pair in zip(nearest, newest, strict=True) for position in pair]
     return list(dict.fromkeys(in_turn))
 

@@ -106,6 +106,7 @@ class TextBuffer:
         texts = [text for text in texts if text.strip()]
         if not texts:
             return None
+        # A copy, because the state of `on_item_append` is passed by reference and this may yet fail.
         new: dict[str, Any] = copy.deepcopy(dict(state or self.empty))
         new["buffer"] += texts
         new["bufferTokens"] += sum(ctx.tokenize(text) for text in texts)

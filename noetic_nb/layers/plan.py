@@ -223,6 +223,7 @@ def _enter(args: _Enter, state: Any, ctx: object) -> dict[str, Any]:
     state = state or _EMPTY
     if state["phase"] in ("planning", "executing"):
         return {"result": f"Not done: a plan is {state['phase']} already."}
+    # The version goes on counting, so that two plans of one thread are never taken for one.
     fresh = copy.deepcopy(_EMPTY) | {
         "phase": "planning",
         "prd": f"# {args.goal.strip()}\n" if args.goal and args.goal.strip() else None,
@@ -250,6 +251,7 @@ def _set_plan_tree(args: _Tree, state: Any, ctx: object) -> dict[str, Any]:
         document = read_document(args.document, limit_chars=False)
     except PlanProblem as exc:
         return {"result": f"Not done: {exc}"}
+    # Allowed while planning: a plan is usually written from the top down.
     missing = [name for name in references(document) if name not in state["workflows"]]
     notice = f" Still to be written: {', '.join(missing)}." if missing else ""
     return {"result": f"The plan is kept.{notice}", "state": {**state, "planTree": document}}
@@ -261,6 +263,7 @@ def _set_workflow(args: _Workflow, state: Any, ctx: object) -> dict[str, Any]:
     workflows = state["workflows"]
     problem = slug_problem(args.name)
     if problem is None and args.name not in workflows and len(workflows) >= MAX_WORKFLOWS:
+        # Replacing one is always possible, or a full plan could not be corrected.
         problem = f"there are {MAX_WORKFLOWS} workflows already; remove one first."
     try:
         document = read_document(args.document)

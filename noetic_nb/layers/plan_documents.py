@@ -80,6 +80,7 @@ def read_document(document: Any, *, limit_chars: bool = True) -> dict[str, Any]:
     if root is None or document.get("version", 1) != 1:
         raise PlanProblem('A document is {"version": 1, "root": node}.')
     _check(root, "root", 0)
+    # Through JSON, so that the kept document shares nothing with the arguments and is plain data.
     found = {"version": 1, "root": json.loads(json.dumps(root))}
     size = len(json.dumps(found, ensure_ascii=False))
     if limit_chars and size > MAX_CHARS:

@@ -135,6 +135,7 @@ def procedural_memory(
 
 def _learn(args: _Learn, state: Any, now_ms: float, max_procedures: int) -> dict[str, Any]:
     name, steps = " ".join(args.name.split()), [step.strip() for step in args.steps if step.strip()]
+    # In the result rather than as an error: the model reads it and can correct itself.
     if not name or not steps:
         return {"result": "Not learned: a procedure needs a name and at least one step."}
     if len(steps) > MAX_STEPS:

@@ -149,6 +149,7 @@ class _Regulation:
 
     def task(self, ctx: ExecutionContext) -> Regulator:
         """Return the regulator of a thread, forked from the template where there is none yet."""
+        # By thread: what is counted belongs to a task, and a task is a thread.
         found = self.tasks.get(ctx.thread_id)
         if found is None:
             found = self.template.fork(person=self.people.get(resolve_scope_key("resource", ctx)))
@@ -191,10 +192,12 @@ class _Regulation:
 
     def on_model_outcome(self, p: ModelOutcome) -> None:
         regulator = self.task(p.ctx)
+        # In the order in which it happened: tokens arrive before the call is paid for.
         for index, token in enumerate(p.logprobs):
             self.feed(p.ctx, regulator, events.Token(_text(token.token), token.logprob, index), record=False)
         usage = p.usage
         cost = events.Cost(
+            # The counts of the regulator are 32 bits wide.
             min(usage.input_tokens, 2**32 - 1),
             min(usage.output_tokens, 2**32 - 1),
             max(0, round(p.duration_ms)),
@@ -248,6 +251,7 @@ class _Regulation:
         else:
             self.feed(p.ctx, regulator, events.UserCorrection(_text(p.value), True))
         self.decide(p.ctx, regulator, p.kind, between_turns=True)
+        # No execution may be live that would write it later.
         await p.storage.set("state", _snapshot(regulator))
 
     def on_edit(self, ctx: ExecutionContext, state: Any) -> Callable[[], None]:

@@ -38,6 +38,7 @@ async def load_state(p: InitParams, shape: type[StoredState], default: Any, *, l
         ``storage_failed`` where what is stored does not fit `shape`; what happens then is the layer's
         ``on_init_error``.
     """
+    # Checked but returned as it is: validation must not add defaults to what was stored.
     stored = await p.storage.get("state")
     if stored is None:
         return copy.deepcopy(default)

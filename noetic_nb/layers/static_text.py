@@ -45,6 +45,7 @@ def static_content(
         raise NoeticConfigError("INVALID_LAYER_OPTION", "A tag is an identifier.", given=tag, hint="Such as 'policy'.")
 
     async def init(p: InitParams) -> dict[str, Any]:
+        # At `init` rather than at each recall: the text may come from a file or a service.
         text = await awaited(content() if callable(content) else content)
         if not isinstance(text, str):
             raise TypeError(f"Static content is text, not {type(text).__name__}: {text!r:.80}.")

@@ -181,4 +181,5 @@ def _shown(state: dict[str, Any], budget: float, tokenize: Tokenizer) -> str | N
             return whole
         if not points:
             return cut_block(TAG, text, budget, tokenize)
+        # By halves: each try formats the whole state.
         points = points[len(points) // 2 + 1 :] if len(points) > 1 else []

@@ -197,6 +197,7 @@ def _merged(old: Mapping[str, list[str]], found: Any, max_facts: int) -> dict[st
         if not isinstance(when, str) or isinstance(facts, str) or not all(isinstance(fact, str) for fact in facts):
             raise TypeError(f"An extractor returns lists of texts by ISO time, not {when!r}: {facts!r:.80}.")
         merged[when] = list(dict.fromkeys([*merged.get(when, []), *facts]))
+    # ISO times sort as text, also where facts hold at a day and not at a moment.
     newest = [(when, fact) for when in sorted(merged, reverse=True) for fact in merged[when]][:max_facts]
     kept: dict[str, list[str]] = {}
     for when, fact in reversed(newest):

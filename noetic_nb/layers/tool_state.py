@@ -71,6 +71,7 @@ def tool_memory(
         raise option_error("`show` turns a state into text.", show, "Pass a function of the state.")
 
     async def init(p: InitParams) -> dict[str, Any]:
+        # State of an execution is never written, so looking for it would only cost a read.
         stored = None if scope == "execution" else await p.storage.get("state")
         if stored is not None:
             return {"state": stored}

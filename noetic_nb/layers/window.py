@@ -48,6 +48,7 @@ def window_of(items: Sequence[Item], max_items: int) -> list[Item]:
     size = len(items)
     if size <= max_items:
         return list(items)
+    # A long tool loop has no user message for a long way back; the window must not become the whole log.
     lowest = max(0, size - MAX_GROWTH * max_items)
     start = size - max_items
     missing = {"user", "assistant"} - {str(item.get("role")) for item in items[start:] if item["type"] == "message"}
@@ -58,6 +59,7 @@ def window_of(items: Sequence[Item], max_items: int) -> list[Item]:
     head = next((item for item in items[: min(HEAD, start)] if _is(item, "system")), None)
     if head is not None:
         kept.insert(0, head)
+    # Cutting at a number may part a call from its output, which providers refuse.
     return [item for item in strip_unresolved(kept) if isinstance(item, Item)]
 
 

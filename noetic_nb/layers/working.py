@@ -113,6 +113,7 @@ def working_memory(
 
     async def init(p: InitParams) -> dict[str, Any]:
         stored = await p.storage.get("state")
+        # A copy, because every execution that begins anew is given this object.
         if stored is None:
             return {"state": copy.deepcopy(first)}
         if not _fits(stored, adapter):
@@ -166,6 +167,7 @@ def _updated(args: Mapping[str, Any], state: Any, adapter: TypeAdapter[Any] | No
     NoeticError
         ``tool_failed`` where they would no longer fit the schema.
     """
+    # Text cannot be merged with an object, and must not be lost.
     if isinstance(state, str):
         state = {"_previous": state} if state else {}
     merged = deep_merge(state or {}, args)

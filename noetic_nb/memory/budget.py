@@ -113,6 +113,7 @@ def allocate_budgets(
     if known is not None:
         return known[1]
     plan = _split(layers, total_budget, system_prompt_tokens, response_reserve)
+    # Emptied as a whole: layers that are redefined in a notebook would otherwise stay alive here.
     if len(_KNOWN) >= MAX_KNOWN:
         _KNOWN.clear()
     _KNOWN[key] = (layers, plan)
@@ -130,6 +131,7 @@ def _split(layers: Sequence[MemoryLayer], total: float, system: float, reserve: 
     minimums = [low for low, _ in ranges]
     floor_sum = sum(minimums)
     rest = available - floor_sum
+    # Only here are numbers rounded, and down: together the layers must not exceed what there is.
     if rest < 0:
         return _plan(ids, [math.floor(low * available / floor_sum) for low in minimums], 0.0)
     pool = LAYER_SHARE * rest

@@ -46,11 +46,13 @@ def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None]:
         return ALLOW, UNSET, None
     if isinstance(value, SteeringDecision):
         return value, UNSET, None
+    # Looked up directly, because this runs before every tool call.
     if type(value) is dict:  # the fields of this hook are spelled the same in both forms
         given, stop, state, outcome = [value.get(name, UNSET) for name in _FIELDS]
     else:
         given, stop, state, outcome = [field_of(value, name, hook=hook) for name in _FIELDS]
     if given is UNSET:
+        # A result with only a state or a stop is no opinion; anything else without a decision is an error, never an allow.
         decision = ALLOW if stop is not UNSET or state is not UNSET else as_decision(value)
     else:
         decision = ALLOW if given is None else as_decision(given)
@@ -90,6 +92,7 @@ async def decide(
     decisions: list[SteeringDecision] = []
     for layer in runner.layers_with(point):
         state = runner.state.get(ctx.execution_id, layer.id)
+        # The regulator, for one, must know whether the call will be made at all.
         so_far = most_restrictive(decisions) if decisions else ALLOW
         params: BeforeToolCallParams | AfterModelCallParams
         if point == "before_tool_call":
@@ -102,6 +105,7 @@ async def decide(
             continue
         decisions.append(decision)
         if decision.action is SteeringAction.DENY or decision.stop is not None:
+            # A call that will not be made needs no further opinion, and a judge after this one would cost money.
             break
     return decisions[0] if decisions == [ALLOW] else most_restrictive(decisions)
 
@@ -116,6 +120,7 @@ async def _decide_layer(
 ) -> SteeringDecision | None:
     idle = runner.idle_reason(layer, ctx.execution_id)
     if idle is not None:
+        # A layer that only observes may be missing; one that enforces may not, or its rules would be off unnoticed.
         if not layer.enforces:
             runner.skipped(layer, point, ctx)
             return None
@@ -135,6 +140,7 @@ async def _decide_layer(
             runner.state.set(ctx.execution_id, layer.id, state, hook=point)
         _record(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong)
         return decision
+    # A hole in the set-up would deny every call and look like strict rules: it surfaces instead.
     if isinstance(outcome.error, NoeticConfigError):
         raise outcome.error
     reason: Literal["error", "timeout"] = "timeout" if outcome.status == "timeout" else "error"
@@ -160,6 +166,7 @@ async def _failed(
         failure = HookFailure(
             point, error, decision, params, runner.state.get(ctx.execution_id, layer.id), reason, duration_ms
         )
+        # A failure of this hook, too, is only a diagnostic: the decision stands either way.
         outcome = await runner.run(layer, "on_hook_failure", failure, ctx)
         if outcome.error is None:
             state = field_of(outcome.value, "state", hook="on_hook_failure")
@@ -168,6 +175,7 @@ async def _failed(
             named = field_of(outcome.value, "rule_ids", hook="on_hook_failure")
             if named:
                 decision = SteeringDecision(decision.action, decision.guidance, tuple(named))
+    # Recorded before it raises, so that the ledger has the call that ended the run.
     _record(runner, layer, point, params, ctx, decision, duration_ms, reason)
     if policy == "raise":
         raise error

@@ -139,6 +139,7 @@ def as_response(value: Any, registry: ItemRegistry = DEFAULT_REGISTRY) -> ModelR
     if isinstance(value, ModelResponse):
         return value
     if not isinstance(value, Mapping):
+        # `items` of a mapping is a method, of a record the items themselves.
         found = getattr(value, "items", None)
         if found is None or callable(found):
             raise TypeError(f"A model response has items and usage, not {type(value).__name__}: {value!r}.")

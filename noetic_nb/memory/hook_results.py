@@ -61,10 +61,12 @@ def field_of(result: Any, name: str, *, hook: str) -> Any:
     if result is None:
         return UNSET
     if type(result) is dict or isinstance(result, Mapping):  # the abstract check costs ten times as much
+        # The wire's name first: mappings mostly come from JSON.
         wire = _CAMEL[name]
         if wire in result:
             return result[wire]
         return result.get(name, UNSET)
+    # A bare value would have no fields and be taken for "nothing to change", which hides a mistake.
     if isinstance(result, str | bytes | int | float | bool | list | tuple | set) and not hasattr(result, "_fields"):
         raise TypeError(
             f"The hook {hook!r} returned {type(result).__name__} {result!r:.80}; return None, a mapping or a record "

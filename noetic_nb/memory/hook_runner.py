@@ -76,6 +76,7 @@ class HookRunner:
         self.sink = sink
         self.clock = clock
         self.by_slot = tuple(sorted(self.layers, key=lambda layer: layer.slot))
+        # Sorting is stable: within each of the two groups the slots keep their order.
         enforcing = tuple(sorted(self.by_slot, key=lambda layer: not layer.enforces))
         self._with: dict[str, tuple[MemoryLayer, ...]] = {}
         self._stops: dict[str, Stop] = {}
@@ -84,10 +85,12 @@ class HookRunner:
         for layer in self.layers:
             if layer.item_schemas:
                 self._registries[layer.id] = registry.extend(layer.item_schemas)
+                # The log is read by all layers, so it takes what any of them may write.
                 self._shared = self._shared.extend(layer.item_schemas)
         for hook in _HOOKS:
             order = self.layers if hook in _IN_ARRAY_ORDER else enforcing if hook in _ENFORCING else self.by_slot
             found = tuple(layer for layer in order if getattr(layer.hooks, hook) is not None)
+            # What was opened last is closed first.
             self._with[hook] = found[::-1] if hook == "dispose" else found
         self.hooks: Final = frozenset(hook for hook, found in self._with.items() if found)
         """The hooks that at least one layer has."""
@@ -132,6 +135,7 @@ class HookRunner:
         plain = type(value) is dict or isinstance(value, Mapping)
         stop = value.get("stop") if plain else getattr(value, "stop", None)
         if isinstance(stop, Stop):
+            # The first stop is the reason; a later one is often only its consequence.
             self._stops.setdefault(ctx.execution_id, stop)
 
     def take_stop(self, execution_id: str) -> Stop | None:
@@ -178,6 +182,7 @@ class HookRunner:
         budget, count : callable, optional
             From that value to the tokens and the number of items in the trace.
         """
+        # Without a sink only the ledger of the enforcement points wants a duration, and reading a clock is not free.
         timed = self.sink is not None or hook in _ENFORCING
         start = self.clock.monotonic_ms() if timed else 0.0
         outcome = Outcome()
@@ -187,6 +192,7 @@ class HookRunner:
             value = await call_hook(
                 getattr(layer.hooks, hook), params, layer_id=layer.id, name=hook, timeout_ms=layer.timeout_ms(hook)
             )
+            # Read inside the `try`: a result that cannot be read is an error of the hook that returned it.
             outcome.value = value if read is None else read(value)
             if value is not None:
                 self.collect_stop(value, ctx)
@@ -198,6 +204,7 @@ class HookRunner:
                 self.state.diagnostic(layer.id, hook, exc)
         finally:
             if token is not None:
+                # In any case: what runs later in this task must not write into the notes of this hook.
                 CURRENT_NOTES.reset(token)
         if timed:
             outcome.duration_ms = self.clock.monotonic_ms() - start

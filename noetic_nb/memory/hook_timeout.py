@@ -49,6 +49,7 @@ class _Limited:
 
     def __await__(self) -> Generator[Any, Any, Any]:
         steps, waiting = self._steps, self._waiting
+        # Entered by hand: `async with` cannot stand in a generator that drives another coroutine.
         scope = asyncio.timeout(self._seconds)
         yield from scope.__aenter__().__await__()
         try:

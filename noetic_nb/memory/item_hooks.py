@@ -33,6 +33,7 @@ async def append_items(
     runner: HookRunner, ctx: ExecutionContext, items: Iterable[Mapping[str, Any]], log: Sequence[Item]
 ) -> AppendResult:
     """Pass items through every ``on_item_append`` in slot order; a failing layer leaves them as they were."""
+    # The log holds items of all layers, so input may be of any of their types.
     registry = runner.shared_registry()
     current = tuple([registry.parse(item) for item in items])
     requests: list[RerenderRequest] = []
@@ -110,6 +111,7 @@ async def rerender(
         or (request.scope == "self" and layer.id == request.layer_id)
         or (request.scope == "slot-after" and layer.slot >= request.slot)
     }
+    # All requests together: two of them for one layer are one recall.
     fresh = await recaller.recall(ctx, query=query, log=log, budgets=budgets, mode="all", only=chosen)
     again = recaller.take_requests(ctx.execution_id)
     merged = {entry.layer_id: entry for entry in entries} | {entry.layer_id: entry for entry in fresh}

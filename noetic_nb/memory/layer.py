@@ -233,6 +233,7 @@ class MemoryLayer:
         object.__setattr__(self, "limits", budget_range(self.budget, layer_id=self.id))
         timeouts = {_snake(name): value for name, value in self.timeouts.items()}
         for name, value in timeouts.items():
+            # A misspelt name would silently keep the default.
             if name not in DEFAULT_TIMEOUTS_MS:
                 raise self._refused("INVALID_TIMEOUT", "timeouts", name, f"Hooks are {', '.join(DEFAULT_TIMEOUTS_MS)}.")
             if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
@@ -242,6 +243,7 @@ class MemoryLayer:
         object.__setattr__(self, "timeouts", timeouts)
         object.__setattr__(self, "provides", checked_provides(self.provides, layer_id=self.id))
         if self.item_schemas is not None:
+            # Checked here rather than at the first item, which may come hours later.
             ItemRegistry(self.item_schemas)  # raises UNKNOWN_ITEM_CATEGORY
         for option, given, known in (
             ("on_init_error", self.on_init_error, ("throw", "disable")),

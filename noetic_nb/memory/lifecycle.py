@@ -82,6 +82,7 @@ async def spawn_state(
         if outcome.error is not None:
             continue
         child_state, items = outcome.value
+        # No entry at all: a child layer with an `init` of its own must not pass for initialised.
         if child_state is UNSET or child_state is None:
             continue
         runner.state.set(child_ctx.execution_id, layer.id, child_state, hook="on_spawn")
@@ -122,6 +123,7 @@ async def merge_state(
         runner.write(parent_ctx, layer, "on_return", new_state)
         if new_result is not UNSET and new_result is not None:
             result = new_result
+    # A child's result counts once the parent has it, so nothing of it may be on its way to storage still.
     await runner.state.flush(parent_ctx.execution_id)
     await runner.state.flush(child_ctx.execution_id)
     return result

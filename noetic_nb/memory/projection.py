@@ -175,6 +175,7 @@ def project_tail(
     forced = user if user is not None and user < start else None
     if forced is not None:  # it takes its room from the oldest of the tail
         start = max(start, _tail_start(history, max(0.0, budget - counts(forced)), floor, counts, tokenizer))
+    # Judged within the tail: a call whose output was cut off would be refused by every provider.
     tail = history[start:]
     lost = tail.unresolved() if isinstance(tail, ItemView) else unresolved_positions(tail)
     dropped = frozenset(start + position for position in lost)
@@ -268,6 +269,7 @@ def assemble_view(
     must = must_send(history, tokenizer)
     for item in layers:
         tokens = item_tokens(item, tokenizer)
+        # The latest user message has its room first, or a model would answer a question that it was not sent.
         if tokens <= left - must:
             kept.append(item)
             left -= tokens

@@ -94,9 +94,11 @@ class Recaller:
         only: Iterable[str] | None = None,
     ) -> tuple[RecallEntry, ...]:
         """Return what the layers offer, in slot order; see `LayerStack.recall`."""
+        # An execution may recall without `init`, as in a test or where a single step is run.
         self.begin(ctx)
         entries: list[RecallEntry] = []
         wanted = None if only is None else set(only)
+        # A re-render is a request for a fresh value, so it goes past the cache.
         caches = wanted is None and mode != "all" and bool(self._eventual)
         runner = self._runner
         call = self._call_untraced if runner.sink is None else self._call_traced
@@ -142,6 +144,7 @@ class Recaller:
             value = await call_hook(
                 hook, params, layer_id=layer.id, name="recall", timeout_ms=layer.timeout_ms("recall")
             )
+            # Exactly text: everything else is for the general reader below.
             if type(value) is str and value and (count := params.ctx.tokenize(value)) <= params.budget:
                 return self._text_entry(layer.id, value, count)  # the result of most layers: nothing else to read in it
             recalled = self._read(layer, params, value)
@@ -155,6 +158,7 @@ class Recaller:
         if recalled.notes:
             for note in recalled.notes:
                 self._runner.state.diagnostic(layer.id, "recall", note)
+        # Outside of a re-render a request has no meaning: recall is running already.
         if again and recalled.request is not None:
             self._requests.setdefault(params.ctx.execution_id, []).append(recalled.request)
         if recalled.state is not None:
@@ -182,6 +186,7 @@ class Recaller:
         new_state = field_of(value, "state", hook="recall")
         state = None if new_state is UNSET else new_state
         request = rerender_request(value, layer, hook="recall")
+        # Checked against the layer's own schemas: what it recalls is sent but never logged.
         registry = self._runner.registry(layer)
         given = field_of(value, "items", hook="recall")
         has_other_fields = (
@@ -201,6 +206,7 @@ class Recaller:
         used = 0
         for item, count in zip(items, counts, strict=True):
             if used + count <= params.budget:
+                # Items are not cut: half a call or half an image is worth nothing.
                 kept.append(item)
                 used += count
             else:
@@ -215,6 +221,7 @@ class Recaller:
 
     async def _cached(self, layer: MemoryLayer, params: RecallParams) -> RecallEntry | None:
         key = (resolve_scope_key(layer.scope, params.ctx), layer.id)
+        # Noted even where a value is there: a refresh should use the newest query and log.
         self._last_params[key] = (layer, params)
         self._last_params.move_to_end(key)
         while len(self._last_params) > CACHE_ENTRIES:
@@ -231,6 +238,7 @@ class Recaller:
         return entry
 
     def _keep(self, key: tuple[str, str], entry: RecallEntry | None) -> None:
+        # A layer that now offers nothing must not go on serving what it has withdrawn.
         if entry is None:
             self._cache.pop(key, None)
             return
@@ -249,6 +257,7 @@ class Recaller:
         ctx = self._live.get(execution_id)
         if layer is None or ctx is None or hook == "recall":
             return
+        # By scope, not by execution: the value is to serve the next execution of the thread.
         key = (resolve_scope_key(layer.scope, ctx), layer_id)
         last = self._last_params.get(key)
         if last is None:
@@ -260,6 +269,7 @@ class Recaller:
 
     def _refresh(self, key: tuple[str, str]) -> None:
         if key in self._refreshing:
+            # One refresh at a time; it looks at this mark when it is done.
             self._stale.add(key)
             return
         try:
@@ -282,6 +292,7 @@ class Recaller:
             execution_id = params.ctx.execution_id
             if not self._runner.runs(layer, execution_id):
                 return
+            # Read again, because the state may have been written while the refresh waited.
             state = self._runner.state.get(execution_id, layer.id)
             fresh = RecallParams(params.log, params.query, params.ctx, state, params.budget)
             self._keep(key, await self._call(layer, fresh))
@@ -294,6 +305,7 @@ class Recaller:
 
     async def settle(self) -> None:
         """Wait for refreshes under way."""
+        # A refresh may start another one, by writing a state.
         while self._refreshing:
             await asyncio.gather(*self._refreshing.values(), return_exceptions=True)
 
@@ -301,6 +313,7 @@ class Recaller:
         """Drop what is only of use to an execution that has ended."""
         self._live.pop(execution_id, None)
         for key, (layer, params) in list(self._last_params.items()):
+            # Other scopes outlive the execution, and their values are wanted again.
             if layer.scope == "execution" and params.ctx.execution_id == execution_id:
                 self._last_params.pop(key, None)
                 self._cache.pop(key, None)

@@ -66,11 +66,13 @@ def resolve_scope_key(scope: MemoryScope, ctx: HasIds) -> str:
     >>> resolve_scope_key("resource", ctx), resolve_scope_key("global", ctx)
     ('t1', '__global__')
     """
+    # A chain rather than a table: this runs for every layer at every step, and threads are most frequent.
     if scope == "thread":
         return ctx.thread_id
     if scope == "execution":
         return ctx.execution_id
     if scope == "resource":
+        # An empty id is an id: only None means that nobody is known.
         return ctx.thread_id if ctx.resource_id is None else ctx.resource_id
     if scope == "global":
         return GLOBAL_KEY

@@ -142,6 +142,7 @@ class LayerStack:
         Exception
             What an ``init`` raised, unless its layer is to be disabled then; `HookTimeout` where it ran out of time.
         """
+        # Before `init`, whose writes refresh what eventual layers serve.
         self._recaller.begin(ctx)
         await init_layers(self._runner, self.storage, ctx)
 
@@ -177,6 +178,7 @@ class LayerStack:
 
     async def store(self, ctx: ExecutionContext, *, response: Any, log: ItemLog | Sequence[Item]) -> None:
         """Let every layer keep what matters of a response; all at once, each with a copy of its state."""
+        # Judged before any of them runs: stores do not decide on each other.
         layers = list(self._runner.active("store", ctx))
         if not layers:
             return
@@ -192,6 +194,7 @@ class LayerStack:
                 read=lambda value: field_of(value, "state", hook="store"),
             )
 
+        # A task group costs more than a store that only looks.
         if len(layers) == 1:
             outcomes = [await one(layers[0])]
         else:

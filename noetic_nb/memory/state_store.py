@@ -65,8 +65,10 @@ class LayerStateStore:
         """
         key = (execution_id, layer_id)
         self._states[key] = state
+        # Noted by execution, or `cleanup` would have to look at every pair there is.
         self._by_execution.setdefault(execution_id, set()).add(layer_id)
         self._mirror.write(key, state)
+        # A copy, because a listener may end itself while it is called.
         for listener in tuple(self._listeners):
             listener(execution_id, layer_id, state, hook)
 

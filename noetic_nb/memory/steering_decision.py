@@ -60,6 +60,7 @@ class SteeringDecision:
     stop: Stop | None = field(default=None)
 
     def __post_init__(self) -> None:
+        # Most decisions are made with the member itself, which needs no look-up.
         if type(self.action) is not SteeringAction:
             object.__setattr__(self, "action", SteeringAction(self.action))
 
@@ -126,6 +127,7 @@ def most_restrictive(decisions: Iterable[SteeringDecision | Mapping[str, Any]]) 
     for value in decisions:
         decision = as_decision(value)
         if decision.action is SteeringAction.DENY:
+            # With its own guidance only: that of others is about a call that will not be made.
             return decision
         if decision.action is SteeringAction.ASK:
             asking = asking or decision

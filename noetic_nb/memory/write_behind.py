@@ -160,6 +160,7 @@ class Mirror:
         if key not in self._targets:
             return
         try:
+            # A snapshot: the hook may go on to change its state in place.
             self._pending[key] = copy.deepcopy(state)
         except Exception as exc:
             self._diagnostic(key[1], "persist", exc)
@@ -190,6 +191,7 @@ class Mirror:
 
     def drop(self, key: _Key) -> None:
         """Mirror no more; a write under way or waiting is finished first."""
+        # The writer needs the target for what is still waiting, and drops nothing that was accepted.
         if key not in self._pending:
             self._targets.pop(key, None)
 
