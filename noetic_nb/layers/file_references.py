@@ -39,7 +39,7 @@ from noetic_nb.memory import (
     Slot,
     layer_data,
 )
-from noetic_nb.tokens import Tokenizer
+from noetic_nb.tokens import Tokenizer, most_that_fit
 
 __all__ = ["file_reference"]
 
@@ -268,13 +268,6 @@ def _cut(before: list[str], heading: str, text: str, budget: float, tokenize: To
     def fits(count: int) -> bool:
         return tokenize("\n\n".join([*before, part(count)])) <= budget
 
-    low, high = 0, len(lines)
-    if not fits(0) and not fits(high):
+    if not fits(0) and not fits(len(lines)):
         return None
-    while low < high:
-        middle = (low + high + 1) // 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return part(low)
+    return part(most_that_fit(len(lines), fits))

@@ -24,6 +24,7 @@ from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import RecallParams
 from noetic_nb.memory.scope import resolve_scope_key
 from noetic_nb.memory.state_store import LayerStateStore
+from noetic_nb.tokens import most_that_fit
 
 __all__ = ["RecallEntry", "RecallMode", "Recaller"]
 
@@ -177,7 +178,7 @@ class Recaller:
             text, count = value, tokenize(value)
             if count > params.budget:
                 notes = (_overrun(layer.id, count, params.budget),)
-                text = _head(value, params.budget, tokenize)
+                text = value[: most_that_fit(len(value), lambda size: tokenize(value[:size]) <= params.budget)]
                 count = tokenize(text)
             if not text:
                 return _Recalled(None, None, notes)
@@ -342,15 +343,3 @@ def _overrun(layer_id: str, tokens: int, budget: float) -> BudgetOverrun:
 def _tokens(layer_id: str, budget: float, entry: RecallEntry | None) -> LayerTokens:
     used = 0 if entry is None else entry.token_count
     return LayerTokens(layer_id, budget, used, max(0.0, budget - used), 0 if entry is None else len(entry.items))
-
-
-def _head(text: str, budget: float, tokenize: Any) -> str:
-    """Return the longest head of a text that fits."""
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if tokenize(text[:middle]) <= budget:
-            low = middle
-        else:
-            high = middle - 1
-    return text[:low]
