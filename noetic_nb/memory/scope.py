@@ -72,7 +72,7 @@ def resolve_scope_key(scope: MemoryScope, ctx: HasIds) -> str:
     if scope == "execution":
         return ctx.execution_id
     if scope == "resource":
-        # An empty id is an id: only None means that nobody is known.
+        # An empty id is an id: only None means that there is no resource.
         return ctx.thread_id if ctx.resource_id is None else ctx.resource_id
     if scope == "global":
         return GLOBAL_KEY
