@@ -1,4 +1,4 @@
-"""Tell tool names apart that differ, and take those for one that a person, or a provider, cannot tell apart.
+"""Compare tool names as a reader or a provider sees them: what looks the same counts as the same.
 
 A rule about ``pay`` that a tool named with a Cyrillic letter slips past would be no rule: names are compared by a skeleton.
 """
@@ -32,7 +32,7 @@ def skeleton(name: str) -> str:
     Returns
     -------
     str
-        Equal for names that cannot be told apart: compatibility forms folded, invisible characters left out, Cyrillic and
+        Equal for names that look the same: compatibility forms folded, invisible characters left out, Cyrillic and
         Greek twins of Latin letters replaced, and what providers do not accept as an underscore.
 
     References
@@ -70,6 +70,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     import difflib  # only ever wanted for an error message
 
     known = list(known)
+    # A name that looks the same is nearer than any spelling distance can show.
     if (twin := looks_alike(name, known)) is not None:
         return twin
     lower = {other.lower(): other for other in known}

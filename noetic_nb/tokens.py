@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-__all__ = ["UNITS_PER_TOKEN", "Tokenizer", "estimate_tokens", "utf16_units"]
+__all__ = ["UNITS_PER_TOKEN", "Tokenizer", "estimate_tokens", "most_that_fit", "utf16_units"]
 
 Tokenizer: TypeAlias = Callable[[str], int]
 """Counts the tokens of a text. Must be pure: the same text always has the same count."""
 
-# The rule of thumb of four characters to a token; runtime specification, section 1.4.
+# The rule of thumb of four characters to a token of English text.
 UNITS_PER_TOKEN: Final = 4
 
 
@@ -44,7 +44,7 @@ def estimate_tokens(text: str) -> int:
 
     References
     ----------
-    .. [1] Runtime specification, section 1.4 (token estimation).
+    .. [1] docs/behaviour/memory.md, "Tokens".
 
     Examples
     --------
@@ -53,3 +53,29 @@ def estimate_tokens(text: str) -> int:
     """
     units = len(text) if text.isascii() else utf16_units(text)
     return -(-units // UNITS_PER_TOKEN)
+
+
+def most_that_fit(limit: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest number up to a limit that fits, 0 where none above it does.
+
+    Parameters
+    ----------
+    limit : int
+        Of characters, lines, or whatever is counted.
+    fits : callable
+        From a number to whether so many fit; where one fits, so do all that are smaller.
+
+    Examples
+    --------
+    >>> most_that_fit(100, lambda n: estimate_tokens("x" * n) <= 3)
+    12
+    """
+    low, high = 0, limit
+    # By halves, because a tokenizer may be slow and its count is not proportional to length.
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -58,7 +58,7 @@ def _counted(item: Item, frame: int, *texts: str) -> Item:
     """Count an item that is a frame around some texts, where that is quick: in JSON each character counts alone."""
     try:
         text = "".join(texts)
-    except TypeError:  # what a model made up; counted as it is when it is asked for
+    except TypeError:  # a model put something else than text there; counted from its JSON when the count is needed
         return item
     if text.isascii():
         remember_tokens(item, -(-(frame + len(_quoted(text))) // UNITS_PER_TOKEN))
@@ -79,7 +79,7 @@ def input_message(
     text : str
         Its one text part.
     role : {"user", "developer", "system"}
-        Who speaks.
+        Whose message it is.
     ids : Ids, optional
         Source of the id.
     item_id : str, optional
@@ -116,7 +116,7 @@ def function_call(
 
 
 def function_call_output(call_id: str, output: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None = None) -> Item:
-    """Make the answer to a call; `output` is text."""
+    """Make the output of a call; `output` is text."""
     item_id = ids.new("item") if item_id is None else item_id
     item = Item(id=item_id, status="completed", type=_OUTPUT, callId=call_id, output=output)
     return _counted(item, _OUTPUT_FRAME, item_id, call_id, output)
@@ -129,7 +129,7 @@ def _parts(item: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 def _output_text(item: Mapping[str, Any]) -> str:
     content = item.get("content")
-    if type(content) is tuple and len(content) == 1:  # what nearly every answer looks like
+    if type(content) is tuple and len(content) == 1:  # the form of nearly every response
         part = content[0]
         text = part.get("text") if isinstance(part, _MAPPINGS) and part.get("type") == "output_text" else None
         return text if isinstance(text, str) else ""
@@ -139,7 +139,7 @@ def _output_text(item: Mapping[str, Any]) -> str:
 
 
 def item_text(item: Mapping[str, Any]) -> str:
-    """Return what an item says: every text part of a message or reasoning, the output of a call, a call's arguments.
+    """Return the text of an item: every text part of a message or reasoning, the output of a call, a call's arguments.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def item_text(item: Mapping[str, Any]) -> str:
 
 
 def content_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens) -> int:
-    """Count the tokens of what an item says, without the JSON around it; the whole JSON where it says nothing.
+    """Count the tokens of an item's text, without the JSON around it; of the whole JSON where it has no text.
 
     Memory layers are held to their allocation in this measure, because it is the one a layer can control.
 
@@ -235,5 +235,6 @@ def strip_unresolved(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, An
     >>> strip_unresolved([call])
     []
     """
+    # Found first and removed together: taking one away must not make another one unresolved.
     gone = unresolved_positions(items)
     return [item for position, item in enumerate(items) if position not in gone]

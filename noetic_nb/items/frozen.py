@@ -22,7 +22,7 @@ KNOWN_FIELDS: Final = frozenset(
         "text", "annotations", "logprobs", "refusal", "imageUrl", "detail", "fileData", "fileId", "fileUrl", "filename",
     }
 )  # fmt: skip
-"""Fields of items and content parts (runtime specification, section 1.1): absent ones read None."""
+"""Fields of items and content parts that read None where they are absent."""
 
 _CAMEL: Final[dict[str, str]] = {}
 

@@ -105,6 +105,7 @@ def parse_shape(value: object) -> Item:
     kind = value.get("type")
     if not isinstance(kind, str) or not kind:
         raise ItemValidationError("An item needs a non-empty string `type`.", given=dict(value))
+    # Renamed by type: a field of a provider's own item may be called call_id and must stay so.
     names = _FIELDS.get(kind)
     if names is not None:
         if names:
@@ -151,7 +152,7 @@ def item_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens)
 
     References
     ----------
-    .. [1] Runtime specification, section 1.4 (per-item estimate).
+    .. [1] docs/behaviour/memory.md, "Tokens".
 
     Examples
     --------

@@ -59,6 +59,7 @@ class _Store:
             self.widest_pair = position - first
         waiting = self.unpaired.get(call_id)
         if waiting is None:
+            # A third item with this id is a repetition: the pair it repeats is complete.
             if first == position:
                 self.unpaired[call_id] = [position]
         elif self.items[waiting[0]]["type"] == kind:
@@ -251,6 +252,7 @@ class ItemLog:
             return parsed
         if self._length != len(self._store.items):  # another fork of this log has grown: part company
             self._store = self._store.copy(self._length)
+        # After all of them were parsed: a bad item leaves the log as it was.
         self._store.extend(parsed)
         self._length += len(parsed)
         self._view = None

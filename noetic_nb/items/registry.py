@@ -86,6 +86,7 @@ class ItemRegistry:
                 given=sorted(unknown),
                 hint=f"Use {', '.join(_CATEGORIES)}.",
             )
+        # Under one spelling, so that every later look-up is by the wire's name.
         object.__setattr__(self, "schemas", named)
 
     def extend(self, extension: Mapping[str, Sequence[ItemSchema]]) -> ItemRegistry:
@@ -116,6 +117,7 @@ class ItemRegistry:
         kind = item["type"]
         if not self.strict or is_base_type(kind):
             return item
+        # Only unknown types get this far: known ones pass whatever schemas there are.
         category = _category_of(item)
         schemas = (*self.schemas.get("items", ()), *(self.schemas.get(category, ()) if category else ()))
         if any(_accepts(schema, item) for schema in schemas):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from noetic_nb.tokens import Tokenizer
+from noetic_nb.tokens import Tokenizer, most_that_fit
 
 __all__ = ["cut_block", "fitting_lines", "tagged"]
 
@@ -35,15 +35,13 @@ def cut_block(tag: str, body: str, budget: float, tokenize: Tokenizer) -> str | 
     whole = tagged(tag, body)
     if tokenize(whole) <= budget:
         return whole
-    low, high, best = 0, len(body), None
-    while low <= high:
-        middle = (low + high) // 2
-        block = tagged(tag, f"{body[:middle]}…")
-        if tokenize(block) <= budget:
-            best, low = block, middle + 1
-        else:
-            high = middle - 1
-    return best
+
+    def block(size: int) -> str:
+        return tagged(tag, f"{body[:size]}…")
+
+    if tokenize(block(0)) > budget:
+        return None
+    return block(most_that_fit(len(body), lambda size: tokenize(block(size)) <= budget))
 
 
 def fitting_lines(tag: str, lines: Sequence[str], budget: float, tokenize: Tokenizer) -> list[str]:
@@ -62,11 +60,5 @@ def fitting_lines(tag: str, lines: Sequence[str], budget: float, tokenize: Token
     >>> fitting_lines("a", ["first", "second", "third"], 6, estimate_tokens)
     ['first', 'second']
     """
-    low, high = 0, len(lines)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if tokenize(tagged(tag, "\n".join(lines[:middle]))) <= budget:
-            low = middle
-        else:
-            high = middle - 1
-    return list(lines[:low])
+    count = most_that_fit(len(lines), lambda n: tokenize(tagged(tag, "\n".join(lines[:n]))) <= budget)
+    return list(lines[:count])

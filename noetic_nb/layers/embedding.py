@@ -11,9 +11,10 @@ import re
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.layers.callbacks import awaited
 
 __all__ = ["Embedder", "HashingEmbedder", "Vector", "cosine", "embed"]
 
@@ -105,19 +106,16 @@ def cosine(one: Vector, two: Vector) -> float:
 
 
 async def embed(embedder: Embedder, texts: Sequence[str]) -> list[list[float]]:
-    """Ask an embedder, sync or async, and check what it answers.
+    """Call an embedder, sync or async, and check its vectors.
 
     Raises
     ------
     NoeticError
-        ``tool_failed`` where the answer is not one vector of finite numbers per text.
+        ``tool_failed`` where the result is not one vector of finite numbers per text.
     """
     if not texts:
         return []
-    answer: Any = embedder.embed(texts)
-    if hasattr(answer, "__await__"):
-        answer = await answer
-    vectors = [[float(x) for x in vector] for vector in answer]
+    vectors = [[float(x) for x in vector] for vector in await awaited(embedder.embed(texts))]
     if len(vectors) != len(texts) or not all(math.isfinite(x) for vector in vectors for x in vector):
         raise NoeticError(
             "tool_failed",

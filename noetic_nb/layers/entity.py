@@ -6,22 +6,17 @@ import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
-from noetic_nb.items import assistant_text, input_texts
-from noetic_nb.layers.arguments import Arguments
 from noetic_nb.layers.blocks import fitting_lines, tagged
-from noetic_nb.layers.state_loading import StoredState, load_state, option_error
+from noetic_nb.layers.callbacks import awaited
+from noetic_nb.layers.gathering import GATHERING_TIMEOUTS_MS, gathering_hooks
+from noetic_nb.layers.schemas import Arguments, StoredState, option_error
 from noetic_nb.memory import (
     BudgetConfig,
     ExecutionContext,
-    InitParams,
-    MemoryHooks,
     MemoryLayer,
     MemoryScope,
-    OnItemAppendParams,
     RecallParams,
     Slot,
-    SpawnParams,
-    StoreParams,
     layer_data,
     layer_fn,
 )
@@ -33,7 +28,6 @@ ExtractEntities = Callable[[str], "Mapping[str, Sequence[str]] | Awaitable[Mappi
 
 DEFAULT_BUDGET: Final = {"min": 0, "max": 1000}
 TAG: Final = "entities"
-TIMEOUT_MS: Final = 60_000
 # A fact is a sentence; a longer one is a document that belongs elsewhere.
 LONGEST: Final = 1_000
 
@@ -77,7 +71,7 @@ def entity_memory(
     Parameters
     ----------
     extract : callable, optional
-        ``extract(text)`` returns facts by name, sync or async; it reads everything that is said. Without it only the agent
+        ``extract(text)`` returns facts by name, sync or async; it reads every message. Without it only the agent
         itself keeps facts, by calling ``<id>/remember``.
     max_entities, max_facts : int
         The entities seen last, and the newest facts of each, are kept.
@@ -96,73 +90,29 @@ def entity_memory(
     if max_entities < 1 or max_facts < 1:
         raise option_error("At least one entity and one fact are kept.", (max_entities, max_facts), "Raise it.")
 
-    def noted(state: Any, facts: Mapping[str, Sequence[str]], now_ms: float) -> dict[str, Any]:
-        entities = copy.deepcopy((state or _EMPTY)["entities"])
-        for name, told in facts.items():
-            if not isinstance(name, str) or isinstance(told, str) or not all(isinstance(fact, str) for fact in told):
-                raise TypeError(f"Facts are lists of texts by name, not {name!r}: {told!r:.80}.")
-            key = _key(entities, name)
-            before = entities.get(key, {"facts": []})["facts"]
-            fresh = [fact.strip()[:LONGEST] for fact in told if fact.strip()]
-            merged = [*(fact for fact in before if fact not in fresh), *fresh]
-            entities[key] = {"facts": merged[-max_facts:], "seen": now_ms}
-        newest = sorted(entities, key=lambda name: entities[name]["seen"])[-max_entities:]
-        return {"entities": {name: entities[name] for name in entities if name in newest}}
-
-    async def add(state: Any, texts: Sequence[str], ctx: ExecutionContext) -> dict[str, Any] | None:
+    async def add(state: Any, texts: Sequence[str], ctx: ExecutionContext, hook: str) -> dict[str, Any] | None:
         if extract is None:
             return None
         for text in texts:
             if text.strip():
-                found: Any = extract(text)
-                if hasattr(found, "__await__"):
-                    found = await found
+                found = await awaited(extract(text))
                 if found:
-                    state = noted(state, found, ctx.clock.now_ms())
+                    state = _with_facts(state, found, ctx.clock.now_ms(), max_entities, max_facts)
         return {"state": state}
 
-    async def init(p: InitParams) -> dict[str, Any]:
-        return {"state": await load_state(p, _State, _EMPTY, layer_id=id)}
-
-    def recall(p: RecallParams) -> str | None:
-        entities = (p.state or _EMPTY)["entities"]
-        asked = p.query.casefold()
-        order = sorted(entities, key=lambda name: (name.casefold() not in asked, -entities[name]["seen"]))
-        lines = [f"- {name}: {fact}" for name in order for fact in reversed(entities[name]["facts"])]
-        kept = fitting_lines(TAG, lines, p.budget, p.ctx.tokenize)
-        return tagged(TAG, "\n".join(kept)) if kept else None
-
-    async def store(p: StoreParams) -> dict[str, Any] | None:
-        return await add(p.state, [assistant_text(p.new_items)], p.ctx)
-
-    async def on_item_append(p: OnItemAppendParams) -> dict[str, Any] | None:
-        return await add(p.state, input_texts(p.items), p.ctx)
-
-    def on_spawn(p: SpawnParams) -> dict[str, Any]:
-        return {"child_state": copy.deepcopy(p.parent_state)}
-
     def remember(args: _Remember, state: Any, ctx: ExecutionContext) -> dict[str, Any]:
-        return {"result": None, "state": noted(state, {args.name: [args.fact]}, ctx.clock.now_ms())}
-
-    def forget(args: _Forget, state: Any, ctx: object) -> dict[str, Any]:
-        entities = (state or _EMPTY)["entities"]
-        key = _key(entities, args.name)
-        if key not in entities:
-            return {"result": f"Nothing is known of {args.name}."}
-        left = {name: entity for name, entity in entities.items() if name != key}
-        return {"result": f"{key} is forgotten.", "state": {"entities": left}}
+        facts = {args.name: [args.fact]}
+        return {"result": None, "state": _with_facts(state, facts, ctx.clock.now_ms(), max_entities, max_facts)}
 
     return MemoryLayer(
         id=id,
         slot=slot,
         scope=scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
-        timeouts={"store": TIMEOUT_MS, "on_item_append": TIMEOUT_MS},
-        hooks=MemoryHooks(init=init, recall=recall, store=store, on_item_append=on_item_append, on_spawn=on_spawn),
+        timeouts=GATHERING_TIMEOUTS_MS,
+        hooks=gathering_hooks(add, recall=_recall, shape=_State, empty=_EMPTY, layer_id=id),
         provides={
-            "entities": layer_data(
-                lambda state: {name: tuple(known["facts"]) for name, known in (state or _EMPTY)["entities"].items()}
-            ),
+            "entities": layer_data(_facts_by_name),
             "remember": layer_fn(
                 description="Remember a fact about a person, place or thing.",
                 input=_Remember,
@@ -173,10 +123,56 @@ def entity_memory(
                 description="Forget all that is known of a person, place or thing.",
                 input=_Forget,
                 output=str,
-                execute=forget,
+                execute=_forget,
             ),
         },
     )
+
+
+def _with_facts(
+    state: Any, facts: Mapping[str, Sequence[str]], now_ms: float, max_entities: int, max_facts: int
+) -> dict[str, Any]:
+    """Return a state with more facts, the newest of each entity and the entities seen last.
+
+    Raises
+    ------
+    TypeError
+        If facts are not lists of texts by name.
+    """
+    entities = copy.deepcopy((state or _EMPTY)["entities"])
+    for name, texts in facts.items():
+        if not isinstance(name, str) or isinstance(texts, str) or not all(isinstance(fact, str) for fact in texts):
+            raise TypeError(f"Facts are lists of texts by name, not {name!r}: {texts!r:.80}.")
+        key = _key(entities, name)
+        before = entities.get(key, {"facts": []})["facts"]
+        fresh = [fact.strip()[:LONGEST] for fact in texts if fact.strip()]
+        merged = [*(fact for fact in before if fact not in fresh), *fresh]
+        entities[key] = {"facts": merged[-max_facts:], "seen": now_ms}
+    # Chosen by when they were seen, but kept in the order in which they came: a stored state changes little.
+    newest = sorted(entities, key=lambda name: entities[name]["seen"])[-max_entities:]
+    return {"entities": {name: entities[name] for name in entities if name in newest}}
+
+
+def _recall(p: RecallParams) -> str | None:
+    entities = (p.state or _EMPTY)["entities"]
+    query = p.query.casefold()
+    order = sorted(entities, key=lambda name: (name.casefold() not in query, -entities[name]["seen"]))
+    lines = [f"- {name}: {fact}" for name in order for fact in reversed(entities[name]["facts"])]
+    kept = fitting_lines(TAG, lines, p.budget, p.ctx.tokenize)
+    return tagged(TAG, "\n".join(kept)) if kept else None
+
+
+def _forget(args: _Forget, state: Any, ctx: object) -> dict[str, Any]:
+    entities = (state or _EMPTY)["entities"]
+    key = _key(entities, args.name)
+    if key not in entities:
+        return {"result": f"Nothing is known of {args.name}."}
+    left = {name: entity for name, entity in entities.items() if name != key}
+    return {"result": f"{key} is forgotten.", "state": {"entities": left}}
+
+
+def _facts_by_name(state: Any) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(known["facts"]) for name, known in (state or _EMPTY)["entities"].items()}
 
 
 def _key(entities: Mapping[str, Any], name: str) -> str:

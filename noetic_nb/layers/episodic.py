@@ -6,38 +6,34 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, get_args
 
-from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item, assistant_text, input_message, item_text
 from noetic_nb.layers.blocks import fitting_lines, tagged
+from noetic_nb.layers.callbacks import awaited, model_text
 from noetic_nb.layers.embedding import Embedder, HashingEmbedder, cosine, embed
-from noetic_nb.layers.state_loading import StoredState, load_state, option_error
+from noetic_nb.layers.schemas import StoredState, init_hook, option_error
 from noetic_nb.memory import (
     BudgetConfig,
     CompleteParams,
-    HookModelRequest,
-    InitParams,
     MemoryHooks,
     MemoryLayer,
     MemoryScope,
     RecallParams,
     Slot,
 )
-from noetic_nb.memory.execution_context import as_response
 
 __all__ = ["Retrieval", "Summarise", "episodic_memory"]
 
 Summarise = Callable[[Sequence[Item]], "str | Awaitable[str]"]
-"""Reads the items of an execution and says in a few sentences what became of it."""
+"""Reads the items of an execution and returns in a few sentences what became of it."""
 
 Retrieval = Literal["recency", "similarity", "both"]
 
-# Runtime specification, sections 11.1 and 11.11.
 DEFAULT_BUDGET: Final = {"min": 0, "max": 2000}
 TAG: Final = "past_experiences"
 # Without a model an episode is what was asked and how it ended, each cut to about two sentences.
 CUT: Final = 240
 
-_ASK: Final = (
+_INSTRUCTIONS: Final = (
     "Summarise the conversation above in at most three sentences for an assistant that will meet the same person again: what was "
     "asked, what was done, how it ended. Answer with the summary only."
 )
@@ -75,7 +71,7 @@ def episodic_memory(
     Parameters
     ----------
     summarise : callable, optional
-        ``summarise(items)`` says what became of an execution, sync or async.
+        ``summarise(items)`` returns what became of an execution, sync or async.
     model : str, optional
         Asked to summarise where there is no function. With neither, an episode is the question and the last answer, cut.
     retrieval : {"recency", "similarity", "both"}
@@ -87,7 +83,7 @@ def episodic_memory(
 
     References
     ----------
-    .. [1] Runtime specification, section 11.11 (episodic memory).
+    .. [1] docs/behaviour/layers.md, "Episodic memory".
 
     Examples
     --------
@@ -100,9 +96,6 @@ def episodic_memory(
         raise option_error("At least one episode is kept.", max_episodes, "Use 20.")
     nearness = HashingEmbedder() if embedder is None else embedder
 
-    async def init(p: InitParams) -> dict[str, Any]:
-        return {"state": await load_state(p, _State, _EMPTY, layer_id=id)}
-
     async def recall(p: RecallParams) -> str | None:
         episodes: list[dict[str, Any]] = (p.state or _EMPTY)["episodes"]
         if not episodes:
@@ -110,33 +103,36 @@ def episodic_memory(
         order = await _ranked(episodes, p.query, retrieval, nearness)
         lines = [_line(episodes[position]) for position in order]
         chosen = order[: len(fitting_lines(TAG, lines, p.budget, p.ctx.tokenize))]
-        # Whatever chose them, they are told in the order in which they happened.
+        # Whatever chose them, they are shown in the order in which they happened.
         return tagged(TAG, "\n".join(_line(episodes[position]) for position in sorted(chosen))) if chosen else None
 
     async def on_complete(p: CompleteParams) -> dict[str, Any] | None:
-        said = [item for item in p.log if item["type"] == "message"]
-        if not said:
+        if not any(item["type"] == "message" for item in p.log):
             return None
         summary = (await _summary(p, summarise, model)).strip()
         if not summary:
             return None
-        episode = {
-            "id": p.ctx.execution_id,
-            "summary": summary,
-            "timestamp": p.ctx.clock.now_ms(),
-            "outcome": p.outcome,
-            "tokenCount": p.ctx.tokenize(summary),
-        }
+        # A task that is run again and again would otherwise fill the memory with one sentence.
         before = [known for known in (p.state or _EMPTY)["episodes"] if known["summary"] != summary]
-        return {"state": {"episodes": [*before, episode][-max_episodes:]}}
+        return {"state": {"episodes": [*before, _episode(p, summary)][-max_episodes:]}}
 
     return MemoryLayer(
         id=id,
         slot=slot,
         scope=scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
-        hooks=MemoryHooks(init=init, recall=recall, on_complete=on_complete),
+        hooks=MemoryHooks(init=init_hook(_State, _EMPTY, layer_id=id), recall=recall, on_complete=on_complete),
     )
+
+
+def _episode(p: CompleteParams, summary: str) -> dict[str, Any]:
+    return {
+        "id": p.ctx.execution_id,
+        "summary": summary,
+        "timestamp": p.ctx.clock.now_ms(),
+        "outcome": p.outcome,
+        "tokenCount": p.ctx.tokenize(summary),
+    }
 
 
 def _line(episode: dict[str, Any]) -> str:
@@ -148,10 +144,11 @@ async def _ranked(episodes: Sequence[dict[str, Any]], query: str, retrieval: str
     newest = list(range(len(episodes) - 1, -1, -1))
     if retrieval == "recency" or not query.strip():
         return newest
-    asked, *known = await embed(embedder, [query, *(episode["summary"] for episode in episodes)])
-    nearest = sorted(newest, key=lambda position: -cosine(asked, known[position]))
+    wanted, *known = await embed(embedder, [query, *(episode["summary"] for episode in episodes)])
+    nearest = sorted(newest, key=lambda position: -cosine(wanted, known[position]))
     if retrieval == "similarity":
         return nearest
+    # Neither ranking can crowd out the other, however small the budget is.
     in_turn = [position for pair in zip(nearest, newest, strict=True) for position in pair]
     return list(dict.fromkeys(in_turn))
 
@@ -159,18 +156,15 @@ async def _ranked(episodes: Sequence[dict[str, Any]], query: str, retrieval: str
 async def _summary(p: CompleteParams, summarise: Summarise | None, model: str | None) -> str:
     turn = _of_this_execution(p.log)
     if summarise is not None:
-        found: Any = summarise(turn)
-        return str(await found if hasattr(found, "__await__") else found)
+        return str(await awaited(summarise(turn)))
     if model is not None:
-        if p.ctx.call_model is None:
-            raise NoeticError("llm_failed", f"No model {model!r} to summarise with", hint="Pass a function instead.")
-        told = "\n".join(f"{item.role or item['type']}: {item_text(item)}" for item in turn)
-        items = (input_message(told, ids=p.ctx.ids), input_message(_ASK, ids=p.ctx.ids))
-        return assistant_text(as_response(await p.ctx.call_model(HookModelRequest(model, items))).items)
-    asked = next((item_text(item) for item in turn if item.get("role") == "user"), "")
-    answered = assistant_text(turn)
+        transcript = "\n".join(f"{item.role or item['type']}: {item_text(item)}" for item in turn)
+        items = [input_message(text, ids=p.ctx.ids) for text in (transcript, _INSTRUCTIONS)]
+        return await model_text(p.ctx, model, items, purpose="summarise")
+    question = next((item_text(item) for item in turn if item.get("role") == "user"), "")
+    answer = assistant_text(turn)
     ending = "" if p.outcome == "success" else f" ({p.outcome})"
-    return f"Asked: {_cut(asked)} Answered: {_cut(answered) or 'nothing'}{ending}" if asked or answered else ""
+    return f"Asked: {_cut(question)} Answered: {_cut(answer) or 'nothing'}{ending}" if question or answer else ""
 
 
 def _of_this_execution(log: Sequence[Item]) -> list[Item]:

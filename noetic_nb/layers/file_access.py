@@ -91,6 +91,7 @@ def read_reference(
         return FileRead(path, None, None, "absolute")
     root = base.resolve()
     target = root / relative
+    # Refused before the path is resolved, so that not even the existence of a file outside shows.
     if ".." in relative.parts:
         return FileRead(path, None, None, "outside")
     if not any(path.endswith(extension) for extension in extensions):
@@ -98,6 +99,7 @@ def read_reference(
     try:
         if not follow_symlinks and any(part.is_symlink() for part in _components(root, target)):
             return FileRead(path, None, None, "symlink")
+        # Links are followed only now; where they lead out of the folder the file is still refused.
         real = target.resolve()
         if not real.is_relative_to(root):
             return FileRead(path, None, None, "outside")

@@ -1,6 +1,6 @@
 """File reference: files that a user names with ``#path`` are read, ranked and shown to the model.
 
-Files are read when an execution begins and when somebody refers to them, not at every step. The state holds their digest,
+Files are read when an execution begins and when a message refers to them, not at every step. The state holds their digest,
 score and what kept them from being read, never their text.
 """
 
@@ -12,10 +12,12 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from noetic_nb.items import Item, assistant_text, dump_item, input_message, item_text
+from noetic_nb.items import Item, dump_item, input_message, item_text
+from noetic_nb.layers.callbacks import model_text
 from noetic_nb.layers.file_access import (
     DEFAULT_EXTENSIONS,
     FileRead,
@@ -23,12 +25,11 @@ from noetic_nb.layers.file_access import (
     link_references,
     read_reference,
 )
-from noetic_nb.layers.state_loading import StoredState, load_state, option_error
+from noetic_nb.layers.schemas import StoredState, load_state, option_error
 from noetic_nb.memory import (
     BudgetConfig,
     DisposeParams,
     ExecutionContext,
-    HookModelRequest,
     InitParams,
     MemoryHooks,
     MemoryLayer,
@@ -38,12 +39,10 @@ from noetic_nb.memory import (
     Slot,
     layer_data,
 )
-from noetic_nb.memory.execution_context import as_response
-from noetic_nb.tokens import Tokenizer
+from noetic_nb.tokens import Tokenizer, most_that_fit
 
 __all__ = ["file_reference"]
 
-# Runtime specification, sections 11.1 and 11.7.
 TIMEOUT_MS: Final = 30_000
 MAX_BYTES: Final = 1_048_576
 HEAD_SHARE: Final = 0.6
@@ -53,11 +52,11 @@ TITLE: Final = "# Referenced Files"
 _SAMPLE_CHARS: Final = 4_000
 _NUMBER: Final = re.compile(r"\d+")
 
-_ASK: Final = (
+_INSTRUCTIONS: Final = (
     "How useful is this file for what the user wants, from 0 (not at all) to 100 (it is about exactly this)? Answer with the "
     "number only."
 )
-_TOLD: Final[Mapping[str, str]] = {
+_NOTICES: Final[Mapping[str, str]] = {
     "absolute": "The path is absolute; only paths below the working folder are read.",
     "outside": "The path lies outside of the working folder.",
     "extension": "Files of this kind are not read.",
@@ -113,7 +112,7 @@ def file_reference(
 
     References
     ----------
-    .. [1] Runtime specification, section 11.7 (file reference).
+    .. [1] docs/behaviour/layers.md, "File reference".
 
     Examples
     --------
@@ -125,53 +124,7 @@ def file_reference(
         raise option_error("Extensions begin with a dot.", sorted(map(str, extensions)), "Such as {'.py', '.md'}.")
     if max_file_size < 1:
         raise option_error("A file has at least one byte.", max_file_size, "Use 1_048_576.")
-    base = Path(base_dir)
-    texts: dict[str, dict[str, str]] = {}
-
-    async def read(path: str) -> FileRead:
-        return await asyncio.to_thread(
-            read_reference,
-            path,
-            base=base,
-            extensions=extensions,
-            max_bytes=max_file_size,
-            follow_symlinks=follow_symlinks,
-        )
-
-    async def init(p: InitParams) -> dict[str, Any]:
-        state = await load_state(p, _State, _EMPTY, layer_id=id)
-        found = [await read(path) for path in state["files"]]
-        texts[p.ctx.execution_id] = {file.path: file.text for file in found if file.text is not None}
-        for file in found:
-            state["files"][file.path] |= {"digest": file.digest, "problem": file.problem}
-        return {"state": state}
-
-    async def on_item_append(p: OnItemAppendParams) -> dict[str, Any] | None:
-        named = {
-            path: item_text(item) for item in p.items if _is_user(item) for path in find_references(item_text(item))
-        }
-        if not named:
-            return None
-        state = copy.deepcopy(p.state or _EMPTY)
-        shown = texts.setdefault(p.ctx.execution_id, {})
-        for path, query in named.items():
-            file = await read(path)
-            known = state["files"].get(path)
-            changed = known is None or known["digest"] != file.digest
-            score = await _score(file, query, scoring_model, p.ctx, id) if changed or known is None else known["score"]
-            state["files"][path] = {"digest": file.digest, "score": score, "problem": file.problem}
-            shown.pop(path, None)
-            if file.text is not None:
-                shown[path] = file.text
-        return {"items": [_linked(item) for item in p.items], "state": state, "rerender": True, "scope": "self"}
-
-    def recall(p: RecallParams) -> str | None:
-        files = (p.state or _EMPTY)["files"]
-        return _shown(files, texts.get(p.ctx.execution_id, {}), p.budget, p.ctx.tokenize) if files else None
-
-    def dispose(p: DisposeParams) -> None:
-        texts.pop(p.ctx.execution_id, None)
-
+    layer = _FileReference(id, Path(base_dir), extensions, max_file_size, follow_symlinks, scoring_model)
     return MemoryLayer(
         id=id,
         slot=slot,
@@ -179,9 +132,72 @@ def file_reference(
         budget=budget,
         timeouts={"on_item_append": TIMEOUT_MS},
         rerender_timing="immediate",
-        hooks=MemoryHooks(init=init, recall=recall, on_item_append=on_item_append, dispose=dispose),
+        hooks=MemoryHooks(
+            init=layer.init, recall=layer.recall, on_item_append=layer.on_item_append, dispose=layer.dispose
+        ),
         provides={"files": layer_data(lambda state: copy.deepcopy((state or _EMPTY)["files"]))},
     )
+
+
+@dataclass(slots=True)
+class _FileReference:
+    """The hooks of one layer, and the texts of the files that its live executions show."""
+
+    layer_id: str
+    base: Path
+    extensions: frozenset[str]
+    max_bytes: int
+    follow_symlinks: bool
+    scoring_model: str | None
+    texts: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    async def read(self, path: str) -> FileRead:
+        # In a thread: a file may lie on a slow disk, and the loop serves other executions meanwhile.
+        return await asyncio.to_thread(
+            read_reference,
+            path,
+            base=self.base,
+            extensions=self.extensions,
+            max_bytes=self.max_bytes,
+            follow_symlinks=self.follow_symlinks,
+        )
+
+    async def init(self, p: InitParams) -> dict[str, Any]:
+        state = await load_state(p, _State, _EMPTY, layer_id=self.layer_id)
+        found = [await self.read(path) for path in state["files"]]
+        self.texts[p.ctx.execution_id] = {file.path: file.text for file in found if file.text is not None}
+        for file in found:
+            state["files"][file.path] |= {"digest": file.digest, "problem": file.problem}
+        return {"state": state}
+
+    async def on_item_append(self, p: OnItemAppendParams) -> dict[str, Any] | None:
+        named = {
+            path: item_text(item) for item in p.items if _is_user(item) for path in find_references(item_text(item))
+        }
+        if not named:
+            return None
+        state = copy.deepcopy(p.state or _EMPTY)
+        shown = self.texts.setdefault(p.ctx.execution_id, {})
+        for path, query in named.items():
+            file = await self.read(path)
+            known = state["files"].get(path)
+            # Scoring may call a model, so a file that has not changed keeps its score.
+            if known is not None and known["digest"] == file.digest:
+                score = known["score"]
+            else:
+                score = await _score(file, query, self.scoring_model, p.ctx, self.layer_id)
+            state["files"][path] = {"digest": file.digest, "score": score, "problem": file.problem}
+            shown.pop(path, None)
+            if file.text is not None:
+                shown[path] = file.text
+        return {"items": [_linked(item) for item in p.items], "state": state, "rerender": True, "scope": "self"}
+
+    def recall(self, p: RecallParams) -> str | None:
+        files = (p.state or _EMPTY)["files"]
+        return _shown(files, self.texts.get(p.ctx.execution_id, {}), p.budget, p.ctx.tokenize) if files else None
+
+    def dispose(self, p: DisposeParams) -> None:
+        self.texts.pop(p.ctx.execution_id, None)
 
 
 def _is_user(item: Item) -> bool:
@@ -203,12 +219,12 @@ async def _score(file: FileRead, query: str, model: str | None, ctx: ExecutionCo
     if file.text is None:
         return UNKNOWN_SCORE
     if model is None or ctx.call_model is None:
-        asked, name = query.casefold(), file.path.casefold()
-        return NAMED_SCORE if name in asked or asked in name else UNKNOWN_SCORE
-    told = f"The user wants: {query}\n\nThe file {file.path}:\n{file.text[:_SAMPLE_CHARS]}"
-    request = HookModelRequest(model, (input_message(told, ids=ctx.ids),), _ASK)
+        wanted, name = query.casefold(), file.path.casefold()
+        return NAMED_SCORE if name in wanted or wanted in name else UNKNOWN_SCORE
+    text = f"The user wants: {query}\n\nThe file {file.path}:\n{file.text[:_SAMPLE_CHARS]}"
     try:
-        answer = assistant_text(as_response(await ctx.call_model(request)).items)
+        message = input_message(text, ids=ctx.ids)
+        answer = await model_text(ctx, model, [message], purpose="score", instructions=_INSTRUCTIONS)
     except Exception as exc:  # a file is shown without a rank rather than not at all
         ctx.diagnostic(layer_id, "on_item_append", exc)
         return UNKNOWN_SCORE
@@ -223,7 +239,7 @@ def _shown(files: Mapping[str, Any], texts: Mapping[str, str], budget: float, to
     for path in order:
         heading = f"## {path}"
         if files[path]["problem"] is not None or path not in texts:
-            part: str | None = f"{heading}\n{_TOLD.get(files[path]['problem'] or 'missing', _TOLD['unreadable'])}"
+            part: str | None = f"{heading}\n{_NOTICES.get(files[path]['problem'] or 'missing', _NOTICES['unreadable'])}"
             if tokenize("\n\n".join([*parts, str(part)])) > budget:
                 part = None
         else:
@@ -252,13 +268,6 @@ def _cut(before: list[str], heading: str, text: str, budget: float, tokenize: To
     def fits(count: int) -> bool:
         return tokenize("\n\n".join([*before, part(count)])) <= budget
 
-    low, high = 0, len(lines)
-    if not fits(0) and not fits(high):
+    if not fits(0) and not fits(len(lines)):
         return None
-    while low < high:
-        middle = (low + high + 1) // 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return part(low)
+    return part(most_that_fit(len(lines), fits))

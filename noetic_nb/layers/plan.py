@@ -1,7 +1,7 @@
 """Plan memory: think first, then do. While a plan is being made only tools that change nothing may be called.
 
-The phases are idle, planning, executing, completed and failed. A function that is called at the wrong moment says so in its
-result and changes nothing.
+The phases are idle, planning, executing, completed and failed. A function that is called in another phase than it is
+for returns a text about it and changes nothing.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import json
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Literal
 
-from noetic_nb.layers.arguments import Arguments
 from noetic_nb.layers.blocks import cut_block, tagged
+from noetic_nb.layers.callbacks import awaited
 from noetic_nb.layers.plan_documents import (
     PlanProblem,
     cycle_in,
@@ -21,17 +21,15 @@ from noetic_nb.layers.plan_documents import (
     slug_problem,
     summary_of,
 )
-from noetic_nb.layers.state_loading import StoredState, load_state
+from noetic_nb.layers.schemas import Arguments, StoredState, copy_to_child, init_hook
 from noetic_nb.memory import (
     BeforeToolCallParams,
     BudgetConfig,
     CompleteParams,
-    InitParams,
     MemoryHooks,
     MemoryLayer,
     MemoryScope,
     RecallParams,
-    SpawnParams,
     SteeringAction,
     SteeringDecision,
     layer_data,
@@ -41,9 +39,8 @@ from noetic_nb.memory import (
 __all__ = ["Approve", "plan_memory"]
 
 Approve = Callable[[dict[str, Any]], "bool | str | Awaitable[bool | str]"]
-"""Asks a person about a plan: True, False, or a text that says why not."""
+"""Returns whether a plan may be carried out: True, False, or a text with the reason why not."""
 
-# Runtime specification, sections 11.1 and 11.6.
 SLOT: Final = 240
 DEFAULT_BUDGET: Final = {"min": 100, "max": 3000}
 MAX_PRD_CHARS: Final = 50_000
@@ -125,7 +122,7 @@ def plan_memory(
     additional_allowed_tools : iterable of str
         Tools that may be called while planning, beside those that only read and this layer's own.
     approve : callable, optional
-        Asked before a plan is executed: ``approve(state)`` answers True, False, or a text that says why not; may be async.
+        Called before a plan is executed: ``approve(state)`` returns True, False, or the reason why not; may be async.
 
     Returns
     -------
@@ -135,7 +132,7 @@ def plan_memory(
 
     References
     ----------
-    .. [1] Runtime specification, section 11.6 (plan).
+    .. [1] docs/behaviour/layers.md, "Plan memory".
 
     Examples
     --------
@@ -144,13 +141,6 @@ def plan_memory(
     """
     allowed = READ_ONLY_TOOLS | set(additional_allowed_tools)
 
-    async def init(p: InitParams) -> dict[str, Any]:
-        return {"state": await load_state(p, _State, _EMPTY, layer_id=id)}
-
-    def recall(p: RecallParams) -> str | None:
-        tag, text = _shown(p.state or _EMPTY)
-        return cut_block(tag, text, p.budget, p.ctx.tokenize) if text else None
-
     def before_tool_call(p: BeforeToolCallParams) -> SteeringDecision | None:
         # Canonical names: the layer's own functions are `<id>/...`, whatever a provider calls them.
         if (p.state or _EMPTY)["phase"] != "planning" or p.tool_name in allowed or p.tool_name.startswith(f"{id}/"):
@@ -158,32 +148,8 @@ def plan_memory(
         text = f"A plan is being made: {p.tool_name} may change something. Finish with {id}/exit_plan_mode first."
         return SteeringDecision(SteeringAction.DENY, text, (f"{id}:planning",))
 
-    def on_complete(p: CompleteParams) -> dict[str, Any] | None:
-        if (p.state or _EMPTY)["phase"] != "executing":
-            return None
-        phase = "completed" if p.outcome == "success" else "failed"
-        entry = {"outcome": phase, "version": p.state["version"], "timestamp": p.ctx.clock.now_ms()}
-        return {"state": {**p.state, "phase": phase, "executionLog": [*p.state["executionLog"], entry][-MAX_LOG:]}}
-
-    def on_spawn(p: SpawnParams) -> dict[str, Any]:
-        return {"child_state": copy.deepcopy(p.parent_state)}
-
-    async def exit_plan_mode(args: _Exit, state: Any, ctx: object) -> dict[str, Any]:
-        if (state or _EMPTY)["phase"] != "planning":
-            return {"result": _NOT_PLANNING}
-        if args.action == "cancel":
-            return {"result": "The plan is dropped.", "state": copy.deepcopy(_EMPTY)}
-        problem = _not_ready(state)
-        if problem is None and approve is not None:
-            answer: Any = approve(copy.deepcopy(state))
-            if hasattr(answer, "__await__"):
-                answer = await answer
-            if answer is not True:
-                reason = answer if isinstance(answer, str) and answer else "it was not approved"
-                problem = f"Not done: {reason}. The plan can still be changed."
-        if problem is not None:
-            return {"result": problem}
-        return {"result": "The plan is being carried out.", "state": {**state, "phase": "executing"}}
+    def exit_plan_mode(args: _Exit, state: Any, ctx: object) -> Awaitable[dict[str, Any]]:
+        return _exit(args, state, approve)
 
     def fn(description: str, input: Any, execute: Any) -> Any:
         return layer_fn(description=description, input=input, output=str, execute=execute)
@@ -194,7 +160,11 @@ def plan_memory(
         scope=scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
         hooks=MemoryHooks(
-            init=init, recall=recall, before_tool_call=before_tool_call, on_spawn=on_spawn, on_complete=on_complete
+            init=init_hook(_State, _EMPTY, layer_id=id),
+            recall=_recall,
+            before_tool_call=before_tool_call,
+            on_spawn=copy_to_child,
+            on_complete=_on_complete,
         ),
         provides={
             "status": layer_data(_status),
@@ -207,6 +177,35 @@ def plan_memory(
             "exit_plan_mode": fn("Carry the plan out, or drop it.", _Exit, exit_plan_mode),
         },
     )
+
+
+def _recall(p: RecallParams) -> str | None:
+    tag, text = _shown(p.state or _EMPTY)
+    return cut_block(tag, text, p.budget, p.ctx.tokenize) if text else None
+
+
+def _on_complete(p: CompleteParams) -> dict[str, Any] | None:
+    if (p.state or _EMPTY)["phase"] != "executing":
+        return None
+    phase = "completed" if p.outcome == "success" else "failed"
+    entry = {"outcome": phase, "version": p.state["version"], "timestamp": p.ctx.clock.now_ms()}
+    return {"state": {**p.state, "phase": phase, "executionLog": [*p.state["executionLog"], entry][-MAX_LOG:]}}
+
+
+async def _exit(args: _Exit, state: Any, approve: Approve | None) -> dict[str, Any]:
+    if (state or _EMPTY)["phase"] != "planning":
+        return {"result": _NOT_PLANNING}
+    if args.action == "cancel":
+        return {"result": "The plan is dropped.", "state": copy.deepcopy(_EMPTY)}
+    problem = _not_ready(state)
+    if problem is None and approve is not None:
+        answer = await awaited(approve(copy.deepcopy(state)))
+        if answer is not True:
+            reason = answer if isinstance(answer, str) and answer else "it was not approved"
+            problem = f"Not done: {reason}. The plan can still be changed."
+    if problem is not None:
+        return {"result": problem}
+    return {"result": "The plan is being carried out.", "state": {**state, "phase": "executing"}}
 
 
 def _status(state: Any) -> dict[str, Any]:
@@ -224,6 +223,7 @@ def _enter(args: _Enter, state: Any, ctx: object) -> dict[str, Any]:
     state = state or _EMPTY
     if state["phase"] in ("planning", "executing"):
         return {"result": f"Not done: a plan is {state['phase']} already."}
+    # The version goes on counting, so that two plans of one thread are never taken for one.
     fresh = copy.deepcopy(_EMPTY) | {
         "phase": "planning",
         "prd": f"# {args.goal.strip()}\n" if args.goal and args.goal.strip() else None,
@@ -251,6 +251,7 @@ def _set_plan_tree(args: _Tree, state: Any, ctx: object) -> dict[str, Any]:
         document = read_document(args.document, limit_chars=False)
     except PlanProblem as exc:
         return {"result": f"Not done: {exc}"}
+    # Allowed while planning: a plan is usually written from the top down.
     missing = [name for name in references(document) if name not in state["workflows"]]
     notice = f" Still to be written: {', '.join(missing)}." if missing else ""
     return {"result": f"The plan is kept.{notice}", "state": {**state, "planTree": document}}
@@ -262,6 +263,7 @@ def _set_workflow(args: _Workflow, state: Any, ctx: object) -> dict[str, Any]:
     workflows = state["workflows"]
     problem = slug_problem(args.name)
     if problem is None and args.name not in workflows and len(workflows) >= MAX_WORKFLOWS:
+        # Replacing one is always possible, or a full plan could not be corrected.
         problem = f"there are {MAX_WORKFLOWS} workflows already; remove one first."
     try:
         document = read_document(args.document)

@@ -1,6 +1,6 @@
 """Plans as data: a tree of nodes that is checked before it is kept, and never executed by the checking.
 
-The kinds of nodes and their fields are those of the workflow documents of the runtime specification, section 2.10.
+The kinds of nodes and their fields are those of saved workflows, so that a plan could be run as one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ __all__ = [
     "NODE_KINDS",
     "PlanProblem",
     "cycle_in",
-    "depth_of",
     "read_document",
     "references",
     "slug_problem",
@@ -41,7 +40,7 @@ NODE_KINDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class PlanProblem(ValueError):
-    """A plan cannot be kept; the message says why, to the model."""
+    """A plan cannot be kept; the message gives the model the reason."""
 
 
 def slug_problem(name: str) -> str | None:
@@ -81,6 +80,7 @@ def read_document(document: Any, *, limit_chars: bool = True) -> dict[str, Any]:
     if root is None or document.get("version", 1) != 1:
         raise PlanProblem('A document is {"version": 1, "root": node}.')
     _check(root, "root", 0)
+    # Through JSON, so that the kept document shares nothing with the arguments and is plain data.
     found = {"version": 1, "root": json.loads(json.dumps(root))}
     size = len(json.dumps(found, ensure_ascii=False))
     if limit_chars and size > MAX_CHARS:
@@ -140,15 +140,6 @@ def _nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from _nodes(child)
 
 
-def depth_of(document: Mapping[str, Any]) -> int:
-    """Return the longest path of a checked document, in edges; a single node has depth 0."""
-
-    def depth(node: Mapping[str, Any]) -> int:
-        return max((1 + depth(child) for _, child in _children(node, "")), default=0)
-
-    return depth(document["root"])
-
-
 def references(document: Mapping[str, Any]) -> list[str]:
     """Return the names of workflows a checked document refers to, each once, in order."""
     return list(dict.fromkeys(str(node["ref"]) for node in _nodes(document["root"]) if "ref" in node))
@@ -180,5 +171,5 @@ def summary_of(name: str, document: Mapping[str, Any]) -> str:
     """
     kinds = Counter(str(node["kind"]) for node in _nodes(document["root"]))
     count = kinds.total()
-    told = ", ".join(f"{kind} x{number}" for kind, number in sorted(kinds.items()))
-    return f"- {name}: {count} node{'s' if count != 1 else ''} ({told})"
+    counted = ", ".join(f"{kind} x{number}" for kind, number in sorted(kinds.items()))
+    return f"- {name}: {count} node{'s' if count != 1 else ''} ({counted})"

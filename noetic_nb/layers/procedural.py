@@ -5,20 +5,17 @@ from __future__ import annotations
 import copy
 from typing import Any, Final
 
-from noetic_nb.layers.arguments import Arguments
 from noetic_nb.layers.blocks import fitting_lines, tagged
 from noetic_nb.layers.embedding import Embedder, HashingEmbedder, cosine, embed
-from noetic_nb.layers.state_loading import StoredState, load_state, option_error
+from noetic_nb.layers.schemas import Arguments, StoredState, copy_to_child, init_hook, option_error
 from noetic_nb.memory import (
     BudgetConfig,
     ExecutionContext,
-    InitParams,
     MemoryHooks,
     MemoryLayer,
     MemoryScope,
     RecallParams,
     Slot,
-    SpawnParams,
     layer_data,
     layer_fn,
 )
@@ -99,47 +96,25 @@ def procedural_memory(
         )
     nearness = HashingEmbedder() if embedder is None else embedder
 
-    async def init(p: InitParams) -> dict[str, Any]:
-        return {"state": await load_state(p, _State, _EMPTY, layer_id=id)}
-
     async def recall(p: RecallParams) -> str | None:
         known: dict[str, dict[str, Any]] = (p.state or _EMPTY)["procedures"]
         if not known or not p.query.strip():
             return None
-        asked, *vectors = await embed(nearness, [p.query, *(f"{name} {known[name]['when']}" for name in known)])
-        scores = dict(zip(known, [cosine(asked, vector) for vector in vectors], strict=True))
+        wanted, *vectors = await embed(nearness, [p.query, *(f"{name} {known[name]['when']}" for name in known)])
+        scores = dict(zip(known, [cosine(wanted, vector) for vector in vectors], strict=True))
         near = sorted((name for name in known if scores[name] >= min_score), key=lambda name: -scores[name])[:top_k]
         kept = fitting_lines(TAG, [_shown(name, known[name]) for name in near], p.budget, p.ctx.tokenize)
         return tagged(TAG, "\n".join(kept)) if kept else None
 
     def learn(args: _Learn, state: Any, ctx: ExecutionContext) -> dict[str, Any]:
-        name, steps = " ".join(args.name.split()), [step.strip() for step in args.steps if step.strip()]
-        if not name or not steps:
-            return {"result": "Not learned: a procedure needs a name and at least one step."}
-        if len(steps) > MAX_STEPS:
-            return {"result": f"Not learned: {len(steps)} steps are more than {MAX_STEPS}; split it."}
-        procedures = dict((state or _EMPTY)["procedures"])
-        procedures.pop(name, None)  # learned anew, it is the newest
-        procedures[name] = {"when": args.when.strip(), "steps": steps, "learned": ctx.clock.now_ms()}
-        kept = dict(list(procedures.items())[-max_procedures:])
-        return {"result": f"{name} is learned.", "state": {"procedures": kept}}
-
-    def unlearn(args: _Unlearn, state: Any, ctx: object) -> dict[str, Any]:
-        procedures = (state or _EMPTY)["procedures"]
-        if args.name not in procedures:
-            return {"result": f"There is no procedure {args.name!r}. Known: {', '.join(procedures) or 'none'}."}
-        left = {name: known for name, known in procedures.items() if name != args.name}
-        return {"result": f"{args.name} is forgotten.", "state": {"procedures": left}}
-
-    def on_spawn(p: SpawnParams) -> dict[str, Any]:
-        return {"child_state": copy.deepcopy(p.parent_state)}
+        return _learn(args, state, ctx.clock.now_ms(), max_procedures)
 
     return MemoryLayer(
         id=id,
         slot=slot,
         scope=scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
-        hooks=MemoryHooks(init=init, recall=recall, on_spawn=on_spawn),
+        hooks=MemoryHooks(init=init_hook(_State, _EMPTY, layer_id=id), recall=recall, on_spawn=copy_to_child),
         provides={
             "procedures": layer_data(lambda state: copy.deepcopy((state or _EMPTY)["procedures"])),
             "learn": layer_fn(
@@ -152,10 +127,32 @@ def procedural_memory(
                 description="Forget a procedure that turned out to be wrong.",
                 input=_Unlearn,
                 output=str,
-                execute=unlearn,
+                execute=_unlearn,
             ),
         },
     )
+
+
+def _learn(args: _Learn, state: Any, now_ms: float, max_procedures: int) -> dict[str, Any]:
+    name, steps = " ".join(args.name.split()), [step.strip() for step in args.steps if step.strip()]
+    # In the result rather than as an error: the model reads it and can correct itself.
+    if not name or not steps:
+        return {"result": "Not learned: a procedure needs a name and at least one step."}
+    if len(steps) > MAX_STEPS:
+        return {"result": f"Not learned: {len(steps)} steps are more than {MAX_STEPS}; split it."}
+    procedures = dict((state or _EMPTY)["procedures"])
+    procedures.pop(name, None)  # learned anew, it is the newest
+    procedures[name] = {"when": args.when.strip(), "steps": steps, "learned": now_ms}
+    kept = dict(list(procedures.items())[-max_procedures:])
+    return {"result": f"{name} is learned.", "state": {"procedures": kept}}
+
+
+def _unlearn(args: _Unlearn, state: Any, ctx: object) -> dict[str, Any]:
+    procedures = (state or _EMPTY)["procedures"]
+    if args.name not in procedures:
+        return {"result": f"There is no procedure {args.name!r}. Known: {', '.join(procedures) or 'none'}."}
+    left = {name: known for name, known in procedures.items() if name != args.name}
+    return {"result": f"{args.name} is forgotten.", "state": {"procedures": left}}
 
 
 def _shown(name: str, procedure: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
-"""Semantic recall: everything said is kept, and what is near to the question is brought back.
+"""Semantic recall: every message is kept, and those near to the query are brought back.
 
-What was said is kept in storage item by item, not in the layer's state, which holds a count: neither a turn nor a run
-grows with what is remembered.
+Messages are kept in storage one by one, not in the layer's state, which holds a count: neither a turn nor a run grows
+with what is remembered.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item, input_texts, output_texts
-from noetic_nb.layers.arguments import Arguments
 from noetic_nb.layers.blocks import fitting_lines, tagged
 from noetic_nb.layers.embedding import Embedder, HashingEmbedder, embed
-from noetic_nb.layers.state_loading import StoredState, load_state, option_error
+from noetic_nb.layers.schemas import Arguments, StoredState, load_state, option_error
 from noetic_nb.memory import (
     BudgetConfig,
     DisposeParams,
@@ -36,9 +35,9 @@ from noetic_nb.storage import ScopedStorage
 
 __all__ = ["semantic_recall"]
 
-# Runtime specification, sections 11.1 and 11.11.
 DEFAULT_BUDGET: Final = {"min": 0, "max": 4000}
 TAG: Final = "semantic_recall"
+# Under this key in storage, followed by a number that keeps the order of the messages.
 PREFIX: Final = "said/"
 # Characters kept of one message; a longer one is more than a prompt can use.
 LONGEST: Final = 8_000
@@ -53,12 +52,12 @@ class _State(StoredState):
 
 class _Search(Arguments):
     query: str
-    """What to look for in everything that was ever said."""
+    """What to look for in all messages there ever were."""
 
 
 @dataclass(slots=True)
-class _Said:
-    """One remark, and its vector."""
+class _Message:
+    """One message, and its vector."""
 
     key: str
     id: str
@@ -73,11 +72,14 @@ class _Said:
 
 @dataclass(slots=True)
 class _Index:
-    """Everything said in one scope, oldest first."""
+    """All messages of one scope, oldest first."""
 
     storage: ScopedStorage | None
-    said: list[_Said] = field(default_factory=list)
+    messages: list[_Message] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
+
+    def lines(self, positions: Sequence[int]) -> list[str]:
+        return [f"{self.messages[n].role}: {self.messages[n].text}" for n in positions]
 
 
 def semantic_recall(
@@ -93,22 +95,22 @@ def semantic_recall(
     budget: BudgetConfig = None,
     slot: float = Slot.SEMANTIC_RECALL,
 ) -> MemoryLayer:
-    """Make a layer that brings back what was said about the question at hand.
+    """Make a layer that brings back messages near to the query.
 
     Parameters
     ----------
     embedder : Embedder, optional
         Makes the vectors; `HashingEmbedder`, which needs no network, by default.
     top_k : int
-        How many remarks are brought back at most.
+        How many messages are brought back at most.
     min_score : float
-        Cosine from which on a remark counts as near, from -1 to 1.
+        Cosine from which on a message counts as near, from -1 to 1.
     neighbours : int
-        So many remarks before and after each hit come along.
+        So many messages before and after each hit come along.
     skip_recent : int
         The newest messages of the conversation are not brought back: they are in the history anyway.
     max_entries : int
-        The newest so many remarks are kept.
+        The newest so many messages are kept.
 
     Returns
     -------
@@ -117,7 +119,7 @@ def semantic_recall(
 
     References
     ----------
-    .. [1] Runtime specification, section 11.11 (semantic recall).
+    .. [1] docs/behaviour/layers.md, "Semantic recall".
 
     Examples
     --------
@@ -130,56 +132,21 @@ def semantic_recall(
             {"top_k": top_k, "neighbours": neighbours, "skip_recent": skip_recent, "min_score": min_score},
             "top_k and max_entries are at least 1, min_score is from -1 to 1, the others at least 0.",
         )
-    search = _Searching(
-        id, scope, HashingEmbedder() if embedder is None else embedder, top_k, min_score, neighbours, max_entries
-    )
-
-    async def init(p: InitParams) -> dict[str, Any]:
-        await load_state(p, _State, {"count": 0}, layer_id=id)
-        return {"state": {"count": await search.open(p)}}
-
-    async def recall(p: RecallParams) -> str | None:
-        index = search.of(p.ctx.execution_id)
-        if index is None or not p.query.strip() or not index.said:
-            return None
-        messages = (
-            [item for item in p.log[-max(1, 4 * skip_recent) :] if item["type"] == "message"] if skip_recent else []
-        )
-        hidden = {key for key, _, _ in _remarks(messages[-skip_recent:], p.ctx.thread_id)}
-        hits = await search.nearest(index, p.query, hidden)
-        lines = [f"{index.said[number].role}: {index.said[number].text}" for number in hits]
-        chosen = sorted(hits[: len(fitting_lines(TAG, lines, p.budget, p.ctx.tokenize))])
-        if not chosen:
-            return None
-        return tagged(TAG, "\n".join(f"{index.said[number].role}: {index.said[number].text}" for number in chosen))
-
-    async def store(p: StoreParams) -> dict[str, Any] | None:
-        index = search.of(p.ctx.execution_id)
-        if index is None:
-            return None
-        added = await search.add(index, [*_unknown(p.log, index, p.ctx.thread_id), *p.new_items], p.ctx.thread_id)
-        return {"state": {"count": len(index.said)}} if added else None
-
-    async def search_all(args: _Search, state: Any, ctx: Any) -> dict[str, Any]:
-        index = search.of(ctx.execution_id)
-        hits = [] if index is None else await search.nearest(index, args.query, set())
-        return {
-            "result": [] if index is None else [f"{index.said[n].role}: {index.said[n].text}" for n in sorted(hits)]
-        }
-
+    nearness = HashingEmbedder() if embedder is None else embedder
+    layer = _SemanticRecall(id, scope, nearness, top_k, min_score, neighbours, skip_recent, max_entries)
     return MemoryLayer(
         id=id,
         slot=slot,
         scope=scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
-        hooks=MemoryHooks(init=init, recall=recall, store=store, dispose=search.close),
+        hooks=MemoryHooks(init=layer.init, recall=layer.recall, store=layer.store, dispose=layer.dispose),
         provides={
             "count": layer_data(lambda state: (state or {"count": 0})["count"]),
             "search": layer_fn(
                 description="Search everything that was ever said for what is near to a query.",
                 input=_Search,
                 output=list[str],
-                execute=search_all,
+                execute=layer.search,
             ),
         },
     )
@@ -189,14 +156,14 @@ def _unknown(log: Sequence[Item], index: _Index, thread_id: str) -> list[Item]:
     """Return the end of a log that is not indexed yet; what is indexed ends the search, so this is O(new items)."""
     found: list[Item] = []
     for position in range(len(log) - 1, -1, -1):
-        if any(key in index.ids for key, _, _ in _remarks(log[position : position + 1], thread_id)):
+        if any(key in index.ids for key, _, _ in _messages(log[position : position + 1], thread_id)):
             break
         found.append(log[position])
     return found[::-1]
 
 
-def _remarks(items: Sequence[Item], thread_id: str) -> Iterator[tuple[str, str, str]]:
-    """Yield key, role and text of what people and agents said.
+def _messages(items: Sequence[Item], thread_id: str) -> Iterator[tuple[str, str, str]]:
+    """Yield key, role and text of the messages of people and agents.
 
     The key holds a checksum beside the ids: ids that are seeded or missing repeat from thread to thread.
     """
@@ -211,16 +178,16 @@ def _remarks(items: Sequence[Item], thread_id: str) -> Iterator[tuple[str, str, 
 
 
 def _key_behind(index: _Index, item_key: str) -> str:
-    """Return the storage key of the next remark.
+    """Return the storage key of the next message.
 
     It sorts behind all others; the checksum keeps two processes that write at once from writing over each other.
     """
-    number = int(index.said[-1].key.removeprefix(PREFIX)[:_DIGITS]) + 1 if index.said else 0
+    number = int(index.messages[-1].key.removeprefix(PREFIX)[:_DIGITS]) + 1 if index.messages else 0
     return f"{PREFIX}{number:0{_DIGITS}}-{zlib.crc32(item_key.encode('utf-8', 'surrogatepass')):08x}"
 
 
-def _read(layer_id: str, key: str, entry: Any) -> _Said:
-    """Return a stored remark.
+def _read(layer_id: str, key: str, entry: Any) -> _Message:
+    """Return a stored message.
 
     Raises
     ------
@@ -229,7 +196,7 @@ def _read(layer_id: str, key: str, entry: Any) -> _Said:
     """
     try:
         vector = [float(x) for x in entry["vector"]]
-        return _Said(key, str(entry["id"]), str(entry["role"]), str(entry["text"]), vector)
+        return _Message(key, str(entry["id"]), str(entry["role"]), str(entry["text"]), vector)
     except (KeyError, TypeError, ValueError) as exc:
         raise NoeticError(
             "storage_failed",
@@ -241,36 +208,57 @@ def _read(layer_id: str, key: str, entry: Any) -> _Said:
         ) from exc
 
 
-class _Searching:
-    """The indexes of one layer: one per scope, shared by the executions that are live on it."""
+@dataclass(slots=True)
+class _SemanticRecall:
+    """The hooks of one layer, and its indexes: one per scope, shared by the executions that are live on it."""
 
-    def __init__(
-        self,
-        layer_id: str,
-        scope: MemoryScope,
-        embedder: Embedder,
-        top_k: int,
-        min_score: float,
-        neighbours: int,
-        max_entries: int,
-    ) -> None:
-        self.layer_id = layer_id
-        self.is_kept = scope != "execution"
-        self.embedder = embedder
-        self.top_k = top_k
-        self.min_score = min_score
-        self.neighbours = neighbours
-        self.max_entries = max_entries
-        self.live: dict[str, _Index] = {}
-        # Indexes of scopes that were used before: at the next execution only what others have written since is read.
-        self.known: OrderedDict[tuple[int, str], _Index] = OrderedDict()
+    layer_id: str
+    scope: MemoryScope
+    embedder: Embedder
+    top_k: int
+    min_score: float
+    neighbours: int
+    skip_recent: int
+    max_entries: int
+    live: dict[str, _Index] = field(default_factory=dict)
+    # Indexes of scopes that were used before: at the next execution only what others have written since is read.
+    known: OrderedDict[tuple[int, str], _Index] = field(default_factory=OrderedDict)
 
-    def of(self, execution_id: str) -> _Index | None:
-        return self.live.get(execution_id)
+    async def init(self, p: InitParams) -> dict[str, Any]:
+        await load_state(p, _State, {"count": 0}, layer_id=self.layer_id)
+        return {"state": {"count": await self.open(p)}}
+
+    async def recall(self, p: RecallParams) -> str | None:
+        index = self.live.get(p.ctx.execution_id)
+        if index is None or not p.query.strip() or not index.messages:
+            return None
+        recent: Sequence[Item] = ()
+        if self.skip_recent:
+            # Calls and outputs stand between messages; four items to a message is more than enough to look through.
+            recent = [item for item in p.log[-4 * self.skip_recent :] if item["type"] == "message"]
+        hidden = {key for key, _, _ in _messages(recent[-self.skip_recent :], p.ctx.thread_id)}
+        hits = await self.nearest(index, p.query, hidden)
+        lines = index.lines(hits)
+        chosen = sorted(hits[: len(fitting_lines(TAG, lines, p.budget, p.ctx.tokenize))])
+        return tagged(TAG, "\n".join(index.lines(chosen))) if chosen else None
+
+    async def store(self, p: StoreParams) -> dict[str, Any] | None:
+        index = self.live.get(p.ctx.execution_id)
+        if index is None:
+            return None
+        added = await self.add(index, [*_unknown(p.log, index, p.ctx.thread_id), *p.new_items], p.ctx.thread_id)
+        return {"state": {"count": len(index.messages)}} if added else None
+
+    def dispose(self, p: DisposeParams) -> None:
+        self.live.pop(p.ctx.execution_id, None)
+
+    async def search(self, args: _Search, state: Any, ctx: Any) -> dict[str, Any]:
+        index = self.live.get(ctx.execution_id)
+        return {"result": [] if index is None else index.lines(sorted(await self.nearest(index, args.query, set())))}
 
     async def open(self, p: InitParams) -> int:
         """Bring the index of a scope up to what is stored; returns how much is in it."""
-        if not self.is_kept:
+        if self.scope == "execution":
             self.live[p.ctx.execution_id] = _Index(None)
             return 0
         place = (id(p.storage.storage), p.storage.prefix)  # the index holds the storage, so its identity stays its own
@@ -279,33 +267,30 @@ class _Searching:
         while len(self.known) > MAX_INDEXES:
             self.known.popitem(last=False)
         keys = await p.storage.list(PREFIX)
-        known = {said.key: said for said in index.said}
+        known = {message.key: message for message in index.messages}
         found = await p.storage.get_many([key for key in keys if key not in known])
         fresh = {key: _read(self.layer_id, key, entry) for key, entry in found.items()}
-        index.said = [known.get(key) or fresh[key] for key in keys if key in known or key in fresh]
-        index.ids = {said.id for said in index.said}
+        index.messages = [known.get(key) or fresh[key] for key in keys if key in known or key in fresh]
+        index.ids = {message.id for message in index.messages}
         self.live[p.ctx.execution_id] = index
-        return len(index.said)
-
-    def close(self, p: DisposeParams) -> None:
-        self.live.pop(p.ctx.execution_id, None)
+        return len(index.messages)
 
     async def add(self, index: _Index, items: Sequence[Item], thread_id: str) -> int:
-        """Index what is said in items that are not known yet."""
+        """Index the messages among some items that are not known yet; returns how many there were."""
         fresh: dict[str, tuple[str, str]] = {}
-        for key, role, text in _remarks(items, thread_id):
+        for key, role, text in _messages(items, thread_id):
             if key not in index.ids:
                 fresh[key] = (role, text)
         vectors = await embed(self.embedder, [text for _, text in fresh.values()])
         for (key, (role, text)), vector in zip(fresh.items(), vectors, strict=True):
             rounded = [round(x, 6) for x in vector]
-            said = _Said(_key_behind(index, key), key, role, text, rounded)
-            index.said.append(said)
+            message = _Message(_key_behind(index, key), key, role, text, rounded)
+            index.messages.append(message)
             index.ids.add(key)
             if index.storage is not None:
-                await index.storage.set(said.key, {"id": key, "role": role, "text": text, "vector": rounded})
-        while len(index.said) > self.max_entries:
-            gone = index.said.pop(0)
+                await index.storage.set(message.key, {"id": key, "role": role, "text": text, "vector": rounded})
+        while len(index.messages) > self.max_entries:
+            gone = index.messages.pop(0)
             index.ids.discard(gone.id)
             if index.storage is not None:
                 await index.storage.delete(gone.key)
@@ -313,17 +298,17 @@ class _Searching:
 
     async def nearest(self, index: _Index, query: str, hidden: set[str]) -> list[int]:
         """Return positions of what is near to a query, nearest first, each hit followed by its neighbours."""
-        (asked,) = await embed(self.embedder, [query])
-        # Words hashed leave most places empty, so only those of the query are looked at: thousands of remarks in a few
+        (wanted,) = await embed(self.embedder, [query])
+        # Hashed words leave most places empty, so only those of the query are looked at: thousands of messages in a few
         # milliseconds, without a numerical library.
-        places = [(place, x) for place, x in enumerate(asked) if x]
+        places = [(place, x) for place, x in enumerate(wanted) if x]
         size = math.sqrt(sum([x * x for _, x in places]))
         if not size:
             return []
         scored = [
-            (sum([x * said.vector[place] for place, x in places]) / (size * said.length), position)
-            for position, said in enumerate(index.said)
-            if said.id not in hidden and said.length and len(said.vector) == len(asked)
+            (sum([x * message.vector[place] for place, x in places]) / (size * message.length), position)
+            for position, message in enumerate(index.messages)
+            if message.id not in hidden and message.length and len(message.vector) == len(wanted)
         ]
         hits = sorted((pair for pair in scored if pair[0] >= self.min_score), reverse=True)[: self.top_k]
         found: dict[int, None] = {}
@@ -331,6 +316,6 @@ class _Searching:
             found.setdefault(position)
             for step in range(1, self.neighbours + 1):
                 for near in (position - step, position + step):
-                    if 0 <= near < len(index.said) and index.said[near].id not in hidden:
+                    if 0 <= near < len(index.messages) and index.messages[near].id not in hidden:
                         found.setdefault(near)
         return list(found)

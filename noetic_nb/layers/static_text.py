@@ -7,11 +7,12 @@ from typing import Any
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.layers.blocks import cut_block
+from noetic_nb.layers.callbacks import awaited
 from noetic_nb.memory import BudgetConfig, InitParams, MemoryHooks, MemoryLayer, MemoryScope, RecallParams
 
 __all__ = ["static_content"]
 
-# Between working memory and durable task state; runtime specification, section 11.1.
+# Between working memory and durable task state.
 SLOT = 105
 
 
@@ -44,9 +45,8 @@ def static_content(
         raise NoeticConfigError("INVALID_LAYER_OPTION", "A tag is an identifier.", given=tag, hint="Such as 'policy'.")
 
     async def init(p: InitParams) -> dict[str, Any]:
-        text: Any = content() if callable(content) else content
-        if hasattr(text, "__await__"):
-            text = await text
+        # At `init` rather than at each recall: the text may come from a file or a service.
+        text = await awaited(content() if callable(content) else content)
         if not isinstance(text, str):
             raise TypeError(f"Static content is text, not {type(text).__name__}: {text!r:.80}.")
         return {"state": text}

@@ -6,19 +6,16 @@ import copy
 import json
 from typing import Any, Final, Literal
 
-from noetic_nb.layers.arguments import Arguments
 from noetic_nb.layers.blocks import cut_block, tagged
-from noetic_nb.layers.state_loading import StoredState, load_state, option_error
+from noetic_nb.layers.schemas import Arguments, StoredState, copy_to_child, init_hook, option_error
 from noetic_nb.memory import (
     BudgetConfig,
     CompleteParams,
-    InitParams,
     MemoryHooks,
     MemoryLayer,
     MemoryScope,
     RecallParams,
     ReturnParams,
-    SpawnParams,
     StoreParams,
     layer_data,
     layer_fn,
@@ -27,7 +24,6 @@ from noetic_nb.tokens import Tokenizer
 
 __all__ = ["durable_task_state"]
 
-# Runtime specification, sections 11.1 and 11.5.
 SLOT: Final = 110
 DEFAULT_BUDGET: Final = {"min": 100, "max": 800}
 MAX_CHECKPOINTS: Final = 50
@@ -84,7 +80,7 @@ def durable_task_state(
 
     References
     ----------
-    .. [1] Runtime specification, section 11.5 (durable task state).
+    .. [1] docs/behaviour/layers.md, "Durable task state".
 
     Examples
     --------
@@ -94,34 +90,8 @@ def durable_task_state(
     if merge_data not in ("shallow", "namespace"):
         raise option_error("There is no such way to merge.", merge_data, "Use 'shallow' or 'namespace'.")
 
-    async def init(p: InitParams) -> dict[str, Any]:
-        return {"state": await load_state(p, _State, _EMPTY, layer_id=id)}
-
-    def recall(p: RecallParams) -> str | None:
-        return None if not p.state or p.state == _EMPTY else _shown(p.state, p.budget, p.ctx.tokenize)
-
-    def store(p: StoreParams) -> dict[str, Any]:
-        return {"state": _with_checkpoint(p.state, p.ctx.clock.now_ms(), p.ctx.depth)}
-
-    def on_spawn(p: SpawnParams) -> dict[str, Any]:
-        return {"child_state": copy.deepcopy(p.parent_state)}
-
     def on_return(p: ReturnParams) -> dict[str, Any]:
-        parent, child = p.parent_state or _EMPTY, p.child_state
-        data = child["data"] if merge_data == "shallow" else {p.child_ctx.execution_id: child["data"]}
-        # What the child inherited comes back with it; only what is new counts.
-        fresh = [point for point in child["checkpoints"] if point not in parent["checkpoints"]]
-        return {
-            "parent_state": {
-                "checkpoints": [*parent["checkpoints"], *fresh][-MAX_CHECKPOINTS:],
-                "files": list(dict.fromkeys([*parent["files"], *child["files"]])),
-                "data": {**parent["data"], **copy.deepcopy(data)},
-            }
-        }
-
-    def on_complete(p: CompleteParams) -> dict[str, Any]:
-        state = _with_checkpoint(p.state, p.ctx.clock.now_ms(), p.ctx.depth)
-        return {"state": {**state, "data": {**state["data"], OUTCOME_KEY: p.outcome}}}
+        return {"parent_state": _merged(p, merge_data)}
 
     return MemoryLayer(
         id=id,
@@ -129,7 +99,12 @@ def durable_task_state(
         scope=scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
         hooks=MemoryHooks(
-            init=init, recall=recall, store=store, on_spawn=on_spawn, on_return=on_return, on_complete=on_complete
+            init=init_hook(_State, _EMPTY, layer_id=id),
+            recall=_recall,
+            store=_store,
+            on_spawn=copy_to_child,
+            on_return=on_return,
+            on_complete=_on_complete,
         ),
         provides={
             "files": layer_data(lambda state: tuple((state or _EMPTY)["files"])),
@@ -148,6 +123,32 @@ def durable_task_state(
             ),
         },
     )
+
+
+def _recall(p: RecallParams) -> str | None:
+    return None if not p.state or p.state == _EMPTY else _shown(p.state, p.budget, p.ctx.tokenize)
+
+
+def _store(p: StoreParams) -> dict[str, Any]:
+    return {"state": _with_checkpoint(p.state, p.ctx.clock.now_ms(), p.ctx.depth)}
+
+
+def _on_complete(p: CompleteParams) -> dict[str, Any]:
+    state = _with_checkpoint(p.state, p.ctx.clock.now_ms(), p.ctx.depth)
+    return {"state": {**state, "data": {**state["data"], OUTCOME_KEY: p.outcome}}}
+
+
+def _merged(p: ReturnParams, merge_data: str) -> dict[str, Any]:
+    """Return the parent's state with what a child added to its own."""
+    parent, child = p.parent_state or _EMPTY, p.child_state
+    data = child["data"] if merge_data == "shallow" else {p.child_ctx.execution_id: child["data"]}
+    # What the child inherited comes back with it; only what is new counts.
+    fresh = [point for point in child["checkpoints"] if point not in parent["checkpoints"]]
+    return {
+        "checkpoints": [*parent["checkpoints"], *fresh][-MAX_CHECKPOINTS:],
+        "files": list(dict.fromkeys([*parent["files"], *child["files"]])),
+        "data": {**parent["data"], **copy.deepcopy(data)},
+    }
 
 
 def _with_checkpoint(state: Any, now_ms: float, depth: int) -> dict[str, Any]:
@@ -180,4 +181,5 @@ def _shown(state: dict[str, Any], budget: float, tokenize: Tokenizer) -> str | N
             return whole
         if not points:
             return cut_block(TAG, text, budget, tokenize)
+        # By halves: each try formats the whole state.
         points = points[len(points) // 2 + 1 :] if len(points) > 1 else []

@@ -7,22 +7,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from noetic_nb.items import assistant_text, input_texts
-from noetic_nb.layers.arguments import Arguments
 from noetic_nb.layers.blocks import fitting_lines, tagged
-from noetic_nb.layers.state_loading import StoredState, load_state, option_error
+from noetic_nb.layers.callbacks import awaited
+from noetic_nb.layers.gathering import GATHERING_TIMEOUTS_MS, BufferedState, TextBuffer, gathering_hooks
+from noetic_nb.layers.schemas import Arguments, option_error
 from noetic_nb.memory import (
     BudgetConfig,
     ExecutionContext,
-    InitParams,
-    MemoryHooks,
     MemoryLayer,
     MemoryScope,
-    OnItemAppendParams,
     RecallParams,
     Slot,
-    SpawnParams,
-    StoreParams,
     layer_data,
     layer_fn,
 )
@@ -32,16 +27,13 @@ __all__ = ["Extract", "SearchFacts", "temporal_memory"]
 Facts = Mapping[str, Sequence[str]]
 
 Extract = Callable[[Sequence[str], datetime], "Facts | Awaitable[Facts]"]
-"""Reads what was said at a time and returns facts by the ISO time they hold at."""
+"""Reads texts and the time they were written at, and returns facts by the ISO time they hold at."""
 
 SearchFacts = Callable[[str, Facts], "Facts | Awaitable[Facts]"]
 """Returns those of the facts that answer a query."""
 
-# Runtime specification, sections 11.1 and 11.9.
 BUDGET: Final = {"min": 0, "max": 200}
 LEDGER_BUDGET: Final = {"min": 0, "max": 800}
-TIMEOUT_MS: Final = 60_000
-MOST_THRESHOLDS: Final = 4
 NOW_TAG: Final = "current_datetime"
 FACTS_TAG: Final = "remembered_facts"
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")  # strftime would follow the locale
@@ -51,11 +43,8 @@ _ADVICE: Final = (
 )
 
 
-class _State(StoredState):
+class _State(BufferedState):
     facts: dict[str, list[str]]
-    buffer: list[str]
-    bufferTokens: int
-    version: int
 
 
 class _Query(Arguments):
@@ -80,7 +69,7 @@ def temporal_memory(
     budget: BudgetConfig = None,
     slot: float = Slot.REMINDER,
 ) -> MemoryLayer:
-    """Make a layer that tells the time and keeps facts with theirs.
+    """Make a layer that recalls the time, and facts with the time they hold at.
 
     Parameters
     ----------
@@ -92,7 +81,7 @@ def temporal_memory(
         ``search(query, facts)``; without it the function ``search_memory`` returns facts that share a word with the query, or
         all of them.
     buffer_threshold : int, tokens
-        How much must have been said before it is searched for facts.
+        How much must have been gathered before it is searched for facts.
     max_facts : int
         The newest so many are kept.
     ground_date_time, inject_ledger : bool
@@ -100,7 +89,7 @@ def temporal_memory(
 
     References
     ----------
-    .. [1] Runtime specification, section 11.9 (temporal layer).
+    .. [1] docs/behaviour/layers.md, "Temporal memory".
 
     Examples
     --------
@@ -115,65 +104,24 @@ def temporal_memory(
     def moment(ctx: ExecutionContext) -> datetime:
         return datetime.fromtimestamp(ctx.clock.now_ms() / 1000) if now is None else now()
 
-    async def init(p: InitParams) -> dict[str, Any]:
-        return {"state": await load_state(p, _State, _EMPTY, layer_id=id)}
-
     def recall(p: RecallParams) -> str | None:
-        parts: list[str] = []
-        left = p.budget
-        if ground_date_time:
-            # One token in hand: the pieces are counted apart and rounded up, their sum may be one more.
-            block = tagged(NOW_TAG, f"Now: {_told(moment(p.ctx))}\n{_ADVICE}")
-            if p.ctx.tokenize(block) <= left:
-                parts.append(block)
-                left -= p.ctx.tokenize(block) + 1
-        if inject_ledger:
-            newest = _lines((p.state or _EMPTY)["facts"])
-            lines = fitting_lines(FACTS_TAG, newest, left, p.ctx.tokenize)
-            if lines:
-                parts.append(tagged(FACTS_TAG, "\n".join(lines)))
-        return "\n".join(parts) or None
+        return _shown(p, moment(p.ctx) if ground_date_time else None, inject_ledger=inject_ledger)
+
+    async def distil(state: dict[str, Any], ctx: ExecutionContext) -> dict[str, Any]:
+        assert extract is not None
+        found = await awaited(extract(tuple(state["buffer"]), moment(ctx)))
+        return {"facts": _merged(state["facts"], found, max_facts)}
+
+    buffer = TextBuffer(id, _EMPTY, buffer_threshold, distil, _without_older_half)
 
     async def add(state: Any, texts: Sequence[str], ctx: ExecutionContext, hook: str) -> dict[str, Any] | None:
-        texts = [text for text in texts if text.strip()]
-        if extract is None or not texts:
-            return None
-        new = copy.deepcopy(state or _EMPTY)
-        new["buffer"] += texts
-        new["bufferTokens"] += sum(ctx.tokenize(text) for text in texts)
-        if new["bufferTokens"] < buffer_threshold:
-            return {"state": new}
-        try:
-            found: Any = extract(tuple(new["buffer"]), moment(ctx))
-            if hasattr(found, "__await__"):
-                found = await found
-            facts = _merged(new["facts"], found, max_facts)
-        except Exception as exc:
-            ctx.diagnostic(id, hook, exc)
-            # What was said is tried again, but an extractor that always fails must not make it grow for ever.
-            if new["bufferTokens"] >= MOST_THRESHOLDS * buffer_threshold:
-                new["buffer"] = new["buffer"][len(new["buffer"]) // 2 + 1 :]
-                new["bufferTokens"] = sum(ctx.tokenize(text) for text in new["buffer"])
-            return {"state": new}
-        return {"state": {"facts": facts, "buffer": [], "bufferTokens": 0, "version": new["version"] + 1}}
-
-    async def store(p: StoreParams) -> dict[str, Any] | None:
-        return await add(p.state, [assistant_text(p.new_items)], p.ctx, "store")
-
-    async def on_item_append(p: OnItemAppendParams) -> dict[str, Any] | None:
-        return await add(p.state, input_texts(p.items), p.ctx, "on_item_append")
-
-    def on_spawn(p: SpawnParams) -> dict[str, Any]:
-        return {"child_state": copy.deepcopy(p.parent_state)}
+        return None if extract is None else await buffer.add(state, texts, ctx, hook)
 
     async def search_memory(args: _Query, state: Any, ctx: Any) -> dict[str, Any]:
         facts = (state or _EMPTY)["facts"]
         if search is None:
-            words = set(args.query.casefold().split())
-            lines = _lines(facts)
-            return {"result": [line for line in lines if words & set(line.casefold().split())] or lines}
-        found: Any = search(args.query, copy.deepcopy(facts))
-        return {"result": _lines(await found if hasattr(found, "__await__") else found)}
+            return {"result": _sharing_a_word(args.query, _lines(facts))}
+        return {"result": _lines(await awaited(search(args.query, copy.deepcopy(facts))))}
 
     default = LEDGER_BUDGET if inject_ledger else BUDGET
     return MemoryLayer(
@@ -181,8 +129,8 @@ def temporal_memory(
         slot=slot,
         scope=scope,
         budget=default if budget is None else budget,
-        timeouts={"store": TIMEOUT_MS, "on_item_append": TIMEOUT_MS},
-        hooks=MemoryHooks(init=init, recall=recall, store=store, on_item_append=on_item_append, on_spawn=on_spawn),
+        timeouts=GATHERING_TIMEOUTS_MS,
+        hooks=gathering_hooks(add, recall=recall, shape=_State, empty=_EMPTY, layer_id=id),
         provides={
             "facts": layer_data(lambda state: copy.deepcopy((state or _EMPTY)["facts"])),
             "search_memory": layer_fn(
@@ -195,7 +143,37 @@ def temporal_memory(
     )
 
 
-def _told(moment: datetime) -> str:
+def _shown(p: RecallParams, now: datetime | None, *, inject_ledger: bool) -> str | None:
+    """Return the time, where there is one to show, and as many facts as fit beside it."""
+    parts: list[str] = []
+    left = p.budget
+    if now is not None:
+        # One token in hand: the pieces are counted apart and rounded up, their sum may be one more.
+        block = tagged(NOW_TAG, f"Now: {_time_text(now)}\n{_ADVICE}")
+        if p.ctx.tokenize(block) <= left:
+            parts.append(block)
+            left -= p.ctx.tokenize(block) + 1
+    if inject_ledger:
+        newest = _lines((p.state or _EMPTY)["facts"])
+        lines = fitting_lines(FACTS_TAG, newest, left, p.ctx.tokenize)
+        if lines:
+            parts.append(tagged(FACTS_TAG, "\n".join(lines)))
+    return "\n".join(parts) or None
+
+
+def _sharing_a_word(query: str, lines: Sequence[str]) -> list[str]:
+    """Return the lines that share a word with a query, all of them where none does."""
+    words = set(query.casefold().split())
+    return [line for line in lines if words & set(line.casefold().split())] or list(lines)
+
+
+def _without_older_half(state: dict[str, Any], ctx: ExecutionContext) -> dict[str, Any]:
+    """Return a state whose buffer lost its older half: texts are no facts, so they are not kept in their place."""
+    texts = state["buffer"][len(state["buffer"]) // 2 + 1 :]
+    return {**state, "buffer": texts, "bufferTokens": sum(ctx.tokenize(text) for text in texts)}
+
+
+def _time_text(moment: datetime) -> str:
     return f"{moment:%Y/%m/%d} ({_DAYS[moment.weekday()]}) {moment:%H:%M}"
 
 
@@ -219,6 +197,7 @@ def _merged(old: Mapping[str, list[str]], found: Any, max_facts: int) -> dict[st
         if not isinstance(when, str) or isinstance(facts, str) or not all(isinstance(fact, str) for fact in facts):
             raise TypeError(f"An extractor returns lists of texts by ISO time, not {when!r}: {facts!r:.80}.")
         merged[when] = list(dict.fromkeys([*merged.get(when, []), *facts]))
+    # ISO times sort as text, also where facts hold at a day and not at a moment.
     newest = [(when, fact) for when in sorted(merged, reverse=True) for fact in merged[when]][:max_facts]
     kept: dict[str, list[str]] = {}
     for when, fact in reversed(newest):

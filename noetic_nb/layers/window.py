@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from noetic_nb.items import Item, strip_unresolved
-from noetic_nb.layers.state_loading import option_error
+from noetic_nb.layers.schemas import option_error
 from noetic_nb.memory import BudgetConfig, MemoryHooks, MemoryLayer, ProjectHistoryParams
 
 __all__ = ["history_window", "window_of"]
 
-# Runtime specification, sections 11.1 and 11.8.
 SLOT: Final = 275
 SMALLEST: Final = 2
 LARGEST: Final = 10_000
 # A window grows to include a whole exchange, but never beyond this multiple.
-MOST_TIMES: Final = 4
+MAX_GROWTH: Final = 4
 # A system message among the first items belongs to the conversation as a whole.
 HEAD: Final = 4
 
@@ -37,7 +36,7 @@ def window_of(items: Sequence[Item], max_items: int) -> list[Item]:
 
     References
     ----------
-    .. [1] Runtime specification, section 11.8 (history window).
+    .. [1] docs/behaviour/layers.md, "History window".
 
     Examples
     --------
@@ -49,7 +48,8 @@ def window_of(items: Sequence[Item], max_items: int) -> list[Item]:
     size = len(items)
     if size <= max_items:
         return list(items)
-    lowest = max(0, size - MOST_TIMES * max_items)
+    # A long tool loop has no user message for a long way back; the window must not become the whole log.
+    lowest = max(0, size - MAX_GROWTH * max_items)
     start = size - max_items
     missing = {"user", "assistant"} - {str(item.get("role")) for item in items[start:] if item["type"] == "message"}
     while missing and start > lowest:
@@ -59,6 +59,7 @@ def window_of(items: Sequence[Item], max_items: int) -> list[Item]:
     head = next((item for item in items[: min(HEAD, start)] if _is(item, "system")), None)
     if head is not None:
         kept.insert(0, head)
+    # Cutting at a number may part a call from its output, which providers refuse.
     return [item for item in strip_unresolved(kept) if isinstance(item, Item)]
 
 

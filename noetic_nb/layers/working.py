@@ -28,12 +28,11 @@ from noetic_nb.memory import (
 
 __all__ = ["deep_merge", "working_memory"]
 
-# Runtime specification, section 11.2.
 DEFAULT_BUDGET: Final = {"min": 200, "max": 1500}
 MAX_MERGE_DEPTH: Final = 32
 # Where notes go that no longer fit the schema.
 REJECTED_KEY: Final = "rejected"
-# What earlier prompts taught models to call; runtime specification, section 11.2.
+# What earlier prompts taught models to call: still understood, no longer offered.
 LEGACY_CALL: Final = "updateWorkingMemory"
 # Keys that would reach into objects of other languages when a state is shared.
 FORBIDDEN_KEYS: Final = frozenset({"__proto__", "constructor"})
@@ -49,7 +48,7 @@ def deep_merge(old: Mapping[str, Any], new: Mapping[str, Any], *, depth: int = 0
 
     References
     ----------
-    .. [1] Runtime specification, section 11.2 (working memory).
+    .. [1] docs/behaviour/layers.md, "Working memory".
 
     Examples
     --------
@@ -114,10 +113,11 @@ def working_memory(
 
     async def init(p: InitParams) -> dict[str, Any]:
         stored = await p.storage.get("state")
+        # A copy, because every execution that begins anew is given this object.
         if stored is None:
             return {"state": copy.deepcopy(first)}
         if not _fits(stored, adapter):
-            # Never silently empty: the old notes stay in storage beside the new ones, and somebody is told.
+            # Never silently empty: the old notes stay in storage beside the new ones, and the diagnostic reports it.
             await p.storage.set(REJECTED_KEY, stored)
             p.ctx.diagnostic(id, "init", _rejected(id, stored, p.storage.prefix))
             return {"state": {}}
@@ -133,26 +133,11 @@ def working_memory(
         return {"child_state": copy.deepcopy(p.parent_state)} if scope == "resource" else None
 
     def update(args: dict[str, Any], state: Any, ctx: object) -> dict[str, Any]:
-        if isinstance(state, str):
-            state = {"_previous": state} if state else {}
-        merged = deep_merge(state or {}, args)
-        if adapter is not None:
-            try:
-                adapter.validate_python(merged)
-            except ValidationError as exc:
-                first_problem = exc.errors()[0]
-                place = ".".join(map(str, first_problem["loc"]))
-                raise NoeticError(
-                    "tool_failed",
-                    f"the notes would no longer fit their schema: {place}: {first_problem['msg']}",
-                    given=args,
-                    reason="invalid",
-                ) from exc
-        return {"result": None, "state": merged}
+        return {"result": None, "state": _updated(args, state, adapter)}
 
     def store(p: StoreParams) -> dict[str, Any] | None:
         args = None if read_only else _legacy_update(p.new_items)
-        return None if args is None else {"state": update(args, p.state, p.ctx)["state"]}
+        return None if args is None else {"state": _updated(args, p.state, adapter)}
 
     provides: dict[str, Any] = {"snapshot": layer_data(copy.deepcopy)}
     if not read_only:
@@ -172,6 +157,33 @@ def working_memory(
         hooks=MemoryHooks(init=init, recall=recall, store=store, on_spawn=on_spawn),
         provides=provides,
     )
+
+
+def _updated(args: Mapping[str, Any], state: Any, adapter: TypeAdapter[Any] | None) -> dict[str, Any]:
+    """Return the notes with an update merged in.
+
+    Raises
+    ------
+    NoeticError
+        ``tool_failed`` where they would no longer fit the schema.
+    """
+    # Text cannot be merged with an object, and must not be lost.
+    if isinstance(state, str):
+        state = {"_previous": state} if state else {}
+    merged = deep_merge(state or {}, args)
+    if adapter is not None:
+        try:
+            adapter.validate_python(merged)
+        except ValidationError as exc:
+            first_problem = exc.errors()[0]
+            place = ".".join(map(str, first_problem["loc"]))
+            raise NoeticError(
+                "tool_failed",
+                f"the notes would no longer fit their schema: {place}: {first_problem['msg']}",
+                given=args,
+                reason="invalid",
+            ) from exc
+    return merged
 
 
 def _legacy_update(items: Iterable[Item]) -> dict[str, Any] | None:

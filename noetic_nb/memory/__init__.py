@@ -1,11 +1,12 @@
 """Memory: layers with lifecycle hooks, the token budget they share, and the state they keep."""
 
 from noetic_nb.lazy import make_callable
-from noetic_nb.memory.append import AppendResult
 from noetic_nb.memory.budget import BudgetPlan, LayerAllocation, allocate_budgets
 from noetic_nb.memory.enforcement import FAILED_GUIDANCE
 from noetic_nb.memory.execution_context import CallModel, ExecutionContext, HookModelRequest
+from noetic_nb.memory.hook_results import RerenderRequest
 from noetic_nb.memory.hook_timeout import HookTimeout
+from noetic_nb.memory.item_hooks import AppendResult
 from noetic_nb.memory.layer import (
     DEFAULT_TIMEOUTS_MS,
     BudgetConfig,
@@ -37,7 +38,6 @@ from noetic_nb.memory.params import (
 )
 from noetic_nb.memory.projection import ProjectedHistory, ProjectionPolicy, assemble_view, project_tail
 from noetic_nb.memory.recall import RecallEntry
-from noetic_nb.memory.rerender_request import RerenderRequest
 from noetic_nb.memory.scope import MemoryScope, resolve_scope_key
 from noetic_nb.memory.stack import LayerStack
 from noetic_nb.memory.state_store import LayerStateStore

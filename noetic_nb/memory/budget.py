@@ -15,7 +15,8 @@ from noetic_nb.memory.layer import MemoryLayer
 
 __all__ = ["BudgetPlan", "LayerAllocation", "allocate_budgets"]
 
-# The shares of the runtime specification, section 7.2, steps 4 and 6.
+# Most of what is left goes to the layers, the rest to history; layers with a maximum may take half of that at most where
+# others have none, so that one wide range cannot starve them.
 LAYER_SHARE: Final = 0.6
 FINITE_SHARE_OF_POOL: Final = 0.5
 
@@ -38,8 +39,8 @@ class BudgetPlan(NamedTuple):
         return {share.layer_id: share.allocated for share in self.allocations}
 
 
-# The same layers and numbers are split at every step of an agent. Layers are frozen, so identity says enough; an entry
-# holds its layers, so that no identity is used again meanwhile.
+# The same layers and numbers are split at every step of an agent. Layers are frozen, so their identity is enough of a key;
+# an entry holds its layers, so that no identity is used again meanwhile.
 MAX_KNOWN: Final = 256
 _KNOWN: Final[dict[tuple[float, ...], tuple[Sequence[MemoryLayer], BudgetPlan]]] = {}
 
@@ -94,7 +95,7 @@ def allocate_budgets(
 
     References
     ----------
-    .. [1] Runtime specification, section 7.2 (allocation algorithm).
+    .. [1] docs/behaviour/memory.md, "Budgets".
 
     Examples
     --------
@@ -112,6 +113,7 @@ def allocate_budgets(
     if known is not None:
         return known[1]
     plan = _split(layers, total_budget, system_prompt_tokens, response_reserve)
+    # Emptied as a whole: layers that are redefined in a notebook would otherwise stay alive here.
     if len(_KNOWN) >= MAX_KNOWN:
         _KNOWN.clear()
     _KNOWN[key] = (layers, plan)
@@ -129,6 +131,7 @@ def _split(layers: Sequence[MemoryLayer], total: float, system: float, reserve: 
     minimums = [low for low, _ in ranges]
     floor_sum = sum(minimums)
     rest = available - floor_sum
+    # Only here are numbers rounded, and down: together the layers must not exceed what there is.
     if rest < 0:
         return _plan(ids, [math.floor(low * available / floor_sum) for low in minimums], 0.0)
     pool = LAYER_SHARE * rest
@@ -139,7 +142,7 @@ def _split(layers: Sequence[MemoryLayer], total: float, system: float, reserve: 
 
 
 def _shares(headrooms: Sequence[float], pool: float) -> list[float]:
-    """Return each layer's share of the pool by headroom; what is clipped later is nobody's."""
+    """Return each layer's share of the pool by headroom; what is clipped later goes to no layer."""
     finite = sum(room for room in headrooms if room != math.inf)
     unlimited = sum(1 for room in headrooms if room == math.inf)
     if pool == math.inf:

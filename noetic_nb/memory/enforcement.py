@@ -1,7 +1,7 @@
 """The two enforcement points: may this tool be called, may this response stand?
 
-Fail-closed. A hook that raises, hangs, answers nonsense or was never initialised counts as a deny with a fixed guidance,
-unless its layer says otherwise; the layer is told (`on_hook_failure`), so that its ledger is complete.
+Fail-closed. A hook that raises, hangs, returns no decision or was never initialised counts as a deny with a fixed guidance,
+unless its layer is set to do otherwise; `on_hook_failure` of the layer is called, so that its ledger is complete.
 """
 
 from __future__ import annotations
@@ -46,11 +46,13 @@ def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None]:
         return ALLOW, UNSET, None
     if isinstance(value, SteeringDecision):
         return value, UNSET, None
+    # Looked up directly, because this runs before every tool call.
     if type(value) is dict:  # the fields of this hook are spelled the same in both forms
         given, stop, state, outcome = [value.get(name, UNSET) for name in _FIELDS]
     else:
         given, stop, state, outcome = [field_of(value, name, hook=hook) for name in _FIELDS]
     if given is UNSET:
+        # A result with only a state or a stop is no opinion; anything else without a decision is an error, never an allow.
         decision = ALLOW if stop is not UNSET or state is not UNSET else as_decision(value)
     else:
         decision = ALLOW if given is None else as_decision(given)
@@ -73,12 +75,12 @@ async def decide(
     history: Sequence[PastCall] = (),
     response: ModelResponse | None = None,
 ) -> SteeringDecision:
-    """Ask every layer that enforces at this point; the first deny, or the first stop, ends the round.
+    """Call every layer that enforces at this point; the first deny, or the first stop, ends the round.
 
     Returns
     -------
     SteeringDecision
-        The most restrictive answer.
+        The most restrictive decision.
 
     Raises
     ------
@@ -88,8 +90,9 @@ async def decide(
         What a hook raised, where the policy is ``"raise"``.
     """
     decisions: list[SteeringDecision] = []
-    for layer in runner.having(point):
+    for layer in runner.layers_with(point):
         state = runner.state.get(ctx.execution_id, layer.id)
+        # The regulator, for one, must know whether the call will be made at all.
         so_far = most_restrictive(decisions) if decisions else ALLOW
         params: BeforeToolCallParams | AfterModelCallParams
         if point == "before_tool_call":
@@ -97,16 +100,17 @@ async def decide(
         else:
             assert response is not None
             params = AfterModelCallParams(response, ctx, state, history, so_far)
-        decision = await _ask(runner, layer, point, params, ctx, default_on_error)
+        decision = await _decide_layer(runner, layer, point, params, ctx, default_on_error)
         if decision is None:
             continue
         decisions.append(decision)
         if decision.action is SteeringAction.DENY or decision.stop is not None:
+            # A call that will not be made needs no further opinion, and a judge after this one would cost money.
             break
     return decisions[0] if decisions == [ALLOW] else most_restrictive(decisions)
 
 
-async def _ask(
+async def _decide_layer(
     runner: HookRunner,
     layer: MemoryLayer,
     point: _Point,
@@ -116,6 +120,7 @@ async def _ask(
 ) -> SteeringDecision | None:
     idle = runner.idle_reason(layer, ctx.execution_id)
     if idle is not None:
+        # A layer that only observes may be missing; one that enforces may not, or its rules would be off unnoticed.
         if not layer.enforces:
             runner.skipped(layer, point, ctx)
             return None
@@ -135,6 +140,7 @@ async def _ask(
             runner.state.set(ctx.execution_id, layer.id, state, hook=point)
         _record(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong)
         return decision
+    # A hole in the set-up would deny every call and look like strict rules: it surfaces instead.
     if isinstance(outcome.error, NoeticConfigError):
         raise outcome.error
     reason: Literal["error", "timeout"] = "timeout" if outcome.status == "timeout" else "error"
@@ -160,6 +166,7 @@ async def _failed(
         failure = HookFailure(
             point, error, decision, params, runner.state.get(ctx.execution_id, layer.id), reason, duration_ms
         )
+        # A failure of this hook, too, is only a diagnostic: the decision stands either way.
         outcome = await runner.run(layer, "on_hook_failure", failure, ctx)
         if outcome.error is None:
             state = field_of(outcome.value, "state", hook="on_hook_failure")
@@ -168,6 +175,7 @@ async def _failed(
             named = field_of(outcome.value, "rule_ids", hook="on_hook_failure")
             if named:
                 decision = SteeringDecision(decision.action, decision.guidance, tuple(named))
+    # Recorded before it raises, so that the ledger has the call that ended the run.
     _record(runner, layer, point, params, ctx, decision, duration_ms, reason)
     if policy == "raise":
         raise error

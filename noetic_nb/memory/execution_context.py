@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.events import EventSink, Where
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import DEFAULT_REGISTRY, Item, ItemRegistry
-from noetic_nb.memory.diagnostics import Diagnostic, log_diagnostic
 from noetic_nb.memory.trace import TRACE, Trace
 from noetic_nb.models.client import NO_USAGE, ModelResponse, Usage
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["CallModel", "ExecutionContext", "HookModelRequest", "as_response"]
+__all__ = ["CallModel", "Diagnostic", "ExecutionContext", "HookModelRequest", "as_response", "log_diagnostic"]
+
+Diagnostic: TypeAlias = Callable[[str, str, BaseException], None]
+"""Is called with an error that does not fail the run: ``diagnostic(layer_id, hook, error)``."""
+
+_log: Final = logging.getLogger("noetic_nb")
+
+
+def log_diagnostic(layer_id: str, hook: str, error: BaseException) -> None:
+    """Write a warning: the default diagnostic."""
+    _log.warning("Layer %r, hook %r: %s: %s", layer_id, hook, type(error).__name__, error)
 
 
 @dataclass(frozen=True, slots=True)
 class HookModelRequest:
-    """What a layer asks a model: the narrow request of hooks and judges. Fields can be read like keys, too."""
+    """A layer's request to a model: the narrow form for hooks and judges. Fields can be read like keys, too."""
 
     model: str
     items: Sequence[Item]
@@ -38,7 +48,7 @@ class HookModelRequest:
 
 
 CallModel: TypeAlias = Callable[[HookModelRequest], Awaitable[Any]]
-"""Asks a model on behalf of a layer; answers a `ModelResponse` or its wire form."""
+"""Calls a model on behalf of a layer; returns a `ModelResponse` or its wire form."""
 
 
 def _read_layer_state(layer_id: str) -> Any:
@@ -74,7 +84,7 @@ class ExecutionContext:
     clock, ids : Clock, Ids
         The sources of time and identity.
     diagnostic : callable
-        Told of errors that do not fail the run, such as those of background work.
+        Called with errors that do not fail the run, such as those of background work.
     sink : EventSink, optional
         Where a layer may record what it did.
 
@@ -114,7 +124,7 @@ class ExecutionContext:
 
 
 def as_response(value: Any, registry: ItemRegistry = DEFAULT_REGISTRY) -> ModelResponse:
-    """Read a model's answer given as a record or in its wire form, ``{"items": [...], "usage": {...}}``.
+    """Read a model's response given as a record or in its wire form, ``{"items": [...], "usage": {...}}``.
 
     Raises
     ------
@@ -129,6 +139,7 @@ def as_response(value: Any, registry: ItemRegistry = DEFAULT_REGISTRY) -> ModelR
     if isinstance(value, ModelResponse):
         return value
     if not isinstance(value, Mapping):
+        # `items` of a mapping is a method, of a record the items themselves.
         found = getattr(value, "items", None)
         if found is None or callable(found):
             raise TypeError(f"A model response has items and usage, not {type(value).__name__}: {value!r}.")

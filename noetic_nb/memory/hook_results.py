@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
-__all__ = ["UNSET", "field_of"]
+from noetic_nb.memory.layer import MemoryLayer
+
+__all__ = ["UNSET", "RerenderRequest", "field_of", "rerender_request"]
 
 
 class _Unset:
@@ -39,6 +41,10 @@ _CAMEL: Final = {
 }
 
 
+_TIMINGS: Final = ("immediate", "batched")
+_SCOPES: Final = ("self", "slot-after", "all")
+
+
 def field_of(result: Any, name: str, *, hook: str) -> Any:
     """Return a field of a hook's result, or `UNSET` where it has none.
 
@@ -55,13 +61,53 @@ def field_of(result: Any, name: str, *, hook: str) -> Any:
     if result is None:
         return UNSET
     if type(result) is dict or isinstance(result, Mapping):  # the abstract check costs ten times as much
+        # The wire's name first: mappings mostly come from JSON.
         wire = _CAMEL[name]
         if wire in result:
             return result[wire]
         return result.get(name, UNSET)
+    # A bare value would have no fields and be taken for "nothing to change", which hides a mistake.
     if isinstance(result, str | bytes | int | float | bool | list | tuple | set) and not hasattr(result, "_fields"):
         raise TypeError(
             f"The hook {hook!r} returned {type(result).__name__} {result!r:.80}; return None, a mapping or a record "
             f"with the fields of this hook."
         )
     return getattr(result, name, UNSET)
+
+
+class RerenderRequest(NamedTuple):
+    """A layer wants recall to run again: for itself, for its slot and what comes after, or for all.
+
+    ``immediate`` means before the next model call, even inside a tool loop; ``batched`` means with the next step.
+    """
+
+    layer_id: str
+    slot: float
+    timing: Literal["immediate", "batched"]
+    scope: Literal["self", "slot-after", "all"]
+
+
+def _one_of(value: Any, known: tuple[str, ...], default: str, name: str) -> Any:
+    if value is UNSET or value is None:
+        return default
+    if value not in known:
+        raise ValueError(f"`{name}` is one of {', '.join(map(repr, known))}, not {value!r}.")
+    return value
+
+
+def rerender_request(value: Any, layer: MemoryLayer, *, hook: str) -> RerenderRequest | None:
+    """Return the request in a hook's result, None where it makes none.
+
+    Raises
+    ------
+    ValueError
+        For a timing or a scope that does not exist.
+    """
+    if not field_of(value, "rerender", hook=hook):
+        return None
+    return RerenderRequest(
+        layer.id,
+        layer.slot,
+        _one_of(field_of(value, "timing", hook=hook), _TIMINGS, layer.rerender_timing, "timing"),
+        _one_of(field_of(value, "scope", hook=hook), _SCOPES, "slot-after", "scope"),
+    )

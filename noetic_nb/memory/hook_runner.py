@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -11,6 +11,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, LayerTokens, MemoryTraceSpan
 from noetic_nb.items import DEFAULT_REGISTRY, ItemRegistry
 from noetic_nb.memory.execution_context import ExecutionContext
+from noetic_nb.memory.hook_results import UNSET
 from noetic_nb.memory.hook_timeout import HookTimeout, call_hook
 from noetic_nb.memory.layer import MemoryLayer, check_layers
 from noetic_nb.memory.state_store import LayerStateStore
@@ -53,8 +54,12 @@ class Outcome:
 class HookRunner:
     """The layers of one agent, in the orders their hooks need, and the one way to call a hook.
 
-    Orders (runtime specification, section 5.2): ascending slot, ties by position; ``init``, ``store`` and ``on_complete`` by
+    Orders: ascending slot, ties by position; ``init``, ``store`` and ``on_complete`` by
     position, ``dispose`` in reverse; layers that enforce come first at the two enforcement points.
+
+    References
+    ----------
+    .. [1] docs/behaviour/memory.md, "Hooks".
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class HookRunner:
         self.sink = sink
         self.clock = clock
         self.by_slot = tuple(sorted(self.layers, key=lambda layer: layer.slot))
+        # Sorting is stable: within each of the two groups the slots keep their order.
         enforcing = tuple(sorted(self.by_slot, key=lambda layer: not layer.enforces))
         self._with: dict[str, tuple[MemoryLayer, ...]] = {}
         self._stops: dict[str, Stop] = {}
@@ -79,17 +85,30 @@ class HookRunner:
         for layer in self.layers:
             if layer.item_schemas:
                 self._registries[layer.id] = registry.extend(layer.item_schemas)
+                # The log is read by all layers, so it takes what any of them may write.
                 self._shared = self._shared.extend(layer.item_schemas)
         for hook in _HOOKS:
             order = self.layers if hook in _IN_ARRAY_ORDER else enforcing if hook in _ENFORCING else self.by_slot
             found = tuple(layer for layer in order if getattr(layer.hooks, hook) is not None)
+            # What was opened last is closed first.
             self._with[hook] = found[::-1] if hook == "dispose" else found
         self.hooks: Final = frozenset(hook for hook, found in self._with.items() if found)
         """The hooks that at least one layer has."""
 
-    def having(self, hook: str) -> tuple[MemoryLayer, ...]:
+    def layers_with(self, hook: str) -> tuple[MemoryLayer, ...]:
         """Return the layers that have a hook, in the order in which it runs."""
         return self._with[hook]
+
+    def active(self, hook: str, ctx: ExecutionContext) -> Iterator[MemoryLayer]:
+        """Yield the layers whose hook is to run now, in order; one that does not take part is recorded as skipped.
+
+        Each layer is looked at when its turn comes: a hook before it may have changed whether it takes part.
+        """
+        for layer in self._with[hook]:
+            if self.idle_reason(layer, ctx.execution_id) is None:
+                yield layer
+            else:
+                self.skipped(layer, hook, ctx)
 
     def runs(self, layer: MemoryLayer, execution_id: str) -> bool:
         """Tell whether a layer takes part: not disabled, and initialised if it has an ``init``.
@@ -106,15 +125,21 @@ class HookRunner:
             return "uninitialised"
         return None
 
+    def write(self, ctx: ExecutionContext, layer: MemoryLayer, hook: str, state: Any) -> None:
+        """Write the state of a hook's result, where there is one: absent and None both mean "as it was"."""
+        if state is not UNSET and state is not None:
+            self.state.set(ctx.execution_id, layer.id, state, hook=hook)
+
     def collect_stop(self, value: Any, ctx: ExecutionContext) -> None:
-        """Keep the first stop any hook asks for; the harness ends the turn when it comes by."""
+        """Keep the first stop that a hook returns; the harness ends the turn at its next look."""
         plain = type(value) is dict or isinstance(value, Mapping)
         stop = value.get("stop") if plain else getattr(value, "stop", None)
         if isinstance(stop, Stop):
+            # The first stop is the reason; a later one is often only its consequence.
             self._stops.setdefault(ctx.execution_id, stop)
 
     def take_stop(self, execution_id: str) -> Stop | None:
-        """Return the stop that was asked for in an execution, once."""
+        """Return the stop that a hook of an execution returned, once."""
         return self._stops.pop(execution_id, None) if self._stops else None
 
     def forget(self, execution_id: str) -> None:
@@ -155,8 +180,9 @@ class HookRunner:
         read : callable, optional
             Turns what the hook returned into what the caller wants; what it raises counts as an error of the hook.
         budget, count : callable, optional
-            From that value to what the trace says of tokens and items.
+            From that value to the tokens and the number of items in the trace.
         """
+        # Without a sink only the ledger of the enforcement points wants a duration, and reading a clock is not free.
         timed = self.sink is not None or hook in _ENFORCING
         start = self.clock.monotonic_ms() if timed else 0.0
         outcome = Outcome()
@@ -166,6 +192,7 @@ class HookRunner:
             value = await call_hook(
                 getattr(layer.hooks, hook), params, layer_id=layer.id, name=hook, timeout_ms=layer.timeout_ms(hook)
             )
+            # Read inside the `try`: a result that cannot be read is an error of the hook that returned it.
             outcome.value = value if read is None else read(value)
             if value is not None:
                 self.collect_stop(value, ctx)
@@ -177,6 +204,7 @@ class HookRunner:
                 self.state.diagnostic(layer.id, hook, exc)
         finally:
             if token is not None:
+                # In any case: what runs later in this task must not write into the notes of this hook.
                 CURRENT_NOTES.reset(token)
         if timed:
             outcome.duration_ms = self.clock.monotonic_ms() - start

@@ -37,7 +37,7 @@ class HookTimeout(NoeticError, TimeoutError):
 
 
 class _Limited:
-    """Goes on with something that has begun to wait; its time runs from here."""
+    """Drives a coroutine on that has begun to wait; its time runs from here."""
 
     __slots__ = ("_seconds", "_steps", "_waiting", "expired")
 
@@ -49,6 +49,7 @@ class _Limited:
 
     def __await__(self) -> Generator[Any, Any, Any]:
         steps, waiting = self._steps, self._waiting
+        # Entered by hand: `async with` cannot stand in a generator that drives another coroutine.
         scope = asyncio.timeout(self._seconds)
         yield from scope.__aenter__().__await__()
         try:

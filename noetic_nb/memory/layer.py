@@ -37,7 +37,7 @@ class Slot(IntEnum):
 
     References
     ----------
-    .. [1] Memory API reference of the runtime (slot constants).
+    .. [1] docs/behaviour/memory.md, "Constants".
     """
 
     REMINDER = 80
@@ -51,7 +51,7 @@ class Slot(IntEnum):
     SEMANTIC_RECALL = 400
 
 
-# Milliseconds; runtime specification, section 5.2.
+# Milliseconds. Hooks that may call a model have half a minute, those between two model calls five seconds.
 DEFAULT_TIMEOUTS_MS: Final[Mapping[str, float]] = {
     "init": 10_000,
     "recall": 5_000,
@@ -96,10 +96,10 @@ class MemoryHooks:
     on_hook_failure: Hook | None = None
     delivered: Callable[[Any, frozenset[str]], None] | None = None
     on_edit: Callable[[Any, Any], Callable[[], None]] | None = None
-    """``on_edit(ctx, state)``: somebody replaces the state of a layer that keeps what it knows elsewhere, too. Reads it,
-    or raises where it cannot; returns what takes it over once it is written."""
+    """``on_edit(ctx, state)``: a user replaces the state of a layer that keeps what it knows elsewhere, too. Reads the new
+    state, or raises where it cannot; returns a function that is called once the state is written."""
     on_record: Callable[[Any, Any], Callable[[], None]] | None = None
-    """``on_record(sink, clock)``: somebody records from now on; returns what ends that. For what happens outside of hooks."""
+    """``on_record(sink, clock)``: a recording begins; returns a function that ends it. For what happens outside of hooks."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -181,7 +181,7 @@ class MemoryLayer:
     item_schemas : mapping, optional
         Extension schemas of the items this layer recalls.
     rerender_timing : {"immediate", "batched"}
-        When a re-render that `on_item_append` asks for takes place.
+        When a re-render that `on_item_append` requests takes place.
     enforces : bool
         Runs before all other layers at the two enforcement points.
     on_steering_error : {"deny", "allow", "raise"}, optional
@@ -233,6 +233,7 @@ class MemoryLayer:
         object.__setattr__(self, "limits", budget_range(self.budget, layer_id=self.id))
         timeouts = {_snake(name): value for name, value in self.timeouts.items()}
         for name, value in timeouts.items():
+            # A misspelt name would silently keep the default.
             if name not in DEFAULT_TIMEOUTS_MS:
                 raise self._refused("INVALID_TIMEOUT", "timeouts", name, f"Hooks are {', '.join(DEFAULT_TIMEOUTS_MS)}.")
             if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
@@ -242,6 +243,7 @@ class MemoryLayer:
         object.__setattr__(self, "timeouts", timeouts)
         object.__setattr__(self, "provides", checked_provides(self.provides, layer_id=self.id))
         if self.item_schemas is not None:
+            # Checked here rather than at the first item, which may come hours later.
             ItemRegistry(self.item_schemas)  # raises UNKNOWN_ITEM_CATEGORY
         for option, given, known in (
             ("on_init_error", self.on_init_error, ("throw", "disable")),

@@ -95,6 +95,7 @@ def checked_provides(provides: LayerProvides | None, *, layer_id: str) -> LayerP
     if provides is None:
         return None
     for name, declared in provides.items():
+        # Names become attributes of `ctx.memory[id]` and parts of tool names.
         if not isinstance(declared, LayerData | LayerFunction) or not name.isidentifier():
             raise NoeticConfigError(
                 "INVALID_PROVIDES",
@@ -102,4 +103,5 @@ def checked_provides(provides: LayerProvides | None, *, layer_id: str) -> LayerP
                 given={name: declared},
                 hint="Use layer_data(...) or layer_fn(...) under a name that is an identifier.",
             )
+    # A copy: the layer is frozen, so a change of the mapping it was made from must not reach it.
     return dict(provides)

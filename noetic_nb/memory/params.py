@@ -47,7 +47,7 @@ class InitParams(NamedTuple):
 
 
 class RecallParams(NamedTuple):
-    """The model is about to be asked: offer something for the prompt, in at most `budget` tokens."""
+    """The model is about to be called: offer something for the prompt, in at most `budget` tokens."""
 
     log: Sequence[Item]
     query: str
@@ -57,7 +57,7 @@ class RecallParams(NamedTuple):
 
 
 class StoreParams(NamedTuple):
-    """The model has answered: keep what matters. `state` is a copy."""
+    """The model has responded: keep what matters. `state` is a copy, because stores run at the same time."""
 
     new_items: tuple[Item, ...]
     log: Sequence[Item]
@@ -124,7 +124,7 @@ class BeforeToolCallParams(NamedTuple):
 
 
 class AfterModelCallParams(NamedTuple):
-    """The model has answered: accept, guide or deny the response before it counts."""
+    """The model has responded: accept, guide or deny the response before it counts."""
 
     response: ModelResponse
     ctx: ExecutionContext
@@ -134,7 +134,7 @@ class AfterModelCallParams(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What the model said: the text of the last assistant message."""
+        """The text of the last assistant message."""
         return assistant_text(self.response.items)
 
     @property
@@ -171,7 +171,7 @@ class ModelOutcome(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """Someone judged or corrected the thread's last reply, or began a new task, outside of any execution.
+    """A user or a grader judged or corrected the thread's last reply, or began a new task, outside of any execution.
 
     `value` is the quality (0 to 1) or the text of the correction; None for ``"reset_task"``.
     """

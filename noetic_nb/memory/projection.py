@@ -112,7 +112,7 @@ class ProjectionPolicy(BaseModel):
 class ProjectedHistory(NamedTuple):
     """The part of a history that is sent: a window and the positions left out of it.
 
-    What lies below `floor` is outside of the item window that was asked for; from there to `start` it is over budget.
+    What lies below `floor` is outside of the item window; from there to `start` it is over budget.
     """
 
     start: int
@@ -175,6 +175,7 @@ def project_tail(
     forced = user if user is not None and user < start else None
     if forced is not None:  # it takes its room from the oldest of the tail
         start = max(start, _tail_start(history, max(0.0, budget - counts(forced)), floor, counts, tokenizer))
+    # Judged within the tail: a call whose output was cut off would be refused by every provider.
     tail = history[start:]
     lost = tail.unresolved() if isinstance(tail, ItemView) else unresolved_positions(tail)
     dropped = frozenset(start + position for position in lost)
@@ -246,7 +247,7 @@ def assemble_view(
 
     References
     ----------
-    .. [1] Runtime specification, section 7.3 (view assembly).
+    .. [1] docs/behaviour/memory.md, "Projection".
 
     Examples
     --------
@@ -268,6 +269,7 @@ def assemble_view(
     must = must_send(history, tokenizer)
     for item in layers:
         tokens = item_tokens(item, tokenizer)
+        # The latest user message has its room first, or a model would answer a question that it was not sent.
         if tokens <= left - must:
             kept.append(item)
             left -= tokens

@@ -1,4 +1,4 @@
-"""Ask the layers what they have to offer for the next prompt, and hold each to its allocation.
+"""Call the layers' recall hooks for the next prompt, and hold each layer to its allocation.
 
 A layer's own count of its tokens is checked, never trusted. Eventual layers serve their last value and are refreshed in
 the background whenever their state is written; they make a model call wait at most once, when there is no value yet.
@@ -17,27 +17,27 @@ from noetic_nb.events import LayerTokens
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, content_tokens, input_message
 from noetic_nb.memory.execution_context import ExecutionContext
-from noetic_nb.memory.hook_results import UNSET, field_of
+from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of, rerender_request
 from noetic_nb.memory.hook_runner import HookRunner
 from noetic_nb.memory.hook_timeout import call_hook
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import RecallParams
-from noetic_nb.memory.rerender_request import RerenderRequest, read_request
 from noetic_nb.memory.scope import resolve_scope_key
 from noetic_nb.memory.state_store import LayerStateStore
+from noetic_nb.tokens import most_that_fit
 
 __all__ = ["RecallEntry", "RecallMode", "Recaller"]
 
 RecallMode: TypeAlias = Literal["all", "cached", "atomic", "eventual"]
 
-# A layer that misjudges its own tokens by more than this is reported (runtime specification, section 5.5).
+# A layer that misjudges its own tokens by more than this is reported; below it, rounding explains the difference.
 COUNT_TOLERANCE: Final = 0.10
-# Values kept for eventual layers; beyond it the one that was served longest ago goes and is recalled anew when asked for.
+# Values kept for eventual layers; beyond it the one that was served longest ago goes, and is recalled anew when it is needed.
 CACHE_ENTRIES: Final = 1024
 
 
 class RecallEntry(NamedTuple):
-    """What one layer offers: its items and how many tokens they say."""
+    """What one layer offers: its items and the tokens of their text."""
 
     layer_id: str
     items: tuple[Item, ...]
@@ -71,15 +71,15 @@ class Recaller:
         self._ids = ids
         self._force_atomic = force_atomic
         self._cache: OrderedDict[tuple[str, str], RecallEntry] = OrderedDict()
-        # What each eventual layer was last asked, so that it can be asked again when its state is written.
-        self._asked: OrderedDict[tuple[str, str], tuple[MemoryLayer, RecallParams]] = OrderedDict()
+        # The last parameters of each eventual layer, so that its hook can be called again when its state is written.
+        self._last_params: OrderedDict[tuple[str, str], tuple[MemoryLayer, RecallParams]] = OrderedDict()
         self._requests: dict[str, list[RerenderRequest]] = {}
         self._live: dict[str, ExecutionContext] = {}
         self._refreshing: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._stale: set[tuple[str, str]] = set()
         self._eventual = {layer.id: layer for layer in runner.layers if self._is_eventual(layer)}
         if self._eventual:
-            _listen_weakly(runner.state, self)
+            _refresh_on_writes(runner.state, self)
 
     def _is_eventual(self, layer: MemoryLayer) -> bool:
         return layer.recall_mode == "eventual" and not self._force_atomic
@@ -95,13 +95,15 @@ class Recaller:
         only: Iterable[str] | None = None,
     ) -> tuple[RecallEntry, ...]:
         """Return what the layers offer, in slot order; see `LayerStack.recall`."""
+        # An execution may recall without `init`, as in a test or where a single step is run.
         self.begin(ctx)
         entries: list[RecallEntry] = []
         wanted = None if only is None else set(only)
+        # A re-render is a request for a fresh value, so it goes past the cache.
         caches = wanted is None and mode != "all" and bool(self._eventual)
         runner = self._runner
-        ask = self._ask_quietly if runner.sink is None else self._ask_traced
-        for layer in runner.having("recall"):
+        call = self._call_untraced if runner.sink is None else self._call_traced
+        for layer in runner.layers_with("recall"):
             if wanted is not None and layer.id not in wanted:
                 continue
             eventual = caches and layer.id in self._eventual
@@ -115,16 +117,16 @@ class Recaller:
             if eventual:
                 entry = await self._cached(layer, params)
             else:
-                entry = await ask(layer, params, wanted is not None)
+                entry = await call(layer, params, wanted is not None)
             if entry is not None:
                 entries.append(entry)
         return tuple(entries)
 
-    async def _ask(self, layer: MemoryLayer, params: RecallParams) -> RecallEntry | None:
-        ask = self._ask_quietly if self._runner.sink is None else self._ask_traced
-        return await ask(layer, params, False)
+    async def _call(self, layer: MemoryLayer, params: RecallParams) -> RecallEntry | None:
+        call = self._call_untraced if self._runner.sink is None else self._call_traced
+        return await call(layer, params, False)
 
-    async def _ask_traced(self, layer: MemoryLayer, params: RecallParams, again: bool) -> RecallEntry | None:
+    async def _call_traced(self, layer: MemoryLayer, params: RecallParams, again: bool) -> RecallEntry | None:
         outcome = await self._runner.run(
             layer,
             "recall",
@@ -136,15 +138,16 @@ class Recaller:
         )
         return None if outcome.error is not None else self._take(layer, params, outcome.value, again)
 
-    async def _ask_quietly(self, layer: MemoryLayer, params: RecallParams, again: bool) -> RecallEntry | None:
-        """Do what `HookRunner.run` does where nobody wants a trace: recall runs at every step, a trace costs as much."""
+    async def _call_untraced(self, layer: MemoryLayer, params: RecallParams, again: bool) -> RecallEntry | None:
+        """Do what `HookRunner.run` does, without a trace: recall runs at every step, and a trace costs as much."""
         hook: Any = layer.hooks.recall
         try:
             value = await call_hook(
                 hook, params, layer_id=layer.id, name="recall", timeout_ms=layer.timeout_ms("recall")
             )
+            # Exactly text: everything else is for the general reader below.
             if type(value) is str and value and (count := params.ctx.tokenize(value)) <= params.budget:
-                return self._said(layer.id, value, count)  # what most layers answer: nothing else to read in it
+                return self._text_entry(layer.id, value, count)  # the result of most layers: nothing else to read in it
             recalled = self._read(layer, params, value)
             self._runner.collect_stop(value, params.ctx)
         except Exception as exc:
@@ -156,13 +159,14 @@ class Recaller:
         if recalled.notes:
             for note in recalled.notes:
                 self._runner.state.diagnostic(layer.id, "recall", note)
+        # Outside of a re-render a request has no meaning: recall is running already.
         if again and recalled.request is not None:
             self._requests.setdefault(params.ctx.execution_id, []).append(recalled.request)
         if recalled.state is not None:
             self._runner.state.set(params.ctx.execution_id, layer.id, recalled.state, hook="recall")
         return recalled.entry
 
-    def _said(self, layer_id: str, text: str, count: int) -> RecallEntry:
+    def _text_entry(self, layer_id: str, text: str, count: int) -> RecallEntry:
         return RecallEntry(layer_id, (input_message(text, "developer", ids=self._ids),), count)
 
     def _read(self, layer: MemoryLayer, params: RecallParams, value: Any) -> _Recalled:
@@ -174,19 +178,22 @@ class Recaller:
             text, count = value, tokenize(value)
             if count > params.budget:
                 notes = (_overrun(layer.id, count, params.budget),)
-                text = _head(value, params.budget, tokenize)
+                text = value[: most_that_fit(len(value), lambda size: tokenize(value[:size]) <= params.budget)]
                 count = tokenize(text)
             if not text:
                 return _Recalled(None, None, notes)
-            return _Recalled(self._said(layer.id, text, count), None, notes)
+            return _Recalled(self._text_entry(layer.id, text, count), None, notes)
         warnings: list[Warning] = []
         new_state = field_of(value, "state", hook="recall")
         state = None if new_state is UNSET else new_state
-        request = read_request(value, layer, hook="recall")
+        request = rerender_request(value, layer, hook="recall")
+        # Checked against the layer's own schemas: what it recalls is sent but never logged.
         registry = self._runner.registry(layer)
         given = field_of(value, "items", hook="recall")
-        speaks = new_state is not UNSET or bool(request) or field_of(value, "stop", hook="recall") is not UNSET
-        if given is None or (given is UNSET and speaks):
+        has_other_fields = (
+            new_state is not UNSET or bool(request) or field_of(value, "stop", hook="recall") is not UNSET
+        )
+        if given is None or (given is UNSET and has_other_fields):
             return _Recalled(None, state, (), request)
         if not isinstance(given, Sequence) or isinstance(given, str):
             raise TypeError(f"Recalled items are a list, not {type(given).__name__}: {given!r:.80}.")
@@ -200,6 +207,7 @@ class Recaller:
         used = 0
         for item, count in zip(items, counts, strict=True):
             if used + count <= params.budget:
+                # Items are not cut: half a call or half an image is worth nothing.
                 kept.append(item)
                 used += count
             else:
@@ -209,15 +217,16 @@ class Recaller:
         return _Recalled(RecallEntry(layer.id, tuple(kept), used, tuple(dropped)), state, tuple(warnings), request)
 
     def take_requests(self, execution_id: str) -> tuple[RerenderRequest, ...]:
-        """Return the re-renders that layers asked for while being re-rendered, once."""
+        """Return the re-renders that layers requested while being re-rendered, once."""
         return tuple(self._requests.pop(execution_id, ()))
 
     async def _cached(self, layer: MemoryLayer, params: RecallParams) -> RecallEntry | None:
         key = (resolve_scope_key(layer.scope, params.ctx), layer.id)
-        self._asked[key] = (layer, params)
-        self._asked.move_to_end(key)
-        while len(self._asked) > CACHE_ENTRIES:
-            self._asked.popitem(last=False)
+        # Noted even where a value is there: a refresh should use the newest query and log.
+        self._last_params[key] = (layer, params)
+        self._last_params.move_to_end(key)
+        while len(self._last_params) > CACHE_ENTRIES:
+            self._last_params.popitem(last=False)
         refresh = self._refreshing.get(key)
         if key in self._cache:
             self._cache.move_to_end(key)
@@ -225,11 +234,12 @@ class Recaller:
         if refresh is not None:  # cold and already being filled: wait for that one
             await asyncio.shield(refresh)
             return self._cache.get(key)
-        entry = await self._ask(layer, params)
+        entry = await self._call(layer, params)
         self._keep(key, entry)
         return entry
 
     def _keep(self, key: tuple[str, str], entry: RecallEntry | None) -> None:
+        # A layer that now offers nothing must not go on serving what it has withdrawn.
         if entry is None:
             self._cache.pop(key, None)
             return
@@ -248,17 +258,19 @@ class Recaller:
         ctx = self._live.get(execution_id)
         if layer is None or ctx is None or hook == "recall":
             return
+        # By scope, not by execution: the value is to serve the next execution of the thread.
         key = (resolve_scope_key(layer.scope, ctx), layer_id)
-        asked = self._asked.get(key)
-        if asked is None:
+        last = self._last_params.get(key)
+        if last is None:
             return  # cold: the first recall sees this state
-        if hook == "init" and asked[1].state == state:
+        if hook == "init" and last[1].state == state:
             return  # loaded as it was left
-        self._asked[key] = (layer, asked[1]._replace(ctx=ctx, state=state))
+        self._last_params[key] = (layer, last[1]._replace(ctx=ctx, state=state))
         self._refresh(key)
 
     def _refresh(self, key: tuple[str, str]) -> None:
         if key in self._refreshing:
+            # One refresh at a time; it looks at this mark when it is done.
             self._stale.add(key)
             return
         try:
@@ -274,49 +286,52 @@ class Recaller:
         again = True
         while again:
             self._stale.discard(key)
-            asked = self._asked.get(key)
-            if asked is None:
+            last = self._last_params.get(key)
+            if last is None:
                 return
-            layer, params = asked
+            layer, params = last
             execution_id = params.ctx.execution_id
             if not self._runner.runs(layer, execution_id):
                 return
+            # Read again, because the state may have been written while the refresh waited.
             state = self._runner.state.get(execution_id, layer.id)
             fresh = RecallParams(params.log, params.query, params.ctx, state, params.budget)
-            self._keep(key, await self._ask(layer, fresh))
+            self._keep(key, await self._call(layer, fresh))
             again = key in self._stale
 
     def drop(self, layer_id: str, scope_key: str) -> None:
         """Forget what an eventual layer last offered in a scope: its state was changed by hand."""
         self._cache.pop((scope_key, layer_id), None)
-        self._asked.pop((scope_key, layer_id), None)
+        self._last_params.pop((scope_key, layer_id), None)
 
     async def settle(self) -> None:
         """Wait for refreshes under way."""
+        # A refresh may start another one, by writing a state.
         while self._refreshing:
             await asyncio.gather(*self._refreshing.values(), return_exceptions=True)
 
     def forget(self, execution_id: str) -> None:
         """Drop what is only of use to an execution that has ended."""
         self._live.pop(execution_id, None)
-        for key, (layer, params) in list(self._asked.items()):
+        for key, (layer, params) in list(self._last_params.items()):
+            # Other scopes outlive the execution, and their values are wanted again.
             if layer.scope == "execution" and params.ctx.execution_id == execution_id:
-                self._asked.pop(key, None)
+                self._last_params.pop(key, None)
                 self._cache.pop(key, None)
 
 
-def _listen_weakly(state: LayerStateStore, recaller: Recaller) -> None:
-    """Tell a recaller of every write for as long as it lives: the state outlives the stacks that are made for children."""
+def _refresh_on_writes(state: LayerStateStore, recaller: Recaller) -> None:
+    """Pass every write to a recaller for as long as it lives: the state outlives the stacks that are made for children."""
     ref = weakref.ref(recaller)
 
-    def heard(execution_id: str, layer_id: str, value: Any, hook: str) -> None:
+    def on_write(execution_id: str, layer_id: str, value: Any, hook: str) -> None:
         alive = ref()
         if alive is None:
             stop()
         else:
             alive._written(execution_id, layer_id, value, hook)
 
-    stop = state.listen(heard)
+    stop = state.listen(on_write)
 
 
 def _overrun(layer_id: str, tokens: int, budget: float) -> BudgetOverrun:
@@ -328,15 +343,3 @@ def _overrun(layer_id: str, tokens: int, budget: float) -> BudgetOverrun:
 def _tokens(layer_id: str, budget: float, entry: RecallEntry | None) -> LayerTokens:
     used = 0 if entry is None else entry.token_count
     return LayerTokens(layer_id, budget, used, max(0.0, budget - used), 0 if entry is None else len(entry.items))
-
-
-def _head(text: str, budget: float, tokenize: Any) -> str:
-    """Return the longest head of a text that fits."""
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if tokenize(text[:middle]) <= budget:
-            low = middle
-        else:
-            high = middle - 1
-    return text[:low]

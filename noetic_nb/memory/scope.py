@@ -13,7 +13,7 @@ MemoryScope: TypeAlias = Literal["execution", "thread", "resource", "global"]
 SCOPES: Final[tuple[str, ...]] = get_args(MemoryScope)
 
 GLOBAL_KEY: Final = "__global__"
-"""The scope key all threads share (runtime specification, section 6.1)."""
+"""The scope key all threads share."""
 
 
 class HasIds(Protocol):
@@ -43,7 +43,7 @@ def resolve_scope_key(scope: MemoryScope, ctx: HasIds) -> str:
     scope : {"execution", "thread", "resource", "global"}
         How far state reaches.
     ctx : object with ``execution_id``, ``thread_id`` and ``resource_id``
-        Where it is asked.
+        The execution that the key is for.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def resolve_scope_key(scope: MemoryScope, ctx: HasIds) -> str:
 
     References
     ----------
-    .. [1] Runtime specification, section 6.1 (scope keys).
+    .. [1] docs/behaviour/memory.md, "Scopes and storage".
 
     Examples
     --------
@@ -66,11 +66,13 @@ def resolve_scope_key(scope: MemoryScope, ctx: HasIds) -> str:
     >>> resolve_scope_key("resource", ctx), resolve_scope_key("global", ctx)
     ('t1', '__global__')
     """
+    # A chain rather than a table: this runs for every layer at every step, and threads are most frequent.
     if scope == "thread":
         return ctx.thread_id
     if scope == "execution":
         return ctx.execution_id
     if scope == "resource":
+        # An empty id is an id: only None means that there is no resource.
         return ctx.thread_id if ctx.resource_id is None else ctx.resource_id
     if scope == "global":
         return GLOBAL_KEY

@@ -15,27 +15,30 @@ from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.events import EventSink
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import DEFAULT_REGISTRY, Item, ItemLog, ItemRegistry, parse_item
-from noetic_nb.memory.append import AppendResult, append_pipeline, rerender
 from noetic_nb.memory.enforcement import OnSteeringError, decide
 from noetic_nb.memory.execution_context import ExecutionContext, as_response
-from noetic_nb.memory.hook_results import UNSET, field_of
+from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of
 from noetic_nb.memory.hook_runner import HookRunner, Outcome
-from noetic_nb.memory.init_layers import open_execution
+from noetic_nb.memory.item_hooks import AppendResult, append_items, project_items, rerender
 from noetic_nb.memory.layer import MemoryLayer
-from noetic_nb.memory.outcome_hooks import notify, pass_on_feedback
+from noetic_nb.memory.lifecycle import (
+    ChildState,
+    init_layers,
+    merge_state,
+    notify_outcome,
+    run_feedback_hooks,
+    spawn_state,
+)
 from noetic_nb.memory.params import (
     CompleteParams,
     DisposeParams,
     ExecutionOutcome,
     ModelOutcome,
     PastCall,
-    ProjectHistoryParams,
     StoreParams,
     ToolOutcome,
 )
 from noetic_nb.memory.recall import RecallEntry, Recaller, RecallMode
-from noetic_nb.memory.rerender_request import RerenderRequest
-from noetic_nb.memory.spawn_return import Handed, hand_back, hand_over
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import SteeringDecision, Stop
 from noetic_nb.models.client import TokenLogprob, Usage
@@ -62,11 +65,11 @@ class LayerStack:
     storage : StorageAdapter, optional
         Where state outlives the execution; in memory by default.
     state : LayerStateStore, optional
-        Where state lives meanwhile; its `diagnostic` is told of errors that do not fail the run.
+        Where state lives meanwhile; its `diagnostic` is called with errors that do not fail the run.
     force_atomic_recall : bool, default False
         Treat eventual layers as atomic.
     on_steering_error : {"deny", "allow", "raise"}
-        What a failing enforcement hook means where its layer does not say.
+        What a failing enforcement hook means where its layer sets nothing.
     sink : EventSink, optional
         Is sent a `MemoryTraceSpan` for every hook.
     clock, ids : optional
@@ -103,9 +106,7 @@ class LayerStack:
         self._runner = HookRunner(layers, state=self.state, sink=sink, clock=clock, registry=registry)
         self.layers: Final = self._runner.layers
         """The layers, in the order in which they were given."""
-        # Return the layers that have a hook, in the order in which it runs: ``stack.having("recall")``.
-        self.having: Final = self._runner.having
-        # The hooks that at least one layer has: most agents have few, and asking for the others would be in vain.
+        # The hooks that at least one layer has: most agents have few, and calling the others would cost time for nothing.
         self.hooks: Final = self._runner.hooks
         self._recaller = Recaller(self._runner, ids=ids, force_atomic=force_atomic_recall)
         self._on_steering_error: OnSteeringError = on_steering_error
@@ -141,8 +142,9 @@ class LayerStack:
         Exception
             What an ``init`` raised, unless its layer is to be disabled then; `HookTimeout` where it ran out of time.
         """
+        # Before `init`, whose writes refresh what eventual layers serve.
         self._recaller.begin(ctx)
-        await open_execution(self._runner, self.storage, ctx)
+        await init_layers(self._runner, self.storage, ctx)
 
     async def recall(
         self,
@@ -153,7 +155,7 @@ class LayerStack:
         budgets: Mapping[str, float],
         mode: RecallMode = "all",
     ) -> tuple[RecallEntry, ...]:
-        """Ask the layers what they offer for the next prompt.
+        """Call the recall hooks: what the layers offer for the next prompt.
 
         Parameters
         ----------
@@ -176,12 +178,8 @@ class LayerStack:
 
     async def store(self, ctx: ExecutionContext, *, response: Any, log: ItemLog | Sequence[Item]) -> None:
         """Let every layer keep what matters of a response; all at once, each with a copy of its state."""
-        layers = []
-        for layer in self.having("store"):
-            if self._runner.runs(layer, ctx.execution_id):
-                layers.append(layer)
-            else:
-                self._runner.skipped(layer, "store", ctx)
+        # Judged before any of them runs: stores do not decide on each other.
+        layers = list(self._runner.active("store", ctx))
         if not layers:
             return
         answer, view = as_response(response), _view(log)
@@ -196,6 +194,7 @@ class LayerStack:
                 read=lambda value: field_of(value, "state", hook="store"),
             )
 
+        # A task group costs more than a store that only looks.
         if len(layers) == 1:
             outcomes = [await one(layers[0])]
         else:
@@ -221,7 +220,7 @@ class LayerStack:
         call_id: str = "",
         history: Sequence[PastCall] = (),
     ) -> SteeringDecision:
-        """Ask whether a tool may be called; see `noetic_nb.memory.enforcement`."""
+        """Decide whether a tool may be called; see `noetic_nb.memory.enforcement`."""
         return await decide(
             self._runner,
             "before_tool_call",
@@ -236,7 +235,7 @@ class LayerStack:
     async def after_model_call(
         self, ctx: ExecutionContext, *, response: Any, history: Sequence[PastCall] = ()
     ) -> SteeringDecision:
-        """Ask whether a response may stand; see `noetic_nb.memory.enforcement`."""
+        """Decide whether a response may stand; see `noetic_nb.memory.enforcement`."""
         return await decide(
             self._runner,
             "after_model_call",
@@ -257,8 +256,8 @@ class LayerStack:
         error: str | None,
         output: str | None = None,
     ) -> None:
-        """Tell the layers how a tool call ended."""
-        await notify(
+        """Call ``on_tool_outcome``: how a tool call ended."""
+        await notify_outcome(
             self._runner,
             "on_tool_outcome",
             ctx,
@@ -276,8 +275,8 @@ class LayerStack:
         logprobs: Sequence[TokenLogprob] = (),
         error: str | None = None,
     ) -> None:
-        """Tell the layers how a model call of the agent ended."""
-        await notify(
+        """Call ``on_model_outcome``: how a model call of the agent ended."""
+        await notify_outcome(
             self._runner,
             "on_model_outcome",
             ctx,
@@ -287,16 +286,16 @@ class LayerStack:
     async def feedback(
         self, ctx: ExecutionContext, *, kind: Literal["quality", "correction", "reset_task"], value: Any, source: str
     ) -> None:
-        """Tell the layers what someone said of the thread, outside of any execution."""
-        await pass_on_feedback(self._runner, self.storage, ctx, kind=kind, value=value, source=source)
+        """Call ``on_feedback`` with a judgement of the thread, outside of any execution."""
+        await run_feedback_hooks(self._runner, self.storage, ctx, kind=kind, value=value, source=source)
 
     def take_stop(self, ctx: ExecutionContext) -> Stop | None:
-        """Return the stop that a hook of this execution asked for, once."""
+        """Return the stop that a hook of this execution returned, once."""
         return self._runner.take_stop(ctx.execution_id)
 
     async def spawn(
         self, parent_ctx: ExecutionContext, child_ctx: ExecutionContext, *, durable: bool = True
-    ) -> tuple[Handed, ...]:
+    ) -> tuple[ChildState, ...]:
         """Give a child execution its state, layer by layer in slot order.
 
         Parameters
@@ -309,7 +308,7 @@ class LayerStack:
         tuple of (layer_id, child_state, items)
             Of the layers that passed something on.
         """
-        return await hand_over(self._runner, parent_ctx, child_ctx, durable=durable)
+        return await spawn_state(self._runner, parent_ctx, child_ctx, durable=durable)
 
     async def return_(
         self,
@@ -320,33 +319,17 @@ class LayerStack:
         result: Any,
     ) -> Any:
         """Merge what a child learned into its parent, and pass its result through the layers in slot order."""
-        return await hand_back(self._runner, parent_ctx, child_ctx, child_log=_view(child_log), result=result)
+        return await merge_state(self._runner, parent_ctx, child_ctx, child_log=_view(child_log), result=result)
 
     async def project_history(self, ctx: ExecutionContext, items: Sequence[Item]) -> Sequence[Item]:
         """Let the layers choose what of the history may be sent, in slot order; the log itself never changes."""
-        for layer in self.having("project_history"):
-            if not self._runner.runs(layer, ctx.execution_id):
-                self._runner.skipped(layer, "project_history", ctx)
-                continue
-            params = ProjectHistoryParams(items, ctx, self.state.get(ctx.execution_id, layer.id))
-
-            def read(value: Any, before: Sequence[Item] = items, layer: MemoryLayer = layer) -> Sequence[Item]:
-                given = field_of(value, "items", hook="project_history")
-                if given is UNSET or given is None:
-                    return before
-                registry = self._runner.registry(layer)
-                return tuple([registry.parse(item) for item in given])
-
-            outcome = await self._runner.run(layer, "project_history", params, ctx, read=read, count=len)
-            if outcome.error is None:
-                items = outcome.value
-        return items
+        return await project_items(self._runner, ctx, items)
 
     async def append(
         self, ctx: ExecutionContext, items: Iterable[Mapping[str, Any]], *, log: ItemLog | Sequence[Item]
     ) -> AppendResult:
         """Pass what is about to be logged through the layers, in slot order."""
-        return await append_pipeline(self._runner, ctx, items, _view(log))
+        return await append_items(self._runner, ctx, items, _view(log))
 
     async def rerender(
         self,
@@ -377,10 +360,7 @@ class LayerStack:
     ) -> None:
         """End an execution: every layer may keep a last thing. Errors are diagnostics."""
         view = _view(log)
-        for layer in self.having("on_complete"):
-            if not self._runner.runs(layer, ctx.execution_id):
-                self._runner.skipped(layer, "on_complete", ctx)
-                continue
+        for layer in self._runner.active("on_complete", ctx):
             state = self.state.get(ctx.execution_id, layer.id)
             done = await self._runner.run(
                 layer,
@@ -394,10 +374,7 @@ class LayerStack:
 
     async def dispose(self, ctx: ExecutionContext) -> None:
         """Let every layer release what it holds, last one first; then write out and forget the execution's state."""
-        for layer in self.having("dispose"):
-            if not self._runner.runs(layer, ctx.execution_id):
-                self._runner.skipped(layer, "dispose", ctx)
-                continue
+        for layer in self._runner.active("dispose", ctx):
             params = DisposeParams(self.state.get(ctx.execution_id, layer.id), ctx)
             await self._runner.run(layer, "dispose", params, ctx)
         await self._recaller.settle()
@@ -408,8 +385,8 @@ class LayerStack:
         self._runner.forget(ctx.execution_id)
 
     def delivered(self, ctx: ExecutionContext, sent_item_ids: Iterable[str]) -> None:
-        """Tell the layers which items were sent to the model."""
-        layers = self.having("delivered")
+        """Call ``delivered``: which items were sent to the model."""
+        layers = self._runner.layers_with("delivered")
         if not layers:
             return
         sent = frozenset(sent_item_ids)
@@ -418,7 +395,7 @@ class LayerStack:
                 layer.hooks.delivered(ctx, sent)
 
     def forget_recalled(self, layer_id: str, scope_key: str) -> None:
-        """Let an eventual layer be asked anew: its state was changed by hand."""
+        """Let an eventual layer be recalled anew: its state was changed by hand."""
         self._recaller.drop(layer_id, scope_key)
 
     async def settle(self) -> None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from noetic_nb.memory.diagnostics import Diagnostic, log_diagnostic
+from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
 from noetic_nb.memory.write_behind import Mirror, OnProblem, Target
 from noetic_nb.storage import ScopedStorage
 
 __all__ = ["LayerStateStore", "StateListener"]
 
 StateListener: TypeAlias = Callable[[str, str, Any, str], None]
-"""Told of every write: ``listener(execution_id, layer_id, state, hook)``."""
+"""Called at every write: ``listener(execution_id, layer_id, state, hook)``."""
 
 _Key: TypeAlias = tuple[str, str]
 
@@ -28,7 +28,7 @@ class LayerStateStore:
     Parameters
     ----------
     diagnostic : callable, optional
-        Told of mirror failures, with hook ``"persist"``; they never raise.
+        Called with mirror failures, with hook ``"persist"``; they never raise.
 
     Examples
     --------
@@ -61,12 +61,14 @@ class LayerStateStore:
         Parameters
         ----------
         hook : str, optional
-            What wrote it, for those who listen.
+            What wrote it, for the listeners.
         """
         key = (execution_id, layer_id)
         self._states[key] = state
+        # Noted by execution, or `cleanup` would have to look at every pair there is.
         self._by_execution.setdefault(execution_id, set()).add(layer_id)
         self._mirror.write(key, state)
+        # A copy, because a listener may end itself while it is called.
         for listener in tuple(self._listeners):
             listener(execution_id, layer_id, state, hook)
 
@@ -83,7 +85,7 @@ class LayerStateStore:
         Parameters
         ----------
         on_problem : callable, optional
-            Told, beside the diagnostic, of a write that fails or replaces what another execution has written meanwhile.
+            Called, beside the diagnostic, when a write fails or replaces what another execution has written meanwhile.
         """
         found = target if isinstance(target, Target) else Target(target, on_problem)
         self._mirror.register((execution_id, layer_id), found)

@@ -1,4 +1,4 @@
-"""What an enforcement point may answer: allow, guide, deny, or stop the turn. The most restrictive answer counts."""
+"""The decisions of an enforcement point: allow, guide, deny, ask a person, stop the turn. The most restrictive one counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SteeringAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Ends the turn: the reply is the suggestion, and `decision` says why as plain data with a ``kind``."""
+    """Ends the turn: the reply is the suggestion, and `decision` is the reason as plain data with a ``kind``."""
 
     decision: Mapping[str, Any]
     suggestion: str
@@ -31,7 +31,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class SteeringDecision:
-    """The answer of a rule, a layer, or all of them together.
+    """The decision of a rule, a layer, or all of them together.
 
     Parameters
     ----------
@@ -60,6 +60,7 @@ class SteeringDecision:
     stop: Stop | None = field(default=None)
 
     def __post_init__(self) -> None:
+        # Most decisions are made with the member itself, which needs no look-up.
         if type(self.action) is not SteeringAction:
             object.__setattr__(self, "action", SteeringAction(self.action))
 
@@ -113,7 +114,7 @@ def most_restrictive(decisions: Iterable[SteeringDecision | Mapping[str, Any]]) 
 
     References
     ----------
-    .. [1] Runtime specification, section 8.1 (aggregate).
+    .. [1] docs/behaviour/memory.md, "Enforcement".
 
     Examples
     --------
@@ -126,6 +127,7 @@ def most_restrictive(decisions: Iterable[SteeringDecision | Mapping[str, Any]]) 
     for value in decisions:
         decision = as_decision(value)
         if decision.action is SteeringAction.DENY:
+            # With its own guidance only: that of others is about a call that will not be made.
             return decision
         if decision.action is SteeringAction.ASK:
             asking = asking or decision

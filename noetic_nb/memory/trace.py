@@ -1,6 +1,6 @@
 """What a hook writes into its own trace: attributes, and events in the order in which they happened.
 
-Both belong to the call of the hook that runs; outside of one, and while nobody listens, they go nowhere and cost nothing.
+Both belong to the call of the hook that runs; outside of one, and without a sink, they go nowhere and cost nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Trace:
 
     Examples
     --------
-    >>> TRACE.set_attribute("hits", 3)  # outside of a hook: nobody hears
+    >>> TRACE.set_attribute("hits", 3)  # outside of a hook: goes nowhere
     >>> TRACE.add_event("miss", {"why": object()})
     Traceback (most recent call last):
     ...

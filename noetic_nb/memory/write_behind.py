@@ -1,9 +1,9 @@
 """The mirror of layer state in storage: written behind, one write at a time per layer, the latest value wins.
 
-A mirror knows what it last read or wrote. Where somebody else has written since, the write still happens, but the
+A mirror knows the version it last read or wrote. Where another execution has written since, the write still happens, but the
 conflict is reported with the value that was replaced, so that nothing is lost unnoticed. A store that keeps versions sees
-other processes too and reports to the diagnostic; elsewhere executions of this process are told apart, and the run's
-events say so.
+other processes too and reports to the diagnostic; elsewhere conflicts inside this process are found by counting, and
+reported as events of the run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.memory.diagnostics import Diagnostic
+from noetic_nb.memory.execution_context import Diagnostic
 from noetic_nb.memory.hook_timeout import HookTimeout
 from noetic_nb.storage import ScopedStorage
 
@@ -25,14 +25,14 @@ STATE_KEY: Final = "state"
 """The user key under which a layer's state is kept."""
 
 OnProblem: TypeAlias = Callable[[Exception], None]
-"""Told of a state that could not be written, or that replaced what somebody else had written."""
+"""Called when a state could not be written, or replaced what another execution had written."""
 
 _Key: TypeAlias = tuple[str, str]
 
 # How often a write is tried again when others keep writing in between, before it is given up and reported.
 MAX_ATTEMPTS: Final = 50
 
-# A store that hangs must not hold an execution for ever; what it was given goes on being written.
+# A store that hangs must not hold an execution for ever; the write itself is not cut short.
 FLUSH_LIMIT_MS: Final = 30_000
 
 # Stores without versions of their own are counted here, so that conflicts inside one process are noticed all the same.
@@ -47,7 +47,7 @@ def _counts(storage: Any) -> dict[str, int]:
 
 
 class Target:
-    """One place in storage, and its version as far as we know it."""
+    """One place in storage, and its version as it was last seen."""
 
     __slots__ = ("_counts", "_seen", "lock", "on_problem", "storage")
 
@@ -160,6 +160,7 @@ class Mirror:
         if key not in self._targets:
             return
         try:
+            # A snapshot: the hook may go on to change its state in place.
             self._pending[key] = copy.deepcopy(state)
         except Exception as exc:
             self._diagnostic(key[1], "persist", exc)
@@ -190,6 +191,7 @@ class Mirror:
 
     def drop(self, key: _Key) -> None:
         """Mirror no more; a write under way or waiting is finished first."""
+        # The writer needs the target for what is still waiting, and drops nothing that was accepted.
         if key not in self._pending:
             self._targets.pop(key, None)
 

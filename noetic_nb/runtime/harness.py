@@ -12,7 +12,7 @@ from noetic_nb.events import EventSink, LayerStateChanged
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import ItemLog, thaw
 from noetic_nb.memory import LayerStack, LayerStateStore
-from noetic_nb.memory.diagnostics import Diagnostic, log_diagnostic
+from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
 from noetic_nb.models.client import ModelClient, check_clients
 from noetic_nb.runtime.config.config import AgentConfig
 from noetic_nb.runtime.config.limits import Limits

@@ -252,7 +252,7 @@ async def test_defect_10_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     for n in range(50):
         await shown(stack, context(f"e{n}", f"t{n}"))
 
-    assert (len(stack._recaller._cache), len(stack._recaller._asked)) == (8, 8)
+    assert (len(stack._recaller._cache), len(stack._recaller._last_params)) == (8, 8)
 
 
 async def test_a_stack_that_is_gone_listens_no_more() -> None:

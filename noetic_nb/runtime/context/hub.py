@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from noetic_nb.events import EventSink, RunEvent
-from noetic_nb.memory.diagnostics import Diagnostic
+from noetic_nb.memory.execution_context import Diagnostic
 
 __all__ = ["EventHub"]
 

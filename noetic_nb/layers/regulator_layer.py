@@ -1,7 +1,7 @@
-"""The regulator at work: the lifecycle of an agent told to it as events, its circuit breaks turned into stops.
+"""The layer that feeds the lifecycle of an agent to a regulator as events, and turns circuit breaks into stops.
 
 What a regulator counts belongs to a task, that is a thread; what it learns belongs to a person, that is a resource. The
-regulator given is a template: it is forked for each thread and never changes itself.
+regulator that is passed in is a template: it is forked for each thread and never changes itself.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import QualityGiven, RegulatorDecided, RegulatorSaw
 from noetic_nb.items import assistant_text, compact_json
+from noetic_nb.layers.callbacks import awaited
 from noetic_nb.memory import (
     BeforeToolCallParams,
     CompleteParams,
@@ -40,7 +41,7 @@ __all__ = ["Grader", "RegulatedReply", "regulation"]
 LAYER_ID: Final = "regulation"
 # Last at every hook: it must see only what all other layers let pass.
 SLOT: Final = 1_000
-# The prelude is a header and at most three corrections (regulator specification, section 8.5).
+# The prelude is a header and at most three corrections.
 BUDGET: Final = {"min": 0, "max": 600}
 
 
@@ -58,7 +59,7 @@ class RegulatedReply:
 
 
 Grader = Callable[[RegulatedReply], "float | Awaitable[float | None] | None"]
-"""Reads a reply and says how good it is, from 0 to 1; None says nothing."""
+"""Grades a reply from 0 to 1; None gives no grade."""
 
 
 def regulation(
@@ -75,7 +76,7 @@ def regulation(
     regulator : Regulator
         The template: its configuration counts, its person memory is where every new person starts.
     grader : callable, optional
-        ``grader(reply)`` says how good a final response is; sync or async. Without one, quality comes from
+        ``grader(reply)`` grades a final response from 0 to 1; sync or async. Without one, quality comes from
         ``harness.feedback``.
 
     Returns
@@ -148,6 +149,7 @@ class _Regulation:
 
     def task(self, ctx: ExecutionContext) -> Regulator:
         """Return the regulator of a thread, forked from the template where there is none yet."""
+        # By thread: what is counted belongs to a task, and a task is a thread.
         found = self.tasks.get(ctx.thread_id)
         if found is None:
             found = self.template.fork(person=self.people.get(resolve_scope_key("resource", ctx)))
@@ -155,7 +157,7 @@ class _Regulation:
             self.tasks[ctx.thread_id] = found
         return found
 
-    async def know(self, ctx: ExecutionContext, stored: Any) -> None:
+    async def load_person(self, ctx: ExecutionContext, stored: Any) -> None:
         """Load what is known of a person, once per process."""
         key = resolve_scope_key("resource", ctx)
         if key in self.people or stored is None:
@@ -164,7 +166,7 @@ class _Regulation:
         self.people[key] = restored.person
 
     async def init(self, p: InitParams) -> Mapping[str, Any]:
-        await self.know(p.ctx, await p.storage.get("state"))
+        await self.load_person(p.ctx, await p.storage.get("state"))
         self.executions[p.ctx.execution_id] = _Execution()
         return {"state": _snapshot(self.task(p.ctx))}
 
@@ -174,7 +176,7 @@ class _Regulation:
         stop = None
         if not run.started:
             run.started, run.query = True, p.query
-            self.tell(p.ctx, regulator, events.TurnStart(_text(p.query)))
+            self.feed(p.ctx, regulator, events.TurnStart(_text(p.query)))
             stop = self.decide(p.ctx, regulator, "turn_start", held=self.latched.get(p.ctx.thread_id))
         prelude = regulator.corrections_prelude()
         if prelude is None:
@@ -190,22 +192,24 @@ class _Regulation:
 
     def on_model_outcome(self, p: ModelOutcome) -> None:
         regulator = self.task(p.ctx)
+        # In the order in which it happened: tokens arrive before the call is paid for.
         for index, token in enumerate(p.logprobs):
-            self.tell(p.ctx, regulator, events.Token(_text(token.token), token.logprob, index), record=False)
+            self.feed(p.ctx, regulator, events.Token(_text(token.token), token.logprob, index), record=False)
         usage = p.usage
         cost = events.Cost(
+            # The counts of the regulator are 32 bits wide.
             min(usage.input_tokens, 2**32 - 1),
             min(usage.output_tokens, 2**32 - 1),
             max(0, round(p.duration_ms)),
             p.model,
         )
-        self.tell(p.ctx, regulator, cost)
+        self.feed(p.ctx, regulator, cost)
 
     def before_tool_call(self, p: BeforeToolCallParams) -> Mapping[str, Any] | None:
         if p.so_far.action is not SteeringAction.ALLOW:
             return None  # it will not be made
         regulator = self.task(p.ctx)
-        self.tell(p.ctx, regulator, events.ToolCall(_text(p.tool_name), _text(compact_json(p.tool_args))))
+        self.feed(p.ctx, regulator, events.ToolCall(_text(p.tool_name), _text(compact_json(p.tool_args))))
         stop = self.decide(p.ctx, regulator, "tool_call")
         if stop is None:
             return None
@@ -215,44 +219,43 @@ class _Regulation:
         error = None if p.error is None else _text(p.error)
         output = None if p.output is None else _text(p.output)
         result = events.ToolResult(_text(p.name), p.success, max(0, round(p.duration_ms)), error, output)
-        self.tell(p.ctx, self.task(p.ctx), result)
+        self.feed(p.ctx, self.task(p.ctx), result)
 
     async def store(self, p: StoreParams) -> Mapping[str, Any] | None:
         if any(item["type"] == "function_call" for item in p.new_items):
-            return None  # not final: the agent goes on
+            return None  # not final: there will be another model call
         regulator = self.task(p.ctx)
         text = assistant_text(p.new_items)
-        self.tell(p.ctx, regulator, events.TurnComplete(_text(text)))
+        self.feed(p.ctx, regulator, events.TurnComplete(_text(text)))
         stop = self.decide(p.ctx, regulator, "turn_complete")
         if self.grader is not None:
             query = self.executions.get(p.ctx.execution_id, _Execution()).query
-            grade: Any = self.grader(RegulatedReply(text, p.response, p.ctx.thread_id, query))
-            if hasattr(grade, "__await__"):
-                grade = await grade
+            grade = await awaited(self.grader(RegulatedReply(text, p.response, p.ctx.thread_id, query)))
             if grade is not None:
                 if p.ctx.sink is not None:
                     now = p.ctx.clock.now_ms()
                     p.ctx.sink.emit(QualityGiven(p.ctx.where, now, float(grade), "grader"))
-                self.tell(p.ctx, regulator, events.QualityFeedback(float(grade)))
+                self.feed(p.ctx, regulator, events.QualityFeedback(float(grade)))
                 stop = self.decide(p.ctx, regulator, "quality_feedback") or stop
         return None if stop is None else {"stop": stop}
 
     async def on_feedback(self, p: Feedback) -> None:
-        await self.know(p.ctx, await p.storage.get("state"))
+        await self.load_person(p.ctx, await p.storage.get("state"))
         regulator = self.task(p.ctx)
         if p.kind == "reset_task":
             regulator.reset_task()
             self.latched.pop(p.ctx.thread_id, None)
             return
         if p.kind == "quality":
-            self.tell(p.ctx, regulator, events.QualityFeedback(p.value))
+            self.feed(p.ctx, regulator, events.QualityFeedback(p.value))
         else:
-            self.tell(p.ctx, regulator, events.UserCorrection(_text(p.value), True))
+            self.feed(p.ctx, regulator, events.UserCorrection(_text(p.value), True))
         self.decide(p.ctx, regulator, p.kind, between_turns=True)
+        # No execution may be live that would write it later.
         await p.storage.set("state", _snapshot(regulator))
 
     def on_edit(self, ctx: ExecutionContext, state: Any) -> Callable[[], None]:
-        """Let the regulators of a person, in every thread, go on with what somebody says is known of them."""
+        """Replace what the regulators of a person know, in every thread, by an edited state."""
         edited = None if state is None else Regulator.from_json(compact_json(state)).person
         known = self.people.get(resolve_scope_key("resource", ctx))
 
@@ -268,7 +271,7 @@ class _Regulation:
     def dispose(self, p: DisposeParams) -> None:
         self.executions.pop(p.ctx.execution_id, None)
 
-    def tell(self, ctx: ExecutionContext, regulator: Regulator, event: events.Event, *, record: bool = True) -> None:
+    def feed(self, ctx: ExecutionContext, regulator: Regulator, event: events.Event, *, record: bool = True) -> None:
         """Feed one event; tokens are not recorded one by one, the model call has them."""
         regulator.on_event(event)
         if ctx.sink is not None and record:
@@ -283,7 +286,7 @@ class _Regulation:
         held: Stop | None = None,
         between_turns: bool = False,
     ) -> Stop | None:
-        """Ask the regulator; a circuit break becomes a stop and stays one until the task is reset.
+        """Let the regulator decide; a circuit break becomes a stop and stays one until the task is reset.
 
         Parameters
         ----------

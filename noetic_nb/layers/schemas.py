@@ -1,16 +1,26 @@
-"""Load what a layer kept. A value of another shape is never taken for an empty one: it is an error of ``init``."""
+"""What the built-in layers keep and take, as schemas, and the hooks that follow from a schema alone.
+
+A stored value of another shape is never taken for an empty one: it is an error of ``init``.
+"""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.memory import InitParams
+from noetic_nb.memory import InitParams, SpawnParams
 
-__all__ = ["StoredState", "load_state", "option_error"]
+__all__ = ["Arguments", "StoredState", "copy_to_child", "init_hook", "load_state", "option_error"]
+
+
+class Arguments(BaseModel):
+    """The arguments of a layer's function; field notes are what the model reads."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, defer_build=True)
 
 
 class StoredState(BaseModel):
@@ -28,6 +38,7 @@ async def load_state(p: InitParams, shape: type[StoredState], default: Any, *, l
         ``storage_failed`` where what is stored does not fit `shape`; what happens then is the layer's
         ``on_init_error``.
     """
+    # Checked but returned as it is: validation must not add defaults to what was stored.
     stored = await p.storage.get("state")
     if stored is None:
         return copy.deepcopy(default)
@@ -45,6 +56,22 @@ async def load_state(p: InitParams, shape: type[StoredState], default: Any, *, l
             key=p.storage.prefix + "state",
         ) from exc
     return stored
+
+
+def init_hook(
+    shape: type[StoredState], empty: Any, *, layer_id: str
+) -> Callable[[InitParams], Awaitable[dict[str, Any]]]:
+    """Return an ``init`` hook that loads the stored state, a copy of `empty` where nothing is stored."""
+
+    async def init(p: InitParams) -> dict[str, Any]:
+        return {"state": await load_state(p, shape, empty, layer_id=layer_id)}
+
+    return init
+
+
+def copy_to_child(p: SpawnParams) -> dict[str, Any]:
+    """Give a child execution a copy of its parent's state: an ``on_spawn`` hook."""
+    return {"child_state": copy.deepcopy(p.parent_state)}
 
 
 def option_error(what: str, given: object, hint: str, *, code: str = "INVALID_LAYER_OPTION") -> NoeticConfigError:

@@ -1,4 +1,4 @@
-"""Let the layers change what is about to be logged, and recall again where one asks for it."""
+"""Pass items through the layers before they are logged or sent, and recall again where a layer requests it."""
 
 from __future__ import annotations
 
@@ -8,61 +8,73 @@ from typing import Any, Final, NamedTuple
 
 from noetic_nb.items import Item
 from noetic_nb.memory.execution_context import ExecutionContext
-from noetic_nb.memory.hook_results import UNSET, field_of
+from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of, rerender_request
 from noetic_nb.memory.hook_runner import HookRunner
-from noetic_nb.memory.params import OnItemAppendParams
+from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.memory.params import OnItemAppendParams, ProjectHistoryParams
 from noetic_nb.memory.recall import RecallEntry, Recaller
-from noetic_nb.memory.rerender_request import RerenderRequest, read_request
 
-__all__ = ["MAX_RERENDER_DEPTH", "AppendResult", "RerenderRequest", "append_pipeline", "rerender"]
+__all__ = ["MAX_RERENDER_DEPTH", "AppendResult", "append_items", "project_items", "rerender"]
 
-# A re-render that causes a re-render ... ends here (runtime specification, section 5.8).
+# A re-render that causes a re-render ... ends here; three is deep enough for any layer that was seen to need it.
 MAX_RERENDER_DEPTH: Final = 3
 
 _log: Final = logging.getLogger("noetic_nb")
 
 
 class AppendResult(NamedTuple):
-    """What is to be logged, and the re-renders asked for."""
+    """What is to be logged, and the re-renders that layers requested."""
 
     items: tuple[Item, ...]
     rerender_requests: tuple[RerenderRequest, ...]
 
 
-async def append_pipeline(
+async def append_items(
     runner: HookRunner, ctx: ExecutionContext, items: Iterable[Mapping[str, Any]], log: Sequence[Item]
 ) -> AppendResult:
     """Pass items through every ``on_item_append`` in slot order; a failing layer leaves them as they were."""
+    # The log holds items of all layers, so input may be of any of their types.
     registry = runner.shared_registry()
     current = tuple([registry.parse(item) for item in items])
     requests: list[RerenderRequest] = []
-    for layer in runner.having("on_item_append"):
-        if not current:
-            break
-        if not runner.runs(layer, ctx.execution_id):
-            runner.skipped(layer, "on_item_append", ctx)
-            continue
+    for layer in runner.active("on_item_append", ctx) if current else ():
         params = OnItemAppendParams(current, log, ctx, runner.state.get(ctx.execution_id, layer.id))
 
-        def read(value: Any, before: tuple[Item, ...] = current, layer: Any = layer) -> Any:
+        def read(value: Any, before: tuple[Item, ...] = current, layer: MemoryLayer = layer) -> Any:
             given = field_of(value, "items", hook="on_item_append")
             registry = runner.registry(layer)
             after = before if given is UNSET or given is None else tuple([registry.parse(item) for item in given])
-            return (
-                after,
-                field_of(value, "state", hook="on_item_append"),
-                read_request(value, layer, hook="on_item_append"),
-            )
+            state = field_of(value, "state", hook="on_item_append")
+            return after, state, rerender_request(value, layer, hook="on_item_append")
 
         outcome = await runner.run(layer, "on_item_append", params, ctx, read=read, count=lambda value: len(value[0]))
         if outcome.error is not None:
             continue
         current, state, request = outcome.value
-        if state is not UNSET and state is not None:
-            runner.state.set(ctx.execution_id, layer.id, state, hook="on_item_append")
+        runner.write(ctx, layer, "on_item_append", state)
         if request is not None:
             requests.append(request)
+        if not current:  # nothing is left to be logged
+            break
     return AppendResult(current, tuple(requests))
+
+
+async def project_items(runner: HookRunner, ctx: ExecutionContext, items: Sequence[Item]) -> Sequence[Item]:
+    """Pass a history through every ``project_history`` in slot order; a failing layer leaves it as it was."""
+    for layer in runner.active("project_history", ctx):
+        params = ProjectHistoryParams(items, ctx, runner.state.get(ctx.execution_id, layer.id))
+
+        def read(value: Any, before: Sequence[Item] = items, layer: MemoryLayer = layer) -> Sequence[Item]:
+            given = field_of(value, "items", hook="project_history")
+            if given is UNSET or given is None:
+                return before
+            registry = runner.registry(layer)
+            return tuple([registry.parse(item) for item in given])
+
+        outcome = await runner.run(layer, "project_history", params, ctx, read=read, count=len)
+        if outcome.error is None:
+            items = outcome.value
+    return items
 
 
 async def rerender(
@@ -79,27 +91,28 @@ async def rerender(
 ) -> tuple[RecallEntry, ...]:
     """Recall again what the requests name, past any cache; a layer that now offers nothing keeps what it offered.
 
-    A layer that is recalled in this way may ask for a re-render itself (``rerender`` in its result); such a chain is cut
+    A layer that is recalled in this way may request a re-render itself (``rerender`` in its result); such a chain is cut
     at `MAX_RERENDER_DEPTH`.
     """
     entries = [entry if isinstance(entry, RecallEntry) else RecallEntry(*entry) for entry in current]
-    asked = [_as_request(request) for request in requests]
-    if not asked:
+    wanted = [_as_request(request) for request in requests]
+    if not wanted:
         return tuple(entries)
     if depth >= MAX_RERENDER_DEPTH:
         _log.warning(
-            "Re-rendering stopped at depth %d: layers keep asking for it in turn (%s).", depth, asked[0].layer_id
+            "Re-rendering stopped at depth %d: layers keep requesting it in turn (%s).", depth, wanted[0].layer_id
         )
         return tuple(entries)
-    wanted = {
+    chosen = {
         layer.id
         for layer in runner.by_slot
-        for request in asked
+        for request in wanted
         if request.scope == "all"
         or (request.scope == "self" and layer.id == request.layer_id)
         or (request.scope == "slot-after" and layer.slot >= request.slot)
     }
-    fresh = await recaller.recall(ctx, query=query, log=log, budgets=budgets, mode="all", only=wanted)
+    # All requests together: two of them for one layer are one recall.
+    fresh = await recaller.recall(ctx, query=query, log=log, budgets=budgets, mode="all", only=chosen)
     again = recaller.take_requests(ctx.execution_id)
     merged = {entry.layer_id: entry for entry in entries} | {entry.layer_id: entry for entry in fresh}
     slots = {layer.id: layer.slot for layer in runner.by_slot}

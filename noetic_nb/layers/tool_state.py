@@ -6,8 +6,8 @@ import copy
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from noetic_nb.layers.arguments import Arguments
-from noetic_nb.layers.state_loading import option_error
+from noetic_nb.layers.callbacks import awaited
+from noetic_nb.layers.schemas import Arguments, option_error
 from noetic_nb.memory import (
     BudgetConfig,
     InitParams,
@@ -21,7 +21,6 @@ from noetic_nb.memory import (
 
 __all__ = ["tool_memory"]
 
-# Runtime specification, sections 11.1 and 11.10.
 SLOT: Final = 110
 
 
@@ -59,7 +58,7 @@ def tool_memory(
 
     References
     ----------
-    .. [1] Runtime specification, section 11.10 (tool memory).
+    .. [1] docs/behaviour/layers.md, "Tool memory".
 
     Examples
     --------
@@ -72,11 +71,12 @@ def tool_memory(
         raise option_error("`show` turns a state into text.", show, "Pass a function of the state.")
 
     async def init(p: InitParams) -> dict[str, Any]:
+        # State of an execution is never written, so looking for it would only cost a read.
         stored = None if scope == "execution" else await p.storage.get("state")
         if stored is not None:
             return {"state": stored}
         first = initial() if callable(initial) else copy.deepcopy(initial)
-        return {"state": await first if hasattr(first, "__await__") else first}
+        return {"state": await awaited(first)}
 
     def recall(p: RecallParams) -> str | None:
         return None if show is None or p.state is None else show(p.state)

@@ -1,0 +1,161 @@
+"""The hooks at the edges of an execution: its beginning, its child executions, and what happened meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.events import ErrorRaised
+from noetic_nb.items import Item
+from noetic_nb.memory.execution_context import ExecutionContext
+from noetic_nb.memory.hook_results import UNSET, field_of
+from noetic_nb.memory.hook_runner import HookRunner
+from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.memory.params import Feedback, InitParams, ReturnParams, SpawnParams
+from noetic_nb.memory.scope import resolve_scope_key
+from noetic_nb.memory.write_behind import Target
+from noetic_nb.storage import ScopedStorage, StorageAdapter
+
+__all__ = ["ChildState", "init_layers", "merge_state", "notify_outcome", "run_feedback_hooks", "spawn_state"]
+
+ChildState: TypeAlias = tuple[str, Any, tuple[Item, ...]]
+"""Layer id, the child's state, and items for the child's log."""
+
+
+async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: ExecutionContext) -> None:
+    """Call every ``init`` in the order of the layers, then register where later writes are mirrored to.
+
+    Raises
+    ------
+    Exception
+        What an ``init`` raised, unless its layer is to be disabled then.
+    """
+    # Versions are read before the values: a write of another execution in between is then a conflict, not missed.
+    targets = [await _target(runner, storage, layer, ctx) for layer in runner.layers if layer.scope != "execution"]
+    for layer in runner.layers_with("init"):
+        scope_key = resolve_scope_key(layer.scope, ctx)
+        params = InitParams(ScopedStorage(storage, layer.id, scope_key), scope_key, ctx)
+        outcome = await runner.run(layer, "init", params, ctx, read=lambda value: field_of(value, "state", hook="init"))
+        if outcome.error is None:
+            if outcome.value is not UNSET:
+                runner.state.set(ctx.execution_id, layer.id, outcome.value, hook="init")
+        elif layer.on_init_error == "disable":
+            runner.state.disable(ctx.execution_id, layer.id)
+        else:
+            raise outcome.error
+    # Only now, so that a state that was just loaded is not written back.
+    for target in targets:
+        runner.state.register_durable(ctx.execution_id, target.storage.layer_id, target)
+
+
+async def _target(runner: HookRunner, storage: StorageAdapter, layer: MemoryLayer, ctx: ExecutionContext) -> Target:
+    """Return where a layer's state is mirrored to, with what is there now as known."""
+
+    def on_problem(error: Exception) -> None:
+        if runner.sink is not None:
+            kind = error.kind if isinstance(error, NoeticError) else type(error).__name__
+            runner.sink.emit(ErrorRaised(ctx.where, ctx.clock.now_ms(), kind, str(error), layer.id))
+
+    target = Target(ScopedStorage(storage, layer.id, resolve_scope_key(layer.scope, ctx)), on_problem)
+    try:
+        await target.look()
+    except Exception as exc:  # the layer's own init meets the same store and decides what that means
+        runner.state.diagnostic(layer.id, "persist", exc)
+    return target
+
+
+async def spawn_state(
+    runner: HookRunner, parent_ctx: ExecutionContext, child_ctx: ExecutionContext, *, durable: bool
+) -> tuple[ChildState, ...]:
+    """Call every ``on_spawn`` in slot order; a layer that fails or returns None gives the child no state."""
+    spawned: list[ChildState] = []
+    for layer in runner.active("on_spawn", parent_ctx):
+        registry = runner.registry(layer)
+
+        def read(value: Any, registry: Any = registry) -> tuple[Any, tuple[Item, ...]]:
+            items = field_of(value, "items", hook="on_spawn") or ()
+            return field_of(value, "child_state", hook="on_spawn"), tuple([registry.parse(item) for item in items])
+
+        params = SpawnParams(runner.state.get(parent_ctx.execution_id, layer.id), child_ctx)
+        outcome = await runner.run(layer, "on_spawn", params, parent_ctx, read=read, count=lambda value: len(value[1]))
+        if outcome.error is not None:
+            continue
+        child_state, items = outcome.value
+        # No entry at all: a child layer with an `init` of its own must not pass for initialised.
+        if child_state is UNSET or child_state is None:
+            continue
+        runner.state.set(child_ctx.execution_id, layer.id, child_state, hook="on_spawn")
+        if durable:
+            runner.state.share_durable(parent_ctx.execution_id, child_ctx.execution_id, layer.id)
+        spawned.append((layer.id, child_state, items))
+    return tuple(spawned)
+
+
+async def merge_state(
+    runner: HookRunner,
+    parent_ctx: ExecutionContext,
+    child_ctx: ExecutionContext,
+    *,
+    child_log: Sequence[Item],
+    result: Any,
+) -> Any:
+    """Call every ``on_return`` in slot order, each with the result of the one before; returns the last result."""
+    for layer in runner.layers_with("on_return"):
+        child_state = runner.state.get(child_ctx.execution_id, layer.id)
+        if child_state is None:
+            continue
+        parent_state = runner.state.get(parent_ctx.execution_id, layer.id)
+        params = ReturnParams(child_state, child_log, parent_state, result, child_ctx)
+        outcome = await runner.run(
+            layer,
+            "on_return",
+            params,
+            parent_ctx,
+            read=lambda value: (
+                field_of(value, "parent_state", hook="on_return"),
+                field_of(value, "result", hook="on_return"),
+            ),
+        )
+        if outcome.error is not None:
+            continue
+        new_state, new_result = outcome.value
+        runner.write(parent_ctx, layer, "on_return", new_state)
+        if new_result is not UNSET and new_result is not None:
+            result = new_result
+    # A child's result counts once the parent has it, so nothing of it may be on its way to storage still.
+    await runner.state.flush(parent_ctx.execution_id)
+    await runner.state.flush(child_ctx.execution_id)
+    return result
+
+
+async def notify_outcome(
+    runner: HookRunner, hook: Literal["on_tool_outcome", "on_model_outcome"], ctx: ExecutionContext, make: Any
+) -> None:
+    """Call a hook of every layer that takes part, with ``make(state)``; a state it returns is written.
+
+    A layer that fails here is a diagnostic, and the next layer is called all the same.
+    """
+    for layer in runner.active(hook, ctx):
+        params = make(runner.state.get(ctx.execution_id, layer.id))
+        outcome = await runner.run(layer, hook, params, ctx, read=lambda value: field_of(value, "state", hook=hook))
+        if outcome.error is None:
+            runner.write(ctx, layer, hook, outcome.value)
+
+
+async def run_feedback_hooks(
+    runner: HookRunner,
+    storage: StorageAdapter,
+    ctx: ExecutionContext,
+    *,
+    kind: Literal["quality", "correction", "reset_task"],
+    value: Any,
+    source: str,
+) -> None:
+    """Call every ``on_feedback``. It works on storage itself, since no execution needs to be live."""
+    for layer in runner.layers_with("on_feedback"):
+        scope_key = resolve_scope_key(layer.scope, ctx)
+        scoped = ScopedStorage(storage, layer.id, scope_key)
+        await runner.run(layer, "on_feedback", Feedback(kind, value, scoped, ctx, source), ctx)
+        # What the hook wrote is no rival of an execution that happens to be live.
+        await runner.state.look_again(layer.id, scope_key)
