@@ -312,7 +312,7 @@ def test_a_user_id_is_text(user_id: str) -> None:
 # Threads
 
 
-def test_locked_regulators_count_every_event_of_every_thread() -> None:
+def test_thread_safe_regulators_count_every_event_of_every_thread() -> None:
     shared = ThreadSafeRegulator(Regulator.for_user("ann"))
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
