@@ -109,7 +109,8 @@ class Checkpoints(Frozen):
 
     async def restore(self, ctx: Context, snapshot: Snapshot) -> None:
         """Give a context what its snapshot holds: counters, layers' state, and the ledger of its steps."""
-        checkpoint: Checkpoint = ctx.tree.checkpoint
+        checkpoint = ctx.tree.checkpoint
+        assert isinstance(checkpoint, Checkpoint)
         await checkpoint.replay_from(snapshot, ctx)
         stack = self.stack
         assert stack is not None
@@ -133,15 +134,15 @@ def _holds(part: Any, snapshot: Any) -> bool:
 
 async def load_states(engine: Engine, ctx: Context, layers: Iterable[MemoryLayer], states: Mapping[str, Any]) -> None:
     """Begin layers with the states they had; one that had none begins as ever."""
-    hctx = engine.hook_context(ctx)
+    hook_ctx = engine.hook_context(ctx)
     missing = tuple([layer for layer in layers if layer.id not in states])
     if missing:
-        await engine.stack_of(missing).init(hctx)
+        await engine.stack_of(missing).init(hook_ctx)
     for layer in layers:
         if layer.id in states:
             # Through an `init` that loads just this, so that later writes are mirrored as after any other.
             kept = layer.with_hooks(init=_loads(states[layer.id]))
-            await engine.stack_of((kept,)).init(hctx)
+            await engine.stack_of((kept,)).init(hook_ctx)
 
 
 def _loads(state: Any) -> Callable[[Any], Any]:

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from noetic_nb.models.client import Usage
 from noetic_nb.runtime.context.context import Context
-from noetic_nb.runtime.context.oversize import mind_size
+from noetic_nb.runtime.context.oversize import warn_if_large
 from noetic_nb.runtime.durability.snapshot import ChildStand, Snapshot, Spent, child_data, place_of, snapshot_data
 from noetic_nb.runtime.durability.step_record import entry_data, is_plain, output_of, restore_meta, spent_by
 from noetic_nb.runtime.durability.thread_log import open_key
@@ -355,7 +355,7 @@ class Checkpoint:
             values[key] = entry
             gone = self._ended(entry["path"])
         values |= self._stand(ctx, ended=ended)
-        mind_size(ctx.engine, step_id, "checkpoint", values[self._key(ctx)])
+        warn_if_large(ctx.engine, step_id, "checkpoint", values[self._key(ctx)])
         excess = max(0, len(self.written) - self.max_entries)
         delete = [*self.written[:excess], *gone.values()]
         if await self._attempt(write_together(self.storage, values, delete=delete)):

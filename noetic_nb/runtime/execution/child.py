@@ -1,4 +1,4 @@
-"""Child executions: made, given something by their parent's layers, and taken leave of.
+"""Child executions: made, started with what their parent's layers spawn, merged back, and closed.
 
 What a child spends is charged to its parents while it spends it, so nothing is lost when it fails.
 """
@@ -6,6 +6,7 @@ What a child spends is charged to its parents while it spends it, so nothing is 
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
@@ -13,19 +14,22 @@ from typing import Any, Final, Literal, TypeAlias
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import ChildEnded, ChildStarted
 from noetic_nb.items import ItemLog
-from noetic_nb.memory import MemoryLayer
-from noetic_nb.runtime.context.context import Context
+from noetic_nb.memory import ExecutionContext, MemoryLayer
+from noetic_nb.runtime.context.context import ChildState, Context, StepValue
 from noetic_nb.runtime.context.engine import Engine
-from noetic_nb.runtime.context.oversize import mind_size
-from noetic_nb.runtime.execution.copying import copied_state
+from noetic_nb.runtime.context.oversize import warn_if_large
+from noetic_nb.runtime.context.step_errors import error_text, step_failed
 from noetic_nb.runtime.execution.handle import end_handles
 from noetic_nb.steps.loop_snapshot import output_text
 
-__all__ = ["Child"]
+__all__ = ["Child", "Outcome", "copied_state", "outcome_of"]
 
 _log: Final = logging.getLogger("noetic_nb")
 # No layer has this id, so no layer's own lock is meant.
 _MERGING: Final = ""
+
+Outcome: TypeAlias = Literal["success", "failure", "aborted"]
+"""How an execution ended."""
 
 ChildKind: TypeAlias = Literal["spawn", "fork", "start"]
 """What made a child. One that was started, or forked, runs beside others, so it does not write for its parent."""
@@ -54,7 +58,7 @@ class Child:
         self.kind = kind
         self.inherited = len(log)
         if parent.state:
-            mind_size(outer, step_id, "state", parent.state)
+            warn_if_large(outer, step_id, "state", parent.state)
         self.ctx = Context(
             id=engine.ids.new("execution"),
             thread_id=parent.thread_id,
@@ -62,31 +66,33 @@ class Child:
             log=log,
             turn=parent.turn,
             started_ms=engine.clock.monotonic_ms(),
+            engine=engine,
+            harness=parent.harness,
+            open_memory=parent.open_memory,
             parent=parent,
             state=copied_state(parent.state, step_id),
         )
-        self.ctx.engine = engine
         self.ctx.base_frames = parent.frames
         self._own_layers: tuple[str, ...] = ()
 
-    async def begin(self, items: Iterable[Mapping[str, Any]] = (), *, append_handed: bool = True) -> None:
+    async def begin(self, items: Iterable[Mapping[str, Any]] = (), *, append_spawned: bool = True) -> None:
         """Give the child its items, and what the layers pass on to it.
 
         Parameters
         ----------
         items : iterable of items
             Appended to its log.
-        append_handed : bool
+        append_spawned : bool
             Whether items of the layers' ``on_spawn`` follow; a fork's log is a copy that has them already.
         """
         checkpoint = self.ctx.tree.checkpoint
         kept = None if checkpoint is None else checkpoint.stand_of(self.ctx)
         start = len(self.ctx.item_log) if kept is None else kept[0].inherited
-        handed: dict[str, Any] = {}
+        spawned: dict[str, Any] = {}
         if kept is not None:
-            handed = await self._go_on(*kept)
+            spawned = await self._continue(*kept)
         else:
-            handed = await self._give(items, append_handed)
+            spawned = await self._start(items, append_spawned)
         if checkpoint is not None:
             await checkpoint.child_began(self.ctx, self.inherited, is_beside=self.kind == "start")
         sink = self.engine.sink
@@ -100,29 +106,29 @@ class Child:
                     self.kind,
                     self.inherited,
                     tuple(self.ctx.item_log[start:]),
-                    handed,
+                    spawned,
                 )
             )
 
-    async def _give(self, items: Iterable[Mapping[str, Any]], append_handed: bool) -> dict[str, Any]:
-        """Give a new child its items and its layers' states; returns those that were handed on."""
+    async def _start(self, items: Iterable[Mapping[str, Any]], append_spawned: bool) -> dict[str, Any]:
+        """Give a new child its items and its layers' states; returns the states its parent's layers spawned."""
         self.ctx.item_log.extend(items)
         stack = self.engine.stack
-        handed: dict[str, Any] = {}
+        spawned: dict[str, Any] = {}
         if stack.layers:
-            hctx = self.engine.hook_context(self.ctx)
+            hook_ctx = self.engine.hook_context(self.ctx)
             for layer_id, state, extra in await stack.spawn(
-                self.outer.hook_context(self.parent), hctx, durable=self.kind == "spawn"
+                self.outer.hook_context(self.parent), hook_ctx, durable=self.kind == "spawn"
             ):
-                handed[layer_id] = state
-                if append_handed:
+                spawned[layer_id] = state
+                if append_spawned:
                     self.ctx.item_log.extend(extra)
-            await self._initialise(hctx)
-        return handed
+            await self._initialise(hook_ctx)
+        return spawned
 
-    async def _go_on(self, stand: Any, spent: Any) -> dict[str, Any]:
-        """Let a child go on where a process that has ended left it; returns its layers' states."""
-        from noetic_nb.runtime.durability.checkpoints import load_states  # only turns that are gone on with need it
+    async def _continue(self, stand: ChildState, spent: Any) -> dict[str, Any]:
+        """Continue a child where a process that has ended left it; returns its layers' states."""
+        from noetic_nb.runtime.durability.checkpoints import load_states  # only turns that are resumed need it
 
         ctx, state = self.ctx, self.engine.stack.state
         log = self.parent.item_log.until(stand.inherited) if stand.inherited else ctx.item_log.until(0)
@@ -145,14 +151,14 @@ class Child:
         known = {layer.id for layer in self.outer.stack.layers}
         return tuple([layer for layer in self.engine.stack.layers if layer.id not in known])
 
-    async def _initialise(self, hctx: Any) -> None:
+    async def _initialise(self, hook_ctx: ExecutionContext) -> None:
         """Start the layers that the parent never had: nobody else will."""
         fresh = self._fresh()
         if fresh:
-            await self.engine.stack_of(fresh).init(hctx)
+            await self.engine.stack_of(fresh).init(hook_ctx)
             self._own_layers = tuple([layer.id for layer in fresh])
 
-    async def give_back(self, result: Any) -> tuple[Any, tuple[str, ...]]:
+    async def merge_into_parent(self, result: StepValue) -> tuple[StepValue, tuple[str, ...]]:
         """Let the layers merge what the child learned; returns the result they make of its output, and who merged."""
         stack = self.engine.stack
         if self.ctx.id in self.engine.handles:
@@ -163,7 +169,7 @@ class Child:
         async with self.parent.lock(_MERGING):
             return await self._merge(result)
 
-    async def _merge(self, result: Any) -> tuple[Any, tuple[str, ...]]:
+    async def _merge(self, result: StepValue) -> tuple[StepValue, tuple[str, ...]]:
         checkpoint, before = self.ctx.tree.checkpoint, result
         returned = None if checkpoint is None else checkpoint.has_returned(self.ctx)
         if returned is not None:
@@ -186,9 +192,7 @@ class Child:
             checkpoint.returns(self.ctx, before, result)
         return result, tuple(merged)
 
-    async def end(
-        self, outcome: Literal["success", "failure", "aborted"], result: Any, merged: tuple[str, ...]
-    ) -> None:
+    async def end(self, outcome: Outcome, result: StepValue, merged: tuple[str, ...]) -> None:
         """Forget the child; layers that were started for it complete first."""
         ctx = self.ctx
         if ctx.id in self.engine.handles:
@@ -226,17 +230,45 @@ class Child:
                 _log.error("Closing a child execution failed.", exc_info=closing.exception())
             raise
 
-    async def _close(self, outcome: Literal["success", "failure", "aborted"]) -> None:
-        hctx = self.engine.hook_context(self.ctx)
+    async def _close(self, outcome: Outcome) -> None:
+        hook_ctx = self.engine.hook_context(self.ctx)
         try:
             if self._own_layers:
                 own = [layer for layer in self.engine.stack.layers if layer.id in self._own_layers]
-                await self.engine.stack_of(tuple(own)).complete(hctx, log=self.ctx.item_log, outcome=outcome)
+                await self.engine.stack_of(tuple(own)).complete(hook_ctx, log=self.ctx.item_log, outcome=outcome)
         finally:
-            await self.engine.stack.dispose(hctx)
+            await self.engine.stack.dispose(hook_ctx)
 
 
-def outcome_of(error: BaseException) -> Literal["failure", "aborted"]:
+def outcome_of(error: BaseException) -> Outcome:
     """Return how an execution ended that an error ended."""
     cut = isinstance(error, asyncio.CancelledError) or (isinstance(error, NoeticError) and error.kind == "cancelled")
     return "aborted" if cut else "failure"
+
+
+def copied_state(state: dict[str, Any], step_id: str) -> dict[str, Any]:
+    """Return a copy of the state, all the way down.
+
+    Raises
+    ------
+    NoeticError
+        ``step_failed``, with the key of what cannot be copied.
+    """
+    try:
+        return copy.deepcopy(state)
+    except Exception as exc:
+        key = next((key for key, value in state.items() if not _can_be_copied(value)), None)
+        raise step_failed(
+            step_id,
+            f"A child gets a copy of `ctx.state`, and what is under {key!r} cannot be copied: {error_text(exc)}",
+            exc,
+            hint="Keep what is alive, such as locks, files and connections, in a variable outside of the state.",
+        ) from exc
+
+
+def _can_be_copied(value: StepValue) -> bool:
+    try:
+        copy.deepcopy(value)
+    except Exception:
+        return False
+    return True

@@ -1,29 +1,25 @@
-"""A loop: its steps again and again, until its predicate says stop and its inbox has nothing to add."""
+"""A loop: its steps again and again, until its predicate is met and its inbox is empty."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import input_message
 from noetic_nb.models.client import NO_USAGE
-from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.context import Context, StepRunner, StepValue
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.messages import log_items
-from noetic_nb.runtime.context.step_errors import StoppedError, step_failed
+from noetic_nb.runtime.context.step_errors import TurnStopped, step_failed
 from noetic_nb.steps import Channel, LoopSnapshot, LoopStep, Verdict
 from noetic_nb.steps.channel_type import EMPTY
 from noetic_nb.steps.loop_snapshot import flowing_text, output_text
 
 __all__ = ["run_loop"]
 
-RunStep: TypeAlias = Callable[[Engine, Any, Any, Context], Awaitable[Any]]
-"""Makes one step happen; the interpreter above hands it in."""
 
-
-async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run: RunStep) -> Any:
+async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
     """Run a loop; returns the output of its last successful iteration.
 
     Raises
@@ -33,15 +29,10 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
         stops with nothing to show that must have something.
     """
     check = step.until.start()
-    started = engine.clock.monotonic_ms()
-    usage, cost = ctx.tokens, ctx.cost
+    meter = _Meter(engine, step, ctx)
     checkpoint = ctx.tree.checkpoint
-    if checkpoint is not None:
-        usage, cost, started = checkpoint.loop_began(ctx, started)
-    history: deque[Any] = deque(maxlen=step.max_history_size)
-    count = iterations = 0
-    output: Any = None
-    first, *others = step.steps
+    iterations = 0
+    output: StepValue = None
     while True:
         if ctx.aborted:
             raise ctx.stopped()
@@ -55,9 +46,7 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
         answer = None if checkpoint is None else checkpoint.absorbed(ctx, iterations)
         if answer is None:
             try:
-                made = await run(engine, first, value, ctx)
-                for inner in others:
-                    made = await run(engine, inner, flowing_text(made) if step.text_between else made, ctx)
+                made = await _iteration(engine, step, value, ctx, run)
             except NoeticError as exc:
                 answer = await _on_error(step, exc, ctx)
                 if answer not in ("retry", "skip"):
@@ -65,32 +54,15 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
                 if checkpoint is not None:
                     await checkpoint.absorb(step, ctx, iterations, answer)
         if answer is not None:
-            if answer == "skip" and count and step.feed_output:
+            if answer == "skip" and meter.count and step.feed_output:
                 value = output
             continue
         output = made
-        count += 1
-        history.append(output)
-        if checkpoint is None:
-            tokens, paid, now = ctx.tokens, ctx.cost, engine.clock.monotonic_ms()
-        else:
-            tokens, paid, now = checkpoint.stood(ctx)
-        snapshot = LoopSnapshot(
-            count,
-            tokens if usage is NO_USAGE else tokens - usage,
-            paid - cost,
-            now - started,
-            output,
-            output_text(output),
-            tuple(history),
-            ctx.depth,
-            ctx.last_step_meta,
-        )
         try:
-            verdict = check(snapshot)
+            verdict = check(meter.snapshot(output))
             if type(verdict) is not Verdict and hasattr(verdict, "__await__"):
                 verdict = await verdict
-        except StoppedError:
+        except TurnStopped:
             raise
         except Exception as exc:  # a predicate that cannot answer ends the loop, or it would never end
             verdict = Verdict(True, f"Predicate error: {exc}")
@@ -108,6 +80,52 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
             value = step.prepare_next(output, verdict, ctx)
             if hasattr(value, "__await__"):
                 value = await value
+
+
+async def _iteration(engine: Engine, step: LoopStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
+    """Run the loop's steps once, one after another."""
+    first, *others = step.steps
+    made = await run(engine, first, value, ctx)
+    for inner in others:
+        made = await run(engine, inner, flowing_text(made) if step.text_between else made, ctx)
+    return made
+
+
+class _Meter:
+    """What a loop has spent and produced since it began, for its predicate."""
+
+    __slots__ = ("_cost", "_ctx", "_engine", "_history", "_started", "_usage", "count")
+
+    def __init__(self, engine: Engine, step: LoopStep, ctx: Context) -> None:
+        self._engine, self._ctx = engine, ctx
+        self._history: deque[Any] = deque(maxlen=step.max_history_size)
+        self.count = 0
+        self._started = engine.clock.monotonic_ms()
+        self._usage, self._cost = ctx.tokens, ctx.cost
+        checkpoint = ctx.tree.checkpoint
+        if checkpoint is not None:  # the loop may have begun in another process
+            self._usage, self._cost, self._started = checkpoint.loop_began(ctx, self._started)
+
+    def snapshot(self, output: StepValue) -> LoopSnapshot:
+        """Count an iteration and return what the predicate sees."""
+        ctx, checkpoint = self._ctx, self._ctx.tree.checkpoint
+        self.count += 1
+        self._history.append(output)
+        if checkpoint is None:
+            tokens, cost, now = ctx.tokens, ctx.cost, self._engine.clock.monotonic_ms()
+        else:
+            tokens, cost, now = checkpoint.stood(ctx)
+        return LoopSnapshot(
+            self.count,
+            tokens if self._usage is NO_USAGE else tokens - self._usage,
+            cost - self._cost,
+            now - self._started,
+            output,
+            output_text(output),
+            tuple(self._history),
+            ctx.depth,
+            ctx.last_step_meta,
+        )
 
 
 async def _on_error(step: LoopStep, error: NoeticError, ctx: Context) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item, ItemLog
 from noetic_nb.runtime.config.limits import Limits
-from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.context import Context, Runner
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.reply import AgentReply
 from noetic_nb.runtime.durability.checkpoints import Checkpoints, as_checkpoints
@@ -29,7 +29,7 @@ __all__ = ["DurableThreads", "durable_threads"]
 _log: Final = logging.getLogger("noetic_nb")
 
 
-def durable_threads(engine: Engine, harness: Any, checkpoints: bool | Checkpoints) -> DurableThreads:
+def durable_threads(engine: Engine, harness: Runner, checkpoints: bool | Checkpoints) -> DurableThreads:
     """Return the threads of a harness that was asked to keep checkpoints.
 
     Raises
@@ -47,7 +47,7 @@ class DurableThreads(Threads):
     until somebody resumes it; with the next turn it counts as aborted.
     """
 
-    def __init__(self, engine: Engine, harness: Any, checkpoints: Checkpoints) -> None:
+    def __init__(self, engine: Engine, harness: Runner, checkpoints: Checkpoints) -> None:
         super().__init__(engine, harness)
         self.checkpoints = checkpoints
         self._store = checkpoints.threads
