@@ -163,6 +163,10 @@ async def run_fork(engine: Engine, step: ForkStep, value: StepValue, ctx: Contex
     ------
     NoeticError
         ``fork_partial`` where a path of ``all`` failed, or every path of a race; ``cancelled`` where the fork itself was.
+
+    References
+    ----------
+    .. [1] docs/behaviour/runtime.md, "Fork".
     """
     fork = _Fork(engine, step, ctx, run, await _paths(step, value, ctx))
     await fork.run_paths()

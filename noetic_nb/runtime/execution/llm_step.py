@@ -368,6 +368,10 @@ async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: Context)
     ------
     NoeticError
         ``llm_parse_error`` where the text cannot be read as the step's `output`, after it was logged and stored.
+
+    References
+    ----------
+    .. [1] docs/behaviour/runtime.md, "Llm step".
     """
     if step.emit is not True:
         engine = engine.showing(step)

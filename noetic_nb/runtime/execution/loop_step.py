@@ -27,6 +27,10 @@ async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Contex
     NoeticError
         What its body raises, unless `on_error` deals with it; ``step_failed`` where it does not stop in time, or
         stops with nothing to show that must have something.
+
+    References
+    ----------
+    .. [1] docs/behaviour/runtime.md, "Loop".
     """
     check = step.until.start()
     meter = _Meter(engine, step, ctx)

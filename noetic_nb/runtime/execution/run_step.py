@@ -42,6 +42,10 @@ async def run_step(engine: Engine, step: Step, value: StepValue, ctx: Context) -
         ``step_failed``, ``cancelled``, ``budget_exceeded``, or what the step's kind raises.
     NoeticConfigError
         Where something is set up in a way that cannot work.
+
+    References
+    ----------
+    .. [1] docs/behaviour/runtime.md, "Steps".
     """
     if ctx.depth >= MAX_DEPTH:
         raise step_failed(

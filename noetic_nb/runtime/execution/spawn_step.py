@@ -28,6 +28,10 @@ async def run_spawn(engine: Engine, step: SpawnStep, value: StepValue, ctx: Cont
     NoeticError
         What the child raised, ``step_failed`` where it ran out of time, ``llm_parse_error`` or ``spawn_summary_failed``
         where its output could not be handed on.
+
+    References
+    ----------
+    .. [1] docs/behaviour/runtime.md, "Spawn and children".
     """
     inner = engine if step.memory is None else engine.with_layers(step, step.memory)
     inherit = isinstance(step.context_in, InheritContext)
