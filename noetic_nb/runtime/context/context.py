@@ -33,7 +33,7 @@ RUNNING: Final[ContextVar[tuple[Context, tuple[str, ...]] | None]] = ContextVar(
 class Tree:
     """What a root execution shares with all its descendants."""
 
-    __slots__ = ("_channels", "checkpoint", "cut", "ended", "inbox", "limits", "occurrences", "on_delta", "steps")
+    __slots__ = ("_channels", "cut", "ended", "inbox", "limits", "occurrences", "on_delta", "steps")
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits
@@ -42,7 +42,6 @@ class Tree:
         self.steps = 0
         # Tasks that an abort cut short and that have not noticed yet.
         self.cut: frozenset[asyncio.Task[Any]] = _NOTHING
-        self.checkpoint: Any = None
         # What is said to the agent while it works, taken in before its next model call.
         self.inbox: list[Any] | None = None
         self.occurrences: dict[str, int] = {}
@@ -110,6 +109,7 @@ class Context:
         "parent",
         "query",
         "recalled",
+        "record",
         "rerenders",
         "resource_id",
         "running",
@@ -173,6 +173,8 @@ class Context:
         # The engine and the harness are above this file; both are handed in by whoever makes the context.
         self.engine: Any = None if parent is None else parent.engine
         self.harness: Any = None if parent is None else parent.harness
+        # Its `ExecutionRecord`, where the harness keeps checkpoints; durability is above this file, too.
+        self.record: Any = None
         self.tree: Tree = Tree(limits) if parent is None else parent.tree
         if parent is not None:
             if isinstance(parent.children, set):

@@ -79,16 +79,16 @@ class Child:
         append_handed : bool
             Whether items of the layers' ``on_spawn`` follow; a fork's log is a copy that has them already.
         """
-        checkpoint = self.ctx.tree.checkpoint
-        kept = None if checkpoint is None else checkpoint.stand_of(self.ctx)
-        start = len(self.ctx.item_log) if kept is None else kept[0].inherited
-        handed: dict[str, Any] = {}
-        if kept is not None:
-            handed = await self._go_on(*kept)
+        record, kept = None, None
+        if self.parent.record is not None:
+            record = self.ctx.record = self.parent.record.child(self.ctx, is_beside=self.kind == "start")
+            kept = record.take_snapshot()
+        if kept is None:
+            start, handed = len(self.ctx.item_log), await self._give(items, append_handed)
         else:
-            handed = await self._give(items, append_handed)
-        if checkpoint is not None:
-            await checkpoint.child_began(self.ctx, self.inherited, is_beside=self.kind == "start")
+            start, handed = kept[0].inherited, await self._resume(*kept)
+        if record is not None:
+            await record.began(self.inherited)
         sink = self.engine.sink
         if sink is not None:
             sink.emit(
@@ -120,25 +120,25 @@ class Child:
             await self._initialise(hctx)
         return handed
 
-    async def _go_on(self, stand: Any, spent: Any) -> dict[str, Any]:
-        """Let a child go on where a process that has ended left it; returns its layers' states."""
-        from noetic_nb.runtime.durability.checkpoints import load_states  # only turns that are gone on with need it
+    async def _resume(self, snapshot: Any, spent: Any) -> dict[str, Any]:
+        """Let a child continue where a process that has ended left it; returns its layers' states."""
+        from noetic_nb.runtime.durability.checkpoints import load_states  # only turns that are resumed need it
 
         ctx, state = self.ctx, self.engine.stack.state
-        log = self.parent.item_log.until(stand.inherited) if stand.inherited else ctx.item_log.until(0)
-        log.extend(stand.items)
-        ctx.item_log, ctx.state = log, dict(stand.state)
-        self.inherited = stand.inherited
-        stand.put_back(ctx, spent)
+        log = self.parent.item_log.until(snapshot.inherited) if snapshot.inherited else ctx.item_log.until(0)
+        log.extend(snapshot.items)
+        ctx.item_log, ctx.state = log, dict(snapshot.state)
+        self.inherited = snapshot.inherited
+        snapshot.put_back(ctx, spent)
         fresh = self._fresh()
-        await load_states(self.engine, ctx, fresh, stand.layers)
+        await load_states(self.engine, ctx, fresh, snapshot.layers)
         self._own_layers = tuple([layer.id for layer in fresh])
         for layer in self.engine.stack.layers:
-            if layer.id in stand.layers and layer not in fresh:
-                state.set(ctx.id, layer.id, stand.layers[layer.id], hook="on_spawn")
+            if layer.id in snapshot.layers and layer not in fresh:
+                state.set(ctx.id, layer.id, snapshot.layers[layer.id], hook="on_spawn")
                 if self.kind == "spawn":
                     state.share_durable(self.parent.id, ctx.id, layer.id)
-        return dict(stand.layers)
+        return dict(snapshot.layers)
 
     def _fresh(self) -> tuple[MemoryLayer, ...]:
         """Return the layers that the parent never had."""
@@ -164,8 +164,8 @@ class Child:
             return await self._merge(result)
 
     async def _merge(self, result: Any) -> tuple[Any, tuple[str, ...]]:
-        checkpoint, before = self.ctx.tree.checkpoint, result
-        returned = None if checkpoint is None else checkpoint.has_returned(self.ctx)
+        record, before = self.ctx.record, result
+        returned = None if record is None else record.merged_before()
         if returned is not None:
             return returned.get("result", result), ()
         merged: list[str] = []
@@ -182,8 +182,8 @@ class Child:
             )
         finally:
             stop()
-        if checkpoint is not None:
-            checkpoint.returns(self.ctx, before, result)
+        if record is not None:
+            record.merged(before, result)
         return result, tuple(merged)
 
     async def end(

@@ -35,9 +35,9 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
     check = step.until.start()
     started = engine.clock.monotonic_ms()
     usage, cost = ctx.tokens, ctx.cost
-    checkpoint = ctx.tree.checkpoint
-    if checkpoint is not None:
-        usage, cost, started = checkpoint.loop_began(ctx, started)
+    record = None if ctx.record is None else ctx.record.step(ctx.frames)
+    if record is not None:
+        usage, cost, started = ctx.record.loop_began(record, started)
     history: deque[Any] = deque(maxlen=step.max_history_size)
     count = iterations = 0
     output: Any = None
@@ -52,7 +52,7 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
                 f"Loop {step.id!r} did not stop within {step.max_iterations} iterations",
                 hint="Raise `max_iterations`, or look at why its predicate never holds.",
             )
-        answer = None if checkpoint is None else checkpoint.absorbed(ctx, iterations)
+        answer = None if record is None else ctx.record.failure_of(record, iterations)
         if answer is None:
             try:
                 made = await run(engine, first, value, ctx)
@@ -62,8 +62,8 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
                 answer = await _on_error(step, exc, ctx)
                 if answer not in ("retry", "skip"):
                     raise
-                if checkpoint is not None:
-                    await checkpoint.absorb(step, ctx, iterations, answer)
+                if record is not None:
+                    await ctx.record.iteration_failed(record, step, iterations, answer)
         if answer is not None:
             if answer == "skip" and count and step.feed_output:
                 value = output
@@ -71,10 +71,10 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
         output = made
         count += 1
         history.append(output)
-        if checkpoint is None:
+        if record is None:
             tokens, paid, now = ctx.tokens, ctx.cost, engine.clock.monotonic_ms()
         else:
-            tokens, paid, now = checkpoint.stood(ctx)
+            tokens, paid, now = ctx.record.spent_then()
         snapshot = LoopSnapshot(
             count,
             tokens if usage is NO_USAGE else tokens - usage,

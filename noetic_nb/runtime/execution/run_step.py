@@ -62,7 +62,7 @@ async def run_step(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
     tree = ctx.tree
     ctx.step_count += 1
     tree.steps += 1
-    if tree.checkpoint is not None or engine.watches_steps:
+    if ctx.record is not None or engine.watches_steps:
         return await _watched(engine, step, value, ctx)
     if tree.limits is not None:
         ctx.check_limits()
@@ -84,9 +84,10 @@ def _nesting(ctx: Context) -> int:
 
 async def _watched(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
     """Run a step with its hooks, its events and its place in the record of what was done."""
-    checkpoint = ctx.tree.checkpoint
     path = ctx.where_is(step.id)
-    if ctx.tree.limits is not None and (checkpoint is None or path not in checkpoint.entries):
+    frames = (*ctx.frames, path.rsplit("/", 1)[1])
+    record = None if ctx.record is None else ctx.record.step(frames)
+    if ctx.tree.limits is not None and (record is None or record.entry is None):
         ctx.check_limits()  # what is not run again costs nothing
     start = engine.clock.monotonic_ms()
     told = False
@@ -99,18 +100,18 @@ async def _watched(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
     status: Any = "error"
     problem: BaseException | None = None
     around = RUNNING.get()
-    RUNNING.set((ctx, (*ctx.frames, path.rsplit("/", 1)[1])))
+    RUNNING.set((ctx, frames))
     ctx.running += 1
     try:
-        found, output = (False, None) if checkpoint is None else checkpoint.recorded(path, step, ctx)
+        found, output = (False, None) if record is None else ctx.record.replay(record, step)
         if found:
             status = "replayed"
             return output
         await _hook(engine.config.before_step, step, value, ctx)
         output = await _HANDLERS[step.kind](engine, step, value, ctx)
         await _hook(engine.config.after_step, step, output, ctx)
-        if checkpoint is not None:
-            await checkpoint.step_done(path, step, output, ctx)
+        if record is not None:
+            await ctx.record.step_done(record, step, output)
         status = "ok"
         return output
     except BaseException as exc:
