@@ -23,7 +23,7 @@ from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.steps import Channel, LoopStep, Step, StepMeta
 from noetic_nb.steps.channel_type import DEFAULT_TIMEOUT_MS as WAIT_MS
 
-__all__ = ["RUNNING", "Context", "Runner", "StepHandle", "StepRecorder", "StepRunner", "StepValue", "Tree"]
+__all__ = ["RUNNING", "Context", "ExecutionRecorder", "Runner", "StepHandle", "StepRunner", "StepValue", "Tree"]
 
 T = TypeVar("T")
 
@@ -107,58 +107,71 @@ class ChildState(Protocol):
         """Set the counters of a context to what they were."""
 
 
-class StepRecorder(Protocol):
-    """Writes down how far the executions of a turn have come, so that another process can continue it.
+class TurnRecorder(Protocol):
+    """Writes down a turn."""
 
-    Made where a harness keeps checkpoints, on a floor above this one; see `noetic_nb.runtime.durability`.
+    async def begin(self, first: int) -> None:
+        """Write that its items, from `first` on, have been logged."""
+
+    async def end(self) -> None:
+        """Write what it logged, and forget how far it was."""
+
+
+S = TypeVar("S")
+
+
+class ExecutionRecorder(Protocol[S]):
+    """Writes down how far an execution has come, so that another process can continue it.
+
+    Made on a floor above this one, see `noetic_nb.runtime.durability`; `S` is what it keeps of a step, which nobody here looks
+    into, so that a context names it Any.
     """
 
-    entries: dict[str, dict[str, Any]]
+    @property
+    def turn(self) -> TurnRecorder:
+        """The turn it belongs to."""
 
-    async def begin(self, ctx: Context, first: int) -> None:
-        """Write down a turn whose items have just been logged."""
+    def step(self, frames: tuple[str, ...]) -> S:
+        """Return what is kept of a step, by all frames around it and its own."""
 
-    async def end(self, ctx: Context) -> None:
-        """Write down what the execution logged, and forget where it stood."""
-
-    def recorded(self, path: str, step: Step, ctx: Context) -> tuple[bool, StepValue]:
+    def replay(self, step: S, definition: Step) -> tuple[bool, StepValue]:
         """Return whether a step ended before, and its output."""
 
-    def read_from(self, output: StepValue, text: str) -> None:
-        """Note which text of a model an output was read from."""
+    async def step_done(self, step: S, definition: Step, output: StepValue) -> None:
+        """Write that a step ended."""
 
-    async def step_done(self, path: str, step: Step, output: StepValue, ctx: Context) -> None:
-        """Write down that a step ended."""
-
-    def loop_began(self, ctx: Context, now_ms: float) -> tuple[Usage, float, float]:
+    def loop_began(self, loop: S, now_ms: float) -> tuple[Usage, float, float]:
         """Return what had been spent when a loop began, and when that was."""
 
-    def stood(self, ctx: Context) -> tuple[Usage, float, float]:
-        """Return what an execution had spent when its last step ended, and when that was."""
+    def spent_then(self) -> tuple[Usage, float, float]:
+        """Return what the execution had spent when its last step ended, and when that was."""
 
-    def absorbed(self, ctx: Context, iteration: int) -> str | None:
-        """Return how a loop dealt with the error of an iteration before."""
+    def failure_of(self, loop: S, iteration: int) -> str | None:
+        """Return how a failed iteration was dealt with before."""
 
-    async def absorb(self, step: LoopStep, ctx: Context, iteration: int, answer: str) -> None:
-        """Write down how a loop dealt with the error of an iteration."""
+    async def iteration_failed(self, loop: S, definition: LoopStep, iteration: int, answer: str) -> None:
+        """Write how a failed iteration was dealt with."""
 
-    def stand_of(self, ctx: Context) -> tuple[ChildState, Any] | None:
+    def child(self, ctx: Context, *, is_beside: bool) -> ExecutionRecorder[S]:
+        """Return the record of a child that is about to begin."""
+
+    def take_snapshot(self) -> tuple[ChildState, Any] | None:
         """Return where a child stood that is begun again, and what `put_back` needs; None for a new one."""
 
-    async def child_began(self, ctx: Context, inherited: int, *, is_beside: bool) -> None:
-        """Write down where a child begins."""
+    async def began(self, inherited: int) -> None:
+        """Write where a child begins."""
 
-    def has_returned(self, ctx: Context) -> Mapping[str, Any] | None:
+    def merged_before(self) -> Mapping[str, Any] | None:
         """Return what came of a child that was merged into its parent before."""
 
-    def returns(self, ctx: Context, before: StepValue, result: StepValue) -> None:
+    def merged(self, before: StepValue, result: StepValue) -> None:
         """Note what came of a child that was just merged into its parent."""
 
 
 class Tree:
     """What a root execution shares with all its descendants."""
 
-    __slots__ = ("_channels", "checkpoint", "cut", "ended", "inbox", "limits", "occurrences", "on_delta", "steps")
+    __slots__ = ("_channels", "cut", "ended", "inbox", "limits", "occurrences", "on_delta", "steps")
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits
@@ -167,7 +180,6 @@ class Tree:
         self.steps = 0
         # Tasks that an abort cut short and that have not noticed yet.
         self.cut: frozenset[asyncio.Task[Any]] = _NOTHING
-        self.checkpoint: StepRecorder | None = None
         # Messages that arrived while the agent was working, taken in before its next model call.
         self.inbox: Inbox | None = None
         self.occurrences: dict[str, int] = {}
@@ -218,7 +230,7 @@ class Context:
     __slots__ = (
         "_where", "abort_error", "abort_reason", "aborted", "base_frames", "base_nesting", "calls", "children", "cost",
         "depth", "engine", "harness", "id", "item_log", "last_step_meta", "locks", "model_calls", "open_memory", "parent",
-        "query", "recalled", "rerenders", "resource_id", "running", "started_ms", "state", "step_count", "thread_id",
+        "query", "recalled", "record", "rerenders", "resource_id", "running", "started_ms", "state", "step_count", "thread_id",
         "tokens", "tool_calls", "tree", "turn", "turn_id", "waiting",
     )  # fmt: skip
 
@@ -275,6 +287,8 @@ class Context:
         self.engine = engine
         self.harness = harness
         self.open_memory = open_memory
+        # What writes down how far it has come, where the harness keeps checkpoints.
+        self.record: ExecutionRecorder[Any] | None = None
         self.tree: Tree = Tree(limits) if parent is None else parent.tree
         if parent is not None:
             if isinstance(parent.children, set):

@@ -85,16 +85,16 @@ class Child:
         append_spawned : bool
             Whether items of the layers' ``on_spawn`` follow; a fork's log is a copy that has them already.
         """
-        checkpoint = self.ctx.tree.checkpoint
-        kept = None if checkpoint is None else checkpoint.stand_of(self.ctx)
-        start = len(self.ctx.item_log) if kept is None else kept[0].inherited
-        spawned: dict[str, Any] = {}
-        if kept is not None:
-            spawned = await self._continue(*kept)
+        record, kept = None, None
+        if self.parent.record is not None:
+            record = self.ctx.record = self.parent.record.child(self.ctx, is_beside=self.kind == "start")
+            kept = record.take_snapshot()
+        if kept is None:
+            start, spawned = len(self.ctx.item_log), await self._start(items, append_spawned)
         else:
-            spawned = await self._start(items, append_spawned)
-        if checkpoint is not None:
-            await checkpoint.child_began(self.ctx, self.inherited, is_beside=self.kind == "start")
+            start, spawned = kept[0].inherited, await self._resume(*kept)
+        if record is not None:
+            await record.began(self.inherited)
         sink = self.engine.sink
         if sink is not None:
             sink.emit(
@@ -126,25 +126,25 @@ class Child:
             await self._initialise(hook_ctx)
         return spawned
 
-    async def _continue(self, stand: ChildState, spent: Any) -> dict[str, Any]:
+    async def _resume(self, snapshot: ChildState, spent: Any) -> dict[str, Any]:
         """Continue a child where a process that has ended left it; returns its layers' states."""
         from noetic_nb.runtime.durability.checkpoints import load_states  # only turns that are resumed need it
 
         ctx, state = self.ctx, self.engine.stack.state
-        log = self.parent.item_log.until(stand.inherited) if stand.inherited else ctx.item_log.until(0)
-        log.extend(stand.items)
-        ctx.item_log, ctx.state = log, dict(stand.state)
-        self.inherited = stand.inherited
-        stand.put_back(ctx, spent)
+        log = self.parent.item_log.until(snapshot.inherited) if snapshot.inherited else ctx.item_log.until(0)
+        log.extend(snapshot.items)
+        ctx.item_log, ctx.state = log, dict(snapshot.state)
+        self.inherited = snapshot.inherited
+        snapshot.put_back(ctx, spent)
         fresh = self._fresh()
-        await load_states(self.engine, ctx, fresh, stand.layers)
+        await load_states(self.engine, ctx, fresh, snapshot.layers)
         self._own_layers = tuple([layer.id for layer in fresh])
         for layer in self.engine.stack.layers:
-            if layer.id in stand.layers and layer not in fresh:
-                state.set(ctx.id, layer.id, stand.layers[layer.id], hook="on_spawn")
+            if layer.id in snapshot.layers and layer not in fresh:
+                state.set(ctx.id, layer.id, snapshot.layers[layer.id], hook="on_spawn")
                 if self.kind == "spawn":
                     state.share_durable(self.parent.id, ctx.id, layer.id)
-        return dict(stand.layers)
+        return dict(snapshot.layers)
 
     def _fresh(self) -> tuple[MemoryLayer, ...]:
         """Return the layers that the parent never had."""
@@ -170,8 +170,8 @@ class Child:
             return await self._merge(result)
 
     async def _merge(self, result: StepValue) -> tuple[StepValue, tuple[str, ...]]:
-        checkpoint, before = self.ctx.tree.checkpoint, result
-        returned = None if checkpoint is None else checkpoint.has_returned(self.ctx)
+        record, before = self.ctx.record, result
+        returned = None if record is None else record.merged_before()
         if returned is not None:
             return returned.get("result", result), ()
         merged: list[str] = []
@@ -188,8 +188,8 @@ class Child:
             )
         finally:
             stop()
-        if checkpoint is not None:
-            checkpoint.returns(self.ctx, before, result)
+        if record is not None:
+            record.merged(before, result)
         return result, tuple(merged)
 
     async def end(self, outcome: Outcome, result: StepValue, merged: tuple[str, ...]) -> None:

@@ -431,6 +431,6 @@ async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: Context)
     if step.output is None or calls:
         return text
     value = parsed(step.output, text, step.id, run.reading)
-    if ctx.tree.checkpoint is not None:
-        ctx.tree.checkpoint.read_from(value, text)
+    if ctx.record is not None:
+        ctx.record.step(ctx.frames).text = text
     return value

@@ -33,8 +33,9 @@ async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Contex
     .. [1] docs/behaviour/runtime.md, "Loop".
     """
     check = step.until.start()
-    meter = _Meter(engine, step, ctx)
-    checkpoint = ctx.tree.checkpoint
+    recorder = ctx.record
+    record = None if recorder is None else recorder.step(ctx.frames)
+    meter = _Meter(engine, step, ctx, record)
     iterations = 0
     output: StepValue = None
     while True:
@@ -47,7 +48,7 @@ async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Contex
                 f"Loop {step.id!r} did not stop within {step.max_iterations} iterations",
                 hint="Raise `max_iterations`, or look at why its predicate never holds.",
             )
-        answer = None if checkpoint is None else checkpoint.absorbed(ctx, iterations)
+        answer = None if recorder is None else recorder.failure_of(record, iterations)
         if answer is None:
             try:
                 made = await _iteration(engine, step, value, ctx, run)
@@ -55,8 +56,8 @@ async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Contex
                 answer = await _on_error(step, exc, ctx)
                 if answer not in ("retry", "skip"):
                     raise
-                if checkpoint is not None:
-                    await checkpoint.absorb(step, ctx, iterations, answer)
+                if recorder is not None:
+                    await recorder.iteration_failed(record, step, iterations, answer)
         if answer is not None:
             if answer == "skip" and meter.count and step.feed_output:
                 value = output
@@ -100,25 +101,24 @@ class _Meter:
 
     __slots__ = ("_cost", "_ctx", "_engine", "_history", "_started", "_usage", "count")
 
-    def __init__(self, engine: Engine, step: LoopStep, ctx: Context) -> None:
+    def __init__(self, engine: Engine, step: LoopStep, ctx: Context, record: Any) -> None:
         self._engine, self._ctx = engine, ctx
         self._history: deque[Any] = deque(maxlen=step.max_history_size)
         self.count = 0
         self._started = engine.clock.monotonic_ms()
         self._usage, self._cost = ctx.tokens, ctx.cost
-        checkpoint = ctx.tree.checkpoint
-        if checkpoint is not None:  # the loop may have begun in another process
-            self._usage, self._cost, self._started = checkpoint.loop_began(ctx, self._started)
+        if ctx.record is not None:  # the loop may have begun in another process
+            self._usage, self._cost, self._started = ctx.record.loop_began(record, self._started)
 
     def snapshot(self, output: StepValue) -> LoopSnapshot:
         """Count an iteration and return what the predicate sees."""
-        ctx, checkpoint = self._ctx, self._ctx.tree.checkpoint
+        ctx = self._ctx
         self.count += 1
         self._history.append(output)
-        if checkpoint is None:
+        if ctx.record is None:
             tokens, cost, now = ctx.tokens, ctx.cost, self._engine.clock.monotonic_ms()
         else:
-            tokens, cost, now = checkpoint.stood(ctx)
+            tokens, cost, now = ctx.record.spent_then()
         return LoopSnapshot(
             self.count,
             tokens if self._usage is NO_USAGE else tokens - self._usage,

@@ -68,7 +68,7 @@ async def run_step(engine: Engine, step: Step, value: StepValue, ctx: Context) -
     tree = ctx.tree
     ctx.step_count += 1
     tree.steps += 1
-    if tree.checkpoint is not None or engine.watches_steps:
+    if ctx.record is not None or engine.watches_steps:
         return await _watched(engine, step, value, ctx)
     if tree.limits is not None:
         ctx.check_limits()
@@ -84,9 +84,11 @@ async def run_step(engine: Engine, step: Step, value: StepValue, ctx: Context) -
 
 async def _watched(engine: Engine, step: Step, value: StepValue, ctx: Context) -> StepValue:
     """Run a step with its hooks, its events and its place in the record of what was done."""
-    checkpoint = ctx.tree.checkpoint
     path = ctx.where_is(step.id)
-    if ctx.tree.limits is not None and (checkpoint is None or path not in checkpoint.entries):
+    frames = (*ctx.frames, path.rsplit("/", 1)[1])
+    recorder = ctx.record
+    record = None if recorder is None else recorder.step(frames)
+    if ctx.tree.limits is not None and (record is None or record.entry is None):
         ctx.check_limits()  # what is not run again costs nothing
     start = engine.clock.monotonic_ms()
     shown = False
@@ -100,18 +102,18 @@ async def _watched(engine: Engine, step: Step, value: StepValue, ctx: Context) -
     problem: BaseException | None = None
     around = RUNNING.get()
     nesting = 0 if around is None else around[2]
-    RUNNING.set((ctx, (*ctx.frames, path.rsplit("/", 1)[1]), nesting + 1))
+    RUNNING.set((ctx, frames, nesting + 1))
     ctx.running += 1
     try:
-        found, output = (False, None) if checkpoint is None else checkpoint.recorded(path, step, ctx)
+        found, output = (False, None) if recorder is None else recorder.replay(record, step)
         if found:
             status = "replayed"
             return output
         await _hook(engine.config.before_step, step, value, ctx)
         output = await _HANDLERS[step.kind](engine, step, value, ctx)
         await _hook(engine.config.after_step, step, output, ctx)
-        if checkpoint is not None:
-            await checkpoint.step_done(path, step, output, ctx)
+        if recorder is not None:
+            await recorder.step_done(record, step, output)
         status = "ok"
         return output
     except BaseException as exc:

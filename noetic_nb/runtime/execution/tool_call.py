@@ -56,7 +56,7 @@ class ToolCallContext:
     def __init__(self, ctx: Context, call_id: str) -> None:
         self._ctx = ctx
         self.call_id = call_id
-        if ctx.tree.checkpoint is None:
+        if ctx.record is None:
             self.idempotency_key = f"{ctx.id}:{call_id}"
         else:
             # Paths are counted only while steps are watched, as they are wherever an execution can be resumed. A child

@@ -110,8 +110,8 @@ async def run_turn(
         timer = arm_deadline(ctx, 0.0 if resumed is None else resumed.used_ms)
     try:
         said = await _begin(engine, ctx, turn, items) if resumed is None else resumed.said
-        if ctx.tree.checkpoint is not None:
-            await ctx.tree.checkpoint.begin(ctx, first)
+        if ctx.record is not None:
+            await ctx.record.turn.begin(first)
         turn.output = await run_step(engine, step, said, ctx)
         if not _ends_with_answer(ctx, turn):
             _log_answer(engine, ctx, turn)
@@ -222,13 +222,13 @@ async def close_execution(engine: Engine, ctx: Context, outcome: ExecutionEnd) -
             stop = await close_execution(engine, ctx, outcome)
         return stop or late
     ctx.tree.end()
-    if ctx.tree.checkpoint is None:
+    if ctx.record is None:
         return await _close_layers(engine, ctx, outcome) if engine.stack.layers else None
     try:
         return await _close_layers(engine, ctx, outcome)
     finally:
         # Last: a turn that is killed before this is gone on with, and its layers complete then.
-        await ctx.tree.checkpoint.end(ctx)
+        await ctx.record.turn.end()
 
 
 async def _close_layers(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> Stop | None:
