@@ -1,4 +1,4 @@
-"""Look a configuration over before it runs: what cannot work, and what probably is not meant."""
+"""Check a configuration before it runs: what cannot work, and what probably is not meant."""
 
 from __future__ import annotations
 

@@ -358,7 +358,7 @@ class AgentHarness:
             await self._durable.load(thread_id)
         return self._threads.context_of(thread_id)
 
-    # -- looking --------------------------------------------------------------------------------------------------
+    # -- inspection -----------------------------------------------------------------------------------------------
 
     def preview(self, thread_id: str = "default") -> TurnPlan:
         """Return what the next model call of a thread would send, without calling anything.

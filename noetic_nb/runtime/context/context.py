@@ -443,8 +443,9 @@ class Context:
                 awaitable.close()
             raise self.stopped()
         task, waiting = current_task(), self.waiting
-        if task is None or task in waiting:
+        if task is None or task in waiting:  # an outer wait of this task is cut short already
             return await awaitable
+        # A cancellation from outside may come together with ours: only ours is taken back.
         before = task.cancelling()
         waiting.add(task)
         try:

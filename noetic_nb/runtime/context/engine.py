@@ -303,7 +303,7 @@ class Engine:
             if type(response) is not ModelResponse:
                 response = as_response(response, ctx.item_log.registry)
             parse = ctx.item_log.registry.parse
-            for item in response.items:
+            for item in response.items:  # before anything is charged or logged
                 parse(item)
         except asyncio.CancelledError:
             self._record_call(ctx, request, step, start, "cancelled", None, None)
@@ -385,6 +385,7 @@ async def _streamed(
                 else:
                     response = part
     finally:
+        # At once, not when it is collected: the connection behind it is open until then.
         close = getattr(parts, "aclose", None)
         if close is not None:
             await close()

@@ -63,6 +63,7 @@ async def approval(
             answer = engine.approve(name, args, **({"question": question} if _takes_question(engine.approve) else {}))
             if hasattr(answer, "__await__"):
                 answer = await answer
+            # `is True`: a text, a number or a mock that is merely truthy must not let a call through.
             outcome = "approved" if answer is True else "refused"
         except Exception as exc:
             engine.stack.state.diagnostic("approve", "before_tool_call", exc)

@@ -188,6 +188,7 @@ class Child:
             )
         finally:
             stop()
+        # After the merge, so that one that was cut off is made again.
         if record is not None:
             record.merged(before, result)
         return result, tuple(merged)
@@ -221,6 +222,7 @@ class Child:
             )
         if not self.engine.stack.layers:
             return
+        # Shielded, as the layers of a child that is cancelled have state to write as well.
         closing = asyncio.ensure_future(self._close(outcome))
         try:
             await asyncio.shield(closing)

@@ -66,6 +66,7 @@ class LayerHandle:
             )
             if end.status == "ok":
                 return end.value
+            # The model reads these as text; code gets them as errors.
             if end.decision is not None:
                 raise denied(end.decision, f"The call of {tool.name!r} was denied.", tool_name=tool.name)
             if isinstance(end.error, NoeticError | NoeticConfigError | TurnStopped):

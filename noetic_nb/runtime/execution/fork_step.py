@@ -109,14 +109,17 @@ class _Fork:
                 if self.over:
                     raise NoeticError("cancelled", "Another path was quicker", reason="race lost")
                 if self.step.mode == "race":
+                    # Before the merge, which awaits: a path that ends meanwhile must not win as well.
                     self.over, self.winner = True, path
                 result, merged = await child.merge_into_parent(output)
             path.output, outcome = result, "success"
             if self.step.mode == "race":
                 self.ctx.state = child.ctx.state
+                # After the merge: if that fails, another path may still win.
                 self._abort_others(child, "race lost")
         except asyncio.CancelledError as exc:
             outcome, path.error = "aborted", exc
+            # Raised on only where somebody cancelled this task; a path that cancels itself has failed.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
@@ -142,7 +145,7 @@ class _Fork:
         if genuine and not self.over and (self.step.mode == "all" or self.stop is not None):
             self.over = True
             self._abort_others(child, f"path {path.step.id!r} failed")
-        if self.winner is path:
+        if self.winner is path:  # its merge failed: the race goes on
             self.winner, self.over = None, False
 
     def _end(self, child: Child, error: BaseException) -> None:

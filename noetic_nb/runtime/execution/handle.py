@@ -239,6 +239,7 @@ async def end_handles(engine: Engine, ctx: Context) -> Stop | None:
 
 
 async def _close(engine: Engine, ctx: Context, started: Started) -> Stop | None:
+    # First: a step that is aborted may start another one on its way out, which nobody would wait for.
     started.closing = True
     try:
         tasks = [handle.task for handle in started.handles.values() if handle.task is not None and not handle.done]

@@ -171,7 +171,7 @@ class LLMStepRun:
                 if exc.facts.get("reason") != "empty":
                     raise
                 response, failed = ModelResponse(()), exc  # some clients raise for what others return
-            if ctx.aborted:
+            if ctx.aborted:  # a client that ignores cancellation answers all the same
                 raise ctx.stopped()
             if not response.items:
                 empty += 1
@@ -271,6 +271,7 @@ class LLMStepRun:
                     call_id=call_id,
                 )
             except BaseException as exc:
+                # Providers refuse a log in which a call has no output, so the thread would be lost.
                 why = f"the turn was stopped: {exc.stop.suggestion}" if isinstance(exc, TurnStopped) else str(exc)
                 outputs = [
                     function_call_output(left.call_id or left.id or "", f"Error: not run, {why}", ids=self.engine.ids)

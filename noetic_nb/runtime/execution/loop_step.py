@@ -59,6 +59,7 @@ async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Contex
                 if recorder is not None:
                     await recorder.iteration_failed(record, step, iterations, answer)
         if answer is not None:
+            # A failed iteration counts against `max_iterations`, or an error that stays would never end the loop.
             if answer == "skip" and meter.count and step.feed_output:
                 value = output
             continue
@@ -67,7 +68,7 @@ async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Contex
             verdict = check(meter.snapshot(output))
             if type(verdict) is not Verdict and hasattr(verdict, "__await__"):
                 verdict = await verdict
-        except TurnStopped:
+        except TurnStopped:  # from a judge in the predicate: it ends the turn, not the loop
             raise
         except Exception as exc:  # a predicate that cannot answer ends the loop, or it would never end
             verdict = Verdict(True, f"Predicate error: {exc}")

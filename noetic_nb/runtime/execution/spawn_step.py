@@ -39,6 +39,7 @@ async def run_spawn(engine: Engine, step: SpawnStep, value: StepValue, ctx: Cont
     registry, tokenizer = ctx.item_log.registry, ctx.item_log.tokenizer
     log = ctx.item_log.fork() if inherit else ItemLog(registry=registry, tokenizer=tokenizer)
     child = Child(engine, inner, ctx, step.id, "spawn", log)
+    # From here on, so that the time of the layers' `on_spawn` counts, too.
     timer = _arm(step, child.ctx)
     outcome: Outcome = "failure"
     result: StepValue = None

@@ -45,7 +45,7 @@ async def _run(started: Started, handle: Handle, child: Child, step: Step, value
         async with started.merging:
             if handle.over:
                 outcome = "aborted"
-                return  # left behind: what it knows comes too late
+                return  # left behind: its parent may be closed, and must not be merged into any more
             result, merged = await child.merge_into_parent(output)
         outcome = "success"
         handle.succeed(result)

@@ -132,6 +132,7 @@ async def call_tool(
         if refused is not None:
             _record(engine, ctx, tool.name, call_id, frozen, refused, 0.0)
             return refused
+    # Only now: the time a person takes to approve is not the tool's.
     start = engine.clock.monotonic_ms()
     end = await _run(tool, bound, ctx, call_id)
     duration = engine.clock.monotonic_ms() - start
@@ -159,6 +160,7 @@ async def _steer(
         decision = await engine.stack.before_tool_call(
             hook_ctx, tool_name=tool.name, tool_args=args, call_id=call_id, history=tuple(ctx.calls)
         )
+        # Before the decision itself: a turn that ends needs no answer for the model.
         stop = engine.stack.take_stop(hook_ctx) or decision.stop
         if stop is not None:
             raise TurnStopped(stop)

@@ -54,6 +54,7 @@ async def summarised(
     limit = int(policy.view_budget(plan.system + plan.tools) * SUMMARY_SHARE)
     kept = policy.window_size or 0
     last = max(0, len(ctx.item_log) - kept)
+    # A text as long as a summary may be: what it takes up decides what has to be covered.
     room = _entry(engine, "word " * limit, limit)
     if room is None:
         return plan
