@@ -18,7 +18,7 @@ from noetic_nb.models.client import ModelClient, check_clients
 from noetic_nb.runtime.config.config import AgentConfig
 from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.runtime.context.channels import ChannelHandle
-from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.context import Context, StepValue
 from noetic_nb.runtime.context.engine import Approve, Engine
 from noetic_nb.runtime.context.event_hub import EventHub
 from noetic_nb.runtime.context.messages import log_items
@@ -249,7 +249,7 @@ class AgentHarness:
         async with self._threads.execution(thread_id, resource_id, limits, state) as ctx:
             yield ctx
 
-    async def run(self, step: Step | Mapping[str, Any], value: Any, ctx: Context) -> Any:
+    async def run(self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context) -> StepValue:
         """Run one step inside an open execution.
 
         Raises
@@ -262,7 +262,7 @@ class AgentHarness:
         except TurnStopped as stopped:
             raise stopped.as_error() from None
 
-    def start(self, step: Step | Mapping[str, Any], value: Any, ctx: Context) -> Handle:
+    def start(self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context) -> Handle:
         """Start one step beside an open execution and return at once; ``ctx.start(step, value)`` is the same.
 
         It runs in a child execution with a log of its own, and the parent pays. Whatever still runs when the parent ends
@@ -556,6 +556,7 @@ class AgentHarness:
             self._stop_watching()
             self._stop_watching = None
 
+    # Any: a state is whatever its layer keeps.
     def _state_written(self, execution_id: str, layer_id: str, state: Any, hook: str) -> None:
         ctx = self._threads.find(execution_id)
         if ctx is not None:

@@ -48,6 +48,7 @@ def function_tool(
     that fails changes nothing.
     """
 
+    # Any: what a layer's function takes and returns is the layer's own.
     async def execute(*, root: Any, ctx: Execution) -> Any:
         if not stack.runs(layer, ctx.id):
             raise NoeticError(
@@ -84,7 +85,7 @@ def function_tool(
     )
 
 
-def _checked(declared: LayerFunction, result: Any, name: str) -> Any:
+def _checked(declared: LayerFunction, result: object, name: str) -> Any:
     """Check a result before the state that goes with it is written."""
     try:
         return declared.output.validate_python(result)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from noetic_nb.runtime.context.engine import Engine
 
@@ -39,7 +39,7 @@ class LargeState(UserWarning):
         self.size = size
 
 
-def warn_if_large(engine: Engine, step_id: str, what: Literal["state", "checkpoint"], value: Any) -> None:
+def warn_if_large(engine: Engine, step_id: str, what: Literal["state", "checkpoint"], value: object) -> None:
     """Report, once per step, a value above the limit. What is no JSON data is measured by its text."""
     if (step_id, what) in engine.warned_steps:
         return

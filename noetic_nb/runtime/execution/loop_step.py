@@ -102,6 +102,7 @@ class _Meter:
 
     __slots__ = ("_cost", "_ctx", "_engine", "_history", "_started", "_usage", "count")
 
+    # Any: what a recorder keeps of a step is its own.
     def __init__(self, engine: Engine, step: LoopStep, ctx: Context, record: Any) -> None:
         self._engine, self._ctx = engine, ctx
         self._history: deque[Any] = deque(maxlen=step.max_history_size)
