@@ -2,8 +2,8 @@ import noetic_nb.steps
 
 from .check import Finding as Finding
 from .config.config import AgentConfig as AgentConfig
-from .config.config_json import dump_config as dump_config
-from .config.config_json import load_config as load_config
+from .config.config import dump_config as dump_config
+from .config.config import load_config as load_config
 from .config.limits import Limits as Limits
 from .context.context import Context as Context
 from .context.reply import AgentReply as AgentReply

@@ -1,4 +1,4 @@
-"""Look a configuration over before it runs: what cannot work, and what probably is not meant."""
+"""Check a configuration before it runs: what cannot work, and what probably is not meant."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _tools(engine: Engine) -> Iterator[Finding]:
     names: set[str] = set()
     for step in llm_steps(engine.config.step):
         try:
-            tools = engine.toolset(step)
+            tools = engine.setups.tools(step)
         except NoeticConfigError as exc:
             yield Finding("error", exc.code, exc.what, exc.hint)
             continue
@@ -66,6 +66,7 @@ def _tools(engine: Engine) -> Iterator[Finding]:
                 "Pass approve=... to the harness; until then these calls are denied.",
             )
     for layer in engine.config.memory:
+        # Any: found by its shape, as any layer may enforce rules and most have no rulebook.
         book: Any = getattr(getattr(layer.hooks.before_tool_call, "__self__", None), "book", ())
         known = {skeleton(name) for name in names}  # as rules are found: what looks the same is the same
         for rule in book:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import math
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
-from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import EventSink, LayerStateChanged
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import EventSink, LayerStateChanged, QualityGiven
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import ItemLog, thaw
 from noetic_nb.memory import LayerStack, LayerStateStore
@@ -16,16 +17,15 @@ from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
 from noetic_nb.models.client import ModelClient, check_clients
 from noetic_nb.runtime.config.config import AgentConfig
 from noetic_nb.runtime.config.limits import Limits
-from noetic_nb.runtime.context.channels import ChannelHandle, Channels
-from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.channels import ChannelHandle
+from noetic_nb.runtime.context.context import Context, StepValue
 from noetic_nb.runtime.context.engine import Approve, Engine
-from noetic_nb.runtime.context.hub import EventHub
+from noetic_nb.runtime.context.event_hub import EventHub
 from noetic_nb.runtime.context.messages import log_items
 from noetic_nb.runtime.context.reply import AgentReply
-from noetic_nb.runtime.context.step_errors import StoppedError
+from noetic_nb.runtime.context.step_errors import TurnStopped
 from noetic_nb.runtime.execution.run_step import run_step
 from noetic_nb.runtime.planning.turn_plan import TurnPlan, plan_turn
-from noetic_nb.runtime.remarks import TakesRemarks
 from noetic_nb.runtime.threads.thread import Delivery, ThreadStatus
 from noetic_nb.runtime.threads.threads import Threads
 from noetic_nb.steps import Channel, Step
@@ -39,20 +39,14 @@ if TYPE_CHECKING:  # loaded when they are first wanted
     from noetic_nb.runtime.check import Finding
     from noetic_nb.runtime.durability.checkpoints import Checkpoints
     from noetic_nb.runtime.execution.handle import Handle
+    from noetic_nb.runtime.threads.durable_threads import DurableThreads
     from noetic_nb.runtime.threads.memory_view import MemoryView
     from noetic_nb.runtime.threads.turn_stream import TurnStream
 
 __all__ = ["AgentHarness"]
 
 
-def _open_memory(engine: Engine, ctx: Context) -> Mapping[str, Any]:
-    """Return what the layers provide to code, loaded when it is first asked for."""
-    from noetic_nb.runtime.execution.context_memory import ContextMemory
-
-    return ContextMemory(engine, ctx)
-
-
-class AgentHarness(TakesRemarks):
+class AgentHarness:
     """An agent that can be talked to.
 
     Parameters
@@ -68,13 +62,13 @@ class AgentHarness(TakesRemarks):
     tokenizer : callable, optional
         Counts tokens; see `noetic_nb.tokens`.
     approve : callable, optional
-        Asked before a call that needs approval: ``approve(tool_name, args)`` answers True, False, or a text that says
-        why not; may be async. Without it such calls are denied at once.
+        Called before a tool call that needs approval: ``approve(tool_name, args)`` answers True, False, or a text that
+        says why not; may be async. Without it such calls are denied at once.
     diagnostic : callable, optional
-        Told of errors that do not fail a turn: ``diagnostic(layer_id, hook, error)``; a warning is logged by default.
+        Gets errors that do not fail a turn: ``diagnostic(layer_id, hook, error)``; a warning is logged by default.
     checkpoints : bool or Checkpoints
-        Keep conversations and turns in the storage: a new harness goes on with every thread where it was left, and
-        `resume` with a turn that a crash cut off. Run a thread in one harness at a time.
+        Keep conversations and turns in the storage: a new harness continues every thread where it was left, and
+        `resume` a turn that a crash cut off. Run a thread in one harness at a time.
 
     Examples
     --------
@@ -101,7 +95,7 @@ class AgentHarness(TakesRemarks):
     ) -> None:
         check_clients(model)
         self.config = config
-        self._hub = EventHub(diagnostic)
+        self._hub = EventHub(diagnostic, self._subscribers_changed)
         state = LayerStateStore(diagnostic)
         self._stack = LayerStack(
             config.memory,
@@ -123,18 +117,16 @@ class AgentHarness(TakesRemarks):
             tokenizer=tokenizer,
             approve=approve,
         )
-        self._stop_listening: Any = None
-        self._hub.changed = self._listen
-        self._engine.open_memory = _open_memory
+        self._stop_watching: Callable[[], None] | None = None
+        self._durable: DurableThreads | None = None
         if checkpoints is not False:
-            from noetic_nb.runtime.threads.durable_threads import (
-                durable_threads,  # with all it needs, for those who want it
-            )
+            # Loaded here, with the storage formats it needs, as most harnesses keep no checkpoints.
+            from noetic_nb.runtime.threads.durable_threads import durable_threads
 
             self._durable = durable_threads(self._engine, self, checkpoints)
         self._threads = self._durable or Threads(self._engine, self)
 
-    # -- talking --------------------------------------------------------------------------------------------------
+    # -- turns --------------------------------------------------------------------------------------------------
 
     async def execute(
         self,
@@ -146,19 +138,19 @@ class AgentHarness(TakesRemarks):
         limits: Limits | Mapping[str, Any] | None = None,
         state: Mapping[str, Any] | None = None,
     ) -> AgentReply:
-        """Say something and wait for the turn it becomes part of.
+        """Send a message and wait for the turn it becomes part of.
 
         Parameters
         ----------
         text_or_items : str or sequence of items
-            What is said.
+            The message.
         thread_id : str
-            The conversation. Turns of one thread never overlap; what is said meanwhile shares the next turn.
+            The conversation. Turns of one thread never overlap; messages sent meanwhile share the next turn.
         resource_id : str, optional
             The person, tenant or project; what layers of that scope know is shared between its threads.
         delivery : {"next_turn", "between_rounds", "interrupt"}
-            Where a turn of the thread is running: wait for the next; be heard before its next model call and get its
-            reply; or cancel it and be answered instead.
+            Where a turn of the thread is running: wait for the next; be part of it from its next model call on, and
+            get its reply; or cancel it and be answered instead.
         limits : Limits or mapping, optional
             What the turn may spend, instead of the agent's limits.
         state : mapping, optional
@@ -181,19 +173,34 @@ class AgentHarness(TakesRemarks):
         return await self._threads.session(thread_id).say(message, self._threads.run, delivery)
 
     def stream(
-        self, text_or_items: str | Sequence[Mapping[str, Any]], *, thread_id: str = "default", **options: Any
+        self,
+        text_or_items: str | Sequence[Mapping[str, Any]],
+        *,
+        thread_id: str = "default",
+        resource_id: str | None = None,
+        delivery: Delivery = "next_turn",
+        limits: Limits | Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
     ) -> TurnStream:
-        """Say something and follow the turn: text as it is written, items as they are logged, events as they happen.
+        """Send a message and follow its turn: text as it is written, items as they are logged, events as they happen.
 
         Parameters
         ----------
-        text_or_items, thread_id, **options
+        text_or_items, thread_id, resource_id, delivery, limits, state
             As for `execute`.
 
         Returns
         -------
         TurnStream
-            Iterate over ``.text``, ``.items`` or ``.events``, several at a time if need be; await ``.reply``.
+            Iterate over ``.text``, ``.items`` or ``.events``, several at a time if need be; await ``.reply``. The turn
+            begins with the first of these.
+
+        Raises
+        ------
+        NoeticError
+            ``step_failed`` at once for what is no message. What goes wrong in the turn is raised to whoever follows it.
+        NoeticConfigError
+            ``INVALID_OPTION``, ``INVALID_LIMITS`` or ``INVALID_THREAD``, at once.
 
         Examples
         --------
@@ -206,10 +213,6 @@ class AgentHarness(TakesRemarks):
         >>> asyncio.run(main())
         ['Hello, ', 'world!']
         """
-        resource_id, delivery = options.pop("resource_id", None), options.pop("delivery", "next_turn")
-        limits, state = options.pop("limits", None), options.pop("state", None)
-        if options:
-            raise NoeticConfigError("INVALID_OPTION", "stream has no such option.", given=sorted(options))
         message = self._threads.message(text_or_items, resource_id, delivery, limits, state)
         session = self._threads.session(thread_id)
         from noetic_nb.runtime.threads.turn_stream import TurnStream
@@ -246,7 +249,7 @@ class AgentHarness(TakesRemarks):
         async with self._threads.execution(thread_id, resource_id, limits, state) as ctx:
             yield ctx
 
-    async def run(self, step: Step | Mapping[str, Any], value: Any, ctx: Context) -> Any:
+    async def run(self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context) -> StepValue:
         """Run one step inside an open execution.
 
         Raises
@@ -256,19 +259,14 @@ class AgentHarness(TakesRemarks):
         """
         try:
             return await run_step(ctx.engine, as_step(step, "what was to run"), value, ctx)
-        except StoppedError as stopped:
-            raise NoeticError(
-                "cancelled",
-                f"A layer stopped the execution: {stopped.stop.suggestion}",
-                reason=stopped.stop.suggestion,
-                decision=stopped.stop.decision,
-            ) from None
+        except TurnStopped as stopped:
+            raise stopped.as_error() from None
 
-    def start(self, step: Step | Mapping[str, Any], value: Any, ctx: Context) -> Handle:
+    def start(self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context) -> Handle:
         """Start one step beside an open execution and return at once; ``ctx.start(step, value)`` is the same.
 
         It runs in a child execution with a log of its own, and the parent pays. Whatever still runs when the parent ends
-        is told to stop, and left behind 500 ms later.
+        is aborted, and left behind 500 ms later.
 
         Raises
         ------
@@ -299,26 +297,68 @@ class AgentHarness(TakesRemarks):
         NoeticConfigError
             ``INVALID_CHANNEL`` for a channel that is not declared external.
         """
-        if not channel.external:
-            raise NoeticConfigError(
-                "INVALID_CHANNEL",
-                f"Channel {channel.name!r} cannot be reached from outside.",
-                hint="Declare it with external=True.",
-                channel_name=channel.name,
-            )
         ctx = self._threads.find(execution_id)
-        if ctx is None:
-            gone = Channels()
-            gone.close()
-            return ChannelHandle(gone, channel)
-        return ChannelHandle(ctx.tree.channels, channel)
+        return ChannelHandle.open(None if ctx is None else ctx.tree.channels, channel)
 
     @property
     def executions(self) -> tuple[str, ...]:
         """Ids of the executions that are open now."""
         return tuple(self._threads.live)
 
-    # -- looking --------------------------------------------------------------------------------------------------
+    # -- feedback -------------------------------------------------------------------------------------------------
+
+    async def feedback(self, thread_id: str = "default", *, quality: float, source: str = "user") -> None:
+        """Rate the last reply of a thread.
+
+        Parameters
+        ----------
+        quality : float
+            From 0 (useless) to 1 (perfect); values outside are clamped by the regulator.
+        source : str
+            Who rates it.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_FEEDBACK`` for what is not a finite number.
+        """
+        if isinstance(quality, bool) or not isinstance(quality, int | float) or not math.isfinite(quality):
+            raise NoeticConfigError("INVALID_FEEDBACK", "Quality is a finite number from 0 to 1.", given=quality)
+        ctx = await self._last_context(thread_id)
+        if self._engine.sink is not None:
+            now = self._engine.clock.now_ms()
+            self._engine.sink.emit(QualityGiven(ctx.where, now, float(quality), source))
+        await self._engine.stack.feedback(
+            self._engine.hook_context(ctx), kind="quality", value=float(quality), source=source
+        )
+
+    async def correct(self, thread_id: str, message: str, *, source: str = "user") -> None:
+        """Tell the agent what was wrong with the last reply of a thread, so that it is remembered.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_FEEDBACK`` for what is not text.
+        """
+        if not isinstance(message, str) or not message.strip():
+            raise NoeticConfigError("INVALID_FEEDBACK", "A correction is a text.", given=message)
+        ctx = await self._last_context(thread_id)
+        await self._engine.stack.feedback(
+            self._engine.hook_context(ctx), kind="correction", value=message, source=source
+        )
+
+    async def reset_task(self, thread_id: str = "default") -> None:
+        """Begin a new task on a thread: what a regulator counted for the old one no longer stops it."""
+        ctx = await self._last_context(thread_id)
+        await self._engine.stack.feedback(self._engine.hook_context(ctx), kind="reset_task", value=None, source="user")
+
+    async def _last_context(self, thread_id: str) -> Context:
+        """Return the context that feedback belongs to; its thread may have to be read first."""
+        if self._durable is not None:
+            await self._durable.load(thread_id)
+        return self._threads.context_of(thread_id)
+
+    # -- inspection -----------------------------------------------------------------------------------------------
 
     def preview(self, thread_id: str = "default") -> TurnPlan:
         """Return what the next model call of a thread would send, without calling anything.
@@ -335,7 +375,7 @@ class AgentHarness(TakesRemarks):
             self.config.projection if step is None or step.projection is None else step.projection,
             () if last is None else last.recalled,
             instructions=instructions if step is None else system_instructions(instructions, step.output),
-            tool_tokens=0 if step is None else self._engine.toolset(step).tokens,
+            tool_tokens=0 if step is None else self._engine.setups.tools(step).tokens,
             tokenizer=self._engine.tokenizer,
         )
 
@@ -372,7 +412,7 @@ class AgentHarness(TakesRemarks):
         return self._threads.session(thread_id).log.fork()
 
     def seed(self, thread_id: str, items: Iterable[Mapping[str, Any]]) -> None:
-        """Begin a thread with what was said before, without asking anyone.
+        """Begin a thread with an earlier conversation; no model is called.
 
         Raises
         ------
@@ -404,30 +444,119 @@ class AgentHarness(TakesRemarks):
         """The threads there are."""
         return tuple(self._threads.sessions)
 
+    # -- threads that outlive their process -----------------------------------------------------------------------
+
+    async def unfinished(self) -> tuple[str, ...]:
+        """Return the ids of turns that were under way when their process ended, from the storage of checkpoints."""
+        return () if self._durable is None else await self._durable.checkpoints.unfinished()
+
+    async def resume(self, execution_id: str) -> AgentReply:
+        """Continue a turn that was under way when its process ended; steps whose end was recorded are not run again.
+
+        A new message on the thread gives the turn up: what it had logged stays in the conversation.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``NO_CHECKPOINT`` where there is nothing to continue, ``CHECKPOINT_SCHEMA_MISMATCH`` for a damaged one.
+        NoeticError
+            As for `execute`.
+        """
+        return await self._kept.resume(execution_id)
+
+    async def clear_checkpoint(self, execution_id: str) -> None:
+        """Forget where a turn stood that was under way when its process ended: it cannot be resumed any more."""
+        await self._kept.checkpoints.clear(execution_id)
+
+    async def saved_threads(self) -> tuple[str, ...]:
+        """Return the threads in the storage of checkpoints, whichever harness wrote them; sorted.
+
+        Examples
+        --------
+        >>> import asyncio
+        >>> import noetic_nb as nn
+        >>> config = nn.AgentConfig(name="echo", step=nn.react(model="scripted"))
+        >>> store = nn.InMemoryStorage()
+        >>> def harness(*replies):
+        ...     return nn.AgentHarness(config, model=nn.ScriptedModel(replies), storage=store, checkpoints=True)
+        >>> async def main():
+        ...     await harness("Hello!").execute("Hi", thread_id="ann")
+        ...     later = harness("Still here.")  # as in a new process
+        ...     await later.execute("And now?", thread_id="ann")
+        ...     return await later.saved_threads(), len(later.log("ann"))
+        >>> asyncio.run(main())
+        (('ann',), 4)
+        """
+        return () if self._durable is None else await self._durable.saved()
+
+    async def load_thread(self, thread_id: str = "default") -> bool:
+        """Read a saved thread now, so that `preview`, `log` and `memory` know it; `execute` does so by itself.
+
+        Returns
+        -------
+        bool
+            False where no such thread is saved.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``NO_CHECKPOINT`` for a harness without checkpoints, ``CHECKPOINT_SCHEMA_MISMATCH`` for a damaged thread,
+            ``THREAD_EXISTS`` for one that was begun here without it.
+        NoeticError
+            ``state_conflict`` where another harness has continued a thread that this one has continued, too.
+        """
+        return await self._kept.load(thread_id)
+
+    async def forget_thread(self, thread_id: str) -> bool:
+        """Delete a conversation, here and in storage, with its checkpoints. What layers know stays: edit it with `memory`.
+
+        Returns
+        -------
+        bool
+            False where there was no such thread.
+
+        Raises
+        ------
+        NoeticError
+            ``step_failed`` where a turn of the thread is running, or what the storage raises.
+        NoeticConfigError
+            ``NO_CHECKPOINT`` for a harness without checkpoints.
+        """
+        return await self._kept.forget(thread_id)
+
+    @property
+    def _kept(self) -> DurableThreads:
+        if self._durable is None:
+            raise NoeticConfigError(
+                "NO_CHECKPOINT", "This harness keeps no checkpoints.", hint="Pass checkpoints=True and a storage."
+            )
+        return self._durable
+
     # -- recording ------------------------------------------------------------------------------------------------
 
-    def subscribe(self, sink: EventSink) -> Any:
+    def subscribe(self, sink: EventSink) -> Callable[[], None]:
         """Send every event to a sink; returns a function that ends this."""
         self._hub.add(sink)
+        return lambda: self._hub.remove(sink)
 
-        def unsubscribe() -> None:
-            self._hub.remove(sink)
-
-        return unsubscribe
-
-    def _listen(self) -> None:
-        """Make events only while someone listens."""
-        heard = bool(self._hub)
-        self._engine.listen()
-        if heard and self._stop_listening is None:
+    def _subscribers_changed(self) -> None:
+        """Watch the layers' states while there is a subscriber, and only then: without one no event is made."""
+        self._engine.update_sinks()
+        if self._hub and self._stop_watching is None:
             begun = [layer.hooks.on_record for layer in self._stack.layers if layer.hooks.on_record is not None]
             ends = [self._stack.state.listen(self._state_written)]
             ends += [begin(self._hub, self._engine.clock) for begin in begun]
-            self._stop_listening = lambda: [end() for end in ends]
-        elif not heard and self._stop_listening is not None:
-            self._stop_listening()
-            self._stop_listening = None
 
+            def stop() -> None:
+                for end in ends:
+                    end()
+
+            self._stop_watching = stop
+        elif not self._hub and self._stop_watching is not None:
+            self._stop_watching()
+            self._stop_watching = None
+
+    # Any: a state is whatever its layer keeps.
     def _state_written(self, execution_id: str, layer_id: str, state: Any, hook: str) -> None:
         ctx = self._threads.find(execution_id)
         if ctx is not None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
-from noetic_nb.runtime.execution.event_filter import FRAMEWORK_EVENTS
+from noetic_nb.runtime.context.event_hub import HIDEABLE_EVENTS
 from noetic_nb.steps import Registry, dump_step, load_step, step
 from tests.runtime.made import Events, heard, lookup, made
 
@@ -44,8 +44,8 @@ def kinds(events: Events) -> Counter[str]:
 async def test_a_step_that_hides_everything_hides_nothing_a_conversation_is_rebuilt_from() -> None:
     told, (reply, quiet, _) = kinds((await followed(True))[1]), await followed(False)
 
-    assert {kind for kind in told if told[kind] != kinds(quiet)[kind]} == FRAMEWORK_EVENTS
-    assert not FRAMEWORK_EVENTS & set(kinds(quiet))
+    assert {kind for kind in told if told[kind] != kinds(quiet)[kind]} == HIDEABLE_EVENTS
+    assert not HIDEABLE_EVENTS & set(kinds(quiet))
     assert [item for event in quiet.of("items_appended") for item in event.items] == list(reply.items)
     assert {"turn_started", "view_assembled", "budgets_allocated", "layer_state_changed", "turn_completed"} <= set(told)
 
@@ -64,10 +64,10 @@ async def test_a_filter_is_asked_with_the_kind_and_the_data_of_each() -> None:
     assert [kind for kind, _ in asked] == ["step_started", "model_called", "tool_called", "model_called"]
     assert asked[0][1]["path"] == "/ask#1"
     assert asked[2][1]["args"] == {"order_id": "A"}
-    assert {kind: n for kind, n in kinds(events).items() if kind in FRAMEWORK_EVENTS} == {"tool_called": 1}
+    assert {kind: n for kind, n in kinds(events).items() if kind in HIDEABLE_EVENTS} == {"tool_called": 1}
 
 
-@given(st.fixed_dictionaries({kind: st.booleans() for kind in sorted(FRAMEWORK_EVENTS)}))
+@given(st.fixed_dictionaries({kind: st.booleans() for kind in sorted(HIDEABLE_EVENTS)}))
 def test_every_kind_is_shown_or_hidden_as_the_filter_says(wanted: dict[str, bool]) -> None:
     async def both() -> Any:
         told = (await followed(True))[1]
@@ -167,7 +167,7 @@ async def test_whoever_begins_to_listen_during_the_step_hears_the_rest() -> None
 
     await harness.execute("go")
 
-    assert not FRAMEWORK_EVENTS & set(kinds(late))
+    assert not HIDEABLE_EVENTS & set(kinds(late))
     assert kinds(late)["items_appended"] == 2, "the tool's answer and the model's"
 
 

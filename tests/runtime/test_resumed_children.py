@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 import noetic_nb as nn
 from noetic_nb.steps import fork, loop, spawn, step, until
-from tests.runtime.cutting import TRACES, cut_everywhere, pay
+from tests.runtime.cutting import TRACES, GroupedDisk, cut_everywhere, pay
 
 
 def text_of(item: Any) -> str:
@@ -193,3 +193,33 @@ def beside() -> Any:
 
 async def test_a_loop_that_starts_steps_beside_it_is_judged_as_before() -> None:
     assert await cut_everywhere(beside, lambda: lambda request: nn.Reply("ok", cost=1.0)) > 3
+
+
+class FailsOnce(GroupedDisk):
+    """One write of the first process fails; the disks of the next ones work."""
+
+    fails_at = 0
+
+    def __init__(self, texts: dict[str, str] | None = None) -> None:
+        super().__init__(texts)
+        self.left = type(self).fails_at if texts is None else -1
+
+    async def set_many(self, values: Any, *, delete: Any = (), absent: Any = ()) -> None:
+        self.left -= 1
+        if self.left == -1:
+            raise OSError("disk full")
+        await super().set_many(values, delete=delete, absent=absent)
+
+
+@pytest.mark.parametrize("fails_at", range(1, 5))
+@pytest.mark.parametrize("in_children", [False, True])
+async def test_the_end_of_a_step_whose_write_failed_is_written_with_the_next(
+    in_children: bool, fails_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def agent() -> Any:
+        steps = [step.llm(name, model="m") for name in "abc"]
+        return once(*[spawn(f"s-{inner.id}", inner) if in_children else inner for inner in steps])
+
+    monkeypatch.setattr(FailsOnce, "fails_at", fails_at)
+
+    assert await cut_everywhere(agent, lambda: answering, (FailsOnce,))

@@ -51,7 +51,7 @@ def test_a_step_within_itself_is_found_beside_others(is_followed: bool) -> None:
 
 
 def test_a_recursion_through_tasks_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_step, "MAX_RUNNING", 150)
+    monkeypatch.setattr(run_step, "MAX_RUNNING", 10**9)  # nesting is seen through tasks; this limit is for the others
     harness = made([])
 
     async def again(value: Any, ctx: Any) -> Any:
@@ -63,6 +63,21 @@ def test_a_recursion_through_tasks_ends(monkeypatch: pytest.MonkeyPatch) -> None
 
     with pytest.raises(nn.NoeticError, match="nested"):
         drive_loop(main())
+
+
+def test_steps_of_a_child_are_not_nested_in_those_of_its_parent() -> None:
+    harness = made([])
+
+    def nested(depth: int, inner: Any) -> Any:
+        for n in range(depth):
+            inner = branch(f"b{n}", lambda value, ctx, inner=inner: inner)
+        return inner
+
+    async def main() -> Any:
+        async with harness.execution() as ctx:
+            return await harness.run(nested(50, nn.spawn("child", nested(50, step.run("last", _later)))), 7, ctx)
+
+    assert drive_loop(main()) == 7
 
 
 def test_steps_side_by_side_have_places_of_their_own() -> None:

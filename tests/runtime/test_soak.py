@@ -7,7 +7,7 @@ import tracemalloc
 from typing import Any
 
 import noetic_nb as nn
-from noetic_nb.runtime.context import engine
+from noetic_nb.runtime.context import step_setup
 from noetic_nb.runtime.threads import state_history
 from noetic_nb.steps import branch, spawn, step
 from tests.runtime.made import made
@@ -56,14 +56,14 @@ async def test_steps_that_are_made_anew_each_time_leave_nothing_behind() -> None
     model = nn.ScriptedModel(lambda request: "ok")
     harness = made(model, step=branch("b", fresh))
 
-    for _ in range(engine.MAX_SETUPS + 20):
+    for _ in range(step_setup.MAX_SETUPS + 20):
         await harness.execute("hi")
 
     made_for = harness._engine
-    assert len(made_for._inner) <= engine.MAX_SETUPS
+    assert len(made_for._inner) <= step_setup.MAX_SETUPS
     assert (await harness.execute("hi")).text == "ok"
 
     plain = made(model, step=branch("b", lambda value, ctx: step.llm("ask", model="m")))
-    for _ in range(engine.MAX_SETUPS + 20):
+    for _ in range(step_setup.MAX_SETUPS + 20):
         await plain.execute("hi")
-    assert len(plain._engine._toolsets) <= engine.MAX_SETUPS
+    assert len(plain._engine.setups._toolsets) <= step_setup.MAX_SETUPS

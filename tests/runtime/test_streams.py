@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 from typing import Any
 
 import pytest
@@ -103,3 +104,17 @@ async def test_a_reply_that_nobody_awaits_leaves_nothing_behind(caplog: pytest.L
     await asyncio.sleep(0)
 
     assert not caplog.records
+
+
+def test_a_stream_takes_the_options_of_execute() -> None:
+    execute, stream = (inspect.signature(method) for method in (nn.AgentHarness.execute, nn.AgentHarness.stream))
+
+    assert list(stream.parameters.values()) == list(execute.parameters.values())
+
+
+async def test_a_stream_passes_its_options_on() -> None:
+    harness = made([], step=nn.step.run("look", lambda value, ctx: [ctx.resource_id, ctx.state, ctx.tree.limits]))
+
+    turn = harness.stream("hi", thread_id="x", resource_id="ann", limits={"max_steps": 5}, state={"n": 1})
+
+    assert (await turn.reply).output == ["ann", {"n": 1}, nn.Limits(max_steps=5)]

@@ -1,23 +1,32 @@
-"""An agent as data: what it does, what it remembers, how much it may send. Nothing here is alive."""
+"""An agent as data: what it does, what it remembers, how much it may send; as JSON, too. Nothing here is alive.
+
+In JSON a reference stands for what JSON cannot hold, such as a function; see `noetic_nb.steps.step_json`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Literal
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_origin
 
 from pydantic import Field, field_validator
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
-from noetic_nb.items import FrozenDict, ItemRegistry, freeze, thaw
+from noetic_nb.items import DEFAULT_REGISTRY, FrozenDict, ItemRegistry, freeze, thaw
 from noetic_nb.memory import MemoryConfig, MemoryLayer, ProjectionPolicy, memory
 from noetic_nb.models.stream_timeout import IDLE_TIMEOUT_MS
-from noetic_nb.runtime.config.extensions import as_item_schemas, item_registry
 from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.steps import Step, Tool, make_tool
 from noetic_nb.steps.base import Frozen, InstanceField
 from noetic_nb.steps.schema import OutputSchema, as_schema
 
-__all__ = ["AgentConfig"]
+if TYPE_CHECKING:
+    from noetic_nb.steps import Registry
+
+__all__ = ["AgentConfig", "as_item_schemas", "dump_config", "item_registry", "load_config"]
+
+# Keys of a configuration in JSON that hold data and schemas: what looks like a step or a reference there is none.
+_PLAIN_KEYS: Final = frozenset({"params", "itemSchemas", "item_schemas"})
 
 
 class AgentConfig(Frozen):
@@ -53,7 +62,7 @@ class AgentConfig(Frozen):
     force_atomic_recall: bool = False
     """Treat eventual layers as atomic."""
     on_steering_error: Literal["deny", "allow", "raise"] = "deny"
-    """What a failing enforcement hook means where its layer does not say."""
+    """What a failing enforcement hook means where its layer does not define it."""
 
     stream_idle_timeout_ms: float = Field(default=IDLE_TIMEOUT_MS, allow_inf_nan=False)
     """Longest silence within a streamed answer, milliseconds, before the model call fails with ``llm_failed``; 0 or less for
@@ -131,3 +140,121 @@ class AgentConfig(Frozen):
 def _invalid_params(what: str, given: object, field: str = "params") -> NoeticConfigError:
     hint = "Pass JSON data that fits `params_schema`."
     return NoeticConfigError("INVALID_AGENT_PARAMS", what, given=given, hint=hint, field=field)
+
+
+def as_item_schemas(value: object) -> FrozenDict:
+    """Return schemas by category, types and JSON Schemas as `OutputSchema`.
+
+    A function may stand in place of a schema; it returns False or raises `ValueError` for what it refuses.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_AGENT_CONFIG``, ``UNKNOWN_ITEM_CATEGORY`` or ``INVALID_SCHEMA``.
+
+    Examples
+    --------
+    >>> as_item_schemas({"developer_messages": [{"type": "object"}]})
+    {'developerMessages': (OutputSchema({'type': 'object'}),)}
+    """
+    if not isinstance(value, Mapping) or not all(isinstance(schemas, list | tuple) for schemas in value.values()):
+        raise NoeticConfigError(
+            "INVALID_AGENT_CONFIG",
+            "Item schemas are lists by category.",
+            given=value,
+            hint="Such as item_schemas={'items': [Note]}.",
+            field="item_schemas",
+        )
+    made = {name: tuple([_schema(schema) for schema in schemas]) for name, schemas in value.items()}
+    return FrozenDict(ItemRegistry(made).schemas)  # with the categories checked, and spelled one way
+
+
+# Any in the next three: a schema here is a type, a JSON Schema or a function of the user.
+def _schema(given: Any) -> Any:
+    is_function = callable(given) and not isinstance(given, type) and get_origin(given) is None
+    return given if is_function else as_schema(given)
+
+
+def _gate(schema: Any) -> Callable[[Any], object]:
+    if not isinstance(schema, OutputSchema):
+        accept: Callable[[Any], object] = schema
+        return accept
+
+    def accepts(value: Any) -> bool:
+        schema.check(value)  # raises ValueError
+        return True
+
+    return accepts
+
+
+def item_registry(schemas: Mapping[str, Any], *, strict: bool) -> ItemRegistry:
+    """Return the registry that these schemas make.
+
+    Examples
+    --------
+    >>> registry = item_registry(as_item_schemas({"items": [{"required": ["size"]}]}), strict=True)
+    >>> registry.parse({"type": "my:thing", "size": 3}).size
+    3
+    """
+    if strict and not schemas:
+        return DEFAULT_REGISTRY
+    return ItemRegistry({name: [_gate(schema) for schema in found] for name, found in schemas.items()}, strict=strict)
+
+
+def dump_config(config: AgentConfig, registry: Registry | None = None) -> dict[str, Any]:
+    """Return a configuration as JSON data.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNREGISTERED_FUNCTION`` and the like, saying where.
+
+    Examples
+    --------
+    >>> from noetic_nb.steps import step
+    >>> dump_config(AgentConfig(name="desk", step=step.llm("ask", model="m")))
+    {'name': 'desk', 'step': {'id': 'ask', 'kind': 'llm', 'model': 'm'}}
+    """
+    from noetic_nb.steps import Registry
+    from noetic_nb.steps.step_json import dump_record  # most programs neither write nor read a configuration
+
+    return dump_record(config, registry or Registry(), config.name)
+
+
+def load_config(data: Mapping[str, Any] | str, registry: Registry | None = None) -> AgentConfig:
+    """Return the configuration that JSON data describe, written by `dump_config` or by hand.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_AGENT_CONFIG``, ``UNKNOWN_FUNCTION_REFERENCE`` and the like, or what a step raises.
+
+    Examples
+    --------
+    >>> load_config('{"name": "desk", "step": {"kind": "llm", "id": "ask", "model": "m"}}').step.model
+    'm'
+    """
+    from noetic_nb.steps import Registry
+    from noetic_nb.steps.step_json import resolved
+
+    if isinstance(data, str):
+        try:
+            data = json.loads(data)
+        except (ValueError, RecursionError) as exc:
+            raise NoeticConfigError("INVALID_AGENT_CONFIG", f"This is no JSON: {exc}", given=data) from exc
+    if not isinstance(data, Mapping):
+        raise NoeticConfigError("INVALID_AGENT_CONFIG", "A configuration is a mapping.", given=data)
+    names = registry or Registry()
+    plain = {key: data[key] for key in _PLAIN_KEYS & data.keys()}
+    fields = resolved({key: value for key, value in data.items() if key not in plain}, names)
+    # Parameters are data, whatever they look like; among item schemas only the schemas themselves may be references.
+    for key, value in plain.items():
+        if key != "params" and isinstance(value, Mapping):
+            value = {
+                category: [resolved({"schema": schema}, names)["schema"] for schema in schemas]
+                if isinstance(schemas, list | tuple)
+                else schemas
+                for category, schemas in value.items()
+            }
+        fields[key] = value
+    return AgentConfig(**fields)

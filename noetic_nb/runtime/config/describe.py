@@ -24,7 +24,7 @@ def _step(step: Step | None, outer: tuple[int, ...] = ()) -> Any:
         return None
     about: dict[str, Any] = {"kind": step.kind, "id": step.id}
     if id(step) in outer:
-        return about  # it contains itself; the steps inside it have been told
+        return about  # it contains itself; the steps inside it are listed already
     if isinstance(step, LLMStep):
         about["model"] = step.model if isinstance(step.model, str) else "function"
         if isinstance(step.instructions, str):

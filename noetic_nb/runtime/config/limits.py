@@ -32,6 +32,23 @@ class Limits(Frozen):
     max_duration_ms: FiniteFloat | None = Field(default=None, gt=0, alias="maxDuration")
     """Milliseconds; a model call or a tool that is under way then is cut short."""
 
+    def check(self, cost: float, tokens: int, steps: int, elapsed_ms: float) -> None:
+        """Raise where more was spent than may be.
+
+        Raises
+        ------
+        NoeticError
+            ``budget_exceeded``, of the first limit in this order.
+        """
+        if self.max_cost is not None and cost > self.max_cost:
+            raise exceeded("cost", self.max_cost, cost)
+        if self.max_tokens is not None and tokens > self.max_tokens:
+            raise exceeded("tokens", self.max_tokens, tokens)
+        if self.max_steps is not None and steps > self.max_steps:
+            raise exceeded("steps", self.max_steps, steps)
+        if self.max_duration_ms is not None and elapsed_ms > self.max_duration_ms:
+            raise exceeded("duration", self.max_duration_ms, elapsed_ms)
+
 
 def exceeded(field: Literal["cost", "tokens", "steps", "duration"], limit: float, actual: float) -> NoeticError:
     """Return the error for spending more than a limit.

@@ -9,19 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias, TypeVar
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.steps.channel_type import DEFAULT_TIMEOUT_MS, EMPTY, Channel
+from noetic_nb.steps.channel_type import EMPTY, Channel
 
 __all__ = ["ChannelHandle", "Channels"]
 
 _log: Final = logging.getLogger("noetic_nb")
-# Milliseconds; runtime specification, section 3.2: a topic's reader never waits for ever.
+# Milliseconds: a topic keeps nothing, so a reader without a limit could wait for ever.
 MAX_TOPIC_WAIT_MS: Final = 300_000.0
 
-Guard = Callable[[Any], Any]
+# Messages are Any throughout: a channel's schema, checked when one is put in, says what they are.
+T = TypeVar("T")
+Guard: TypeAlias = Callable[[Awaitable[T]], Awaitable[T]]
 """Awaits something until the execution is aborted."""
 
 
@@ -88,7 +90,7 @@ class Channels:
             raise closed_error(channel)
         return self._state(channel)
 
-    async def send(self, channel: Channel, value: Any, timeout_ms: float, guard: Guard) -> None:
+    async def send(self, channel: Channel, value: Any, timeout_ms: float, guard: Guard[Any]) -> None:
         """Put a message in; a full queue makes the sender wait."""
         value = channel.checked(value)
         state = self._open(channel)
@@ -108,7 +110,7 @@ class Channels:
         state.senders.append((place, value))
         await self._wait(channel, place, timeout_ms, guard)
 
-    async def recv(self, channel: Channel, timeout_ms: float, guard: Guard) -> Any:
+    async def recv(self, channel: Channel, timeout_ms: float, guard: Guard[Any]) -> Any:
         """Take a message out, or wait for one."""
         state = self._open(channel)
         if channel.mode == "value" and state.value is not EMPTY:
@@ -133,7 +135,7 @@ class Channels:
         if not state.hand_to_readers(place.result(), every=False):
             state.messages.appendleft(place.result())
 
-    async def _wait(self, channel: Channel, place: asyncio.Future[Any], timeout_ms: float, guard: Guard) -> Any:
+    async def _wait(self, channel: Channel, place: asyncio.Future[Any], timeout_ms: float, guard: Guard[Any]) -> Any:
         timer: asyncio.TimerHandle | None = None
         if timeout_ms > 0:
 
@@ -202,6 +204,27 @@ class ChannelHandle:
         """
         self._channels.put(self.channel, value)
 
+    @classmethod
+    def open(cls, channels: Channels | None, channel: Channel) -> ChannelHandle:
+        """Return a channel of an execution for use from outside; a closed one where the execution has ended.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_CHANNEL`` for a channel that is not declared external.
+        """
+        if not channel.external:
+            raise NoeticConfigError(
+                "INVALID_CHANNEL",
+                f"Channel {channel.name!r} cannot be reached from outside.",
+                hint="Declare it with external=True.",
+                channel_name=channel.name,
+            )
+        if channels is None:
+            channels = Channels()
+            channels.close()
+        return cls(channels, channel)
+
     @property
     def closed(self) -> bool:
         """Whether the execution has ended."""
@@ -228,7 +251,3 @@ def closed_error(channel: Channel) -> NoeticError:
         hint="Start another one; what was sent is not carried over.",
         channel_name=channel.name,
     )
-
-
-# What `send` and `recv` wait by default; said here so that the context need not know the specification.
-WAIT_MS: Final = DEFAULT_TIMEOUT_MS

@@ -1,4 +1,4 @@
-"""One execution while it runs: whose it is, what it has spent, what has been said, and whether it was told to stop.
+"""One execution while it runs: whose it is, what it has spent, its conversation, and whether it is to stop.
 
 A child execution has a context of its own. What it spends is charged to all above it at once, and an abort reaches all
 below at once.
@@ -8,32 +8,170 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import current_task
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import Where
-from noetic_nb.items import ItemLog
+from noetic_nb.items import Item, ItemLog
 from noetic_nb.memory import PastCall, RecallEntry, RerenderRequest
-from noetic_nb.models.client import NO_USAGE, ModelDelta, ModelResponse
-from noetic_nb.runtime.config.limits import Limits, exceeded
-from noetic_nb.runtime.context.channels import WAIT_MS, Channels
-from noetic_nb.steps import Channel, StepMeta
+from noetic_nb.models.client import NO_USAGE, ModelDelta, ModelResponse, Usage
+from noetic_nb.runtime.config.limits import Limits
+from noetic_nb.runtime.context.channels import Channels
+from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.steps import Channel, LoopStep, Step, StepMeta
+from noetic_nb.steps.channel_type import DEFAULT_TIMEOUT_MS as WAIT_MS
 
-__all__ = ["RUNNING", "Context", "Tree"]
+__all__ = ["RUNNING", "Context", "ExecutionRecorder", "Runner", "StepHandle", "StepRunner", "StepValue", "Tree"]
+
+T = TypeVar("T")
 
 _ABORTED: Final = "context aborted"
 _NOTHING: Final[frozenset[Any]] = frozenset()
 
-RUNNING: Final[ContextVar[tuple[Context, tuple[str, ...]] | None]] = ContextVar("noetic_nb_running", default=None)
-"""The execution and the steps that are running in this task; tasks that a step begins take it with them."""
+RUNNING: Final[ContextVar[tuple[Context, tuple[str, ...], int] | None]] = ContextVar("noetic_nb_running", default=None)
+"""The execution that is running in this task, its steps, and how many steps are inside one another, whichever execution
+they are of. Tasks that a step begins take it with them."""
+
+
+StepValue: TypeAlias = Any
+"""What a step takes or returns. Any, as that is the user's own: text, items, data, an object of any class."""
+
+StepRunner: TypeAlias = Callable[[Engine, Step, StepValue, "Context"], Awaitable[StepValue]]
+"""Runs one step. Steps that contain others are handed it, as the file that knows all kinds imports theirs."""
+
+
+class Incoming(Protocol):
+    """A message for the agent that waits to become part of its turn."""
+
+    def take(self) -> Sequence[Mapping[str, Any]]:
+        """Return its items, which are part of a turn from now on."""
+
+
+class Inbox(Collection[Incoming], Protocol):
+    """Messages that arrived while the agent was working; a list."""
+
+    def clear(self) -> None:
+        """Empty it."""
+
+
+class StepHandle(Protocol):
+    """A step that runs beside its execution; see `noetic_nb.runtime.Handle`."""
+
+    @property
+    def done(self) -> bool:
+        """Whether there is a result, or an error."""
+
+    async def result(self) -> StepValue:
+        """Wait for the step's output."""
+
+    def cancel(self, reason: str = ...) -> bool:
+        """Abort the step; False where it had ended already."""
+
+
+class Runner(Protocol):
+    """What a context needs of the harness that made it."""
+
+    async def run(self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context) -> StepValue:
+        """Run a step and return its output."""
+
+    def start(self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context) -> StepHandle:
+        """Start a step and return at once."""
+
+
+OpenMemory: TypeAlias = Callable[[Engine, "Context"], Mapping[str, Any]]
+"""Makes what `Context.memory` is. Any, as layers provide whatever they like."""
+
+
+class ChildState(Protocol):
+    """Where a child stood that is begun again."""
+
+    @property
+    def inherited(self) -> int:
+        """How many items of its parent's log it began with."""
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """What it logged after these."""
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """Its ``ctx.state``."""
+
+    @property
+    def layers(self) -> Mapping[str, Any]:
+        """The states of its layers."""
+
+    def put_back(self, ctx: Context, spent: Any) -> None:
+        """Set the counters of a context to what they were."""
+
+
+class TurnRecorder(Protocol):
+    """Writes down a turn."""
+
+    async def begin(self, first: int) -> None:
+        """Write that its items, from `first` on, have been logged."""
+
+    async def end(self) -> None:
+        """Write what it logged, and forget how far it was."""
+
+
+S = TypeVar("S")
+
+
+class ExecutionRecorder(Protocol[S]):
+    """Writes down how far an execution has come, so that another process can continue it.
+
+    Made on a floor above this one, see `noetic_nb.runtime.durability`; `S` is what it keeps of a step, which nobody here looks
+    into, so that a context names it Any.
+    """
+
+    @property
+    def turn(self) -> TurnRecorder:
+        """The turn it belongs to."""
+
+    def step(self, frames: tuple[str, ...]) -> S:
+        """Return what is kept of a step, by all frames around it and its own."""
+
+    def replay(self, step: S, definition: Step) -> tuple[bool, StepValue]:
+        """Return whether a step ended before, and its output."""
+
+    async def step_done(self, step: S, definition: Step, output: StepValue) -> None:
+        """Write that a step ended."""
+
+    def loop_began(self, loop: S, now_ms: float) -> tuple[Usage, float, float]:
+        """Return what had been spent when a loop began, and when that was."""
+
+    def spent_then(self) -> tuple[Usage, float, float]:
+        """Return what the execution had spent when its last step ended, and when that was."""
+
+    def failure_of(self, loop: S, iteration: int) -> str | None:
+        """Return how a failed iteration was dealt with before."""
+
+    async def iteration_failed(self, loop: S, definition: LoopStep, iteration: int, answer: str) -> None:
+        """Write how a failed iteration was dealt with."""
+
+    def child(self, ctx: Context, *, is_beside: bool) -> ExecutionRecorder[S]:
+        """Return the record of a child that is about to begin."""
+
+    def take_snapshot(self) -> tuple[ChildState, Any] | None:
+        """Return where a child stood that is begun again, and what `put_back` needs; None for a new one."""
+
+    async def began(self, inherited: int) -> None:
+        """Write where a child begins."""
+
+    def merged_before(self) -> Mapping[str, Any] | None:
+        """Return what came of a child that was merged into its parent before."""
+
+    def merged(self, before: StepValue, result: StepValue) -> None:
+        """Note what came of a child that was just merged into its parent."""
 
 
 class Tree:
     """What a root execution shares with all its descendants."""
 
-    __slots__ = ("_channels", "checkpoint", "cut", "ended", "inbox", "limits", "occurrences", "on_delta", "steps")
+    __slots__ = ("_channels", "cut", "ended", "inbox", "limits", "occurrences", "on_delta", "steps")
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits
@@ -42,9 +180,8 @@ class Tree:
         self.steps = 0
         # Tasks that an abort cut short and that have not noticed yet.
         self.cut: frozenset[asyncio.Task[Any]] = _NOTHING
-        self.checkpoint: Any = None
-        # What is said to the agent while it works, taken in before its next model call.
-        self.inbox: list[Any] | None = None
+        # Messages that arrived while the agent was working, taken in before its next model call.
+        self.inbox: Inbox | None = None
         self.occurrences: dict[str, int] = {}
         self.on_delta: Callable[[ModelDelta], None] | None = None
 
@@ -91,39 +228,11 @@ class Context:
     """
 
     __slots__ = (
-        "_where",
-        "abort_error",
-        "abort_reason",
-        "aborted",
-        "base_frames",
-        "calls",
-        "children",
-        "cost",
-        "depth",
-        "engine",
-        "harness",
-        "id",
-        "item_log",
-        "last_step_meta",
-        "locks",
-        "model_calls",
-        "parent",
-        "query",
-        "recalled",
-        "rerenders",
-        "resource_id",
-        "running",
-        "started_ms",
-        "state",
-        "step_count",
-        "thread_id",
-        "tokens",
-        "tool_calls",
-        "tree",
-        "turn",
-        "turn_id",
-        "waiting",
-    )
+        "_where", "abort_error", "abort_reason", "aborted", "base_frames", "base_nesting", "calls", "children", "cost",
+        "depth", "engine", "harness", "id", "item_log", "last_step_meta", "locks", "model_calls", "open_memory", "parent",
+        "query", "recalled", "record", "rerenders", "resource_id", "running", "started_ms", "state", "step_count", "thread_id",
+        "tokens", "tool_calls", "tree", "turn", "turn_id", "waiting",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -134,6 +243,9 @@ class Context:
         turn: int,
         started_ms: float,
         *,
+        engine: Engine,
+        harness: Runner,
+        open_memory: OpenMemory,
         parent: Context | None = None,
         state: dict[str, Any] | None = None,
         limits: Limits | None = None,
@@ -155,7 +267,7 @@ class Context:
         self.calls: list[PastCall] = []
         self.query: str = "" if parent is None else parent.query
         self.recalled: tuple[RecallEntry, ...] = ()
-        # Re-renders that layers asked for and that the next llm step owes them.
+        # Re-renders that layers requested and that the next llm step owes them.
         self.rerenders: tuple[RerenderRequest, ...] = ()
         self.model_calls = 0
         self.tool_calls = 0
@@ -170,9 +282,13 @@ class Context:
         self.running = 0
         # The steps around this execution, where it is a child's.
         self.base_frames: tuple[str, ...] = ()
-        # The engine and the harness are above this file; both are handed in by whoever makes the context.
-        self.engine: Any = None if parent is None else parent.engine
-        self.harness: Any = None if parent is None else parent.harness
+        around = RUNNING.get()
+        self.base_nesting = 0 if around is None else around[2]
+        self.engine = engine
+        self.harness = harness
+        self.open_memory = open_memory
+        # What writes down how far it has come, where the harness keeps checkpoints.
+        self.record: ExecutionRecorder[Any] | None = None
         self.tree: Tree = Tree(limits) if parent is None else parent.tree
         if parent is not None:
             if isinstance(parent.children, set):
@@ -200,20 +316,17 @@ class Context:
     @property
     def params(self) -> Mapping[str, Any]:
         """The agent's `params`: set in its configuration, the same for every step, frozen."""
-        found: Mapping[str, Any] = self.engine.config.params
-        return found
+        return self.engine.config.params
 
     @property
     def memory(self) -> Mapping[str, Any]:
         """What layers provide, by layer id: ``ctx.memory["notes"].snapshot``; a `ContextMemory`."""
-        opened: Mapping[str, Any] = self.engine.open_memory(self.engine, self)
-        return opened
+        return self.open_memory(self.engine, self)
 
     @property
     def elapsed_ms(self) -> float:
         """Milliseconds since the execution began."""
-        now: float = self.engine.clock.monotonic_ms()
-        return now - self.started_ms
+        return self.engine.clock.monotonic_ms() - self.started_ms
 
     def lock(self, layer_id: str) -> asyncio.Lock:
         """Return the lock under which functions of a layer run one at a time."""
@@ -229,7 +342,7 @@ class Context:
 
     @property
     def frames(self) -> tuple[str, ...]:
-        """The steps that are running around whoever asks, outermost first: steps side by side do not see each other.
+        """The steps that are running around the caller, outermost first: steps side by side do not see each other.
 
         Known only while steps are watched: by those who follow a run, by hooks, or by checkpoints.
         """
@@ -265,19 +378,12 @@ class Context:
         if limits is None:
             return
         root = self.root
-        if limits.max_cost is not None and root.cost > limits.max_cost:
-            raise exceeded("cost", limits.max_cost, root.cost)
-        if limits.max_tokens is not None and root.tokens.total_tokens > limits.max_tokens:
-            raise exceeded("tokens", limits.max_tokens, root.tokens.total_tokens)
-        if limits.max_steps is not None and self.tree.steps > limits.max_steps:
-            raise exceeded("steps", limits.max_steps, self.tree.steps)
-        if limits.max_duration_ms is not None and root.elapsed_ms > limits.max_duration_ms:
-            raise exceeded("duration", limits.max_duration_ms, root.elapsed_ms)
+        limits.check(root.cost, root.tokens.total_tokens, self.tree.steps, root.elapsed_ms)
 
     # -- stopping -------------------------------------------------------------------------------------------------
 
     def abort(self, reason: str = _ABORTED, *, error: BaseException | None = None) -> None:
-        """Tell the execution and everything below it to stop: waits are cut short now, steps at their next boundary.
+        """Stop the execution and everything below it: waits are cut short now, steps at their next boundary.
 
         Parameters
         ----------
@@ -308,7 +414,7 @@ class Context:
             child._mark(reason, error, tasks)
 
     def check_abort(self) -> None:
-        """Raise where the execution was told to stop.
+        """Raise where the execution was aborted.
 
         Raises
         ------
@@ -319,12 +425,12 @@ class Context:
             raise self.stopped()
 
     def stopped(self) -> BaseException:
-        """Return the error of an execution that was told to stop."""
+        """Return the error of an execution that was aborted."""
         if self.abort_error is not None:
             return self.abort_error
         return NoeticError("cancelled", f"The execution was cancelled: {self.abort_reason}", reason=self.abort_reason)
 
-    async def until_aborted(self, awaitable: Awaitable[Any]) -> Any:
+    async def until_aborted(self, awaitable: Awaitable[T]) -> T:
         """Await something; an abort cuts it short.
 
         Raises
@@ -337,8 +443,9 @@ class Context:
                 awaitable.close()
             raise self.stopped()
         task, waiting = current_task(), self.waiting
-        if task is None or task in waiting:
+        if task is None or task in waiting:  # an outer wait of this task is cut short already
             return await awaitable
+        # A cancellation from outside may come together with ours: only ours is taken back.
         before = task.cancelling()
         waiting.add(task)
         try:
@@ -360,10 +467,11 @@ class Context:
         if self.parent is not None and isinstance(self.parent.children, set):
             self.parent.children.discard(self)
 
-    # -- talking --------------------------------------------------------------------------------------------------
+    # -- channels and steps --------------------------------------------------------------------------------------------------
 
+    # Messages are Any: a channel's schema, which it checks at run time, says what they are.
     async def send(self, channel: Channel, value: Any, timeout_ms: float = WAIT_MS) -> None:
-        """Put a message into a channel of this execution tree; only a send that would have to wait minds an abort.
+        """Put a message into a channel of this execution tree; an abort cuts short only a send that has to wait.
 
         Raises
         ------
@@ -388,11 +496,11 @@ class Context:
         """Take a message out if there is one, else `channel.EMPTY`."""
         return self.tree.channels.try_recv(channel)
 
-    async def run(self, step: Any, value: Any = None) -> Any:
+    async def run(self, step: Step | Mapping[str, Any], value: StepValue = None) -> StepValue:
         """Run a step inside this execution, from within a function of a step."""
         return await self.harness.run(step, value, self)
 
-    def start(self, step: Any, value: Any = None) -> Any:
+    def start(self, step: Step | Mapping[str, Any], value: StepValue = None) -> StepHandle:
         """Start a step beside this execution and return its `Handle` at once; see `AgentHarness.start`."""
         return self.harness.start(step, value, self)
 

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+import copy
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import ErrorRaised, ModelCalled
+from noetic_nb.events import ErrorRaised, EventSink, ModelCalled, Where
 from noetic_nb.ids import Ids
-from noetic_nb.memory import (
-    BudgetPlan,
-    ExecutionContext,
-    HookModelRequest,
-    LayerStack,
-    MemoryLayer,
-    ProjectionPolicy,
-    allocate_budgets,
-)
+from noetic_nb.items import ItemLog
+from noetic_nb.memory import ExecutionContext, HookModelRequest, LayerStack, MemoryLayer
 from noetic_nb.memory.execution_context import as_response
 from noetic_nb.models.client import (
     ModelClient,
@@ -30,34 +24,64 @@ from noetic_nb.models.client import (
 )
 from noetic_nb.models.stream_timeout import IdleTimeout
 from noetic_nb.runtime.config.config import AgentConfig
-from noetic_nb.runtime.context.context import Context
-from noetic_nb.runtime.context.hub import EventHub
-from noetic_nb.runtime.context.step_errors import said_by
+from noetic_nb.runtime.config.limits import Limits
+from noetic_nb.runtime.context.event_hub import EventHub, StepEvents
+from noetic_nb.runtime.context.step_errors import error_text
+from noetic_nb.runtime.context.step_setup import MAX_SETUPS, StepSetups
 from noetic_nb.steps import LLMStep, Tool
-from noetic_nb.steps.output_codec import system_instructions
-from noetic_nb.steps.tools import ToolSet
-from noetic_nb.steps.traverse import listed_tools, llm_steps
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["Approve", "Engine"]
+__all__ = ["Approve", "Engine", "Execution"]
 
+T = TypeVar("T")
+# The answer is Any, as it may be awaitable; the arguments are those of any tool.
 Approve: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
-"""Asks a person: ``approve(tool_name, args)`` answers True, False, or a text that says why not; may be async."""
+"""Has a person decide: ``approve(tool_name, args)`` answers True, False, or a text that says why not; may be async."""
 
 
-# Instructions that change at every step, and steps that are made anew each time, would fill the tables for ever.
-MAX_SETUPS: Final = 256
-NO_TOOLS: Final = ToolSet(())
+CallStatus: TypeAlias = Literal["ok", "error", "cancelled"]
 
 
-class StepSetup(NamedTuple):
-    """What an llm step needs that stays the same from one time to the next."""
+class TurnTree(Protocol):
+    """What a model call has to know of the turn it belongs to."""
 
-    policy: ProjectionPolicy
-    tools: ToolSet
-    system_tokens: int
-    budgets: BudgetPlan
-    instructions: str
+    limits: Limits | None
+    on_delta: Callable[[ModelDelta], None] | None
+
+
+class Execution(Protocol):
+    """What an engine has to know of an execution; `Context`, which stands above it, is one."""
+
+    id: str
+    thread_id: str
+    resource_id: str | None
+    depth: int
+    turn: int
+    step_count: int
+    tokens: Usage
+    cost: float
+    item_log: ItemLog
+    aborted: bool
+
+    @property
+    def where(self) -> Where:
+        """The place of the execution in a run's events."""
+
+    @property
+    def tree(self) -> TurnTree:
+        """What it shares with its descendants."""
+
+    def lock(self, layer_id: str) -> asyncio.Lock:
+        """Return the lock under which functions of a layer run one at a time."""
+
+    def charge(self, response: ModelResponse) -> None:
+        """Add what a model call cost."""
+
+    def check_limits(self) -> None:
+        """Raise where more was spent than may be."""
+
+    async def until_aborted(self, awaitable: Awaitable[T]) -> T:
+        """Await something; an abort cuts it short."""
 
 
 class Engine:
@@ -74,6 +98,7 @@ class Engine:
         ids: Ids,
         tokenizer: Tokenizer,
         approve: Approve | None,
+        outer: Engine | None = None,
     ) -> None:
         self.config = config
         self.models = model
@@ -85,22 +110,19 @@ class Engine:
         self.ids = ids
         self.tokenizer = tokenizer
         self.approve = approve
-        self.summaries: dict[str, dict[int, str]] = {}
-        # Steps whose state or checkpoint was found too large; each is told of once.
-        self.told_large: set[tuple[str, str]] = set()
-        # From an engine and a context to what layers provide there; above this file, so the harness hands it in.
-        self.open_memory: Callable[[Engine, Context], Any] | None = None
-        self.layer_tools = self._provided()
-        # By execution: what it has started and not heard of to the end; see the file on handles, above this one.
-        self.handles: dict[str, Any] = {}
+        # Summaries by thread, and by how many items they cover.
+        self.summaries: dict[str, dict[int, str]] = {} if outer is None else outer.summaries
+        # Steps whose state or checkpoint was found too large; each is reported once.
+        self.warned_steps: set[tuple[str, str]] = set() if outer is None else outer.warned_steps
+        # By execution: the `Started` of what it has started. Any, as that class is two floors up.
+        self.handles: dict[str, Any] = {} if outer is None else outer.handles
+        self.setups = StepSetups(config, stack, tokenizer, self._provided())
         self._inner: dict[int, tuple[object, Engine]] = {}
-        self._toolsets: dict[int, tuple[LLMStep, ToolSet]] = {}
-        self._setups: dict[tuple[int, str], tuple[LLMStep, StepSetup]] = {}
-        self.sink: EventHub | None = None
-        """Where events go; None while nobody listens, so that none are made in vain."""
+        self.sink: EventSink | None = None
+        """Where events go; None while there is no subscriber, so that none are made in vain."""
         self.watches_steps = False
         """Whether anyone wants to know of each step."""
-        self.listen()
+        self.update_sinks()
 
     def _provided(self) -> tuple[Tool, ...]:
         """Return what the layers provide for the model; loaded with the first layer that does."""
@@ -142,21 +164,26 @@ class Engine:
             ids=self.ids,
             tokenizer=self.tokenizer,
             approve=self.approve,
+            outer=self,
         )
-        inner.summaries, inner.open_memory, inner.handles = self.summaries, self.open_memory, self.handles
-        inner.told_large = self.told_large
         if len(self._inner) >= MAX_SETUPS:
             del self._inner[next(iter(self._inner))]
         self._inner[id(step)] = (step, inner)
         return inner
 
-    def listen(self) -> None:
-        """Take note of whether anyone listens, and tell the stacks."""
+    def showing(self, step: LLMStep) -> Engine:
+        """Return an engine that shares everything with this one, and emits no more than the step's `emit` lets it."""
+        twin = copy.copy(self)
+        twin.sink = StepEvents(self.hub, step, self.stack.state.diagnostic)
+        return twin
+
+    def update_sinks(self) -> None:
+        """Take note of whether there is a subscriber, here and in the stacks."""
         self.sink = self.stack.sink = self.hub or None
         config = self.config
         self.watches_steps = self.sink is not None or config.before_step is not None or config.after_step is not None
         for _, inner in self._inner.values():
-            inner.listen()
+            inner.update_sinks()
 
     def has_model(self, name: str) -> bool:
         """Tell whether a client answers a model's name."""
@@ -190,52 +217,7 @@ class Engine:
             )
         return found
 
-    def toolset(self, step: LLMStep) -> ToolSet:
-        """Return the tools of an llm step: its own or all the agent has, and what layers provide."""
-        known = self._toolsets.get(id(step))
-        if known is not None and known[0] is step:
-            return known[1]
-        # What a function will choose is not known here; what layers provide comes with nearly all it can choose.
-        found = ToolSet(self.layer_tools) if callable(step.tools) else self.tools_of(step.tools)
-        if len(self._toolsets) >= MAX_SETUPS:
-            self._toolsets.clear()
-        self._toolsets[id(step)] = (step, found)
-        return found
-
-    def tools_of(self, listed: tuple[Tool, ...] | None) -> ToolSet:
-        """Return the tools of a list, or all the agent has, and what layers provide; of an empty list, none at all."""
-        if listed is None:
-            listed = (*self.config.tools, *[t for s in llm_steps(self.config.step) for t in listed_tools(s)])
-        elif not listed:
-            return NO_TOOLS
-        return ToolSet((*listed, *self.layer_tools))
-
-    def setup(self, step: LLMStep, instructions: str) -> StepSetup:
-        """Return the policy, tools, budgets and system text of an llm step; worked out once for the same instructions.
-
-        Tools that a function of the context chooses are the caller's business.
-        """
-        key = (id(step), instructions)
-        known = self._setups.get(key)
-        if known is not None and known[0] is step:
-            return known[1]
-        policy = step.projection or self.config.projection
-        instructions = system_instructions(instructions, step.output)
-        system_tokens = self.tokenizer(instructions) if instructions else 0
-        budgets = allocate_budgets(
-            self.stack.layers,
-            total_budget=policy.token_budget,
-            system_prompt_tokens=system_tokens,
-            response_reserve=policy.response_reserve,
-        )
-        if len(self._setups) >= MAX_SETUPS:
-            self._setups.clear()
-        tools = NO_TOOLS if callable(step.tools) else self.toolset(step)
-        found = StepSetup(policy, tools, system_tokens, budgets, instructions)
-        self._setups[key] = (step, found)
-        return found
-
-    def hook_context(self, ctx: Context) -> ExecutionContext:
+    def hook_context(self, ctx: Execution) -> ExecutionContext:
         """Return the execution as hooks see it now."""
         return ExecutionContext(
             execution_id=ctx.id,
@@ -243,7 +225,7 @@ class Engine:
             resource_id=ctx.resource_id,
             depth=ctx.depth,
             step_number=ctx.step_count,
-            call_model=lambda request: self.ask_for_layer(ctx, request),
+            call_model=lambda request: self.call_model_for_layer(ctx, request),
             token_usage=ctx.tokens,
             cost=ctx.cost,
             tokenize=self.tokenizer,
@@ -255,8 +237,10 @@ class Engine:
             sink=self.sink,
         )
 
-    def ask_for_layer(self, ctx: Context, request: Any) -> Coroutine[Any, Any, ModelResponse]:
-        """Ask a model on behalf of a layer or a judge; the execution pays.
+    def call_model_for_layer(
+        self, ctx: Execution, request: HookModelRequest | Mapping[str, Any]
+    ) -> Coroutine[Any, Any, ModelResponse]:
+        """Call a model on behalf of a layer or a judge; the execution pays.
 
         Raises
         ------
@@ -279,16 +263,16 @@ class Engine:
             purpose=getattr(request, "purpose", "layer"),
             thread_id=ctx.thread_id,
         )
-        return self._answer_for_layer(ctx, full)
+        return self._call_for_layer(ctx, full)
 
-    async def _answer_for_layer(self, ctx: Context, request: ModelRequest) -> ModelResponse:
-        response, _ = await self.ask(ctx, request, step=ctx.step_count)
+    async def _call_for_layer(self, ctx: Execution, request: ModelRequest) -> ModelResponse:
+        response, _ = await self.call_model(ctx, request, step=ctx.step_count)
         return response
 
-    async def ask(
-        self, ctx: Context, request: ModelRequest, *, step: int, tell: Callable[[ModelDelta], None] | None = None
+    async def call_model(
+        self, ctx: Execution, request: ModelRequest, *, step: int, on_delta: Callable[[ModelDelta], None] | None = None
     ) -> tuple[ModelResponse, float]:
-        """Ask a model and charge the execution; where the turn is streamed, `tell` hears the pieces instead of the tree.
+        """Call a model and charge the execution; where the turn is streamed, `on_delta` gets the pieces instead of the tree.
 
         Returns
         -------
@@ -313,45 +297,46 @@ class Engine:
                 and isinstance(client, StreamingModelClient)
             ):
                 limit_ms = 0.0 if getattr(client, "watches_silence", False) else self.config.stream_idle_timeout_ms
-                response = await ctx.until_aborted(_streamed(client, request, tell or ctx.tree.on_delta, limit_ms))
+                response = await ctx.until_aborted(_streamed(client, request, on_delta or ctx.tree.on_delta, limit_ms))
             else:
                 response = await ctx.until_aborted(client.complete(request))
             if type(response) is not ModelResponse:
                 response = as_response(response, ctx.item_log.registry)
             parse = ctx.item_log.registry.parse
-            for item in response.items:
+            for item in response.items:  # before anything is charged or logged
                 parse(item)
         except asyncio.CancelledError:
-            self._called(ctx, request, step, start, "cancelled", None, None)
+            self._record_call(ctx, request, step, start, "cancelled", None, None)
             raise
         except (NoeticError, NoeticConfigError) as exc:
             spent = exc.facts.get("usage")
             # A refusal, or an answer that broke off, costs what an answer costs.
             paid = ModelResponse((), spent, exc.facts.get("cost")) if isinstance(spent, Usage) else None
-            self._called(ctx, request, step, start, "cancelled" if ctx.aborted else "error", paid, exc)
+            self._record_call(ctx, request, step, start, "cancelled" if ctx.aborted else "error", paid, exc)
             if paid is not None:
                 ctx.charge(paid)
             raise
         except Exception as exc:
-            self._called(ctx, request, step, start, "error", None, exc)
+            self._record_call(ctx, request, step, start, "error", None, exc)
             raise NoeticError(
                 "llm_failed",
-                f"Model {request.model!r} failed or answered something that is no response: {type(exc).__name__}: {said_by(exc)}",
+                f"Model {request.model!r} failed or answered something that is no response: "
+                f"{type(exc).__name__}: {error_text(exc)}",
                 hint="The conversation is kept; ask again, or look at the model client.",
                 model=request.model,
             ) from exc
         ctx.charge(response)
         if self.sink is None and "on_model_outcome" not in self.stack.hooks:
             return response, 0.0
-        return response, self._called(ctx, request, step, start, "ok", response, None)
+        return response, self._record_call(ctx, request, step, start, "ok", response, None)
 
-    def _called(
+    def _record_call(
         self,
-        ctx: Context,
+        ctx: Execution,
         request: ModelRequest,
         step: int,
         start: float,
-        status: Any,
+        status: CallStatus,
         response: ModelResponse | None,
         error: BaseException | None,
     ) -> float:
@@ -373,22 +358,22 @@ class Engine:
                     answer.usage.cached_tokens,
                     answer.cost or 0.0,
                     tuple([(token.token, token.logprob) for token in answer.logprobs]),
-                    None if error is None else said_by(error),
+                    None if error is None else error_text(error),
                 )
             )
         return duration
 
-    def report(self, ctx: Context, error: BaseException, step_id: str | None = None) -> None:
+    def report(self, ctx: Execution, error: BaseException, step_id: str | None = None) -> None:
         """Put an error into the run."""
         if self.sink is not None:
             kind = error.kind if isinstance(error, NoeticError) else getattr(error, "code", type(error).__name__)
-            self.sink.emit(ErrorRaised(ctx.where, self.clock.now_ms(), str(kind), said_by(error), step_id))
+            self.sink.emit(ErrorRaised(ctx.where, self.clock.now_ms(), str(kind), error_text(error), step_id))
 
 
 async def _streamed(
-    client: StreamingModelClient, request: ModelRequest, tell: Callable[[ModelDelta], None], limit_ms: float
+    client: StreamingModelClient, request: ModelRequest, on_delta: Callable[[ModelDelta], None], limit_ms: float
 ) -> ModelResponse:
-    """Ask with a stream, passing on what is written while it is written."""
+    """Call a model that streams, passing on what it writes while it is written."""
     response: ModelResponse | None = None
     parts = client.stream(request)
     try:
@@ -396,10 +381,11 @@ async def _streamed(
             async for part in parts:
                 idle.note_activity()
                 if isinstance(part, ModelDelta):
-                    tell(part)
+                    on_delta(part)
                 else:
                     response = part
     finally:
+        # At once, not when it is collected: the connection behind it is open until then.
         close = getattr(parts, "aclose", None)
         if close is not None:
             await close()

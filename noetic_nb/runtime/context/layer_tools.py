@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import RootModel, ValidationError
 
@@ -12,15 +12,17 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.memory import ExecutionContext, LayerFunction, LayerStack, MemoryLayer
 from noetic_nb.memory.hook_results import UNSET, field_of
 from noetic_nb.models.client import ToolSpec
-from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.engine import Execution
 from noetic_nb.steps import Tool
 from noetic_nb.steps.tools import spec_tokens
 
 __all__ = ["function_tool", "provided_tools"]
 
+HookContextOf: TypeAlias = Callable[[Execution], ExecutionContext]
+
 
 def provided_tools(
-    layers: Iterable[MemoryLayer], *, stack: LayerStack, hook_context: Callable[[Context], ExecutionContext]
+    layers: Iterable[MemoryLayer], *, stack: LayerStack, hook_context: HookContextOf
 ) -> tuple[Tool, ...]:
     """Return a tool for every function the layers provide for the model, named ``<layer id>/<function>``."""
     return tuple(
@@ -38,7 +40,7 @@ def function_tool(
     name: str,
     declared: LayerFunction,
     stack: LayerStack,
-    hook_context: Callable[[Context], ExecutionContext],
+    hook_context: HookContextOf,
 ) -> Tool:
     """Return one function of a layer as a tool.
 
@@ -46,7 +48,8 @@ def function_tool(
     that fails changes nothing.
     """
 
-    async def execute(*, root: Any, ctx: Context) -> Any:
+    # Any: what a layer's function takes and returns is the layer's own.
+    async def execute(*, root: Any, ctx: Execution) -> Any:
         if not stack.runs(layer, ctx.id):
             raise NoeticError(
                 "tool_failed",
@@ -67,6 +70,7 @@ def function_tool(
             return checked
 
     full_name = f"{layer.id}/{name}"
+    # Any: a class that is made at run time has no name for a type checker.
     root_model: Any = RootModel[declared.input_type]  # type: ignore[name-defined]
     spec = ToolSpec(full_name, declared.description, declared.input.json_schema())
     return Tool(
@@ -81,7 +85,7 @@ def function_tool(
     )
 
 
-def _checked(declared: LayerFunction, result: Any, name: str) -> Any:
+def _checked(declared: LayerFunction, result: object, name: str) -> Any:
     """Check a result before the state that goes with it is written."""
     try:
         return declared.output.validate_python(result)

@@ -1,36 +1,43 @@
-"""What is said becomes items of the log: the user's words, what code hands to a step, what tools answer."""
+"""Input becomes items of the log: the user's messages, what code hands to a step, what tools answer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import ItemValidationError, NoeticError
 from noetic_nb.events import ItemsAppended
 from noetic_nb.items import Item, ItemLog, compact_json, freeze, input_message
 from noetic_nb.memory import ExecutionContext, RerenderRequest
-from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.context import Context, StepValue
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.reply import AgentReply
 
 __all__ = ["TurnInput", "append_input", "as_input_items", "log_items", "query_of"]
 
+ItemOrigin: TypeAlias = Literal["user", "model", "tool", "guidance", "layer", "seed"]
+"""Where a logged item comes from."""
+
 
 async def append_input(
-    engine: Engine, ctx: Context, hctx: ExecutionContext | None, items: Iterable[Mapping[str, Any]], origin: Any
+    engine: Engine,
+    ctx: Context,
+    hook_ctx: ExecutionContext | None,
+    items: Iterable[Mapping[str, Any]],
+    origin: ItemOrigin,
 ) -> tuple[tuple[Item, ...], tuple[RerenderRequest, ...]]:
-    """Log items after the layers have had their say; returns what was logged and which re-renders were asked for.
+    """Log items once `on_item_append` of the layers has seen them; returns what was logged and which re-renders were requested.
 
-    `hctx` is made here where it is not given and a layer wants it.
+    `hook_ctx` is made here where it is not given and a layer wants it.
     """
     requests: tuple[RerenderRequest, ...] = ()
     if "on_item_append" in engine.stack.hooks:
-        result = await engine.stack.append(hctx or engine.hook_context(ctx), items, log=ctx.item_log)
+        result = await engine.stack.append(hook_ctx or engine.hook_context(ctx), items, log=ctx.item_log)
         items, requests = result.items, result.rerender_requests
     return log_items(engine, ctx, items, origin), requests
 
 
-def log_items(engine: Engine, ctx: Context, items: Iterable[Mapping[str, Any]], origin: Any) -> tuple[Item, ...]:
+def log_items(engine: Engine, ctx: Context, items: Iterable[Mapping[str, Any]], origin: ItemOrigin) -> tuple[Item, ...]:
     """Log items as they are."""
     logged = ctx.item_log.extend(items)
     if engine.sink is not None and logged:
@@ -39,11 +46,13 @@ def log_items(engine: Engine, ctx: Context, items: Iterable[Mapping[str, Any]], 
     return logged
 
 
-def as_input_items(engine: Engine, value: Any, step_id: str, *, serialise: bool = True) -> list[Mapping[str, Any]]:
+def as_input_items(
+    engine: Engine, value: StepValue, step_id: str, *, serialise: bool = True
+) -> list[Mapping[str, Any]]:
     """Return the items an input stands for: a user message for text, items as they are, nothing for None and ''.
 
-    With `serialise`, other JSON data becomes a user message of its text, and another agent's reply one of what it says:
-    what a tool step or a function hands on can be read.
+    With `serialise`, other JSON data becomes a user message of its text, and another agent's reply one of its text:
+    the model can read what a tool step or a function hands on.
 
     Raises
     ------
@@ -64,7 +73,7 @@ def as_input_items(engine: Engine, value: Any, step_id: str, *, serialise: bool 
         try:
             return [input_message(compact_json(freeze(value)), ids=engine.ids)]
         except ItemValidationError:
-            pass  # said below, in the words of a step
+            pass  # reported below, in terms of the step
     raise NoeticError(
         "step_failed",
         f"The llm step {step_id!r} cannot send a {type(value).__name__}",
@@ -80,9 +89,9 @@ _MAPPINGS: Final = (dict, Mapping)
 
 
 class TurnInput(str):
-    """What the user said in a turn: the input of the agent's first step, logged already.
+    """The text of the user's message of a turn: the input of the agent's first step, logged already.
 
-    A child with a log of its own reads it like any other text; a step of the turn itself must not say it twice.
+    A child with a log of its own reads it like any other text; a step of the turn itself must not log it twice.
     """
 
     __slots__ = ("_item", "_position")

@@ -1,15 +1,15 @@
-"""Tell of state so large that copying or writing it is what takes the time."""
+"""Warn of state so large that copying or writing it is what takes the time."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from noetic_nb.runtime.context.engine import Engine
 
-__all__ = ["LIMIT_BYTES", "LargeState", "mind_size"]
+__all__ = ["LIMIT_BYTES", "LargeState", "warn_if_large"]
 
-# Runtime specification, section 2.5: a warning above 10 MiB serialised.
+# 10 MiB as JSON: what is copied for every child, or written after every step, is felt from about here on.
 LIMIT_BYTES: Final = 10 * 1024 * 1024
 
 _WHAT: Final = {
@@ -33,20 +33,20 @@ class LargeState(UserWarning):
     """
 
     def __init__(self, step_id: str, what: Literal["state", "checkpoint"], size: int) -> None:
-        said, hint = _WHAT[what]
-        super().__init__(f"{said} has {size / 2**20:.1f} MiB as JSON at step {step_id!r}. {hint}")
+        subject, hint = _WHAT[what]
+        super().__init__(f"{subject} has {size / 2**20:.1f} MiB as JSON at step {step_id!r}. {hint}")
         self.step_id = step_id
         self.size = size
 
 
-def mind_size(engine: Engine, step_id: str, what: Literal["state", "checkpoint"], value: Any) -> None:
-    """Tell the diagnostic, once per step, of a value above the limit. What is no JSON data is measured by its text."""
-    if (step_id, what) in engine.told_large:
+def warn_if_large(engine: Engine, step_id: str, what: Literal["state", "checkpoint"], value: object) -> None:
+    """Report, once per step, a value above the limit. What is no JSON data is measured by its text."""
+    if (step_id, what) in engine.warned_steps:
         return
     try:
         size = len(json.dumps(value, default=str, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
     except (TypeError, ValueError, RecursionError):
-        return  # it refers to itself, or has keys JSON cannot hold: nobody can say how large it is
+        return  # it refers to itself, or has keys JSON cannot hold: its size is not known
     if size > LIMIT_BYTES:
-        engine.told_large.add((step_id, what))
+        engine.warned_steps.add((step_id, what))
         engine.stack.state.diagnostic(step_id, what, LargeState(step_id, what, size))

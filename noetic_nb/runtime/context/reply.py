@@ -26,7 +26,7 @@ class AgentReply(NamedTuple):
     stopped: Mapping[str, Any] | None
     turn_id: str
     thread_id: str = "default"
-    output: Any = None
+    output: Any = None  # the user's own, as every output of a step
 
     def __str__(self) -> str:
         return self.text

@@ -5,23 +5,32 @@ from __future__ import annotations
 from noetic_nb.errors import NoeticError
 from noetic_nb.memory import Stop
 
-__all__ = ["StoppedError", "said_by", "step_failed"]
+__all__ = ["TurnStopped", "error_text", "step_failed"]
 
 
-class StoppedError(Exception):
-    """A hook asked for the turn to stop. Caught by the turn; never reaches a caller."""
+class TurnStopped(Exception):
+    """A hook wants the turn to stop. Caught by the turn; never reaches a caller."""
 
     def __init__(self, stop: Stop) -> None:
         super().__init__(stop.suggestion)
         self.stop = stop
 
+    def as_error(self) -> NoeticError:
+        """Return the error of an execution, or of a step beside it, that ended this way and has no reply to say so."""
+        return NoeticError(
+            "cancelled",
+            f"A layer stopped the execution: {self.stop.suggestion}",
+            reason=self.stop.suggestion,
+            decision=self.stop.decision,
+        )
 
-def said_by(error: BaseException) -> str:
-    """Return what an error says; one that cannot say anything must not hide behind the error of its saying so.
+
+def error_text(error: BaseException) -> str:
+    """Return the message of an error; where its `__str__` raises, a text that says so instead of that second error.
 
     Examples
     --------
-    >>> said_by(ValueError("too small"))
+    >>> error_text(ValueError("too small"))
     'too small'
     """
     try:

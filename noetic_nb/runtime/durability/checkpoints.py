@@ -21,12 +21,12 @@ from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.durability.snapshot import Snapshot
 from noetic_nb.runtime.durability.thread_log import ThreadStore, part_key
-from noetic_nb.runtime.durability.thread_writer import Journal, execution_prefix, snapshot_key
-from noetic_nb.runtime.durability.turn_record import Checkpoint
+from noetic_nb.runtime.durability.thread_writer import ThreadWriter, execution_prefix, snapshot_key
+from noetic_nb.runtime.durability.turn_record import ExecutionRecord, TurnRecord
 from noetic_nb.steps.base import Frozen, InstanceField
 from noetic_nb.storage import get_many, write_together
 
-__all__ = ["Checkpoint", "Checkpoints", "as_checkpoints", "load_states"]
+__all__ = ["Checkpoints", "as_checkpoints", "load_states"]
 
 # Runtime specification, section 4.1: retention of the step ledger.
 MAX_ENTRY_BYTES: Final = 128 * 1024
@@ -67,9 +67,10 @@ class Checkpoints(Frozen):
         assert self.stack is not None
         return ThreadStore(self.storage, self.stack.registry)
 
-    def open(self, ctx: Context, journal: Journal) -> Checkpoint:
-        """Begin to write down an execution."""
-        return Checkpoint(self.storage, ctx.id, journal, self.max_entry_bytes, self.max_entries)
+    def open(self, ctx: Context, writer: ThreadWriter) -> None:
+        """Give a new root execution its record."""
+        turn = TurnRecord(self.storage, ctx.id, writer, self.max_entry_bytes, self.max_entries)
+        turn.root.ctx, ctx.record = ctx, turn.root
 
     async def unfinished(self) -> tuple[str, ...]:
         """Return the executions one can go on with; snapshots of which a thread holds everything are removed."""
@@ -109,8 +110,9 @@ class Checkpoints(Frozen):
 
     async def restore(self, ctx: Context, snapshot: Snapshot) -> None:
         """Give a context what its snapshot holds: counters, layers' state, and the ledger of its steps."""
-        checkpoint: Checkpoint = ctx.tree.checkpoint
-        await checkpoint.replay_from(snapshot, ctx)
+        record = ctx.record
+        assert isinstance(record, ExecutionRecord)
+        await record.turn.replay_from(snapshot)
         stack = self.stack
         assert stack is not None
         await load_states(ctx.engine, ctx, stack.layers, snapshot.layers)
@@ -133,15 +135,15 @@ def _holds(part: Any, snapshot: Any) -> bool:
 
 async def load_states(engine: Engine, ctx: Context, layers: Iterable[MemoryLayer], states: Mapping[str, Any]) -> None:
     """Begin layers with the states they had; one that had none begins as ever."""
-    hctx = engine.hook_context(ctx)
+    hook_ctx = engine.hook_context(ctx)
     missing = tuple([layer for layer in layers if layer.id not in states])
     if missing:
-        await engine.stack_of(missing).init(hctx)
+        await engine.stack_of(missing).init(hook_ctx)
     for layer in layers:
         if layer.id in states:
             # Through an `init` that loads just this, so that later writes are mirrored as after any other.
             kept = layer.with_hooks(init=_loads(states[layer.id]))
-            await engine.stack_of((kept,)).init(hctx)
+            await engine.stack_of((kept,)).init(hook_ctx)
 
 
 def _loads(state: Any) -> Callable[[Any], Any]:

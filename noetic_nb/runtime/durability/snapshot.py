@@ -14,7 +14,7 @@ from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.durability.thread_log import unreadable
 
-__all__ = ["USAGE_FIELDS", "ChildStand", "Snapshot", "Spent", "Stand", "child_data", "place_of", "snapshot_data"]
+__all__ = ["USAGE_FIELDS", "ChildSnapshot", "Snapshot", "Spent", "child_data", "place_of", "snapshot_data"]
 
 # Version 1 held the whole conversation, version 2 nothing of children, what tools had been called, or limits.
 VERSION: Final = 3
@@ -62,7 +62,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stand:
+class ExecutionSnapshot:
     """What is the same of every execution."""
 
     sequence: int
@@ -87,7 +87,7 @@ class Stand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChildStand(Stand):
+class ChildSnapshot(ExecutionSnapshot):
     """Where a child stood: its items follow the first `inherited` of its parent's; `above` is what its parents had spent."""
 
     place: str
@@ -95,7 +95,7 @@ class ChildStand(Stand):
     above: Mapping[str, Spent]
 
     @classmethod
-    def read(cls, data: Any, execution_id: str, registry: ItemRegistry) -> ChildStand:
+    def read(cls, data: Any, execution_id: str, registry: ItemRegistry) -> ChildSnapshot:
         """Read the stored form.
 
         Raises
@@ -108,14 +108,14 @@ class ChildStand(Stand):
                 place=str(data["place"]),
                 inherited=int(data["inherited"]),
                 above={place: Spent.read(spent) for place, spent in data["above"].items()},
-                **_stand(data, registry),
+                **_fields(data, registry),
             ),
             execution_id,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot(Stand):
+class Snapshot(ExecutionSnapshot):
     """Where a turn stood."""
 
     thread_id: str
@@ -151,13 +151,13 @@ class Snapshot(Stand):
                 recorded=int(data["recorded"]),
                 limits=None if data["limits"] is None else Limits(**data["limits"]),
                 elapsed_ms=float(data["elapsedMs"]),
-                **_stand(data, registry),
+                **_fields(data, registry),
             )
 
         return _read(read, execution_id)
 
 
-def _stand(data: Any, registry: ItemRegistry) -> dict[str, Any]:
+def _fields(data: Any, registry: ItemRegistry) -> dict[str, Any]:
     return {
         "sequence": int(data["sequence"]),
         "items": tuple([registry.parse(item) for item in data["itemLog"]["items"]]),
@@ -194,7 +194,7 @@ def _read(read: Callable[[], T], execution_id: str) -> T:
         ) from exc
 
 
-def _stand_data(
+def _data(
     ctx: Context,
     items: Iterable[Item],
     *,
@@ -264,7 +264,7 @@ def snapshot_data(ctx: Context, *, first: int, parts: int, recorded: int, **more
         "frontier": list(ctx.frames),
         "limits": None if limits is None else limits.model_dump(mode="json", by_alias=False),
         "elapsedMs": ctx.elapsed_ms,
-        **_stand_data(ctx, ctx.item_log[recorded:], **more),
+        **_data(ctx, ctx.item_log[recorded:], **more),
     }
 
 
@@ -279,5 +279,5 @@ def child_data(ctx: Context, place: str, inherited: int, **more: Any) -> dict[st
         "place": place,
         "inherited": inherited,
         "above": above,
-        **_stand_data(ctx, ctx.item_log[inherited:], **more),
+        **_data(ctx, ctx.item_log[inherited:], **more),
     }

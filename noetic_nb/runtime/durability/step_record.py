@@ -1,139 +1,95 @@
-"""The end of one step, as it is written and as it is used again.
+"""The tree of what a turn has recorded: one node for each step.
 
-What a model said is in the log already, and so is what it called: an entry that would be too large names the place there.
-An output that was read from a model's text is read again, so that it is of the same type.
+A node is found by the frames of its path, ``/think#1/ask#2``. Everything recorded inside a step is the subtree below its
+node: once the end of the step is in storage the whole subtree is dropped, because a step with a recorded end is never
+entered again.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from noetic_nb.items import Item, assistant_text, dump_item, parse_item
-from noetic_nb.models.client import Usage
-from noetic_nb.runtime.context.context import Context
-from noetic_nb.runtime.context.messages import TurnInput
-from noetic_nb.runtime.durability.snapshot import Spent, place_of
-from noetic_nb.steps import Step, StepMeta
-from noetic_nb.steps.output_codec import parse_output
-
-__all__ = ["entry_data", "is_plain", "output_of", "restore_meta", "spent_by"]
-
-_PLAIN: Final = (str, int, float, bool, type(None))
-# What runs inside the same execution can leave another last model call behind.
-_WITH_META: Final = ("llm", "loop", "branch", "run")
+__all__ = ["StepRecord"]
 
 
-def entry_data(
-    path: str, step: Step, output: Any, ctx: Context, *, said: str | None, max_bytes: int
-) -> dict[str, Any] | None:
-    """Return what is written of a step's end; None for what cannot be.
+class StepRecord:
+    """What is recorded of one step, and of everything inside it.
 
-    Parameters
+    Attributes
     ----------
-    said : str or None
-        The model's text the output was read from.
-    max_bytes : int
-        How large it may be.
+    path : str
+        The steps around it and its own frame; empty for the root of a turn.
+    parent : StepRecord or None
+        The step around it.
+    below : dict of str to StepRecord
+        The steps inside it, by their frames.
+    entry : mapping or None
+        Its end, as a process that has ended recorded it.
+    failures : dict of int to mapping
+        For a loop: the failed iterations such a process dealt with, by number.
+    execution : object or None
+        The record of the execution it runs in; None until this process runs it.
+    is_open_llm : bool
+        Whether it is an llm step that is under way, or has failed.
+    text : str or None
+        The model's text its output was read from.
     """
-    root = ctx.root
-    entry: dict[str, Any] = {
-        "path": path,
-        "stepId": step.id,
-        "kind": step.kind,
-        "depth": ctx.depth,
-        "in": place_of(ctx),
-        "completedAt": ctx.engine.clock.now_ms(),
-        "elapsedMs": root.elapsed_ms,
-        "spent": _spent(ctx),
-    }
-    meta = ctx.last_step_meta
-    if step.kind in _WITH_META and meta is not None:
-        calls = [_position(ctx, item) for item in meta.tool_calls]
-        entry["meta"] = {"toolCalls": calls, **Spent(meta.usage, meta.cost).dump()}
-    if isinstance(output, TurnInput):
-        entry["turnInput"] = True
-    if said is None:
-        if not is_plain(output):
-            return None
-        entry["output"] = output
-    else:
-        entry["said"] = said
-    if _size(entry) <= max_bytes:
-        return entry
-    text = output if said is None and step.kind == "llm" else said
-    position = None if type(text) is not str else _position_of_text(ctx, text)
-    if position is None:
-        return None
-    entry.pop("output", None)
-    entry["said"] = position
-    entry["read"] = said is not None
-    return entry if _size(entry) <= max_bytes else None
 
+    __slots__ = ("below", "entry", "execution", "failures", "frame", "is_open_llm", "parent", "path", "text")
 
-def is_plain(value: Any) -> bool:
-    """Tell whether a value is the same once it was JSON."""
-    try:
-        text = json.dumps(value, allow_nan=False)
-        return type(value) in _PLAIN or json.loads(text) == value
-    except (TypeError, ValueError, RecursionError):
-        return False
+    def __init__(self, parent: StepRecord | None = None, frame: str = "") -> None:
+        self.parent = parent
+        self.frame = frame
+        self.path: str = "" if parent is None else f"{parent.path}/{frame}"
+        self.execution: object | None = None
+        self.is_open_llm = False
+        self.text: str | None = None
+        self.clear()
 
+    def clear(self) -> None:
+        """Forget what was recorded of the step and of all inside it."""
+        self.below: dict[str, StepRecord] = {}
+        self.entry: Mapping[str, Any] | None = None
+        self.failures: dict[int, Mapping[str, Any]] = {}
 
-def output_of(entry: Mapping[str, Any], step: Step, ctx: Context, first: int) -> Any:
-    """Return the output an entry stands for; `first` is where the turn begins in the log."""
-    if entry.get("turnInput"):
-        log = ctx.root.item_log
-        return TurnInput(entry["output"], log[first] if first < len(log) else None, first)
-    if "said" not in entry:
-        return entry["output"]
-    said = entry["said"]
-    text = said if isinstance(said, str) else assistant_text([ctx.item_log[said]])
-    output = getattr(step, "output", None)
-    return text if output is None or not entry.get("read", True) else parse_output(output, text, step.id, None)
+    def drop(self) -> None:
+        """Take the step, and with it all inside it, out of the tree."""
+        if self.parent is not None and self.parent.below.get(self.frame) is self:
+            del self.parent.below[self.frame]
 
+    def at(self, frames: Iterable[str]) -> StepRecord:
+        """Return the step at the end of a path that begins here, made where there is none."""
+        step = self
+        for frame in frames:
+            found = step.below.get(frame)
+            if found is None:
+                found = step.below[frame] = StepRecord(step, frame)
+            step = found
+        return step
 
-def restore_meta(entry: Mapping[str, Any], ctx: Context) -> None:
-    """Let a context remember the last model call as it was then."""
-    meta = entry.get("meta")
-    if meta is not None:
-        calls = tuple([ctx.item_log[item] if isinstance(item, int) else parse_item(item) for item in meta["toolCalls"]])
-        spent = Spent.read(meta)
-        ctx.last_step_meta = StepMeta(calls, spent.usage, spent.cost, ())
+    def at_path(self, path: str) -> StepRecord:
+        """Return the step at a path as it is stored; call this on the root of a turn."""
+        return self.at(path.split("/")[1:])
 
+    def subtree(self) -> Iterator[StepRecord]:
+        """Yield the step and all inside it."""
+        waiting = [self]
+        while waiting:
+            step = waiting.pop()
+            yield step
+            waiting.extend(step.below.values())
 
-def _spent(ctx: Context) -> list[list[float]]:
-    """Return what this execution, and each above it, had spent."""
-    spent: list[list[float]] = []
-    above: Context | None = ctx
-    while above is not None:
-        spent.append([*above.tokens, above.cost])
-        above = above.parent
-    return spent
+    def around(self) -> Iterator[StepRecord]:
+        """Yield the steps around this one, innermost first."""
+        step = self.parent
+        while step is not None:
+            yield step
+            step = step.parent
 
+    def has_entry_inside(self) -> bool:
+        """Tell whether the end of anything inside the step was recorded by a process that has ended."""
+        return any(step is not self and (step.entry is not None or step.failures) for step in self.subtree())
 
-def spent_by(entry: Mapping[str, Any], level: int) -> tuple[Usage, float]:
-    """Return what had been spent when the step ended, by the execution so many levels above its own."""
-    *usage, cost = entry["spent"][level]
-    return Usage(*usage), cost
-
-
-def _position(ctx: Context, item: Item) -> int | dict[str, Any]:
-    """Return where an item is in the log, or the item where it is not there."""
-    for position in range(len(ctx.item_log) - 1, -1, -1):
-        if ctx.item_log[position] is item:
-            return position
-    return dump_item(item)
-
-
-def _position_of_text(ctx: Context, text: str) -> int | None:
-    for position in range(len(ctx.item_log) - 1, -1, -1):
-        item = ctx.item_log[position]
-        if item.get("role") == "assistant" and assistant_text([item]) == text:
-            return position
-    return None
-
-
-def _size(entry: Mapping[str, Any] | Sequence[Any]) -> int:
-    return len(json.dumps(entry, allow_nan=False))
+    def __repr__(self) -> str:
+        return f"StepRecord({self.path!r})"

@@ -15,7 +15,7 @@ from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.durability.thread_log import Part, ThreadStore, open_key, part_data, part_key
 from noetic_nb.storage import write_together
 
-__all__ = ["Journal", "execution_prefix", "ledger_prefix", "snapshot_key"]
+__all__ = ["ThreadWriter", "execution_prefix", "ledger_prefix", "snapshot_key"]
 
 # Two harnesses that write one thread in turn get out of each other's way in one or two rounds.
 MAX_ROUNDS: Final = 8
@@ -37,7 +37,7 @@ def ledger_prefix(execution_id: str) -> str:
 
 
 @dataclass(slots=True)
-class Journal:
+class ThreadWriter:
     """The saved part of one thread's log.
 
     Attributes

@@ -1,12 +1,12 @@
-"""The record of one turn while it runs: what has ended, where each of its executions stands, what can be used again.
+"""The record of one turn while it runs: what has ended, where each of its executions is, what can be used again.
 
-The turn and each of its children have a record of where they stand, written together with the end of every step of theirs.
-A child whose record is there begins with the log and the layers' state it had; one that had given back to its parent does
-not do so twice. Records of children go when a step around them has ended.
+The turn and each of its children have a record of how far they are, written together with the end of every step of theirs.
+A child whose record is there begins with the log and the layers' state it had; one whose result was merged into its parent
+is not merged twice. Records of children go when a step around them has ended.
 
-A step whose end cannot be written is done again. What it had logged, or changed, must not be there twice then, so nothing
-more of its execution is written until a step around it ends. Nor is what the tools of an llm step run in its execution, as
-long as it is under way; what they let children do is.
+A step whose end cannot be written is run again. What it logged or changed must not be there twice then, so nothing more of
+its execution is written until a step around it ends. Nor is what the tools of an llm step run in its execution written as
+long as the llm step is under way; what they let children do is.
 """
 
 from __future__ import annotations
@@ -21,391 +21,497 @@ from typing import Any, Final
 
 from noetic_nb.models.client import Usage
 from noetic_nb.runtime.context.context import Context
-from noetic_nb.runtime.context.oversize import mind_size
-from noetic_nb.runtime.durability.snapshot import ChildStand, Snapshot, Spent, child_data, place_of, snapshot_data
-from noetic_nb.runtime.durability.step_record import entry_data, is_plain, output_of, restore_meta, spent_by
+from noetic_nb.runtime.context.oversize import warn_if_large
+from noetic_nb.runtime.durability.snapshot import ChildSnapshot, Snapshot, Spent, child_data, snapshot_data
+from noetic_nb.runtime.durability.step_entry import entry_data, is_plain, output_of, restore_meta, spent_by
+from noetic_nb.runtime.durability.step_record import StepRecord
 from noetic_nb.runtime.durability.thread_log import open_key
-from noetic_nb.runtime.durability.thread_writer import Journal, execution_prefix, ledger_prefix, snapshot_key
+from noetic_nb.runtime.durability.thread_writer import ThreadWriter, execution_prefix, ledger_prefix, snapshot_key
 from noetic_nb.steps import Step
 from noetic_nb.storage import StorageAdapter, get_many, write_together
 
-__all__ = ["Checkpoint"]
+__all__ = ["ExecutionRecord", "TurnRecord"]
 
 _log: Final = logging.getLogger("noetic_nb")
 # A store that hangs must not hold the end of a turn for ever.
 END_LIMIT_S: Final = 30
 
 
-@dataclass(slots=True)
-class Checkpoint:
-    """The record of one execution while it runs.
+@dataclass(slots=True, eq=False, repr=False)
+class ExecutionRecord:
+    """The record of one execution of a turn: its own, or a child's.
 
-    An execution that is held open has no step to go on with: what it adds to the log is written after each of its steps,
-    and nothing else is.
+    Attributes
+    ----------
+    turn : TurnRecord
+        What all executions of the turn share.
+    start : StepRecord
+        Where in the tree it begins; the root for the turn's own.
+    parent : ExecutionRecord or None
+        The execution that began it.
+    is_beside : bool
+        Whether its parent goes on meanwhile.
+    key : str or None
+        Where it is written; None before it has begun, and once a step around it has ended.
+    inherited : int
+        How many items of its log are its parent's.
+    snapshot, spent : ChildSnapshot, Spent or None
+        Where a process that has ended left it, and the most that is known of its spending.
+    returned : dict of StepRecord to dict
+        What came of its children whose result was merged, by where they began.
+    held : list of StepRecord
+        Steps of it that will be run again and have logged or changed something.
+    replayed : tuple of Usage, float, float, or None
+        Tokens, dollars and milliseconds of the turn at the last step that was not run again; None once one was run.
+    unwritten, settled
+        Ends of steps whose write failed, by key, and records of children inside them: both go with the next write.
+    lock : asyncio.Lock
+        One write at a time, so that the last to arrive in storage is the latest.
     """
 
-    storage: StorageAdapter
-    execution_id: str
-    journal: Journal
-    max_entry_bytes: int
-    max_entries: int
-    entries: dict[str, dict[str, Any]] = field(default_factory=dict)
-    sequence: int = 0
-    first: int = 0
-    is_turn: bool = False
-    opened: bool = False
-    written: list[str] = field(default_factory=list)
-    loops: dict[str, list[float]] = field(default_factory=dict)
-    over: bool = False
-    # By place: the key of each child's record and how much of its log is its parent's; all keys there may be.
-    children: dict[str, tuple[str, int]] = field(default_factory=dict)
-    child_keys: list[str] = field(default_factory=list)
-    next_child: int = 0
-    stands: dict[str, ChildStand] = field(default_factory=dict)
-    totals: dict[str, Spent] = field(default_factory=dict)
-    # By parent, then by child.
-    returned: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
-    held: dict[str, list[str]] = field(default_factory=dict)
-    # Llm steps that are under way, or have failed, and where.
-    asking: dict[str, str] = field(default_factory=dict)
-    # Steps that have ended, without an entry, and where.
-    again: dict[str, str] = field(default_factory=dict)
-    said: dict[int, tuple[Any, str]] = field(default_factory=dict)
-    replayed: dict[str, tuple[Usage, float, float]] = field(default_factory=dict)
-    beside: set[str] = field(default_factory=set)
-    locks: dict[str, asyncio.Lock] = field(default_factory=dict)
+    turn: TurnRecord
+    start: StepRecord
+    parent: ExecutionRecord | None = None
+    is_beside: bool = False
+    key: str | None = None
+    inherited: int = 0
+    snapshot: ChildSnapshot | None = None
+    spent: Spent | None = None
+    returned: dict[StepRecord, dict[str, Any]] = field(default_factory=dict)
+    held: list[StepRecord] = field(default_factory=list)
+    replayed: tuple[Usage, float, float] | None = None
+    unwritten: dict[str, dict[str, Any]] = field(default_factory=dict)
+    settled: list[ExecutionRecord] = field(default_factory=list)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    ctx: Context = field(init=False)
 
-    # -- going on -------------------------------------------------------------------------------------------------
+    # -- steps ----------------------------------------------------------------------------------------------------
 
-    async def replay_from(self, snapshot: Snapshot, ctx: Context) -> None:
-        """Read what has ended; an end that no record of its execution knows of is forgotten, with what came of it."""
-        storage = self.storage
-        found = await get_many(storage, await storage.list(execution_prefix(self.execution_id)))
-        self.loops, self.totals = {**snapshot.loops}, {"": snapshot.spent}
-        self.returned[""] = dict(snapshot.returned)
-        tree_steps, known = snapshot.tree_steps, {"": snapshot.sequence}
-        for key in sorted(found):
-            kind = key.split(":")[2]
-            if kind == "ledger":
-                self.written.append(key)
-                self.sequence = int(key.rsplit(":", 1)[1]) + 1
-            elif kind == "child":
-                self.child_keys.append(key)
-                self.next_child = int(key.rsplit(":", 1)[1]) + 1
-                stand = ChildStand.read(found[key], self.execution_id, ctx.item_log.registry)
-                self.stands[stand.place], self.children[stand.place] = stand, (key, stand.inherited)
-                known[stand.place] = stand.sequence
-                self.loops |= stand.loops
-                self.returned[stand.place] = dict(stand.returned)
-                tree_steps = max(tree_steps, stand.tree_steps)
-                for place, spent in {**stand.above, stand.place: stand.spent}.items():
-                    self.totals[place] = self.totals.get(place, spent).or_more(spent)
-        # Numbers of writes that failed are not used again, so that no record seems to know of what came later.
-        self.sequence = max(self.sequence, *known.values())
-        ahead = []
-        for key in self.written:
-            entry, number = found.get(key), int(key.rsplit(":", 1)[1])
-            if isinstance(entry, Mapping) and isinstance(entry.get("path"), str):
-                if number < known.get(entry.get("in", ""), -1):
-                    self.entries[entry["path"]] = dict(entry)
-                else:
-                    ahead.append(key)
-        snapshot.put_back(ctx, self.totals[""])
-        ctx.tree.steps = tree_steps
-        ctx.started_ms -= snapshot.elapsed_ms
-        if ahead:
-            await write_together(storage, {}, delete=ahead)
+    def step(self, frames: tuple[str, ...]) -> StepRecord:
+        """Return the record of a step of this execution, by all frames around it and its own."""
+        inside = frames[len(self.ctx.base_frames) :]
+        if self.turn.is_turn:
+            step = self.start.at(inside)
+        else:  # nothing is recorded: what is never dropped would grow for as long as the execution is held open
+            step = StepRecord().at(inside)
+        step.execution = self
+        return step
 
-    def recorded(self, path: str, step: Step, ctx: Context) -> tuple[bool, Any]:
-        """Return whether a step ended before, and its output; a record of another step is forgotten with all below it."""
-        if step.kind == "llm":
-            self.asking[path] = place_of(ctx)
-        if not self.entries:
+    def replay(self, step: StepRecord, definition: Step) -> tuple[bool, Any]:
+        """Return whether a step ended before, and its output; what was recorded of another step is forgotten."""
+        ctx, turn = self.ctx, self.turn
+        step.is_open_llm = definition.kind == "llm"
+        if not turn.replays:
             return False, None
-        entry = self.entries.get(path)
-        if entry is not None and (entry["stepId"], entry["kind"]) != (step.id, step.kind):
-            self._forget(path)
+        entry = step.entry
+        if entry is not None and (entry["stepId"], entry["kind"]) != (definition.id, definition.kind):
+            turn.forget(step)
             entry = None
-        self.replayed.pop(ctx.id, None)
+        self.replayed = None
         if entry is None:
             return False, None
-        self.asking.pop(path, None)
-        for level, above in enumerate(self._waiting_for(ctx)):
-            known, then = self.replayed.get(above.id), (*spent_by(entry, level), float(entry["elapsedMs"]))
-            if known is None or known[2] <= then[2]:
-                self.replayed[above.id] = then
+        step.is_open_llm = False
+        for level, record in enumerate(self._waiting()):
+            then = (*spent_by(entry, level), float(entry["elapsedMs"]))
+            # Of children side by side the one that ended last says how far their parent was.
+            if record.replayed is None or record.replayed[2] <= then[2]:
+                record.replayed = then
         ctx.step_count -= 1  # it was counted when it was run
         ctx.tree.steps -= 1
         restore_meta(entry, ctx)
-        return True, output_of(entry, step, ctx, self.first)
+        return True, output_of(entry, definition, ctx, turn.first)
 
-    def _waiting_for(self, ctx: Context) -> Iterator[Context]:
-        """Yield an execution and those above that wait for it."""
-        above: Context | None = ctx
-        while above is not None:
-            yield above
-            above = None if above.id in self.beside else above.parent
+    def _waiting(self) -> Iterator[ExecutionRecord]:
+        """Yield this record, and those above whose executions wait for this one."""
+        record: ExecutionRecord | None = self
+        while record is not None:
+            yield record
+            record = None if record.is_beside else record.parent
 
-    def _went_on(self, path: str, ctx: Context) -> None:
-        """Note that a step was really run: whoever waits for it has spent what it has spent by now."""
-        if self.entries and not any(known.startswith(f"{path}/") for known in self.entries):
-            for above in self._waiting_for(ctx):
-                if above is ctx:
-                    self.replayed.pop(above.id, None)
-                else:  # whatever a step beside it says
-                    self.replayed[above.id] = (Usage(), 0.0, math.inf)
-
-    def _forget(self, path: str) -> None:
-        """Forget what was recorded of a step and of all below it."""
-
-        def below(place: str) -> bool:
-            return f"{place}/".startswith(f"{path}/") or place.startswith(f"{path}!")
-
-        everything: list[dict[str, Any]] = [self.entries, self.stands, self.loops, *self.returned.values()]
-        for known in everything:
-            for place in [place for place in known if below(place)]:
-                del known[place]
-
-    def stand_of(self, ctx: Context) -> tuple[ChildStand, Spent] | None:
-        """Return where a child stood that is begun again, and what it had spent; None for a new one."""
-        place = place_of(ctx)
-        stand = self.stands.pop(place, None)
-        if stand is None:
-            return None
-        if ctx.parent is None or stand.inherited > len(ctx.parent.item_log):
-            self._forget(place)
-            return None
-        return stand, self.totals[place]
-
-    # -- loops ----------------------------------------------------------------------------------------------------
-
-    def loop_began(self, ctx: Context, now_ms: float) -> tuple[Usage, float, float]:
-        """Return what had been spent when a loop began, and when that was, be it before a crash."""
-        root = ctx.root
-        new = [*ctx.tokens, ctx.cost, now_ms - root.started_ms]
-        *usage, cost, elapsed = self.loops.setdefault(ctx.place, new)
-        return Usage(*map(int, usage)), cost, root.started_ms + elapsed
-
-    def stood(self, ctx: Context) -> tuple[Usage, float, float]:
-        """Return what an execution had spent, and the time, when its last step ended, be it before a crash."""
-        root = ctx.root
-        found = self.replayed.get(ctx.id)
-        if found is None or found[2] == math.inf:
-            return ctx.tokens, ctx.cost, ctx.engine.clock.monotonic_ms()
-        usage, cost, elapsed = found
-        return usage, cost, root.started_ms + elapsed
-
-    def absorbed(self, ctx: Context, iteration: int) -> str | None:
-        """Return what was done about an iteration that failed before; the steps it took keep their places."""
-        entry = self.entries.get(f"{ctx.place}!{iteration}")
-        if entry is None:
-            return None
-        ctx.tree.occurrences |= entry["places"]
-        answer: str = entry["output"]
-        return answer
-
-    async def absorb(self, step: Step, ctx: Context, iteration: int, answer: str) -> None:
-        """Write down that an iteration failed and the loop goes on."""
-        place = ctx.place
-        begun = {key: n for key, n in ctx.tree.occurrences.items() if key.rpartition("/")[0] == place}
-        if self.is_turn and not self.over:
-            async with self._lock(ctx):
-                path = f"{place}!{iteration}"
-                entry = entry_data(path, step, answer, ctx, said=None, max_bytes=self.max_entry_bytes)
-                if entry is not None and not self._is_held(path, ctx) and not self._is_left_behind(ctx):
-                    await self._write(ctx, step.id, {**entry, "places": begun}, ended=0)
-
-    # -- children -------------------------------------------------------------------------------------------------
-
-    async def child_began(self, ctx: Context, inherited: int, *, is_beside: bool) -> None:
-        """Write down where a child begins; one beside its parent says nothing of how far that has come."""
-        place = place_of(ctx)
-        if is_beside:
-            self.beside.add(ctx.id)
-        if not self.is_turn or self.over or place in self.children:
+    async def step_done(self, step: StepRecord, definition: Step, output: Any) -> None:
+        """Write that a step ended, and how far the execution is; nothing for a child that was left behind."""
+        turn, ctx = self.turn, self.ctx
+        if turn.is_over:
             return
-        key = f"{execution_prefix(self.execution_id)}child:{self.next_child:08d}"
-        self.next_child += 1
-        self.child_keys.append(key)
-        self.children[place] = (key, inherited)
-        async with self._lock(ctx):
-            if not self._is_held(place, ctx):
-                await self._write(ctx, place, None, ended=0)
-
-    def has_returned(self, ctx: Context) -> dict[str, Any] | None:
-        """Return what came of a child that had given back to its parent before; None for one that had not."""
-        assert ctx.parent is not None
-        found = self.returned.get(place_of(ctx.parent), {}).get(place_of(ctx))
-        return None if found is None or "lost" in found else found
-
-    def returns(self, ctx: Context, before: Any, result: Any) -> None:
-        """Note what came of a child that has just given back; written with the next record of its parent."""
-        assert ctx.parent is not None
-        if self.is_turn:
-            noted = {"result": result} if is_plain(result) else {} if result is before else {"lost": True}
-            self.returned.setdefault(place_of(ctx.parent), {})[place_of(ctx)] = noted
-
-    # -- writing --------------------------------------------------------------------------------------------------
-
-    async def begin(self, ctx: Context, first: int) -> None:
-        """Write down a turn whose items have just been logged, and before it what is missing of its thread."""
-        self.first, self.is_turn = first, True
-        await self._attempt(self.journal.keep(ctx, first, max(self.journal.turn, ctx.turn - 1)))
-        await self._write(ctx, "turn", None, ended=0)
-
-    def read_from(self, output: Any, text: str) -> None:
-        """Note which text of a model an output was read from, until its step ends."""
-        if self.is_turn:
-            self.said[id(output)] = (output, text)
-
-    async def step_done(self, path: str, step: Step, output: Any, ctx: Context) -> None:
-        """Write down that a step ended, and where the execution stands; not what was left behind by one that ended."""
-        if self.over:
+        if not turn.is_turn:
+            if self.parent is None and len(ctx.frames) == 1:
+                await attempt(turn.writer.keep(ctx, len(ctx.item_log), ctx.turn))
             return
-        if not self.is_turn:
-            if ctx.parent is None and len(ctx.frames) == 1:
-                await self._attempt(self.journal.keep(ctx, len(ctx.item_log), ctx.turn))
-            return
-        self._went_on(path, ctx)
-        self.asking.pop(path, None)
-        _, said = self.said.pop(id(output), (None, None)) if step.kind == "llm" else (None, None)
-        async with self._lock(ctx):
-            entry = entry_data(path, step, output, ctx, said=said, max_bytes=self.max_entry_bytes)
-            if self.over or self._is_left_behind(ctx):
+        if turn.replays and not step.has_entry_inside():
+            self._was_run()
+        step.is_open_llm = False
+        async with self.lock:
+            entry = entry_data(step.path, definition, output, ctx, text=step.text, max_bytes=turn.max_entry_bytes)
+            if turn.is_over or self.key is None:  # either may have come true while the lock was awaited
                 return
-            is_held = self._is_held(path, ctx)
+            is_held = self._is_held(step.parent, inside=step)
             if entry is None or is_held:
-                self.again[path] = place_of(ctx)
+                turn.again.add(step)
             if is_held:
                 return
-            if entry is not None or self._merges_once(path, step, ctx):
-                await self._write(ctx, step.id, entry, ended=1)
-            elif await self._has_changed(ctx):
-                self.held.setdefault(place_of(ctx), []).append(path)
+            if entry is not None or self._only_merged(step, definition):
+                await self._write(definition.id, entry, step, ended=1)
+            elif await self._has_changed():
+                self.held.append(step)
 
-    def _lock(self, ctx: Context) -> asyncio.Lock:
-        """Return what lets one record of an execution be written at a time, so that the last to come is the latest."""
-        return self._lock_at(place_of(ctx))
+    def _was_run(self) -> None:
+        """Note that a step was really run: whoever waits for it has spent what its context says by now."""
+        for record in self._waiting():
+            # Above, whatever a recorded step beside this one says: hence the latest of all times.
+            record.replayed = None if record is self else (Usage(), 0.0, math.inf)
 
-    def _lock_at(self, place: str) -> asyncio.Lock:
-        return self.locks.setdefault(place, asyncio.Lock())
-
-    def _is_left_behind(self, ctx: Context) -> bool:
-        """Tell whether the step that began a child has ended: nobody will ask how far it came."""
-        return ctx.parent is not None and place_of(ctx) not in self.children
-
-    def _merges_once(self, path: str, step: Step, ctx: Context) -> bool:
-        """Tell whether a step whose end cannot be written did nothing but let children give back, which is noted."""
-        if step.kind != "spawn" and (step.kind != "fork" or step.mode == "race"):
+    def _only_merged(self, step: StepRecord, definition: Step) -> bool:
+        """Tell whether a step whose end cannot be written did nothing but merge children, which is recorded itself."""
+        if definition.kind != "spawn" and (definition.kind != "fork" or definition.mode == "race"):
             return False
-        returned = self.returned.get(place_of(ctx), {})
-        return not any("lost" in noted for place, noted in returned.items() if f"{place}/".startswith(f"{path}/"))
+        return not any("lost" in self.returned.get(inner, ()) for inner in step.subtree())
 
-    def _is_held(self, path: str, ctx: Context) -> bool:
-        """Tell whether a step that will be done again, with all it logs, would be in what is to be written."""
-        here = place_of(ctx)
-        if any(place == here and path.startswith(f"{asking}/") for asking, place in self.asking.items()):
+    def _is_held(self, around: StepRecord | None, *, inside: StepRecord | None = None) -> bool:
+        """Tell whether a write would hold items of a step that will be run again, with all it logs.
+
+        Parameters
+        ----------
+        around : StepRecord or None
+            The innermost step that stays under way.
+        inside : StepRecord or None
+            The step that has ended: what was held inside it will not be run again.
+        """
+        while around is not None:
+            if around.is_open_llm and around.execution is self:
+                return True
+            around = around.parent
+        if any(inside is None or inside not in held.around() for held in self.held):
             return True
-        above: Context | None = ctx if self.held else None
+        above = self.parent
         while above is not None:
-            if any(not place.startswith(f"{path}/") for place in self.held.get(place_of(above), ())):
+            if above.held:
                 return True
             above = above.parent
         return False
 
-    async def _has_changed(self, ctx: Context) -> bool:
-        """Tell whether an execution has done what its record, as it is in storage, knows nothing of."""
-        key = self._key(ctx)
+    # -- loops ----------------------------------------------------------------------------------------------------
+
+    def loop_began(self, loop: StepRecord, now_ms: float) -> tuple[Usage, float, float]:
+        """Return what had been spent when a loop began, and when that was, be it before a crash."""
+        ctx, root = self.ctx, self.ctx.root
+        new = [*ctx.tokens, ctx.cost, now_ms - root.started_ms]
+        *usage, cost, elapsed = self.turn.loops.setdefault(loop, new) if self.turn.is_turn else new
+        return Usage(*map(int, usage)), cost, root.started_ms + elapsed
+
+    def spent_then(self) -> tuple[Usage, float, float]:
+        """Return what the execution had spent, and the time, when its last step ended, be it before a crash."""
+        ctx = self.ctx
+        if self.replayed is None or self.replayed[2] == math.inf:
+            return ctx.tokens, ctx.cost, ctx.engine.clock.monotonic_ms()
+        usage, cost, elapsed = self.replayed
+        return usage, cost, ctx.root.started_ms + elapsed
+
+    def failure_of(self, loop: StepRecord, iteration: int) -> str | None:
+        """Return how a failed iteration was dealt with before; the steps it took keep their places."""
+        entry = loop.failures.get(iteration)
+        if entry is None:
+            return None
+        # Paths are counted: without these the next iteration would be taken for this one.
+        self.ctx.tree.occurrences |= entry["places"]
+        answer: str = entry["output"]
+        return answer
+
+    async def iteration_failed(self, loop: StepRecord, definition: Step, iteration: int, answer: str) -> None:
+        """Write that an iteration failed and the loop goes on."""
+        turn, ctx = self.turn, self.ctx
+        begun = {key: n for key, n in ctx.tree.occurrences.items() if key.rpartition("/")[0] == loop.path}
+        if not turn.is_turn or turn.is_over:
+            return
+        async with self.lock:
+            path = f"{loop.path}!{iteration}"
+            entry = entry_data(path, definition, answer, ctx, text=None, max_bytes=turn.max_entry_bytes)
+            if entry is not None and self.key is not None and not self._is_held(loop):
+                await self._write(definition.id, {**entry, "places": begun}, None, ended=0)
+
+    # -- children -------------------------------------------------------------------------------------------------
+
+    def child(self, ctx: Context, *, is_beside: bool) -> ExecutionRecord:
+        """Return the record of a child that is about to begin, be it for the second time."""
+        turn = self.turn
+        start = self.start.at(ctx.base_frames[len(self.ctx.base_frames) :]) if turn.is_turn else StepRecord()
+        child = turn.children.get(start)
+        if child is None or child.snapshot is None:
+            child = ExecutionRecord(turn, start)
+            if turn.is_turn:
+                turn.children[start] = child
+        child.parent, child.is_beside, child.ctx = self, is_beside, ctx
+        return child
+
+    def take_snapshot(self) -> tuple[ChildSnapshot, Spent] | None:
+        """Return where a child was that is begun again, and what it had spent; None for a new one."""
+        found, spent, self.snapshot = self.snapshot, self.spent, None
+        if found is None or spent is None:
+            return None
+        parent = self.ctx.parent
+        if parent is None or found.inherited > len(parent.item_log):
+            # What its log continues is not there this time. Its key goes with the turn; it begins under a new one.
+            self.turn.forget(self.start)
+            self.turn.children[self.start] = self
+            self.key = None
+            self.returned.clear()
+            return None
+        return found, spent
+
+    async def began(self, inherited: int) -> None:
+        """Write where a child begins."""
+        turn = self.turn
+        if not turn.is_turn or turn.is_over or self.key is not None:
+            return
+        self.key = f"{execution_prefix(turn.execution_id)}child:{turn.next_child:08d}"
+        turn.next_child += 1
+        turn.child_keys.append(self.key)
+        self.inherited = inherited
+        async with self.lock:
+            if not self._is_held(None):
+                await self._write(self.start.path, None, None, ended=0)
+
+    def merged_before(self) -> dict[str, Any] | None:
+        """Return what came of a child that was merged into its parent before; None for one that was not."""
+        assert self.parent is not None
+        found = self.parent.returned.get(self.start)
+        return None if found is None or "lost" in found else found
+
+    def merged(self, before: Any, result: Any) -> None:
+        """Note what came of a child that has just been merged; written with the next record of its parent."""
+        assert self.parent is not None
+        if self.turn.is_turn:
+            noted = {"result": result} if is_plain(result) else {} if result is before else {"lost": True}
+            self.parent.returned[self.start] = noted
+
+    # -- writing --------------------------------------------------------------------------------------------------
+
+    async def _has_changed(self) -> bool:
+        """Tell whether the execution has done what its record, as it is in storage, knows nothing of."""
         try:
-            kept: Any = await self.storage.get(key)
-            now = json.loads(json.dumps(self._stand(ctx, ended=1)[key]))
+            assert self.key is not None
+            kept: Any = await self.turn.storage.get(self.key)
+            now = json.loads(json.dumps(self._data(ended=1)))
             return any(now[part] != kept[part] for part in ("itemLog", "layers", "state"))
         except Exception as exc:
             _log.debug("Whether an execution has changed cannot be told. %s", exc)
             return True
 
-    def _key(self, ctx: Context) -> str:
-        return snapshot_key(self.execution_id) if ctx.parent is None else self.children[place_of(ctx)][0]
-
-    def _stand(self, ctx: Context, *, ended: int) -> dict[str, Any]:
-        place = place_of(ctx)
+    def _data(self, *, ended: int) -> dict[str, Any]:
+        """Return how far the execution is, as it is written."""
+        turn, ctx = self.turn, self.ctx
         more = {
-            "sequence": self.sequence,
-            "loops": self.loops,
-            "returned": self.returned.get(place, {}),
+            "sequence": turn.sequence,
+            "loops": {loop.path: began for loop, began in turn.loops.items()},
+            "returned": {child.path: result for child, result in self.returned.items()},
             "ended": ended,
-            "again": (sum(here == place for here in self.again.values()), len(self.again)),
+            "again": (sum(step.execution is self for step in turn.again), len(turn.again)),
         }
-        if ctx.parent is not None:
-            return {self._key(ctx): child_data(ctx, place, self.children[place][1], **more)}
-        parts, recorded = self.journal.parts, self.journal.items
-        return {self._key(ctx): snapshot_data(ctx, first=self.first, parts=parts, recorded=recorded, **more)}
+        if self.parent is not None:
+            return child_data(ctx, self.start.path, self.inherited, **more)
+        parts, recorded = turn.writer.parts, turn.writer.items
+        return snapshot_data(ctx, first=turn.first, parts=parts, recorded=recorded, **more)
 
-    async def _write(self, ctx: Context, step_id: str, entry: dict[str, Any] | None, *, ended: int) -> None:
-        """Write where an execution stands, and the end of a step: that of all inside it is of no use any more."""
+    async def _write(self, step_id: str, entry: dict[str, Any] | None, done: StepRecord | None, *, ended: int) -> None:
+        """Write how far the execution is, and the end of a step: what is inside that is of no use any more."""
+        turn, key = self.turn, self.key
+        assert key is not None
         values: dict[str, Any] = {}
-        gone: dict[str, str] = {}
-        if not self.opened:
+        if not turn.is_open:
             # Named before it is there: what is named and missing is nothing, what is there and not named would be lost.
-            values[open_key(ctx.thread_id)] = {"executionId": self.execution_id}
+            values[open_key(self.ctx.thread_id)] = {"executionId": turn.execution_id}
         if entry is not None:
-            key = f"{ledger_prefix(self.execution_id)}{self.sequence:08d}"
-            self.sequence += 1
-            self.written.append(key)
-            values[key] = entry
-            gone = self._ended(entry["path"])
-        values |= self._stand(ctx, ended=ended)
-        mind_size(ctx.engine, step_id, "checkpoint", values[self._key(ctx)])
-        excess = max(0, len(self.written) - self.max_entries)
-        delete = [*self.written[:excess], *gone.values()]
-        if await self._attempt(write_together(self.storage, values, delete=delete)):
-            del self.written[:excess]
-            for place, key in gone.items():
-                self.children.pop(place, None)
-                if not self._lock_at(place).locked():  # or it is just being written again
-                    self.child_keys.remove(key)
-                    del self.locks[place]
-            self.opened = True
+            ledger_key = f"{ledger_prefix(turn.execution_id)}{turn.sequence:08d}"
+            turn.sequence += 1
+            turn.written.append(ledger_key)
+            self.unwritten[ledger_key] = entry
+            if done is not None:
+                self._settle(done)
+        excess = max(0, len(turn.written) - turn.max_entries)
+        for old in turn.written[:excess]:
+            for record in (turn.root, *turn.children.values()):
+                record.unwritten.pop(old, None)
+        # The order counts for stores that write one key after the other: a record must not know of an end that is not
+        # there yet, and what is inside a step must not go before the step's end has arrived.
+        values |= self.unwritten
+        values[key] = self._data(ended=ended)
+        warn_if_large(self.ctx.engine, step_id, "checkpoint", values[key])
+        gone = [child.key for child in self.settled if child.key is not None]
+        if not await attempt(write_together(turn.storage, values, delete=[*turn.written[:excess], *gone])):
+            return
+        turn.is_open = True
+        del turn.written[:excess]
+        self.unwritten.clear()
+        for child in self.settled:
+            # One that is just being written may arrive after its deletion: its key stays known until the turn ends.
+            if child.key is not None and not child.lock.locked():
+                turn.child_keys.remove(child.key)
+            child.key = None
+        self.settled.clear()
 
-    def _ended(self, path: str) -> dict[str, str]:
-        """Forget what is kept of what was inside a step: it will never be looked at. Return the keys of its children."""
-        inside = f"{path}/"
-        if self.loops:
-            self.loops = {place: began for place, began in self.loops.items() if not f"{place}/".startswith(inside)}
-        for parent in self.returned:
-            kept = {c: result for c, result in self.returned[parent].items() if not f"{c}/".startswith(inside)}
-            self.returned[parent] = kept
-        if self.asking:
-            self.asking = {step: place for step, place in self.asking.items() if not step.startswith(inside)}
-        if self.again:
-            self.again = {step: place for step, place in self.again.items() if not step.startswith(inside)}
-        for place in tuple(self.held):
-            self.held[place] = [held for held in self.held[place] if not held.startswith(inside)]
-            if not self.held[place]:
-                del self.held[place]
-        return {place: key for place, (key, _) in self.children.items() if f"{place}/".startswith(inside)}
+    def _settle(self, done: StepRecord) -> None:
+        """Drop a step that has ended with all inside it: none of it will be looked at again."""
+        turn, inside = self.turn, dict.fromkeys(done.subtree())
+        for step in inside:
+            turn.loops.pop(step, None)
+            turn.again.discard(step)
+            self.returned.pop(step, None)
+            child = turn.children.pop(step, None)
+            if child is not None:
+                self.settled.append(child)
+        if self.held:
+            self.held = [step for step in self.held if step not in inside]
+        # Recorded ends tell the steps around this one that not all of them was really run.
+        if not (turn.replays and done.has_entry_inside()):
+            done.drop()
 
-    async def _attempt(self, writing: Awaitable[None]) -> bool:
-        try:
-            await writing
-        except Exception as exc:
-            _log.warning("A checkpoint could not be written; the turn goes on without it. %s", exc)
+
+@dataclass(slots=True, eq=False, repr=False)
+class TurnRecord:
+    """What all executions of a turn share while they are recorded.
+
+    An execution that is held open has no step to resume: what it adds to the log is written after each of its steps, and
+    nothing else is.
+
+    Attributes
+    ----------
+    sequence : int
+        How many ends of steps have been given a number. Numbers of writes that failed are not used again, so that no
+        record seems to know of what came later.
+    first : int
+        Where the turn begins in the log.
+    is_turn, is_open, is_over : bool
+        Whether it is a turn; whether storage names it; whether it has ended.
+    replays : bool
+        Whether a process that has ended recorded ends of steps.
+    written, child_keys : list of str
+        All keys of ends of steps, and of children, that there may be.
+    children : dict of StepRecord to ExecutionRecord
+        The child executions, by where they began.
+    loops : dict of StepRecord to list of float
+        What had been spent when each loop that is under way began: tokens, dollars, milliseconds of the turn.
+    again : set of StepRecord
+        Steps that have ended and will be run again.
+    """
+
+    storage: StorageAdapter
+    execution_id: str
+    writer: ThreadWriter
+    max_entry_bytes: int
+    max_entries: int
+    sequence: int = 0
+    first: int = 0
+    is_turn: bool = False
+    is_open: bool = False
+    is_over: bool = False
+    replays: bool = False
+    written: list[str] = field(default_factory=list)
+    child_keys: list[str] = field(default_factory=list)
+    next_child: int = 0
+    children: dict[StepRecord, ExecutionRecord] = field(default_factory=dict)
+    loops: dict[StepRecord, list[float]] = field(default_factory=dict)
+    again: set[StepRecord] = field(default_factory=set)
+    root: ExecutionRecord = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.root = ExecutionRecord(self, StepRecord(), key=snapshot_key(self.execution_id))
+
+    async def replay_from(self, snapshot: Snapshot) -> None:
+        """Read what has ended; an end that no record of its execution knows of is forgotten, with what came of it."""
+        root, tree = self.root, self.root.start
+        found = await get_many(self.storage, await self.storage.list(execution_prefix(self.execution_id)))
+        self._take_in(root, snapshot)
+        totals = {"": snapshot.spent}
+        tree_steps, known = snapshot.tree_steps, {"": snapshot.sequence}
+        for key in sorted(found):
+            kind = key.split(":")[2]
+            if kind == "ledger":
+                self.written.append(key)
+                self.sequence = _number(key) + 1
+            elif kind == "child":
+                self.child_keys.append(key)
+                self.next_child = _number(key) + 1
+                child = ChildSnapshot.read(found[key], self.execution_id, root.ctx.item_log.registry)
+                start = tree.at_path(child.place)
+                record = ExecutionRecord(self, start, key=key, inherited=child.inherited, snapshot=child)
+                self.children[start] = record
+                self._take_in(record, child)
+                known[child.place] = child.sequence
+                tree_steps = max(tree_steps, child.tree_steps)
+                for place, spent in {**child.above, child.place: child.spent}.items():
+                    totals[place] = totals.get(place, spent).or_more(spent)
+        for record in self.children.values():
+            record.spent = totals[record.start.path]
+        self.sequence = max(self.sequence, *known.values())
+        ahead = [key for key in self.written if not self._take_entry(found[key], _number(key), known)]
+        snapshot.put_back(root.ctx, totals[""])
+        root.ctx.tree.steps = tree_steps
+        root.ctx.started_ms -= snapshot.elapsed_ms
+        if ahead:
+            await write_together(self.storage, {}, delete=ahead)
+
+    def _take_in(self, record: ExecutionRecord, snapshot: Snapshot | ChildSnapshot) -> None:
+        tree = self.root.start
+        record.returned = {tree.at_path(place): dict(result) for place, result in snapshot.returned.items()}
+        self.loops |= {tree.at_path(place): began for place, began in snapshot.loops.items()}
+
+    def _take_entry(self, entry: Any, number: int, known: Mapping[str, int]) -> bool:
+        """Put the end of a step where it will be looked for; False for one that no record knows of."""
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("path"), str):
+            return True  # damaged: the step is run again
+        if number >= known.get(entry.get("in", ""), -1):
             return False
+        self.replays = True
+        if "places" in entry:
+            path, _, iteration = entry["path"].rpartition("!")
+            self.root.start.at_path(path).failures[int(iteration)] = entry
+        else:
+            self.root.start.at_path(entry["path"]).entry = entry
         return True
 
-    async def end(self, ctx: Context) -> None:
-        """Add what the execution logged to the thread and forget its snapshot; a cancellation waits until that is done."""
-        self.over = True
+    def forget(self, step: StepRecord) -> None:
+        """Forget what was recorded of a step and of all inside it; keys of children go when the turn ends."""
+        for inner in step.subtree():
+            self.loops.pop(inner, None)
+            self.children.pop(inner, None)
+            for record in (self.root, *self.children.values()):
+                record.returned.pop(inner, None)
+        step.clear()
+
+    async def begin(self, first: int) -> None:
+        """Write a turn whose items have just been logged, and before it what is missing of its thread."""
+        ctx, writer = self.root.ctx, self.writer
+        self.first, self.is_turn = first, True
+        await attempt(writer.keep(ctx, first, max(writer.turn, ctx.turn - 1)))
+        await self.root._write("turn", None, None, ended=0)
+
+    async def end(self) -> None:
+        """Add what the turn logged to the thread and forget its snapshot; a cancellation waits until that is done."""
+        ctx, writer = self.root.ctx, self.writer
+        self.is_over = True
         if self.is_turn:
-            self.journal.end(self.execution_id, [*self.written, *self.child_keys])
+            writer.end(self.execution_id, [*self.written, *self.child_keys])
 
         async def keep() -> None:
             async with asyncio.timeout(END_LIMIT_S):
-                await self.journal.keep(ctx, len(ctx.item_log), ctx.turn)
+                await writer.keep(ctx, len(ctx.item_log), ctx.turn)
 
-        keeping = asyncio.ensure_future(self._attempt(keep()))
+        keeping = asyncio.ensure_future(attempt(keep()))
         try:
             await asyncio.shield(keeping)
         except asyncio.CancelledError:
             await asyncio.wait([keeping])
             raise
+
+
+async def attempt(writing: Awaitable[None]) -> bool:
+    """Await a write; one that fails is logged, because a turn is worth more than its record."""
+    try:
+        await writing
+    except Exception as exc:
+        _log.warning("A checkpoint could not be written; the turn goes on without it. %s", exc)
+        return False
+    return True
+
+
+def _number(key: str) -> int:
+    return int(key.rsplit(":", 1)[1])

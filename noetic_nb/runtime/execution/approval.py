@@ -1,4 +1,4 @@
-"""Ask a person where a rule, or a tool, wants one. Nobody there, an error or an unclear answer means no.
+"""Have a person approve a call where a rule, or a tool, wants it. Nobody there, an error or an unclear answer means no.
 
 No time limit applies while a person thinks; the enforcement hooks, which have one, are over by then.
 """
@@ -14,14 +14,14 @@ from noetic_nb.memory import SteeringAction, SteeringDecision
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
 
-__all__ = ["NOBODY", "RESPONSE", "approval"]
+__all__ = ["NO_APPROVAL", "RESPONSE", "approval"]
 
 Outcome: TypeAlias = Literal["approved", "refused", "nobody", "error"]
 
 RESPONSE: Final = "response"
-"""What a person is asked about in place of a tool's name where a response is in question; its args hold the ``text``."""
+"""Stands in place of a tool's name where a response is to be approved; its args hold the ``text``."""
 
-NOBODY: Final = "A person has to approve this call, and nobody did."
+NO_APPROVAL: Final = "A person has to approve this call, and nobody did."
 
 
 def _takes_question(approve: Callable[..., Any]) -> bool:
@@ -35,12 +35,12 @@ def _takes_question(approve: Callable[..., Any]) -> bool:
 async def approval(
     engine: Engine, ctx: Context, name: str, args: Mapping[str, Any], decision: SteeringDecision | None
 ) -> SteeringDecision | None:
-    """Ask the harness's `approve` and record the answer.
+    """Call the harness's `approve` and record the answer.
 
     Parameters
     ----------
     engine, ctx
-        Where we are.
+        Whose call it is.
     name : str
         The tool, or `RESPONSE`.
     args : mapping
@@ -56,18 +56,19 @@ async def approval(
     start = engine.clock.monotonic_ms()
     question = None if decision is None else decision.guidance
     rule_ids = () if decision is None else decision.rule_ids
-    answer: Any = None
+    answer: Any = None  # whatever `approve` returns; only True means yes
     outcome: Outcome = "nobody"
     if engine.approve is not None:
         try:
             answer = engine.approve(name, args, **({"question": question} if _takes_question(engine.approve) else {}))
             if hasattr(answer, "__await__"):
                 answer = await answer
+            # `is True`: a text, a number or a mock that is merely truthy must not let a call through.
             outcome = "approved" if answer is True else "refused"
         except Exception as exc:
             engine.stack.state.diagnostic("approve", "before_tool_call", exc)
             outcome = "error"
-    reason = answer if isinstance(answer, str) and answer else NOBODY
+    reason = answer if isinstance(answer, str) and answer else NO_APPROVAL
     refused = None if outcome == "approved" else SteeringDecision(SteeringAction.DENY, reason, rule_ids)
     if engine.sink is not None:
         engine.sink.emit(

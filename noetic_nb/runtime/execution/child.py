@@ -1,4 +1,4 @@
-"""Child executions: made, given something by their parent's layers, and taken leave of.
+"""Child executions: made, started with what their parent's layers spawn, merged back, and closed.
 
 What a child spends is charged to its parents while it spends it, so nothing is lost when it fails.
 """
@@ -6,6 +6,7 @@ What a child spends is charged to its parents while it spends it, so nothing is 
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
@@ -13,19 +14,22 @@ from typing import Any, Final, Literal, TypeAlias
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import ChildEnded, ChildStarted
 from noetic_nb.items import ItemLog
-from noetic_nb.memory import MemoryLayer
-from noetic_nb.runtime.context.context import Context
+from noetic_nb.memory import ExecutionContext, MemoryLayer
+from noetic_nb.runtime.context.context import ChildState, Context, StepValue
 from noetic_nb.runtime.context.engine import Engine
-from noetic_nb.runtime.context.oversize import mind_size
-from noetic_nb.runtime.execution.copying import copied_state
+from noetic_nb.runtime.context.oversize import warn_if_large
+from noetic_nb.runtime.context.step_errors import error_text, step_failed
 from noetic_nb.runtime.execution.handle import end_handles
 from noetic_nb.steps.loop_snapshot import output_text
 
-__all__ = ["Child"]
+__all__ = ["Child", "Outcome", "copied_state", "outcome_of"]
 
 _log: Final = logging.getLogger("noetic_nb")
 # No layer has this id, so no layer's own lock is meant.
 _MERGING: Final = ""
+
+Outcome: TypeAlias = Literal["success", "failure", "aborted"]
+"""How an execution ended."""
 
 ChildKind: TypeAlias = Literal["spawn", "fork", "start"]
 """What made a child. One that was started, or forked, runs beside others, so it does not write for its parent."""
@@ -54,7 +58,7 @@ class Child:
         self.kind = kind
         self.inherited = len(log)
         if parent.state:
-            mind_size(outer, step_id, "state", parent.state)
+            warn_if_large(outer, step_id, "state", parent.state)
         self.ctx = Context(
             id=engine.ids.new("execution"),
             thread_id=parent.thread_id,
@@ -62,33 +66,35 @@ class Child:
             log=log,
             turn=parent.turn,
             started_ms=engine.clock.monotonic_ms(),
+            engine=engine,
+            harness=parent.harness,
+            open_memory=parent.open_memory,
             parent=parent,
             state=copied_state(parent.state, step_id),
         )
-        self.ctx.engine = engine
         self.ctx.base_frames = parent.frames
         self._own_layers: tuple[str, ...] = ()
 
-    async def begin(self, items: Iterable[Mapping[str, Any]] = (), *, append_handed: bool = True) -> None:
+    async def begin(self, items: Iterable[Mapping[str, Any]] = (), *, append_spawned: bool = True) -> None:
         """Give the child its items, and what the layers pass on to it.
 
         Parameters
         ----------
         items : iterable of items
             Appended to its log.
-        append_handed : bool
+        append_spawned : bool
             Whether items of the layers' ``on_spawn`` follow; a fork's log is a copy that has them already.
         """
-        checkpoint = self.ctx.tree.checkpoint
-        kept = None if checkpoint is None else checkpoint.stand_of(self.ctx)
-        start = len(self.ctx.item_log) if kept is None else kept[0].inherited
-        handed: dict[str, Any] = {}
-        if kept is not None:
-            handed = await self._go_on(*kept)
+        record, kept = None, None
+        if self.parent.record is not None:
+            record = self.ctx.record = self.parent.record.child(self.ctx, is_beside=self.kind == "start")
+            kept = record.take_snapshot()
+        if kept is None:
+            start, spawned = len(self.ctx.item_log), await self._start(items, append_spawned)
         else:
-            handed = await self._give(items, append_handed)
-        if checkpoint is not None:
-            await checkpoint.child_began(self.ctx, self.inherited, is_beside=self.kind == "start")
+            start, spawned = kept[0].inherited, await self._resume(*kept)
+        if record is not None:
+            await record.began(self.inherited)
         sink = self.engine.sink
         if sink is not None:
             sink.emit(
@@ -100,59 +106,59 @@ class Child:
                     self.kind,
                     self.inherited,
                     tuple(self.ctx.item_log[start:]),
-                    handed,
+                    spawned,
                 )
             )
 
-    async def _give(self, items: Iterable[Mapping[str, Any]], append_handed: bool) -> dict[str, Any]:
-        """Give a new child its items and its layers' states; returns those that were handed on."""
+    async def _start(self, items: Iterable[Mapping[str, Any]], append_spawned: bool) -> dict[str, Any]:
+        """Give a new child its items and its layers' states; returns the states its parent's layers spawned."""
         self.ctx.item_log.extend(items)
         stack = self.engine.stack
-        handed: dict[str, Any] = {}
+        spawned: dict[str, Any] = {}
         if stack.layers:
-            hctx = self.engine.hook_context(self.ctx)
+            hook_ctx = self.engine.hook_context(self.ctx)
             for layer_id, state, extra in await stack.spawn(
-                self.outer.hook_context(self.parent), hctx, durable=self.kind == "spawn"
+                self.outer.hook_context(self.parent), hook_ctx, durable=self.kind == "spawn"
             ):
-                handed[layer_id] = state
-                if append_handed:
+                spawned[layer_id] = state
+                if append_spawned:
                     self.ctx.item_log.extend(extra)
-            await self._initialise(hctx)
-        return handed
+            await self._initialise(hook_ctx)
+        return spawned
 
-    async def _go_on(self, stand: Any, spent: Any) -> dict[str, Any]:
-        """Let a child go on where a process that has ended left it; returns its layers' states."""
-        from noetic_nb.runtime.durability.checkpoints import load_states  # only turns that are gone on with need it
+    async def _resume(self, snapshot: ChildState, spent: Any) -> dict[str, Any]:
+        """Continue a child where a process that has ended left it; returns its layers' states."""
+        from noetic_nb.runtime.durability.checkpoints import load_states  # only turns that are resumed need it
 
         ctx, state = self.ctx, self.engine.stack.state
-        log = self.parent.item_log.until(stand.inherited) if stand.inherited else ctx.item_log.until(0)
-        log.extend(stand.items)
-        ctx.item_log, ctx.state = log, dict(stand.state)
-        self.inherited = stand.inherited
-        stand.put_back(ctx, spent)
+        log = self.parent.item_log.until(snapshot.inherited) if snapshot.inherited else ctx.item_log.until(0)
+        log.extend(snapshot.items)
+        ctx.item_log, ctx.state = log, dict(snapshot.state)
+        self.inherited = snapshot.inherited
+        snapshot.put_back(ctx, spent)
         fresh = self._fresh()
-        await load_states(self.engine, ctx, fresh, stand.layers)
+        await load_states(self.engine, ctx, fresh, snapshot.layers)
         self._own_layers = tuple([layer.id for layer in fresh])
         for layer in self.engine.stack.layers:
-            if layer.id in stand.layers and layer not in fresh:
-                state.set(ctx.id, layer.id, stand.layers[layer.id], hook="on_spawn")
+            if layer.id in snapshot.layers and layer not in fresh:
+                state.set(ctx.id, layer.id, snapshot.layers[layer.id], hook="on_spawn")
                 if self.kind == "spawn":
                     state.share_durable(self.parent.id, ctx.id, layer.id)
-        return dict(stand.layers)
+        return dict(snapshot.layers)
 
     def _fresh(self) -> tuple[MemoryLayer, ...]:
         """Return the layers that the parent never had."""
         known = {layer.id for layer in self.outer.stack.layers}
         return tuple([layer for layer in self.engine.stack.layers if layer.id not in known])
 
-    async def _initialise(self, hctx: Any) -> None:
+    async def _initialise(self, hook_ctx: ExecutionContext) -> None:
         """Start the layers that the parent never had: nobody else will."""
         fresh = self._fresh()
         if fresh:
-            await self.engine.stack_of(fresh).init(hctx)
+            await self.engine.stack_of(fresh).init(hook_ctx)
             self._own_layers = tuple([layer.id for layer in fresh])
 
-    async def give_back(self, result: Any) -> tuple[Any, tuple[str, ...]]:
+    async def merge_into_parent(self, result: StepValue) -> tuple[StepValue, tuple[str, ...]]:
         """Let the layers merge what the child learned; returns the result they make of its output, and who merged."""
         stack = self.engine.stack
         if self.ctx.id in self.engine.handles:
@@ -163,9 +169,9 @@ class Child:
         async with self.parent.lock(_MERGING):
             return await self._merge(result)
 
-    async def _merge(self, result: Any) -> tuple[Any, tuple[str, ...]]:
-        checkpoint, before = self.ctx.tree.checkpoint, result
-        returned = None if checkpoint is None else checkpoint.has_returned(self.ctx)
+    async def _merge(self, result: StepValue) -> tuple[StepValue, tuple[str, ...]]:
+        record, before = self.ctx.record, result
+        returned = None if record is None else record.merged_before()
         if returned is not None:
             return returned.get("result", result), ()
         merged: list[str] = []
@@ -182,13 +188,12 @@ class Child:
             )
         finally:
             stop()
-        if checkpoint is not None:
-            checkpoint.returns(self.ctx, before, result)
+        # After the merge, so that one that was cut off is made again.
+        if record is not None:
+            record.merged(before, result)
         return result, tuple(merged)
 
-    async def end(
-        self, outcome: Literal["success", "failure", "aborted"], result: Any, merged: tuple[str, ...]
-    ) -> None:
+    async def end(self, outcome: Outcome, result: StepValue, merged: tuple[str, ...]) -> None:
         """Forget the child; layers that were started for it complete first."""
         ctx = self.ctx
         if ctx.id in self.engine.handles:
@@ -217,6 +222,7 @@ class Child:
             )
         if not self.engine.stack.layers:
             return
+        # Shielded, as the layers of a child that is cancelled have state to write as well.
         closing = asyncio.ensure_future(self._close(outcome))
         try:
             await asyncio.shield(closing)
@@ -226,17 +232,45 @@ class Child:
                 _log.error("Closing a child execution failed.", exc_info=closing.exception())
             raise
 
-    async def _close(self, outcome: Literal["success", "failure", "aborted"]) -> None:
-        hctx = self.engine.hook_context(self.ctx)
+    async def _close(self, outcome: Outcome) -> None:
+        hook_ctx = self.engine.hook_context(self.ctx)
         try:
             if self._own_layers:
                 own = [layer for layer in self.engine.stack.layers if layer.id in self._own_layers]
-                await self.engine.stack_of(tuple(own)).complete(hctx, log=self.ctx.item_log, outcome=outcome)
+                await self.engine.stack_of(tuple(own)).complete(hook_ctx, log=self.ctx.item_log, outcome=outcome)
         finally:
-            await self.engine.stack.dispose(hctx)
+            await self.engine.stack.dispose(hook_ctx)
 
 
-def outcome_of(error: BaseException) -> Literal["failure", "aborted"]:
+def outcome_of(error: BaseException) -> Outcome:
     """Return how an execution ended that an error ended."""
     cut = isinstance(error, asyncio.CancelledError) or (isinstance(error, NoeticError) and error.kind == "cancelled")
     return "aborted" if cut else "failure"
+
+
+def copied_state(state: dict[str, Any], step_id: str) -> dict[str, Any]:
+    """Return a copy of the state, all the way down.
+
+    Raises
+    ------
+    NoeticError
+        ``step_failed``, with the key of what cannot be copied.
+    """
+    try:
+        return copy.deepcopy(state)
+    except Exception as exc:
+        key = next((key for key, value in state.items() if not _can_be_copied(value)), None)
+        raise step_failed(
+            step_id,
+            f"A child gets a copy of `ctx.state`, and what is under {key!r} cannot be copied: {error_text(exc)}",
+            exc,
+            hint="Keep what is alive, such as locks, files and connections, in a variable outside of the state.",
+        ) from exc
+
+
+def _can_be_copied(value: StepValue) -> bool:
+    try:
+        copy.deepcopy(value)
+    except Exception:
+        return False
+    return True

@@ -1,6 +1,6 @@
 """What layers provide, as code sees it: ``ctx.memory["notes"].snapshot`` and ``await ctx.memory["notes"].update(...)``.
 
-A function called here passes the same way as when the model calls it: its arguments are checked, the rules are asked, the
+A function called here passes the same way as when the model calls it: its arguments are checked, the rules decide, the
 call is recorded, and one call at a time changes a layer's state.
 """
 
@@ -15,7 +15,7 @@ from noetic_nb.memory.steering_decision import denied
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.layer_tools import function_tool
-from noetic_nb.runtime.context.step_errors import StoppedError
+from noetic_nb.runtime.context.step_errors import TurnStopped
 from noetic_nb.runtime.execution.tool_call import call_tool
 
 __all__ = ["ContextMemory", "LayerHandle"]
@@ -66,9 +66,10 @@ class LayerHandle:
             )
             if end.status == "ok":
                 return end.value
+            # The model reads these as text; code gets them as errors.
             if end.decision is not None:
                 raise denied(end.decision, f"The call of {tool.name!r} was denied.", tool_name=tool.name)
-            if isinstance(end.error, NoeticError | NoeticConfigError | StoppedError):
+            if isinstance(end.error, NoeticError | NoeticConfigError | TurnStopped):
                 raise end.error
             raise NoeticError(
                 "tool_failed", f"{tool.name!r} failed: {end.output.removeprefix('Error: ')}", tool_name=tool.name

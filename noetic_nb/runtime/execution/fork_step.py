@@ -5,24 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import FrozenDict, compact_json
-from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.context import Context, StepRunner, StepValue
 from noetic_nb.runtime.context.engine import Engine
-from noetic_nb.runtime.context.step_errors import StoppedError
-from noetic_nb.runtime.execution.child import Child, outcome_of
+from noetic_nb.runtime.context.step_errors import TurnStopped
+from noetic_nb.runtime.execution.child import Child, Outcome, outcome_of
 from noetic_nb.steps import ForkStep, Step
 from noetic_nb.steps.loop_snapshot import output_text
 from noetic_nb.steps.records import as_step
 from noetic_nb.steps.traverse import suffixed
 
 __all__ = ["run_fork"]
-
-RunStep: TypeAlias = Callable[[Engine, Any, Any, Context], Awaitable[Any]]
 
 
 @dataclass(slots=True, eq=False)
@@ -31,9 +29,9 @@ class _Path:
 
     index: int
     step: Step
-    value: Any
+    value: StepValue
     error: BaseException | None = None
-    output: Any = None
+    output: StepValue = None
     ended: bool = False
 
     def failed(self) -> FrozenDict:
@@ -52,7 +50,7 @@ class _Fork:
     engine: Engine
     step: ForkStep
     ctx: Context
-    run: RunStep
+    run: StepRunner
     paths: list[_Path]
     queue: deque[_Path] = field(default_factory=deque)
     ended: list[_Path] = field(default_factory=list)
@@ -62,7 +60,7 @@ class _Fork:
     over: bool = False
     stop: BaseException | None = None
 
-    async def race_through(self) -> None:
+    async def run_paths(self) -> None:
         """Run every path; at most `concurrency` at the same time."""
         self.queue.extend(self.paths)
         limit = self.step.concurrency or max(1, len(self.paths))
@@ -80,7 +78,7 @@ class _Fork:
     def _start(self, path: _Path) -> None:
         child = Child(self.engine, self.engine, self.ctx, self.step.id, "fork", self.ctx.item_log.fork())
         child.ctx.base_frames += (f"[{path.index}]",)
-        task = asyncio.get_running_loop().create_task(self._one(path, child))
+        task = asyncio.get_running_loop().create_task(self._run_path(path, child))
         self.running[task] = child
         task.add_done_callback(lambda done: self.running.pop(done, None) and None)
 
@@ -99,26 +97,29 @@ class _Fork:
         while any(not task.done() for task in tasks):
             await asyncio.wait(tasks)
 
-    async def _one(self, path: _Path, child: Child) -> None:
-        outcome: Any = "failure"
-        result: Any = None
+    async def _run_path(self, path: _Path, child: Child) -> None:
+        outcome: Outcome = "failure"
+        result: StepValue = None
         merged: tuple[str, ...] = ()
         try:
-            await child.begin(append_handed=False)
+            await child.begin(append_spawned=False)
             output = await self.run(self.engine, path.step, path.value, child.ctx)
             child.ctx.check_abort()
             async with self.merging:  # one at a time, so that merges of one layer do not overwrite each other
                 if self.over:
                     raise NoeticError("cancelled", "Another path was quicker", reason="race lost")
                 if self.step.mode == "race":
+                    # Before the merge, which awaits: a path that ends meanwhile must not win as well.
                     self.over, self.winner = True, path
-                result, merged = await child.give_back(output)
+                result, merged = await child.merge_into_parent(output)
             path.output, outcome = result, "success"
             if self.step.mode == "race":
                 self.ctx.state = child.ctx.state
+                # After the merge: if that fails, another path may still win.
                 self._abort_others(child, "race lost")
         except asyncio.CancelledError as exc:
             outcome, path.error = "aborted", exc
+            # Raised on only where somebody cancelled this task; a path that cancels itself has failed.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
@@ -138,13 +139,13 @@ class _Fork:
             await child.end(outcome, result, merged)
 
     def _failed(self, path: _Path, child: Child, error: Exception, *, is_own: bool = False) -> None:
-        if isinstance(error, StoppedError):
+        if isinstance(error, TurnStopped):
             self.stop = self.stop or error
-        genuine = is_own or isinstance(error, StoppedError) or outcome_of(error) == "failure"
+        genuine = is_own or isinstance(error, TurnStopped) or outcome_of(error) == "failure"
         if genuine and not self.over and (self.step.mode == "all" or self.stop is not None):
             self.over = True
             self._abort_others(child, f"path {path.step.id!r} failed")
-        if self.winner is path:
+        if self.winner is path:  # its merge failed: the race goes on
             self.winner, self.over = None, False
 
     def _end(self, child: Child, error: BaseException) -> None:
@@ -158,16 +159,20 @@ class _Fork:
                 child.ctx.abort(reason)
 
 
-async def run_fork(engine: Engine, step: ForkStep, value: Any, ctx: Context, run: RunStep) -> Any:
+async def run_fork(engine: Engine, step: ForkStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
     """Run a fork.
 
     Raises
     ------
     NoeticError
         ``fork_partial`` where a path of ``all`` failed, or every path of a race; ``cancelled`` where the fork itself was.
+
+    References
+    ----------
+    .. [1] docs/behaviour/runtime.md, "Fork".
     """
     fork = _Fork(engine, step, ctx, run, await _paths(step, value, ctx))
-    await fork.race_through()
+    await fork.run_paths()
     if fork.stop is not None:
         raise fork.stop
     ctx.check_abort()
@@ -199,10 +204,10 @@ def _wrapped(path: _Path) -> NoeticError:
 
 
 def _partial(step: ForkStep, succeeded: list[_Path], failed: list[_Path]) -> NoeticError:
-    told = "; ".join(f"{path.step.id}: {_beneath(path.error)}" for path in failed)
+    causes = "; ".join(f"{path.step.id}: {_beneath(path.error)}" for path in failed)
     error = NoeticError(
         "fork_partial",
-        f"Fork {step.id!r}: {len(failed)} of {len(succeeded) + len(failed)} paths failed{f' ({told})' if told else ''}",
+        f"Fork {step.id!r}: {len(failed)} of {len(succeeded) + len(failed)} paths failed{f' ({causes})' if causes else ''}",
         hint="What succeeded is on the error; mode 'settle' takes failures as they come.",
         step_id=step.id,
         succeeded=[FrozenDict(step_id=path.step.id, value=path.output) for path in succeeded],
@@ -222,10 +227,10 @@ def _beneath(error: BaseException | None) -> BaseException | None:
     return error
 
 
-async def _paths(step: ForkStep, value: Any, ctx: Context) -> list[_Path]:
+async def _paths(step: ForkStep, value: StepValue, ctx: Context) -> list[_Path]:
     if step.each is not None:
         return _each(step, step.each, value)
-    made: Any = step.paths
+    made: Any = step.paths  # Any: what a function of the user returns is checked below
     if callable(made):
         made = made(value, ctx)
         if hasattr(made, "__await__"):
@@ -237,7 +242,7 @@ async def _paths(step: ForkStep, value: Any, ctx: Context) -> list[_Path]:
     return [_Path(n, as_step(path, f"a path of fork {step.id!r}"), value) for n, path in enumerate(made)]
 
 
-def _each(step: ForkStep, each: Step, value: Any) -> list[_Path]:
+def _each(step: ForkStep, each: Step, value: StepValue) -> list[_Path]:
     """Return one path for every element of the array in an input."""
     found = value
     try:
@@ -253,7 +258,7 @@ def _each(step: ForkStep, each: Step, value: Any) -> list[_Path]:
     return [_Path(n, suffixed(each, f"-{n}"), element) for n, element in enumerate(elements)]
 
 
-def _no_array(step: ForkStep, value: Any) -> NoeticConfigError:
+def _no_array(step: ForkStep, value: StepValue) -> NoeticConfigError:
     place = "" if step.over is None else f" under {step.over!r}"
     return NoeticConfigError(
         "INVALID_FORK_INPUT",
@@ -264,7 +269,7 @@ def _no_array(step: ForkStep, value: Any) -> NoeticConfigError:
     )
 
 
-async def _merged(step: ForkStep, results: list[Any], ctx: Context) -> Any:
+async def _merged(step: ForkStep, results: list[Any], ctx: Context) -> StepValue:
     match step.merge:
         case "first":
             return results[0] if results else None

@@ -1,7 +1,7 @@
 """Handles of steps that run beside their execution, and what becomes of those steps when it ends.
 
-A step that was started never outlives its execution unseen: it is told to stop, given a moment, and left behind only with
-an error that says so.
+A step that was started never outlives its execution unseen: it is aborted, given a moment, and left behind only with an
+error that says so.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.memory import Stop
-from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.context import Context, StepValue
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.step_errors import step_failed
 
 __all__ = ["GRACE_PERIOD_MS", "Handle", "Started", "end_handles", "started_by"]
 
-# Runtime specification, section 9.1: `handle_evicted` names a grace period of 500 ms.
+# Milliseconds: enough to close files and connections, too short to be felt as a hang.
 GRACE_PERIOD_MS: Final = 500
 
 # Tasks that were left behind: the loop holds them weakly, and one that is collected while it waits complains of it.
@@ -38,7 +38,17 @@ class Handle:
     """
 
     __slots__ = (
-        "_asked", "_ctx", "_error", "_news", "_over", "_task", "_value", "_waiting", "execution_id", "id", "step_id",
+        "_ctx",
+        "_error",
+        "_over",
+        "_settled",
+        "_task",
+        "_value",
+        "_waiting",
+        "_was_awaited",
+        "execution_id",
+        "id",
+        "step_id",
     )  # fmt: skip
 
     def __init__(self, id: str, step_id: str, ctx: Context) -> None:
@@ -47,18 +57,18 @@ class Handle:
         self.execution_id = ctx.id
         self._ctx: Context | None = ctx
         self._task: asyncio.Task[None] | None = None
-        self._news = asyncio.Event()
-        self._over = self._asked = False
+        self._settled = asyncio.Event()
+        self._over = self._was_awaited = False
         self._waiting = 0
-        self._value: Any = None
+        self._value: StepValue = None
         self._error: BaseException | None = None
 
     @property
     def done(self) -> bool:
         """Whether there is a result, or an error."""
-        return self._news.is_set()
+        return self._settled.is_set()
 
-    async def result(self) -> Any:
+    async def result(self) -> StepValue:
         """Wait for the step's output; may be awaited by several, and again at any later time.
 
         Raises
@@ -72,16 +82,16 @@ class Handle:
                 raise step_failed(self.step_id, f"Step {self.step_id!r} waits for its own result")
             self._waiting += 1
             try:
-                await self._news.wait()
+                await self._settled.wait()
             finally:
                 self._waiting -= 1
-        self._asked = True
+        self._was_awaited = True
         if self._error is not None:
             raise self._error.with_traceback(None)  # one instance for many: it must not gather their frames
         return self._value
 
     def cancel(self, reason: str = "cancelled by the holder of its handle") -> bool:
-        """Tell the step to stop: its waits are cut short now, everything else ends at its next boundary.
+        """Abort the step: its waits are cut short now, everything else ends at its next boundary.
 
         Returns
         -------
@@ -103,7 +113,7 @@ class Handle:
         """Note which task runs the step."""
         self._task = task
 
-    def succeed(self, value: Any) -> None:
+    def succeed(self, value: StepValue) -> None:
         """Keep the output; the first outcome counts."""
         if not self._over:
             self._over, self._value = True, value
@@ -113,10 +123,10 @@ class Handle:
         if not self._over:
             self._over, self._error = True, error
 
-    def tell(self) -> None:
-        """Let those who wait have the outcome."""
+    def settle(self) -> None:
+        """Give the outcome to those who wait."""
         self._ctx = None
-        self._news.set()
+        self._settled.set()
 
     @property
     def over(self) -> bool:
@@ -124,16 +134,16 @@ class Handle:
         return self._over
 
     @property
-    def unheard(self) -> BaseException | None:
-        """An error that nobody has asked for. To be told to stop is none."""
-        if self._error is None or self._asked or self._waiting:
+    def unreported(self) -> BaseException | None:
+        """An error that nobody has seen. To be cancelled is none."""
+        if self._error is None or self._was_awaited or self._waiting:
             return None
         cancelled = isinstance(self._error, NoeticError) and self._error.kind == "cancelled"
         return None if cancelled else self._error
 
     def evict(self) -> BaseException | None:
         """Stop waiting for the step; returns what is to be reported. One that was only tidying up keeps its outcome."""
-        error = self.unheard
+        error = self.unreported
         if not self._over:
             error = NoeticError(
                 "handle_evicted",
@@ -150,7 +160,7 @@ class Handle:
         if self._task is not None:
             _LEFT_BEHIND.add(self._task)
             self._task.add_done_callback(_LEFT_BEHIND.discard)
-        self.tell()
+        self.settle()
         return error
 
     @property
@@ -161,7 +171,7 @@ class Handle:
 
 @dataclass(slots=True)
 class Started:
-    """What one execution has started and not heard of to the end.
+    """What one execution has started and still answers for.
 
     `merging` lets one child at a time give its memory back, so that they do not overwrite each other.
     """
@@ -177,14 +187,14 @@ class Started:
         self.handles[handle.id] = handle
 
     def number(self, place: str) -> int:
-        """Return how many steps were started at a place before; the same when the execution is gone on with."""
+        """Return how many steps were started at a place before; the same when the execution is resumed."""
         number = self.counts.get(place, 0)
         self.counts[place] = number + 1
         return number
 
     def ended(self, handle: Handle) -> None:
         """Forget a handle that has nothing more to report."""
-        if handle.unheard is None:
+        if handle.unreported is None:
             self.handles.pop(handle.id, None)
 
 
@@ -209,14 +219,14 @@ def started_by(engine: Engine, ctx: Context) -> Started:
 
 
 async def end_handles(engine: Engine, ctx: Context) -> Stop | None:
-    """Tell what an execution has started to stop, and wait for it no longer than the grace period.
+    """Abort what an execution has started, and wait for it no longer than the grace period.
 
     A cancellation that arrives meanwhile waits, too; it is raised then.
 
     Returns
     -------
     Stop or None
-        What a layer asked for while a started step was running.
+        What a layer wanted while a started step was running.
     """
     closing = asyncio.ensure_future(_close(engine, ctx, engine.handles[ctx.id]))
     try:
@@ -229,6 +239,7 @@ async def end_handles(engine: Engine, ctx: Context) -> Stop | None:
 
 
 async def _close(engine: Engine, ctx: Context, started: Started) -> Stop | None:
+    # First: a step that is aborted may start another one on its way out, which nobody would wait for.
     started.closing = True
     try:
         tasks = [handle.task for handle in started.handles.values() if handle.task is not None and not handle.done]
@@ -237,7 +248,7 @@ async def _close(engine: Engine, ctx: Context, started: Started) -> Stop | None:
         if tasks:
             await asyncio.wait(tasks, timeout=GRACE_PERIOD_MS / 1000)
         for handle in tuple(started.handles.values()):
-            error = handle.unheard if handle.done else handle.evict()
+            error = handle.unreported if handle.done else handle.evict()
             if error is not None:
                 engine.report(ctx, error, handle.step_id)
                 engine.stack.state.diagnostic(handle.step_id, "handle", error)

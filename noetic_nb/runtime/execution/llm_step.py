@@ -1,7 +1,7 @@
 """One llm step: recall, plan, send, steer, log, run the tools that were called, and again.
 
-Every response is reviewed before any tool it asks for is run. A response the rules guide is asked for again, at most
-three times; one that is still guided after that is denied.
+Every response is reviewed before any tool it calls is run. Where the rules guide, the model is called again, at most three
+times; a response that is still guided after that is denied.
 """
 
 from __future__ import annotations
@@ -14,32 +14,31 @@ from noetic_nb.items import Item, assistant_text, function_call_output, input_me
 from noetic_nb.memory import ExecutionContext, RecallEntry, RerenderRequest, SteeringAction, SteeringDecision
 from noetic_nb.memory.steering_decision import denied
 from noetic_nb.models.client import NO_USAGE, ModelDelta, ModelRequest, ModelResponse
-from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.context import Context, StepValue
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.messages import TurnInput, append_input, as_input_items, log_items, query_of
-from noetic_nb.runtime.context.step_errors import StoppedError
+from noetic_nb.runtime.context.step_errors import TurnStopped
 from noetic_nb.runtime.execution.approval import RESPONSE, approval
-from noetic_nb.runtime.execution.event_filter import filtered
 from noetic_nb.runtime.execution.tool_call import call_tool
-from noetic_nb.runtime.planning.planned import budgets_allocated, view_assembled
-from noetic_nb.runtime.planning.turn_plan import TurnPlan, plan_turn
+from noetic_nb.runtime.planning.turn_plan import TurnPlan, budgets_allocated, plan_turn
 from noetic_nb.steps import LLMStep, StepMeta
 from noetic_nb.steps.output_codec import CodecOutput, OutputReader, parse_output
+from noetic_nb.steps.schema import OutputSchema
 from noetic_nb.steps.traverse import listed_tools
 
 __all__ = ["run_llm"]
 
-# Runtime specification, section 8.5: at most three guided retries, that is four model calls.
+# At most four model calls for one response; more would let a rule that nothing satisfies spend without end.
 MAX_GUIDED_RETRIES: Final = 3
-# Runtime specification, section 2.2: an empty response is asked for again at most so often in a row.
+# An empty response is tried again at most so often in a row.
 MAX_EMPTY_RETRIES: Final = 3
-# Same section: after the last round of tools the model is told to continue so often, which is not logged.
+# After the last round of tools the model is sent "continue" so often, which is not logged.
 GRACE_ROUNDS: Final = 3
 
 DEFAULT_GUIDANCE: Final = "Adjust your last answer and try again."
 
 
-class _Asking:
+class LLMStepRun:
     """The state of one llm step while it runs."""
 
     __slots__ = (
@@ -52,7 +51,9 @@ class _Asking:
         self.step = step
         self.ctx = ctx
         self.model = model
-        self.policy, self.tools, self.system_tokens, self.budgets, self.instructions = engine.setup(step, instructions)
+        self.policy, self.tools, self.system_tokens, self.budgets, self.instructions = engine.setups.of(
+            step, instructions
+        )
         self._hctx: ExecutionContext | None = None
         self.recalled: tuple[RecallEntry, ...] = ()
         self.requests: tuple[RerenderRequest, ...] = ()
@@ -62,27 +63,27 @@ class _Asking:
         """The last answer, where a codec reads it while it is written."""
 
     @property
-    def hctx(self) -> ExecutionContext:
+    def hook_ctx(self) -> ExecutionContext:
         """The execution as hooks see it; made only where a hook will look."""
         if self._hctx is None:
             self._hctx = self.engine.hook_context(self.ctx)
         return self._hctx
 
     async def recall(self) -> None:
-        """Ask the layers once per step."""
+        """Recall from the layers, once per step."""
         self.recalled = await self.engine.stack.recall(
-            self.hctx,
+            self.hook_ctx,
             query=self.ctx.query,
             log=self.ctx.item_log,
             budgets=self.budgets.by_layer(),
             mode="cached",
         )
-        self.stop_if_asked()
+        self.raise_stop()
 
     async def rerender(self) -> None:
-        """Recall again what a layer asked for while tool outputs were logged."""
+        """Recall again the layers that requested it while tool outputs were logged."""
         self.recalled = await self.engine.stack.rerender(
-            self.hctx,
+            self.hook_ctx,
             self.requests,
             current=self.recalled,
             query=self.ctx.query,
@@ -96,7 +97,7 @@ class _Asking:
         """Let the layers choose of the history, once per step; what is logged during the step follows as it is."""
         log = self.ctx.item_log
         if self._chosen is None:
-            shown = await self.engine.stack.project_history(self.hctx, log.items)
+            shown = await self.engine.stack.project_history(self.hook_ctx, log.items)
             self._chosen = (len(log), None if shown is log.items else shown)
         known, shown_items = self._chosen
         return None if shown_items is None else (*shown_items, *log[known:])
@@ -119,21 +120,20 @@ class _Asking:
 
     async def summary(self, plan: TurnPlan) -> TurnPlan:
         """Return a plan with a summary in place of what would be dropped."""
-        from noetic_nb.runtime.planning.summary import (
-            summarised,  # wanted by one policy of three, in long conversations
-        )
+        # One policy of three wants it, in long conversations.
+        from noetic_nb.runtime.planning.summary import summarised
 
         return await summarised(
             self.engine, self.ctx, self.model, self.policy, plan, lambda extra: self.plan(None, extra)
         )
 
-    def tell_delivered(self, plan: TurnPlan) -> None:
-        """Tell the layers what of theirs is being sent."""
+    def report_delivered(self, plan: TurnPlan) -> None:
+        """Report to the layers which of their items are being sent."""
         sent = [item["id"] for _, item in plan.layer_items if "id" in item]
-        self.engine.stack.delivered(self.hctx, sent)
+        self.engine.stack.delivered(self.hook_ctx, sent)
 
-    async def ask(self) -> ModelResponse:
-        """Ask until a response stands.
+    async def respond(self) -> ModelResponse:
+        """Call the model until a response stands.
 
         Raises
         ------
@@ -141,7 +141,7 @@ class _Asking:
             ``steering_denied``, ``llm_refused``, ``llm_failed``, or what the client raises.
         """
         guided = empty = 0
-        ctx, engine, step, tools = self.ctx, self.engine, self.step, self.tools
+        ctx, engine, step = self.ctx, self.engine, self.step
         hooks = engine.stack.hooks
         while True:
             if ctx.aborted:
@@ -153,26 +153,17 @@ class _Asking:
             if projected is None and plan.window[0] > 0 and self.policy.overflow == "summarize":
                 plan = await self.summary(plan)
             if "delivered" in hooks:
-                self.tell_delivered(plan)
+                self.report_delivered(plan)
             if engine.sink is not None:
-                engine.sink.emit(view_assembled(ctx, engine.clock.now_ms(), plan))
-            output = step.output
-            request = ModelRequest(
-                self.model,
-                (*plan.items, *self.ephemeral) if self.ephemeral else plan.items,
-                self.instructions or None,
-                tools.specs,
-                step.params,
-                None if output is None else output.json_schema,
-                "agent",
-                ctx.thread_id,
-            )
+                engine.sink.emit(plan.as_event(ctx.where, engine.clock.now_ms(), ctx.step_count))
             try:
-                tell = None if output is None else self.read_along(output)
-                response, duration = await engine.ask(ctx, request, step=ctx.step_count, tell=tell)
+                on_delta = None if step.output is None else self.read_along(step.output)
+                response, duration = await engine.call_model(
+                    ctx, self.request(plan), step=ctx.step_count, on_delta=on_delta
+                )
                 self._hctx = None  # what has been spent is another sum now
                 if "on_model_outcome" in hooks:
-                    await self.tell_outcome(response, duration)
+                    await self.report_outcome(response, duration)
                 failed = None
             except NoeticError as exc:
                 if exc.kind.startswith("llm_"):
@@ -180,18 +171,12 @@ class _Asking:
                 if exc.facts.get("reason") != "empty":
                     raise
                 response, failed = ModelResponse(()), exc  # some clients raise for what others return
-            if ctx.aborted:
+            if ctx.aborted:  # a client that ignores cancellation answers all the same
                 raise ctx.stopped()
             if not response.items:
                 empty += 1
                 if empty > MAX_EMPTY_RETRIES:
-                    raise NoeticError(
-                        "llm_failed",
-                        f"Model {self.model!r} gave {empty} empty answers in a row",
-                        hint="Ask again later, or try another model.",
-                        model=self.model,
-                        reason="empty",
-                    ) from failed
+                    raise _empty(self.model, empty) from failed
                 self.ephemeral = (input_message("continue", ids=engine.ids),)
                 continue
             self.ephemeral = ()
@@ -210,32 +195,47 @@ class _Asking:
             guidance = input_message(decision.guidance or DEFAULT_GUIDANCE, "developer", ids=engine.ids)
             log_items(engine, ctx, [guidance], "guidance")
 
-    def read_along(self, output: Any) -> Callable[[ModelDelta], None] | None:
+    def request(self, plan: TurnPlan) -> ModelRequest:
+        """Return the request that carries out a plan."""
+        step = self.step
+        return ModelRequest(
+            self.model,
+            (*plan.items, *self.ephemeral) if self.ephemeral else plan.items,
+            self.instructions or None,
+            self.tools.specs,
+            step.params,
+            None if step.output is None else step.output.json_schema,
+            "agent",
+            self.ctx.thread_id,
+        )
+
+    def read_along(self, output: OutputSchema | CodecOutput) -> Callable[[ModelDelta], None] | None:
         """Begin to read the next answer while it is written, where a codec reads it and the turn is streamed."""
-        told = self.ctx.tree.on_delta
-        if told is None or not isinstance(output, CodecOutput):
+        on_delta = self.ctx.tree.on_delta
+        if on_delta is None or not isinstance(output, CodecOutput):
             return None
         self.reading = OutputReader(output.codec)
-        return self.reading.wrap(told)
+        return self.reading.wrap(on_delta)
 
     async def take_inbox(self) -> None:
-        """Take in what was said to the agent while it worked."""
+        """Log the messages that arrived while the agent was working."""
         inbox = self.ctx.tree.inbox
         if not inbox or self.ctx.parent is not None or self.ctx.model_calls == 0:
             return
-        said, inbox[:] = list(inbox), []
+        messages = list(inbox)
+        inbox.clear()
         logged, requests = await append_input(
-            self.engine, self.ctx, self.hctx, [item for message in said for item in message.take()], "user"
+            self.engine, self.ctx, self.hook_ctx, [item for message in messages for item in message.take()], "user"
         )
         self.ctx.query = query_of(logged) or self.ctx.query
         self.requests += requests
         if self.requests:
             await self.rerender()
 
-    async def tell_outcome(self, response: ModelResponse, duration_ms: float) -> None:
-        """Tell the layers what the call cost, whether or not its response will stand."""
+    async def report_outcome(self, response: ModelResponse, duration_ms: float) -> None:
+        """Report to the layers what the call cost, whether or not its response will stand."""
         await self.engine.stack.model_outcome(
-            self.hctx,
+            self.hook_ctx,
             model=self.model,
             usage=response.usage,
             cost=response.cost,
@@ -244,17 +244,17 @@ class _Asking:
         )
 
     async def review(self, response: ModelResponse) -> SteeringDecision:
-        """Ask the rules about a response, before anything it asks for is done."""
+        """Let the rules decide on a response, before any tool it calls is run."""
         stack = self.engine.stack
-        decision = await stack.after_model_call(self.hctx, response=response, history=tuple(self.ctx.calls))
-        stop = stack.take_stop(self.hctx) or decision.stop
+        decision = await stack.after_model_call(self.hook_ctx, response=response, history=tuple(self.ctx.calls))
+        stop = stack.take_stop(self.hook_ctx) or decision.stop
         if stop is not None:
-            raise StoppedError(stop)
+            raise TurnStopped(stop)
         return decision
 
     async def run_calls(self, calls: Sequence[Item]) -> None:
         """Run tools in order. No call is left without an answer in the log."""
-        hctx = self.hctx if self.engine.stack.hooks else None
+        hook_ctx = self.hook_ctx if self.engine.stack.hooks else None
         for position, call in enumerate(calls):
             call_id = call.get("callId") or call.get("id") or ""
             name = call.get("name")
@@ -264,14 +264,15 @@ class _Asking:
                 end = await call_tool(
                     self.engine,
                     self.ctx,
-                    hctx,
+                    hook_ctx,
                     self.tools.find(name),
                     name=str(name),
                     arguments=call.get("arguments") or "",
                     call_id=call_id,
                 )
             except BaseException as exc:
-                why = f"the turn was stopped: {exc.stop.suggestion}" if isinstance(exc, StoppedError) else str(exc)
+                # Providers refuse a log in which a call has no output, so the thread would be lost.
+                why = f"the turn was stopped: {exc.stop.suggestion}" if isinstance(exc, TurnStopped) else str(exc)
                 outputs = [
                     function_call_output(left.call_id or left.id or "", f"Error: not run, {why}", ids=self.engine.ids)
                     for left in calls[position:]
@@ -279,22 +280,32 @@ class _Asking:
                 log_items(self.engine, self.ctx, outputs, "tool")
                 raise
             output = function_call_output(call_id, end.output, ids=self.engine.ids)
-            _, requests = await append_input(self.engine, self.ctx, hctx, [output], "tool")
+            _, requests = await append_input(self.engine, self.ctx, hook_ctx, [output], "tool")
             if requests:
                 self.requests += tuple([request for request in requests if request.timing == "immediate"])
                 self.ctx.rerenders += tuple([request for request in requests if request.timing == "batched"])
 
     async def store(self, response: ModelResponse) -> None:
         """Let the layers keep what matters of the step's response."""
-        await self.engine.stack.store(self.hctx, response=response, log=self.ctx.item_log)
-        self.stop_if_asked()
+        await self.engine.stack.store(self.hook_ctx, response=response, log=self.ctx.item_log)
+        self.raise_stop()
 
-    def stop_if_asked(self) -> None:
-        """Raise where a layer asked for the turn to stop."""
+    def raise_stop(self) -> None:
+        """Raise where a layer wants the turn to stop."""
         if self.engine.stack.layers:
-            stop = self.engine.stack.take_stop(self.hctx)
+            stop = self.engine.stack.take_stop(self.hook_ctx)
             if stop is not None:
-                raise StoppedError(stop)
+                raise TurnStopped(stop)
+
+
+def _empty(model: str, count: int) -> NoeticError:
+    return NoeticError(
+        "llm_failed",
+        f"Model {model!r} gave {count} empty answers in a row",
+        hint="Ask again later, or try another model.",
+        model=model,
+        reason="empty",
+    )
 
 
 def _raise_refusal(response: ModelResponse, step_id: str) -> None:
@@ -320,7 +331,7 @@ def _raise_refusal(response: ModelResponse, step_id: str) -> None:
         )
 
 
-async def _chosen(value: Any, ctx: Context) -> Any:
+async def _chosen(value: StepValue, ctx: Context) -> Any:
     """Return a field of a step that may be a function of the context."""
     if not callable(value):
         return value
@@ -328,7 +339,7 @@ async def _chosen(value: Any, ctx: Context) -> Any:
     return await made if hasattr(made, "__await__") else made
 
 
-async def _begin(engine: Engine, step: LLMStep, ctx: Context) -> _Asking:
+async def _begin(engine: Engine, step: LLMStep, ctx: Context) -> LLMStepRun:
     """Settle model, instructions and tools, in this order."""
     model = step.model if isinstance(step.model, str) else await _chosen(step.model, ctx)
     if not isinstance(model, str) or not model.strip():
@@ -342,42 +353,46 @@ async def _begin(engine: Engine, step: LLMStep, ctx: Context) -> _Asking:
     instructions = step.instructions
     if callable(instructions):
         instructions = await _chosen(instructions, ctx)
-    asking = _Asking(engine, step, ctx, model, str(instructions or ""))
+    run = LLMStepRun(engine, step, ctx, model, str(instructions or ""))
     if callable(step.tools):
         tools = await _chosen(step.tools, ctx)
         # As if they were listed: None for all the agent has, an empty list for none at all.
         listed = None if tools is None else listed_tools(LLMStep(id=step.id, model=model, tools=tuple(tools)))
-        asking.tools = engine.tools_of(listed)
-    return asking
+        run.tools = engine.setups.tools_of(listed)
+    return run
 
 
-async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> Any:
+async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: Context) -> StepValue:
     """Run an llm step; returns the text of the last assistant message it produced, or the value it stands for.
 
     Raises
     ------
     NoeticError
         ``llm_parse_error`` where the text cannot be read as the step's `output`, after it was logged and stored.
+
+    References
+    ----------
+    .. [1] docs/behaviour/runtime.md, "Llm step".
     """
     if step.emit is not True:
-        engine = filtered(engine, step)
+        engine = engine.showing(step)
     if isinstance(step.model, str) and not callable(step.instructions) and not callable(step.tools):
-        asking = _Asking(engine, step, ctx, step.model, step.instructions or "")
+        run = LLMStepRun(engine, step, ctx, step.model, step.instructions or "")
     else:
-        asking = await _begin(engine, step, ctx)
-    heard = isinstance(value, TurnInput) and value.is_in(ctx.item_log)
-    items = () if heard else as_input_items(engine, value, step.id)
+        run = await _begin(engine, step, ctx)
+    is_logged = isinstance(value, TurnInput) and value.is_in(ctx.item_log)
+    items = () if is_logged else as_input_items(engine, value, step.id)
     if items:
-        logged, asking.requests = await append_input(engine, ctx, asking.hctx, items, "user")
+        logged, run.requests = await append_input(engine, ctx, run.hook_ctx, items, "user")
         ctx.query = query_of(logged) or ctx.query
     if ctx.rerenders:
-        asking.requests, ctx.rerenders = (*ctx.rerenders, *asking.requests), ()
+        run.requests, ctx.rerenders = (*ctx.rerenders, *run.requests), ()
     if engine.sink is not None:
         now = engine.clock.now_ms()
-        engine.sink.emit(budgets_allocated(ctx, now, asking.policy, asking.system_tokens, asking.budgets))
+        engine.sink.emit(budgets_allocated(ctx.where, now, run.policy, run.system_tokens, run.budgets))
     if "recall" in engine.stack.hooks:
-        await asking.recall()
-    ctx.recalled = asking.recalled
+        await run.recall()
+    ctx.recalled = run.recalled
     produced: list[Item] = []
     usage, cost = NO_USAGE, 0.0
     calls: tuple[Item, ...] = ()
@@ -385,16 +400,16 @@ async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> An
     rounds = step.tool_rounds + (GRACE_ROUNDS if step.tool_rounds > 1 else 0)
     for number in range(rounds):
         if number >= step.tool_rounds > 1:
-            asking.ephemeral = (input_message("continue", ids=engine.ids),)
-        if asking.requests:
-            await asking.rerender()
-        response = await asking.ask()
+            run.ephemeral = (input_message("continue", ids=engine.ids),)
+        if run.requests:
+            await run.rerender()
+        response = await run.respond()
         produced += log_items(engine, ctx, response.items, "model")
         usage, cost = usage + response.usage, cost + (response.cost or 0.0)
         calls = tuple([item for item in response.items if item["type"] == "function_call"])
         if not calls:
             break
-        await asking.run_calls(calls)
+        await run.run_calls(calls)
     else:
         if step.tool_rounds > 1:
             raise NoeticError(
@@ -404,19 +419,19 @@ async def run_llm(engine: Engine, step: LLMStep, value: Any, ctx: Context) -> An
                 step_id=step.id,
                 retries_exhausted=False,
             )
-    if asking.requests:  # what was asked for after the last model call of this step is owed by the next one
-        ctx.rerenders += asking.requests
+    if run.requests:  # what was requested after the last model call of this step is for the next one
+        ctx.rerenders += run.requests
     made = tuple(produced)
     ctx.last_step_meta = StepMeta(calls, usage, cost, made)
     if "store" in engine.stack.hooks:
-        await asking.store(ModelResponse(made, usage, cost or None, response.logprobs))
+        await run.store(ModelResponse(made, usage, cost or None, response.logprobs))
     if ctx.tree.limits is not None:
         ctx.check_limits()
     text = assistant_text(made)
     # A round that only calls tools has not answered yet: nothing is read as the answer then.
     if step.output is None or calls:
         return text
-    value = parse_output(step.output, text, step.id, asking.reading)
-    if ctx.tree.checkpoint is not None:
-        ctx.tree.checkpoint.read_from(value, text)
+    value = parse_output(step.output, text, step.id, run.reading)
+    if ctx.record is not None:
+        ctx.record.step(ctx.frames).text = text
     return value

@@ -1,29 +1,25 @@
-"""A loop: its steps again and again, until its predicate says stop and its inbox has nothing to add."""
+"""A loop: its steps again and again, until its predicate is met and its inbox is empty."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import input_message
 from noetic_nb.models.client import NO_USAGE
-from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.context import Context, StepRunner, StepValue
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.messages import log_items
-from noetic_nb.runtime.context.step_errors import StoppedError, step_failed
+from noetic_nb.runtime.context.step_errors import TurnStopped, step_failed
 from noetic_nb.steps import Channel, LoopSnapshot, LoopStep, Verdict
 from noetic_nb.steps.channel_type import EMPTY
 from noetic_nb.steps.loop_snapshot import flowing_text, output_text
 
 __all__ = ["run_loop"]
 
-RunStep: TypeAlias = Callable[[Engine, Any, Any, Context], Awaitable[Any]]
-"""Makes one step happen; the interpreter above hands it in."""
 
-
-async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run: RunStep) -> Any:
+async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
     """Run a loop; returns the output of its last successful iteration.
 
     Raises
@@ -31,17 +27,17 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
     NoeticError
         What its body raises, unless `on_error` deals with it; ``step_failed`` where it does not stop in time, or
         stops with nothing to show that must have something.
+
+    References
+    ----------
+    .. [1] docs/behaviour/runtime.md, "Loop".
     """
     check = step.until.start()
-    started = engine.clock.monotonic_ms()
-    usage, cost = ctx.tokens, ctx.cost
-    checkpoint = ctx.tree.checkpoint
-    if checkpoint is not None:
-        usage, cost, started = checkpoint.loop_began(ctx, started)
-    history: deque[Any] = deque(maxlen=step.max_history_size)
-    count = iterations = 0
-    output: Any = None
-    first, *others = step.steps
+    recorder = ctx.record
+    record = None if recorder is None else recorder.step(ctx.frames)
+    meter = _Meter(engine, step, ctx, record)
+    iterations = 0
+    output: StepValue = None
     while True:
         if ctx.aborted:
             raise ctx.stopped()
@@ -52,45 +48,27 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
                 f"Loop {step.id!r} did not stop within {step.max_iterations} iterations",
                 hint="Raise `max_iterations`, or look at why its predicate never holds.",
             )
-        answer = None if checkpoint is None else checkpoint.absorbed(ctx, iterations)
+        answer = None if recorder is None else recorder.failure_of(record, iterations)
         if answer is None:
             try:
-                made = await run(engine, first, value, ctx)
-                for inner in others:
-                    made = await run(engine, inner, flowing_text(made) if step.text_between else made, ctx)
+                made = await _iteration(engine, step, value, ctx, run)
             except NoeticError as exc:
                 answer = await _on_error(step, exc, ctx)
                 if answer not in ("retry", "skip"):
                     raise
-                if checkpoint is not None:
-                    await checkpoint.absorb(step, ctx, iterations, answer)
+                if recorder is not None:
+                    await recorder.iteration_failed(record, step, iterations, answer)
         if answer is not None:
-            if answer == "skip" and count and step.feed_output:
+            # A failed iteration counts against `max_iterations`, or an error that stays would never end the loop.
+            if answer == "skip" and meter.count and step.feed_output:
                 value = output
             continue
         output = made
-        count += 1
-        history.append(output)
-        if checkpoint is None:
-            tokens, paid, now = ctx.tokens, ctx.cost, engine.clock.monotonic_ms()
-        else:
-            tokens, paid, now = checkpoint.stood(ctx)
-        snapshot = LoopSnapshot(
-            count,
-            tokens if usage is NO_USAGE else tokens - usage,
-            paid - cost,
-            now - started,
-            output,
-            output_text(output),
-            tuple(history),
-            ctx.depth,
-            ctx.last_step_meta,
-        )
         try:
-            verdict = check(snapshot)
+            verdict = check(meter.snapshot(output))
             if type(verdict) is not Verdict and hasattr(verdict, "__await__"):
                 verdict = await verdict
-        except StoppedError:
+        except TurnStopped:  # from a judge in the predicate: it ends the turn, not the loop
             raise
         except Exception as exc:  # a predicate that cannot answer ends the loop, or it would never end
             verdict = Verdict(True, f"Predicate error: {exc}")
@@ -108,6 +86,52 @@ async def run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context, run
             value = step.prepare_next(output, verdict, ctx)
             if hasattr(value, "__await__"):
                 value = await value
+
+
+async def _iteration(engine: Engine, step: LoopStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
+    """Run the loop's steps once, one after another."""
+    first, *others = step.steps
+    made = await run(engine, first, value, ctx)
+    for inner in others:
+        made = await run(engine, inner, flowing_text(made) if step.text_between else made, ctx)
+    return made
+
+
+class _Meter:
+    """What a loop has spent and produced since it began, for its predicate."""
+
+    __slots__ = ("_cost", "_ctx", "_engine", "_history", "_started", "_usage", "count")
+
+    # Any: what a recorder keeps of a step is its own.
+    def __init__(self, engine: Engine, step: LoopStep, ctx: Context, record: Any) -> None:
+        self._engine, self._ctx = engine, ctx
+        self._history: deque[Any] = deque(maxlen=step.max_history_size)
+        self.count = 0
+        self._started = engine.clock.monotonic_ms()
+        self._usage, self._cost = ctx.tokens, ctx.cost
+        if ctx.record is not None:  # the loop may have begun in another process
+            self._usage, self._cost, self._started = ctx.record.loop_began(record, self._started)
+
+    def snapshot(self, output: StepValue) -> LoopSnapshot:
+        """Count an iteration and return what the predicate sees."""
+        ctx = self._ctx
+        self.count += 1
+        self._history.append(output)
+        if ctx.record is None:
+            tokens, cost, now = ctx.tokens, ctx.cost, self._engine.clock.monotonic_ms()
+        else:
+            tokens, cost, now = ctx.record.spent_then()
+        return LoopSnapshot(
+            self.count,
+            tokens if self._usage is NO_USAGE else tokens - self._usage,
+            cost - self._cost,
+            now - self._started,
+            output,
+            output_text(output),
+            tuple(self._history),
+            ctx.depth,
+            ctx.last_step_meta,
+        )
 
 
 async def _on_error(step: LoopStep, error: NoeticError, ctx: Context) -> str:

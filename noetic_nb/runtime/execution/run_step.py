@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import StepEnded, StepStarted
-from noetic_nb.memory import SteeringDecision
 from noetic_nb.memory.steering_decision import denied
-from noetic_nb.runtime.context.context import RUNNING, Context
+from noetic_nb.runtime.context.context import RUNNING, Context, StepValue
 from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.runtime.context.event_hub import is_shown
 from noetic_nb.runtime.context.messages import TurnInput
-from noetic_nb.runtime.context.step_errors import StoppedError, said_by, step_failed
-from noetic_nb.runtime.execution.event_filter import shows
+from noetic_nb.runtime.context.step_errors import TurnStopped, error_text, step_failed
 from noetic_nb.runtime.execution.llm_step import run_llm
 from noetic_nb.runtime.execution.loop_step import run_loop
 from noetic_nb.runtime.execution.tool_call import call_tool
@@ -25,15 +23,17 @@ from noetic_nb.steps.records import as_step
 
 __all__ = ["MAX_DEPTH", "MAX_NESTING", "run_step"]
 
-# Runtime specification, section 2: deeper nesting of executions is a runaway recursion.
+StepStatus: TypeAlias = Literal["ok", "error", "cancelled", "stopped", "replayed"]
+
+# Deeper nesting of executions is a runaway recursion.
 MAX_DEPTH: Final = 64
 # Steps inside steps of one execution; a branch that routes to itself gets here, and Python's own limit is not far.
 MAX_NESTING: Final = 64
-# Steps under way in one execution, side by side: a recursion through tasks of the user's own gets here.
+# Steps under way in one execution, side by side; far more than any fan-out that ends.
 MAX_RUNNING: Final = 10_000
 
 
-async def run_step(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
+async def run_step(engine: Engine, step: Step, value: StepValue, ctx: Context) -> StepValue:
     """Run one step and return its output.
 
     Raises
@@ -42,6 +42,10 @@ async def run_step(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
         ``step_failed``, ``cancelled``, ``budget_exceeded``, or what the step's kind raises.
     NoeticConfigError
         Where something is set up in a way that cannot work.
+
+    References
+    ----------
+    .. [1] docs/behaviour/runtime.md, "Steps".
     """
     if ctx.depth >= MAX_DEPTH:
         raise step_failed(
@@ -50,7 +54,9 @@ async def run_step(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
             hint="Bound the recursion by `ctx.depth`.",
             retries_exhausted=True,
         )
-    if ctx.running >= MAX_NESTING and (ctx.running >= MAX_RUNNING or _nesting(ctx) >= MAX_NESTING):
+    around = RUNNING.get()
+    nesting = 0 if around is None else around[2]
+    if ctx.running >= MAX_NESTING and (ctx.running >= MAX_RUNNING or nesting - ctx.base_nesting >= MAX_NESTING):
         raise step_failed(
             step.id,
             f"Steps are nested more than {MAX_NESTING} deep",
@@ -62,55 +68,52 @@ async def run_step(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
     tree = ctx.tree
     ctx.step_count += 1
     tree.steps += 1
-    if tree.checkpoint is not None or engine.watches_steps:
+    if ctx.record is not None or engine.watches_steps:
         return await _watched(engine, step, value, ctx)
     if tree.limits is not None:
         ctx.check_limits()
     ctx.running += 1
+    # Nobody watches steps here, so this one adds no frame; those of a watched step around it stay.
+    RUNNING.set((ctx, around[1] if around is not None and around[0] is ctx else ctx.base_frames, nesting + 1))
     try:
         return await _HANDLERS[step.kind](engine, step, value, ctx)
     finally:
         ctx.running -= 1
+        RUNNING.set(around)
 
 
-def _nesting(ctx: Context) -> int:
-    """Return how many steps of an execution are inside one another around here; those side by side are none of them."""
-    frame, count = inspect.currentframe(), 0
-    while frame is not None:
-        count += frame.f_code is run_step.__code__ and frame.f_locals.get("ctx") is ctx
-        frame = frame.f_back
-    return count - 1  # the one that asks
-
-
-async def _watched(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
+async def _watched(engine: Engine, step: Step, value: StepValue, ctx: Context) -> StepValue:
     """Run a step with its hooks, its events and its place in the record of what was done."""
-    checkpoint = ctx.tree.checkpoint
     path = ctx.where_is(step.id)
-    if ctx.tree.limits is not None and (checkpoint is None or path not in checkpoint.entries):
+    frames = (*ctx.frames, path.rsplit("/", 1)[1])
+    recorder = ctx.record
+    record = None if recorder is None else recorder.step(frames)
+    if ctx.tree.limits is not None and (record is None or record.entry is None):
         ctx.check_limits()  # what is not run again costs nothing
     start = engine.clock.monotonic_ms()
-    told = False
+    shown = False
     if engine.sink is not None:
         begun = StepStarted(ctx.where, engine.clock.now_ms(), step.id, step.kind, path)
-        # Asked once for both: an end without a beginning would be of no use.
-        told = step.kind != "llm" or step.emit is True or shows(engine, step, begun)
-        if told:
+        # Decided once for both: an end without a beginning would be of no use.
+        shown = step.kind != "llm" or step.emit is True or is_shown(step, begun, engine.stack.state.diagnostic)
+        if shown:
             engine.sink.emit(begun)
-    status: Any = "error"
+    status: StepStatus = "error"
     problem: BaseException | None = None
     around = RUNNING.get()
-    RUNNING.set((ctx, (*ctx.frames, path.rsplit("/", 1)[1])))
+    nesting = 0 if around is None else around[2]
+    RUNNING.set((ctx, frames, nesting + 1))
     ctx.running += 1
     try:
-        found, output = (False, None) if checkpoint is None else checkpoint.recorded(path, step, ctx)
+        found, output = (False, None) if recorder is None else recorder.replay(record, step)
         if found:
             status = "replayed"
             return output
         await _hook(engine.config.before_step, step, value, ctx)
         output = await _HANDLERS[step.kind](engine, step, value, ctx)
         await _hook(engine.config.after_step, step, output, ctx)
-        if checkpoint is not None:
-            await checkpoint.step_done(path, step, output, ctx)
+        if recorder is not None:
+            await recorder.step_done(record, step, output)
         status = "ok"
         return output
     except BaseException as exc:
@@ -120,37 +123,37 @@ async def _watched(engine: Engine, step: Step, value: Any, ctx: Context) -> Any:
     finally:
         ctx.running -= 1
         RUNNING.set(around)
-        if told and engine.sink is not None:
+        if shown and engine.sink is not None:
             duration = engine.clock.monotonic_ms() - start
-            said = None if problem is None else said_by(problem)
+            text = None if problem is None else error_text(problem)
             engine.sink.emit(
-                StepEnded(ctx.where, engine.clock.now_ms(), step.id, step.kind, path, duration, status, said)
+                StepEnded(ctx.where, engine.clock.now_ms(), step.id, step.kind, path, duration, status, text)
             )
 
 
-def _ended_by(error: BaseException) -> str:
-    if isinstance(error, StoppedError):
+def _ended_by(error: BaseException) -> StepStatus:
+    if isinstance(error, TurnStopped):
         return "stopped"
     if isinstance(error, asyncio.CancelledError) or getattr(error, "kind", "") == "cancelled":
         return "cancelled"
     return "error"
 
 
-async def _hook(hook: Any, step: Step, value: Any, ctx: Context) -> None:
+async def _hook(hook: Callable[..., Any] | None, step: Step, value: StepValue, ctx: Context) -> None:
     if hook is not None:
         made = hook(step, value, ctx)
         if hasattr(made, "__await__"):
             await made
 
 
-async def _run_function(engine: Engine, step: RunStep, value: Any, ctx: Context) -> Any:
+async def _run_function(engine: Engine, step: RunStep, value: StepValue, ctx: Context) -> StepValue:
     attempts = 1 if step.retry is None else step.retry.max_attempts
     for attempt in range(attempts):
         ctx.check_abort()
         try:
             result = step.execute(value, ctx)
             return await ctx.until_aborted(result) if hasattr(result, "__await__") else result
-        except StoppedError:
+        except TurnStopped:
             raise
         except Exception as exc:
             if isinstance(exc, NoeticError) and exc.kind in ("cancelled", "budget_exceeded"):
@@ -158,13 +161,13 @@ async def _run_function(engine: Engine, step: RunStep, value: Any, ctx: Context)
             if step.retry is None or attempt + 1 == attempts:
                 if isinstance(exc, NoeticError) and exc.kind == "step_failed":
                     raise
-                what = f"Run step {step.id!r} failed: {type(exc).__name__}: {said_by(exc)}"
+                what = f"Run step {step.id!r} failed: {type(exc).__name__}: {error_text(exc)}"
                 raise step_failed(step.id, what, exc, retries_exhausted=attempts > 1) from exc
             await ctx.until_aborted(engine.sleep(step.retry.delay_ms(attempt)))
     raise AssertionError("a retry policy has at least one attempt")
 
 
-async def _run_tool(engine: Engine, step: ToolStep, value: Any, ctx: Context) -> Any:
+async def _run_tool(engine: Engine, step: ToolStep, value: StepValue, ctx: Context) -> StepValue:
     if value is None or value == "" or isinstance(value, TurnInput) or not step.takes_input:
         value = {}
     if not isinstance(value, Mapping):
@@ -183,8 +186,7 @@ async def _run_tool(engine: Engine, step: ToolStep, value: Any, ctx: Context) ->
     if end.status == "ok":
         return end.value
     if end.decision is not None:
-        decision: SteeringDecision = end.decision
-        raise denied(decision, f"The call of tool {step.tool.name!r} was denied.", step_id=step.id)
+        raise denied(end.decision, f"The call of tool {step.tool.name!r} was denied.", step_id=step.id)
     if isinstance(end.error, NoeticConfigError) or (isinstance(end.error, NoeticError) and end.status == "error"):
         raise end.error
     raise step_failed(
@@ -192,9 +194,10 @@ async def _run_tool(engine: Engine, step: ToolStep, value: Any, ctx: Context) ->
     ) from end.error
 
 
-async def _run_branch(engine: Engine, step: BranchStep, value: Any, ctx: Context) -> Any:
+async def _run_branch(engine: Engine, step: BranchStep, value: StepValue, ctx: Context) -> StepValue:
     if step.route is None:
         text = output_text(value).strip().casefold()
+        # Any: a route may return a record, a mapping, or None; `as_step` checks it.
         chosen: Any = next((r.target for r in step.routes if r.match.casefold() in text), step.default)
     else:
         chosen = step.route(value, ctx)
@@ -205,23 +208,24 @@ async def _run_branch(engine: Engine, step: BranchStep, value: Any, ctx: Context
     return await run_step(engine, as_step(chosen, f"the route of branch {step.id!r}"), value, ctx)
 
 
-def _run_loop(engine: Engine, step: LoopStep, value: Any, ctx: Context) -> Awaitable[Any]:
+def _run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Context) -> Awaitable[StepValue]:
     return run_loop(engine, step, value, ctx, run_step)
 
 
 # What most agents never do is loaded when it is first done.
-def _run_fork(engine: Engine, step: ForkStep, value: Any, ctx: Context) -> Awaitable[Any]:
+def _run_fork(engine: Engine, step: ForkStep, value: StepValue, ctx: Context) -> Awaitable[StepValue]:
     from noetic_nb.runtime.execution.fork_step import run_fork
 
     return run_fork(engine, step, value, ctx, run_step)
 
 
-def _run_spawn(engine: Engine, step: SpawnStep, value: Any, ctx: Context) -> Awaitable[Any]:
+def _run_spawn(engine: Engine, step: SpawnStep, value: StepValue, ctx: Context) -> Awaitable[StepValue]:
     from noetic_nb.runtime.execution.spawn_step import run_spawn
 
     return run_spawn(engine, step, value, ctx, run_step)
 
 
+# Any: each handler takes the record of its own kind, which a mapping cannot say.
 _HANDLERS: Final[Mapping[str, Any]] = {
     "run": _run_function,
     "llm": run_llm,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import ItemLog, assistant_text, input_message
 from noetic_nb.models.client import ModelRequest
-from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.context import Context, StepRunner, StepValue
 from noetic_nb.runtime.context.engine import Engine
-from noetic_nb.runtime.execution.child import Child, outcome_of
+from noetic_nb.runtime.execution.child import Child, Outcome, outcome_of
 from noetic_nb.steps import SpawnStep
 from noetic_nb.steps.loop_snapshot import json_text
 from noetic_nb.steps.spawn_options import CustomContext, InheritContext, SchemaResult, SubsetContext, SummaryResult
@@ -19,17 +19,19 @@ from noetic_nb.steps.traverse import llm_steps
 
 __all__ = ["run_spawn"]
 
-RunStep: TypeAlias = Callable[[Engine, Any, Any, Context], Awaitable[Any]]
 
-
-async def run_spawn(engine: Engine, step: SpawnStep, value: Any, ctx: Context, run: RunStep) -> Any:
-    """Run a spawn; returns what its parent is told.
+async def run_spawn(engine: Engine, step: SpawnStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
+    """Run a spawn; returns its child's output, in the form its parent wants.
 
     Raises
     ------
     NoeticError
         What the child raised, ``step_failed`` where it ran out of time, ``llm_parse_error`` or ``spawn_summary_failed``
         where its output could not be handed on.
+
+    References
+    ----------
+    .. [1] docs/behaviour/runtime.md, "Spawn and children".
     """
     inner = engine if step.memory is None else engine.with_layers(step, step.memory)
     inherit = isinstance(step.context_in, InheritContext)
@@ -37,16 +39,17 @@ async def run_spawn(engine: Engine, step: SpawnStep, value: Any, ctx: Context, r
     registry, tokenizer = ctx.item_log.registry, ctx.item_log.tokenizer
     log = ctx.item_log.fork() if inherit else ItemLog(registry=registry, tokenizer=tokenizer)
     child = Child(engine, inner, ctx, step.id, "spawn", log)
+    # From here on, so that the time of the layers' `on_spawn` counts, too.
     timer = _arm(step, child.ctx)
-    outcome: Any = "failure"
-    result: Any = None
+    outcome: Outcome = "failure"
+    result: StepValue = None
     merged: tuple[str, ...] = ()
     try:
         await child.begin(items)
         output = await run(inner, step.child, value, child.ctx)
         child.ctx.check_abort()
-        told = await _told(inner, step, output, child.ctx)
-        result, merged = await child.give_back(told)
+        output = await _result_of(inner, step, output, child.ctx)
+        result, merged = await child.merge_into_parent(output)
         outcome = "success"
         return result
     except BaseException as exc:
@@ -75,7 +78,7 @@ def _arm(step: SpawnStep, child: Context) -> asyncio.TimerHandle | None:
     return loop.call_later(step.timeout_ms / 1000, lambda: child.abort("out of time", error=error))
 
 
-async def _items_in(step: SpawnStep, value: Any, ctx: Context) -> tuple[Mapping[str, Any], ...]:
+async def _items_in(step: SpawnStep, value: StepValue, ctx: Context) -> tuple[Mapping[str, Any], ...]:
     """Return the items a child starts with, by the strategies that choose or make them."""
     match step.context_in:
         case SubsetContext(select=select):
@@ -97,8 +100,8 @@ async def _items_in(step: SpawnStep, value: Any, ctx: Context) -> tuple[Mapping[
     return tuple(made)
 
 
-async def _told(engine: Engine, step: SpawnStep, output: Any, child: Context) -> Any:
-    """Return what the parent is told of a child's output."""
+async def _result_of(engine: Engine, step: SpawnStep, output: StepValue, child: Context) -> StepValue:
+    """Return what the parent gets of a child's output."""
     match step.context_out:
         case SchemaResult(schema_=schema):
             try:
@@ -112,7 +115,7 @@ async def _told(engine: Engine, step: SpawnStep, output: Any, child: Context) ->
 
 
 def _writer(engine: Engine, step: SpawnStep, wanted: SummaryResult) -> str | None:
-    """Return the model that writes the summary: as asked for, or one named nearby, or the only one there is."""
+    """Return the model that writes the summary: the one that is named, or one of a step nearby, or the only one there is."""
     if wanted.model is not None:
         return wanted.model if engine.has_model(wanted.model) else None
     named = (inner.model for within in (step.child, engine.config.step) for inner in llm_steps(within))
@@ -124,7 +127,7 @@ def _writer(engine: Engine, step: SpawnStep, wanted: SummaryResult) -> str | Non
     return next(iter(engine.models)) if len(engine.models) == 1 else None
 
 
-async def _summary(engine: Engine, step: SpawnStep, wanted: SummaryResult, output: Any, child: Context) -> str:
+async def _summary(engine: Engine, step: SpawnStep, wanted: SummaryResult, output: StepValue, child: Context) -> str:
     """Ask a model for a summary of the child's conversation; the parents pay."""
     model = _writer(engine, step, wanted)
     if model is None:
@@ -140,7 +143,7 @@ async def _summary(engine: Engine, step: SpawnStep, wanted: SummaryResult, outpu
     child.item_log.append(input_message(wanted.prompt, ids=engine.ids))
     request = ModelRequest(model, child.item_log.items, purpose="summary", thread_id=child.thread_id)
     try:
-        response, _ = await engine.ask(child, request, step=child.step_count)
+        response, _ = await engine.call_model(child, request, step=child.step_count)
         text = assistant_text(response.items)
         if not text:
             raise NoeticError("llm_failed", f"Model {model!r} wrote no summary", model=model)

@@ -1,26 +1,22 @@
-"""Start a step and go on without waiting for it: a child execution of its own, known by its handle."""
+"""Start a step without waiting for it: a child execution of its own, known by its handle."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import ItemLog
-from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.context import Context, StepRunner, StepValue
 from noetic_nb.runtime.context.engine import Engine
-from noetic_nb.runtime.context.step_errors import StoppedError
-from noetic_nb.runtime.execution.child import Child, outcome_of
+from noetic_nb.runtime.context.step_errors import TurnStopped
+from noetic_nb.runtime.execution.child import Child, Outcome, outcome_of
 from noetic_nb.runtime.execution.handle import Handle, Started, started_by
 from noetic_nb.steps import Step
 
 __all__ = ["start_step"]
 
-RunStep: TypeAlias = Callable[[Engine, Any, Any, Context], Awaitable[Any]]
 
-
-def start_step(engine: Engine, step: Step, value: Any, ctx: Context, run: RunStep) -> Handle:
+def start_step(engine: Engine, step: Step, value: StepValue, ctx: Context, run: StepRunner) -> Handle:
     """Start a step in a child execution with a log of its own, as a spawn does; returns at once.
 
     Raises
@@ -39,9 +35,9 @@ def start_step(engine: Engine, step: Step, value: Any, ctx: Context, run: RunSte
     return handle
 
 
-async def _run(started: Started, handle: Handle, child: Child, step: Step, value: Any, run: RunStep) -> None:
-    outcome: Any = "failure"
-    result: Any = None
+async def _run(started: Started, handle: Handle, child: Child, step: Step, value: StepValue, run: StepRunner) -> None:
+    outcome: Outcome = "failure"
+    result: StepValue = None
     merged: tuple[str, ...] = ()
     try:
         await child.begin()
@@ -49,14 +45,14 @@ async def _run(started: Started, handle: Handle, child: Child, step: Step, value
         async with started.merging:
             if handle.over:
                 outcome = "aborted"
-                return  # left behind: what it knows comes too late
-            result, merged = await child.give_back(output)
+                return  # left behind: its parent may be closed, and must not be merged into any more
+            result, merged = await child.merge_into_parent(output)
         outcome = "success"
         handle.succeed(result)
-    except StoppedError as stopped:
+    except TurnStopped as stopped:
         outcome = "aborted"
         started.stop = started.stop or stopped.stop
-        handle.fail(_stopped_by_layer(stopped))
+        handle.fail(stopped.as_error())
         child.ctx.root.abort("a layer stopped the execution", error=stopped)
     except Exception as exc:
         outcome = outcome_of(exc)
@@ -71,14 +67,5 @@ async def _run(started: Started, handle: Handle, child: Child, step: Step, value
         try:
             await child.end(outcome, result, merged)
         finally:
-            handle.tell()
+            handle.settle()
             started.ended(handle)
-
-
-def _stopped_by_layer(stopped: StoppedError) -> NoeticError:
-    return NoeticError(
-        "cancelled",
-        f"A layer stopped the execution: {stopped.stop.suggestion}",
-        reason=stopped.stop.suggestion,
-        decision=stopped.stop.decision,
-    )

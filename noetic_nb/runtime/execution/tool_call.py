@@ -1,6 +1,6 @@
 """One tool call, whichever path leads to it: find, check, steer, run, check, record.
 
-The model reads what became of its call: the result, an error in plain words, or what the rules said of it.
+The model reads what became of its call: the result, an error in plain words, or what the rules decided.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from noetic_nb.items import compact_json, freeze
 from noetic_nb.memory import ExecutionContext, PastCall, SteeringAction, SteeringDecision
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
-from noetic_nb.runtime.context.step_errors import StoppedError, said_by
-from noetic_nb.runtime.execution.approval import NOBODY, approval
+from noetic_nb.runtime.context.step_errors import TurnStopped, error_text
+from noetic_nb.runtime.execution.approval import NO_APPROVAL, approval
 from noetic_nb.steps import Tool
 
 __all__ = ["CallEnd", "call_tool", "denial_text"]
@@ -24,7 +24,7 @@ __all__ = ["CallEnd", "call_tool", "denial_text"]
 DEFAULT_GUIDANCE: Final = {
     SteeringAction.DENY: "This call is not allowed.",
     SteeringAction.GUIDE: "Adjust the call before trying again.",
-    SteeringAction.ASK: NOBODY,
+    SteeringAction.ASK: NO_APPROVAL,
 }
 
 Status = Literal["ok", "error", "denied", "guided", "invalid_args", "invalid_result", "unknown"]
@@ -35,7 +35,7 @@ class CallEnd(NamedTuple):
 
     status: Status
     output: str
-    value: Any = None
+    value: Any = None  # what the tool returned: the user's own
     error: BaseException | None = None
     decision: SteeringDecision | None = None
 
@@ -56,7 +56,7 @@ class ToolCallContext:
     def __init__(self, ctx: Context, call_id: str) -> None:
         self._ctx = ctx
         self.call_id = call_id
-        if ctx.tree.checkpoint is None:
+        if ctx.record is None:
             self.idempotency_key = f"{ctx.id}:{call_id}"
         else:
             # Paths are counted only while steps are watched, as they are wherever an execution can be resumed. A child
@@ -90,23 +90,23 @@ def denial_text(decision: SteeringDecision) -> str:
 async def call_tool(
     engine: Engine,
     ctx: Context,
-    hctx: ExecutionContext | None,
+    hook_ctx: ExecutionContext | None,
     tool: Tool | None,
     *,
     name: str,
     arguments: str | Mapping[str, Any],
     call_id: str,
 ) -> CallEnd:
-    """Settle one call.
+    """Carry out one call, or say why not.
 
     Parameters
     ----------
-    hctx : ExecutionContext, optional
+    hook_ctx : ExecutionContext, optional
         The execution as hooks see it; made here where it is not given and a layer has a hook.
 
     Raises
     ------
-    StoppedError
+    TurnStopped
         Where a layer ends the turn; the call was not made.
     NoeticConfigError
         Where a rule cannot work as it is set up.
@@ -125,20 +125,21 @@ async def call_tool(
         end = CallEnd("invalid_args", text, error=exc)
         _record(engine, ctx, tool.name, call_id, None, end, 0.0)
         return end
-    if hctx is None and engine.stack.hooks:
-        hctx = engine.hook_context(ctx)
-    if tool.needs_approval or hctx is not None:
-        refused = await _steer(engine, ctx, hctx, tool, frozen, call_id)
+    if hook_ctx is None and engine.stack.hooks:
+        hook_ctx = engine.hook_context(ctx)
+    if tool.needs_approval or hook_ctx is not None:
+        refused = await _steer(engine, ctx, hook_ctx, tool, frozen, call_id)
         if refused is not None:
             _record(engine, ctx, tool.name, call_id, frozen, refused, 0.0)
             return refused
+    # Only now: the time a person takes to approve is not the tool's.
     start = engine.clock.monotonic_ms()
     end = await _run(tool, bound, ctx, call_id)
     duration = engine.clock.monotonic_ms() - start
     _record(engine, ctx, tool.name, call_id, frozen, end, duration)
-    if hctx is not None and "on_tool_outcome" in engine.stack.hooks:
+    if hook_ctx is not None and "on_tool_outcome" in engine.stack.hooks:
         await engine.stack.tool_outcome(
-            hctx,
+            hook_ctx,
             name=tool.name,
             call_id=call_id,
             success=end.status == "ok",
@@ -146,22 +147,23 @@ async def call_tool(
             error=None if end.error is None else str(end.error),
             output=end.output,
         )
-        _raise_stop(engine, hctx)
+        _raise_stop(engine, hook_ctx)
     return end
 
 
 async def _steer(
-    engine: Engine, ctx: Context, hctx: ExecutionContext | None, tool: Tool, args: Mapping[str, Any], call_id: str
+    engine: Engine, ctx: Context, hook_ctx: ExecutionContext | None, tool: Tool, args: Mapping[str, Any], call_id: str
 ) -> CallEnd | None:
     """Return how the call ended if it must not be made, None where it may."""
     decision = None
-    if hctx is not None and "before_tool_call" in engine.stack.hooks:
+    if hook_ctx is not None and "before_tool_call" in engine.stack.hooks:
         decision = await engine.stack.before_tool_call(
-            hctx, tool_name=tool.name, tool_args=args, call_id=call_id, history=tuple(ctx.calls)
+            hook_ctx, tool_name=tool.name, tool_args=args, call_id=call_id, history=tuple(ctx.calls)
         )
-        stop = engine.stack.take_stop(hctx) or decision.stop
+        # Before the decision itself: a turn that ends needs no answer for the model.
+        stop = engine.stack.take_stop(hook_ctx) or decision.stop
         if stop is not None:
-            raise StoppedError(stop)
+            raise TurnStopped(stop)
         if decision.action in (SteeringAction.DENY, SteeringAction.GUIDE):
             status: Status = "denied" if decision.action is SteeringAction.DENY else "guided"
             return CallEnd(status, denial_text(decision), decision=decision)
@@ -179,7 +181,7 @@ async def _run(tool: Tool, bound: Mapping[str, Any], ctx: Context, call_id: str)
         return CallEnd("ok", tool.render(value), value)
     except asyncio.CancelledError:
         raise
-    except (NoeticConfigError, StoppedError):
+    except (NoeticConfigError, TurnStopped):
         raise
     except NoeticError as exc:
         if ctx.aborted and exc.kind == "cancelled":
@@ -187,10 +189,18 @@ async def _run(tool: Tool, bound: Mapping[str, Any], ctx: Context, call_id: str)
         status: Status = "invalid_result" if exc.facts.get("reason") == "invalid_result" else "error"
         return CallEnd(status, f"Error: {exc.what}", error=exc)
     except Exception as exc:
-        return CallEnd("error", f"Error: {said_by(exc) or type(exc).__name__}", error=exc)
+        return CallEnd("error", f"Error: {error_text(exc) or type(exc).__name__}", error=exc)
 
 
-def _record(engine: Engine, ctx: Context, name: str, call_id: str, args: Any, end: CallEnd, duration_ms: float) -> None:
+def _record(
+    engine: Engine,
+    ctx: Context,
+    name: str,
+    call_id: str,
+    args: Mapping[str, Any] | None,
+    end: CallEnd,
+    duration_ms: float,
+) -> None:
     ctx.calls.append(PastCall(name, {} if args is None else args, call_id, end.status, end.output))
     if engine.sink is not None:
         engine.sink.emit(
@@ -208,7 +218,7 @@ def _record(engine: Engine, ctx: Context, name: str, call_id: str, args: Any, en
         )
 
 
-def _raise_stop(engine: Engine, hctx: ExecutionContext) -> None:
-    stop = engine.stack.take_stop(hctx)
+def _raise_stop(engine: Engine, hook_ctx: ExecutionContext) -> None:
+    stop = engine.stack.take_stop(hook_ctx)
     if stop is not None:
-        raise StoppedError(stop)
+        raise TurnStopped(stop)

@@ -1,4 +1,4 @@
-"""Replace what does not fit by a summary, where the policy asks for it.
+"""Replace what does not fit by a summary, where the policy wants one.
 
 The summary's room is set aside first, so that every item is either sent or covered by the summary. A summary reaches a little
 further than it must and is used until the history has grown past it; the next one is made from it and what came since. Where
@@ -22,7 +22,7 @@ __all__ = ["SUMMARY_ORIGIN", "summarised"]
 
 SUMMARY_ORIGIN: Final = "summary"
 
-_ASK: Final = (
+_REQUEST: Final = (
     "Summarise the conversation above for an assistant that will go on with it and no longer sees it. Keep names, "
     "numbers, decisions and open questions. Answer with the summary only."
 )
@@ -54,6 +54,7 @@ async def summarised(
     limit = int(policy.view_budget(plan.system + plan.tools) * SUMMARY_SHARE)
     kept = policy.window_size or 0
     last = max(0, len(ctx.item_log) - kept)
+    # A text as long as a summary may be: what it takes up decides what has to be covered.
     room = _entry(engine, "word " * limit, limit)
     if room is None:
         return plan
@@ -86,7 +87,7 @@ async def _text(engine: Engine, ctx: Context, policy: ProjectionPolicy, model: s
         while covered < ahead:
             end = _chunk_end(ctx, covered, ahead, policy.view_budget(0))
             written = await _written(engine, ctx, model, cache.get(covered, ""), tuple(ctx.item_log[covered:end]))
-            cache.clear()  # a shorter one is never asked for again
+            cache.clear()  # a shorter one is never wanted again
             cache[end], covered = written, end
     except Exception as exc:
         engine.stack.state.diagnostic(SUMMARY_ORIGIN, "project_history", exc)
@@ -106,7 +107,7 @@ def _chunk_end(ctx: Context, start: int, stop: int, budget: float) -> int:
 async def _written(engine: Engine, ctx: Context, model: str, before: str, items: tuple[Item, ...]) -> str:
     lines = [f"Summary of what came before: {before}"] if before else []
     lines += [f"{item.role or item['type']}: {item_text(item)}" for item in items]
-    said = (input_message("\n".join(lines), ids=engine.ids), input_message(_ASK, ids=engine.ids))
-    request = ModelRequest(model, said, purpose="summary", thread_id=ctx.thread_id)
-    response, _ = await engine.ask(ctx, request, step=ctx.step_count)
+    prompt = (input_message("\n".join(lines), ids=engine.ids), input_message(_REQUEST, ids=engine.ids))
+    request = ModelRequest(model, prompt, purpose="summary", thread_id=ctx.thread_id)
+    response, _ = await engine.call_model(ctx, request, step=ctx.step_count)
     return assistant_text(response.items)

@@ -6,10 +6,10 @@ second implementation of any of this.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, overload
 
-from noetic_nb.events import ItemFate, LayerTokens
+from noetic_nb.events import BudgetsAllocated, ItemFate, LayerTokens, ViewAssembled, Where
 from noetic_nb.items import Item, ItemLog, ItemView, content_tokens, item_tokens
 from noetic_nb.memory import (
     BudgetPlan,
@@ -21,10 +21,65 @@ from noetic_nb.memory import (
     project_tail,
 )
 from noetic_nb.memory.projection import latest_user, must_send
-from noetic_nb.runtime.planning.sent import SentItems
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["TurnPlan", "plan_turn"]
+__all__ = ["SentItems", "TurnPlan", "budgets_allocated", "plan_turn"]
+
+
+class SentItems(Sequence[Item]):
+    """The items of one request: a few in front, then a stretch of the log. Nothing is copied behind a long history.
+
+    Examples
+    --------
+    >>> from noetic_nb.items import ItemLog, input_message
+    >>> sent = SentItems((input_message("a note", "developer"),), ItemLog([input_message("hi")]).items)
+    >>> len(sent), [item.role for item in sent], sent[-1].role
+    (2, ['developer', 'user'], 'user')
+    """
+
+    __slots__ = ("_head", "_tail")
+
+    def __init__(self, head: tuple[Item, ...], tail: Sequence[Item]) -> None:
+        self._head = head
+        self._tail = tail
+
+    def __len__(self) -> int:
+        return len(self._head) + len(self._tail)
+
+    def __iter__(self) -> Iterator[Item]:
+        yield from self._head
+        yield from self._tail
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Item]: ...
+    def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
+        if isinstance(index, slice):
+            return tuple(self)[index]
+        position = index + len(self) if index < 0 else index
+        if not 0 <= position < len(self):
+            raise IndexError(f"Item {index} of {len(self)}.")
+        front = len(self._head)
+        return self._head[position] if position < front else self._tail[position - front]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all items by the default count; from running sums for what is a view of a log."""
+        tail = self._tail
+        behind = tail.tokens if isinstance(tail, ItemView) else sum(map(item_tokens, tail))
+        return behind + sum(map(item_tokens, self._head))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or isinstance(other, str | bytes):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"SentItems({list(self)!r})"
 
 
 class TurnPlan(NamedTuple):
@@ -65,10 +120,41 @@ class TurnPlan(NamedTuple):
                 reasons[fate.position] = fate.reason
         return reasons
 
-    @property
-    def free_tokens(self) -> float:
-        """Tokens neither used nor reserved; negative where what must be sent does not fit."""
-        return self.policy.token_budget - self.policy.response_reserve - self.total_tokens
+    def as_event(self, where: Where, now_ms: float, step_number: int) -> ViewAssembled:
+        """Return the event of a run that records this plan when it is sent."""
+        return ViewAssembled(
+            where,
+            now_ms,
+            step_number,
+            self.window,
+            self.fates,
+            self.layers,
+            self.layer_items,
+            self.policy.token_budget,
+            self.policy.response_reserve,
+            self.system,
+            self.tools,
+            self.framing,
+            self.history,
+            self.budgets.history_budget,
+            self.history_items,
+            self.floor,
+        )
+
+
+def budgets_allocated(
+    where: Where, now_ms: float, policy: ProjectionPolicy, system_tokens: int, budgets: BudgetPlan
+) -> BudgetsAllocated:
+    """Return the event of a run that records how a budget was split."""
+    return BudgetsAllocated(
+        where,
+        now_ms,
+        policy.token_budget,
+        system_tokens,
+        policy.response_reserve,
+        tuple([(share.layer_id, share.allocated) for share in budgets.allocations]),
+        budgets.history_budget,
+    )
 
 
 def plan_turn(
@@ -116,15 +202,15 @@ def plan_turn(
 
     References
     ----------
-    .. [1] Runtime specification, sections 7.2 (budgets), 7.3 (view assembly), 7.5 (layer usage).
+    .. [1] docs/behaviour/runtime.md, "Planning a model call".
 
     Examples
     --------
     >>> from noetic_nb.items import input_message
     >>> log = ItemLog([input_message("hello", item_id="id-1")])
     >>> plan = plan_turn(log, [], ProjectionPolicy(token_budget=100, response_reserve=20), instructions="Be brief.")
-    >>> plan.system, plan.history, plan.total_tokens, plan.free_tokens
-    (3, 29, 32, 48.0)
+    >>> plan.system, plan.history, plan.total_tokens
+    (3, 29, 32)
     """
     if system_tokens is None:
         system_tokens = tokenizer(instructions) if instructions else 0
@@ -138,6 +224,7 @@ def plan_turn(
         )
     view: Sequence[Item] = log.items if isinstance(log, ItemLog) else log
     window = policy.window_size if policy.overflow == "sliding_window" else None
+    # The usual case, which must not take longer with a longer history: the log's running sums say that all of it fits.
     if (
         projected is None
         and window is None
@@ -146,16 +233,13 @@ def plan_turn(
         and view.tokenizer is tokenizer
         and view.is_whole_within(policy.view_budget(system + tool_tokens))
     ):
-        size = len(view)
-        shares = budgets.allocations
-        unused = tuple([LayerTokens(s.layer_id, s.allocated, 0, s.allocated) for s in shares]) if shares else ()
-        return TurnPlan(view, policy, budgets, unused, (), system, tool_tokens, 0, view.tokens, size, (0, size), ())
+        return _whole(view, policy, budgets, system, tool_tokens)
     source = view if projected is None else _with_question(projected, view)
     head, history = _split_system(source)
     head_tokens = sum([item_tokens(item, tokenizer) for item in head])
     left = policy.view_budget(system + tool_tokens) - head_tokens
     offers = _Offers(budgets, tokenizer)
-    # The latest user message is sent whatever happens, so the layers share what it leaves.
+    # The latest user message is always sent, so the layers share what it leaves.
     must = must_send(history, tokenizer)
     left = must + offers.take(recalled, left - must)
     tail = project_tail(history, left, window=window, tokenizer=tokenizer)
@@ -184,12 +268,19 @@ def plan_turn(
     )
 
 
+def _whole(view: ItemView, policy: ProjectionPolicy, budgets: BudgetPlan, system: int, tool_tokens: int) -> TurnPlan:
+    """Return the plan that sends a whole log and nothing else."""
+    size, shares = len(view), budgets.allocations
+    unused = tuple([LayerTokens(s.layer_id, s.allocated, 0, s.allocated) for s in shares]) if shares else ()
+    return TurnPlan(view, policy, budgets, unused, (), system, tool_tokens, 0, view.tokens, size, (0, size), ())
+
+
 def _with_question(projected: Sequence[Item], view: Sequence[Item]) -> Sequence[Item]:
     """Return what layers chose of the history, led by the latest user message where they left none."""
     if any(item.get("role") == "user" and item["type"] == "message" for item in projected):
         return projected
-    asked = latest_user(view)
-    return projected if asked is None else (view[asked], *projected)
+    question = latest_user(view)
+    return projected if question is None else (view[question], *projected)
 
 
 def _split_system(items: Sequence[Item]) -> tuple[Sequence[Item], Sequence[Item]]:
@@ -234,14 +325,14 @@ class _Offers:
             origin = f"layer:{entry.layer_id}"
             for position, item in enumerate(entry.items):
                 whole = item_tokens(item, self._tokenizer)
-                said = content_tokens(item, self._tokenizer)
+                content = content_tokens(item, self._tokenizer)
                 if whole > left:
-                    self.fates.append(ItemFate(origin, position, said, "over_budget"))
+                    self.fates.append(ItemFate(origin, position, content, "over_budget"))
                     continue
                 left -= whole
                 self.items.append((entry.layer_id, item))
-                self.framing += whole - said
-                self._used[entry.layer_id] = self._used.get(entry.layer_id, 0) + said
+                self.framing += whole - content
+                self._used[entry.layer_id] = self._used.get(entry.layer_id, 0) + content
                 self._count[entry.layer_id] = self._count.get(entry.layer_id, 0) + 1
             for position, item in enumerate(entry.dropped, start=len(entry.items)):
                 tokens = content_tokens(item, self._tokenizer)

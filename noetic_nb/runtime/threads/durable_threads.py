@@ -11,13 +11,13 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item, ItemLog
 from noetic_nb.runtime.config.limits import Limits
-from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.context import Context, Runner
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.reply import AgentReply
 from noetic_nb.runtime.durability.checkpoints import Checkpoints, as_checkpoints
 from noetic_nb.runtime.durability.snapshot import Snapshot
 from noetic_nb.runtime.durability.thread_log import Part, unreadable
-from noetic_nb.runtime.durability.thread_writer import Journal, snapshot_key
+from noetic_nb.runtime.durability.thread_writer import ThreadWriter, snapshot_key
 from noetic_nb.runtime.threads.memory_view import MemoryView
 from noetic_nb.runtime.threads.thread import Message, Session
 from noetic_nb.runtime.threads.threads import Threads
@@ -29,7 +29,7 @@ __all__ = ["DurableThreads", "durable_threads"]
 _log: Final = logging.getLogger("noetic_nb")
 
 
-def durable_threads(engine: Engine, harness: Any, checkpoints: bool | Checkpoints) -> DurableThreads:
+def durable_threads(engine: Engine, harness: Runner, checkpoints: bool | Checkpoints) -> DurableThreads:
     """Return the threads of a harness that was asked to keep checkpoints.
 
     Raises
@@ -47,7 +47,7 @@ class DurableThreads(Threads):
     until somebody resumes it; with the next turn it counts as aborted.
     """
 
-    def __init__(self, engine: Engine, harness: Any, checkpoints: Checkpoints) -> None:
+    def __init__(self, engine: Engine, harness: Runner, checkpoints: Checkpoints) -> None:
         super().__init__(engine, harness)
         self.checkpoints = checkpoints
         self._store = checkpoints.threads
@@ -71,7 +71,7 @@ class DurableThreads(Threads):
     def _open(self, session: Session, resource_id: str | None, **more: Any) -> Context:
         ctx = super()._open(session, resource_id, **more)
         assert session.journal is not None, "a thread is read before it is used"
-        ctx.tree.checkpoint = self.checkpoints.open(ctx, session.journal)
+        self.checkpoints.open(ctx, session.journal)
         return ctx
 
     @asynccontextmanager
@@ -99,7 +99,7 @@ class DurableThreads(Threads):
             parts = await self._store.read(snapshot.thread_id)
             if snapshot.parts < len(parts):
                 await self._is_over(snapshot, parts[snapshot.parts], execution_id)
-            journal = Journal(self._store, snapshot.thread_id)
+            journal = ThreadWriter(self._store, snapshot.thread_id)
             items = [*_joined(journal, parts), *self._unsaved(snapshot, execution_id, journal)]
             if list(session.log) != items[: len(session.log)]:
                 raise _begun_without(session)
@@ -165,7 +165,7 @@ class DurableThreads(Threads):
         NoeticConfigError
             ``CHECKPOINT_SCHEMA_MISMATCH``, or ``THREAD_EXISTS`` for one that was begun anew while another is saved.
         """
-        journal = Journal(self._store, session.thread_id)
+        journal = ThreadWriter(self._store, session.thread_id)
         parts = await self._store.read(session.thread_id)
         items = _joined(journal, parts)
         _, opened = await self._store.after(session.thread_id, journal.parts, journal.items)
@@ -180,7 +180,7 @@ class DurableThreads(Threads):
             session.turn, session.resource_id = last.turn, last.resource_id
         session.journal = journal
 
-    async def _cut_off(self, journal: Journal, execution_id: str | None) -> Snapshot | None:
+    async def _cut_off(self, journal: ThreadWriter, execution_id: str | None) -> Snapshot | None:
         """Return where the turn stood that was under way when its process ended."""
         if execution_id is None or execution_id in journal.ended or execution_id in self.live:
             return None
@@ -194,7 +194,7 @@ class DurableThreads(Threads):
         self._unsaved(snapshot, execution_id, journal)
         return snapshot
 
-    def _unsaved(self, snapshot: Snapshot, execution_id: str, journal: Journal) -> tuple[Item, ...]:
+    def _unsaved(self, snapshot: Snapshot, execution_id: str, journal: ThreadWriter) -> tuple[Item, ...]:
         """Return the items that only a snapshot holds; it must follow the parts there are."""
         told = (snapshot.thread_id, snapshot.parts, snapshot.recorded)
         if told != (journal.thread_id, journal.parts, journal.items):
@@ -207,7 +207,7 @@ class DurableThreads(Threads):
             )
         return snapshot.items
 
-    async def _catch_up(self, session: Session, journal: Journal) -> None:
+    async def _catch_up(self, session: Session, journal: ThreadWriter) -> None:
         """Take in what another harness has added; nothing is lost where this one has said something else meanwhile.
 
         Raises
@@ -339,7 +339,7 @@ def _begun_without(session: Session) -> NoeticConfigError:
     )
 
 
-def _joined(journal: Journal, parts: Sequence[Part]) -> list[Item]:
+def _joined(journal: ThreadWriter, parts: Sequence[Part]) -> list[Item]:
     """Return the items of all parts, counted by a journal."""
     items: list[Item] = []
     for part in parts:

@@ -17,7 +17,7 @@ from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.reply import AgentReply
 
 if TYPE_CHECKING:
-    from noetic_nb.runtime.durability.thread_writer import Journal
+    from noetic_nb.runtime.durability.thread_writer import ThreadWriter
 
 __all__ = ["Delivery", "Message", "Session", "ThreadStatus"]
 
@@ -86,7 +86,7 @@ class Session:
     between: list[Message] = field(default_factory=list)
     heard: list[Message] = field(default_factory=list)
     draining: asyncio.Task[None] | None = None
-    journal: Journal | None = None
+    journal: ThreadWriter | None = None
     reading: asyncio.Future[None] | None = None
     """Done when the thread has been read, while somebody reads it."""
     is_opening: bool = False

@@ -11,7 +11,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import Where
 from noetic_nb.items import ItemLog
 from noetic_nb.runtime.config.limits import Limits
-from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.context import Context, Runner
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.messages import as_input_items
 from noetic_nb.runtime.context.reply import AgentReply
@@ -38,7 +38,7 @@ class Threads:
         Who a context says it belongs to.
     """
 
-    def __init__(self, engine: Engine, harness: Any) -> None:
+    def __init__(self, engine: Engine, harness: Runner) -> None:
         self.sessions: dict[str, Session] = {}
         self.live: dict[str, Context] = {}
         self._engine = engine

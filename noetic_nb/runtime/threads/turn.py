@@ -13,11 +13,11 @@ from noetic_nb.events import TurnCompleted, TurnStarted
 from noetic_nb.items import Item, ItemLog, assistant_message, assistant_text
 from noetic_nb.memory import ExecutionContext, Stop
 from noetic_nb.runtime.config.limits import Limits, exceeded
-from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.context import Context, Runner
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.messages import TurnInput, append_input, log_items, query_of
 from noetic_nb.runtime.context.reply import AgentReply
-from noetic_nb.runtime.context.step_errors import StoppedError
+from noetic_nb.runtime.context.step_errors import TurnStopped
 from noetic_nb.runtime.execution.run_step import run_step
 from noetic_nb.steps.loop_snapshot import output_text
 
@@ -50,10 +50,10 @@ def new_context(
     limits: Limits | None = None,
     state: dict[str, Any] | None = None,
     execution_id: str | None = None,
-    harness: Any = None,
+    harness: Runner,
 ) -> Context:
     """Return the context of a new root execution."""
-    ctx = Context(
+    return Context(
         engine.ids.new("execution") if execution_id is None else execution_id,
         thread_id,
         resource_id,
@@ -62,9 +62,17 @@ def new_context(
         engine.clock.monotonic_ms(),
         state=state,
         limits=engine.config.limits if limits is None else limits,
+        engine=engine,
+        harness=harness,
+        open_memory=_open_memory,
     )
-    ctx.engine, ctx.harness = engine, harness
-    return ctx
+
+
+def _open_memory(engine: Engine, ctx: Context) -> Mapping[str, Any]:
+    """Return what the layers provide to code, loaded when a step first wants it."""
+    from noetic_nb.runtime.execution.context_memory import ContextMemory
+
+    return ContextMemory(engine, ctx)
 
 
 async def run_turn(
@@ -102,13 +110,13 @@ async def run_turn(
         timer = arm_deadline(ctx, 0.0 if resumed is None else resumed.used_ms)
     try:
         said = await _begin(engine, ctx, turn, items) if resumed is None else resumed.said
-        if ctx.tree.checkpoint is not None:
-            await ctx.tree.checkpoint.begin(ctx, first)
+        if ctx.record is not None:
+            await ctx.record.turn.begin(first)
         turn.output = await run_step(engine, step, said, ctx)
         if not _ends_with_answer(ctx, turn):
             _log_answer(engine, ctx, turn)
         turn.outcome = "success"
-    except StoppedError as stopped:
+    except TurnStopped as stopped:
         turn.stop, turn.outcome = stopped.stop, "aborted"
     except asyncio.CancelledError:
         turn.outcome = "aborted"
@@ -155,14 +163,14 @@ def arm_deadline(ctx: Context, used_ms: float = 0.0) -> asyncio.TimerHandle | No
 async def _begin(engine: Engine, ctx: Context, turn: _Turn, items: Sequence[Mapping[str, Any]]) -> TurnInput:
     """Initialise the layers and log what the user said; what was said is kept even where a layer cannot be."""
     if engine.stack.layers:
-        hctx = engine.hook_context(ctx)
+        hook_ctx = engine.hook_context(ctx)
         try:
-            await engine.stack.init(hctx)
+            await engine.stack.init(hook_ctx)
         except BaseException:
             logged = log_items(engine, ctx, items, "user")
             _started(engine, ctx, turn, logged)
             raise
-        logged, ctx.rerenders = await append_input(engine, ctx, hctx, items, "user")
+        logged, ctx.rerenders = await append_input(engine, ctx, hook_ctx, items, "user")
     else:
         logged = log_items(engine, ctx, items, "user")
     ctx.query = query_of(logged)
@@ -214,26 +222,26 @@ async def close_execution(engine: Engine, ctx: Context, outcome: ExecutionEnd) -
             stop = await close_execution(engine, ctx, outcome)
         return stop or late
     ctx.tree.end()
-    if ctx.tree.checkpoint is None:
+    if ctx.record is None:
         return await _close_layers(engine, ctx, outcome) if engine.stack.layers else None
     try:
         return await _close_layers(engine, ctx, outcome)
     finally:
         # Last: a turn that is killed before this is gone on with, and its layers complete then.
-        await ctx.tree.checkpoint.end(ctx)
+        await ctx.record.turn.end()
 
 
 async def _close_layers(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> Stop | None:
-    hctx = engine.hook_context(ctx)
+    hook_ctx = engine.hook_context(ctx)
 
     async def close() -> Stop | None:
         try:
-            await engine.stack.complete(hctx, log=ctx.item_log, outcome=outcome)
-            return engine.stack.take_stop(hctx)
+            await engine.stack.complete(hook_ctx, log=ctx.item_log, outcome=outcome)
+            return engine.stack.take_stop(hook_ctx)
         finally:
-            await engine.stack.dispose(hctx)
+            await engine.stack.dispose(hook_ctx)
 
-    if not _needs_protection(engine, hctx):
+    if not _needs_protection(engine, hook_ctx):
         return await close()
     task = asyncio.ensure_future(close())
     try:
@@ -245,7 +253,7 @@ async def _close_layers(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> 
         raise
 
 
-def _needs_protection(engine: Engine, hctx: ExecutionContext) -> bool:
+def _needs_protection(engine: Engine, hook_ctx: ExecutionContext) -> bool:
     """Tell whether closing has anything to do at which a cancellation could strike."""
     stack = engine.stack
     return "on_complete" in stack.hooks or "dispose" in stack.hooks or stack.writes_durably

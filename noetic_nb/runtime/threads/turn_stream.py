@@ -19,7 +19,7 @@ from noetic_nb.runtime.threads.thread import Message
 
 __all__ = ["TurnStream"]
 
-# What is kept for a reader that has not come yet, or is slow; runtime specification, section 4.2.
+# What is kept for a reader that has not come yet, or is slow; docs/behaviour/runtime.md, "Constants".
 BUFFER: Final = 10_000
 
 

@@ -1,0 +1,102 @@
+"""Where the events of one harness go: to every subscriber, and of one llm step what its `emit` field shows.
+
+Only events about the work can be hidden: that a step began and ended, that a model or a tool was called. What a
+conversation is rebuilt from - items, budgets, views, decisions, states, errors - is recorded always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import fields
+from types import MappingProxyType
+from typing import Final
+
+from noetic_nb.events import EventSink, ModelCalled, RunEvent, StepEnded, StepStarted, ToolCalled
+from noetic_nb.memory.execution_context import Diagnostic
+from noetic_nb.steps import LLMStep
+
+__all__ = ["HIDEABLE_EVENTS", "EventHub", "StepEvents", "is_shown"]
+
+HIDEABLE_EVENTS: Final = frozenset({StepStarted.kind, StepEnded.kind, ModelCalled.kind, ToolCalled.kind})
+"""Kinds of event that a step may hide."""
+
+
+class EventHub:
+    """Hands events on to every subscriber. One that raises is taken off and reported.
+
+    Parameters
+    ----------
+    diagnostic : callable
+        Gets the error of a subscriber.
+    on_change : callable
+        Called when a subscriber came or went.
+    """
+
+    __slots__ = ("_diagnostic", "_on_change", "_sinks")
+
+    def __init__(self, diagnostic: Diagnostic, on_change: Callable[[], None]) -> None:
+        self._sinks: tuple[EventSink, ...] = ()
+        self._diagnostic = diagnostic
+        self._on_change = on_change
+
+    def __bool__(self) -> bool:
+        return bool(self._sinks)
+
+    def emit(self, event: RunEvent) -> None:
+        """Hand one event on."""
+        for sink in self._sinks:
+            try:
+                sink.emit(event)
+            except Exception as exc:
+                self.remove(sink)
+                self._diagnostic(type(sink).__name__, "emit", exc)
+
+    def add(self, sink: EventSink) -> None:
+        """Begin to hand events to a sink."""
+        if not any(other is sink for other in self._sinks):
+            # A new tuple, not a list that grows: `emit` may be in the middle of the old one.
+            self._sinks = (*self._sinks, sink)
+            self._on_change()
+
+    def remove(self, sink: EventSink) -> None:
+        """Hand it no more."""
+        self._sinks = tuple(other for other in self._sinks if other is not sink)
+        self._on_change()
+
+
+def is_shown(step: LLMStep, event: RunEvent, diagnostic: Diagnostic) -> bool:
+    """Tell whether a step's `emit` lets an event through. A filter that fails is reported, and hides nothing."""
+    if event.kind not in HIDEABLE_EVENTS:
+        return True
+    if isinstance(step.emit, bool):
+        return step.emit
+    data = MappingProxyType({field.name: getattr(event, field.name) for field in fields(event)})
+    try:
+        answer = step.emit(event.kind, data)
+        if hasattr(answer, "__await__"):
+            if isinstance(answer, Coroutine):
+                answer.close()
+            raise TypeError("An `emit` filter answers at once; this one is async.")
+        return bool(answer)
+    except Exception as exc:
+        diagnostic(step.id, "emit", exc)
+        return True
+
+
+class StepEvents:
+    """A sink that hands on to a hub what one step shows.
+
+    It is there even while the hub has no subscriber: whoever subscribes during the step is behind it.
+    """
+
+    __slots__ = ("_diagnostic", "_hub", "_step")
+
+    def __init__(self, hub: EventSink, step: LLMStep, diagnostic: Diagnostic) -> None:
+        self._hub = hub
+        self._step = step
+        self._diagnostic = diagnostic
+
+    def emit(self, event: RunEvent) -> None:
+        """Hand one event on, if it is shown and anyone subscribes."""
+        if self._hub and is_shown(self._step, event, self._diagnostic):
+            self._hub.emit(event)

@@ -1,0 +1,91 @@
+"""What an llm step needs that stays the same from one time to the next: worked out once, then looked up."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from noetic_nb.memory import BudgetPlan, LayerStack, ProjectionPolicy, allocate_budgets
+from noetic_nb.runtime.config.config import AgentConfig
+from noetic_nb.steps import LLMStep, Tool
+from noetic_nb.steps.output_codec import system_instructions
+from noetic_nb.steps.tools import ToolSet
+from noetic_nb.steps.traverse import listed_tools, llm_steps
+from noetic_nb.tokens import Tokenizer
+
+__all__ = ["MAX_SETUPS", "StepSetup", "StepSetups"]
+
+# Instructions that change at every step, and steps that are made anew each time, would fill the tables for ever.
+MAX_SETUPS: Final = 256
+_NO_TOOLS: Final = ToolSet(())
+
+
+class StepSetup(NamedTuple):
+    """The policy, tools, budgets and system text of an llm step with certain instructions."""
+
+    policy: ProjectionPolicy
+    tools: ToolSet
+    system_tokens: int
+    budgets: BudgetPlan
+    instructions: str
+
+
+class StepSetups:
+    """The set-ups of the llm steps of one engine.
+
+    Steps are known by identity, and kept beside what was worked out for them: an id may be used again by Python once its
+    object is gone.
+    """
+
+    __slots__ = ("_config", "_layer_tools", "_setups", "_stack", "_tokenizer", "_toolsets")
+
+    def __init__(
+        self, config: AgentConfig, stack: LayerStack, tokenizer: Tokenizer, layer_tools: tuple[Tool, ...]
+    ) -> None:
+        self._config = config
+        self._stack = stack
+        self._tokenizer = tokenizer
+        self._layer_tools = layer_tools
+        self._toolsets: dict[int, tuple[LLMStep, ToolSet]] = {}
+        self._setups: dict[tuple[int, str], tuple[LLMStep, StepSetup]] = {}
+
+    def tools(self, step: LLMStep) -> ToolSet:
+        """Return the tools of an llm step: its own or all the agent has, and what layers provide."""
+        known = self._toolsets.get(id(step))
+        if known is not None and known[0] is step:
+            return known[1]
+        # What a function will choose is not known here; what layers provide comes with nearly all it can choose.
+        found = ToolSet(self._layer_tools) if callable(step.tools) else self.tools_of(step.tools)
+        if len(self._toolsets) >= MAX_SETUPS:
+            self._toolsets.clear()
+        self._toolsets[id(step)] = (step, found)
+        return found
+
+    def tools_of(self, listed: tuple[Tool, ...] | None) -> ToolSet:
+        """Return the tools of a list, or all the agent has, and what layers provide; of an empty list, none at all."""
+        if listed is None:
+            listed = (*self._config.tools, *[t for s in llm_steps(self._config.step) for t in listed_tools(s)])
+        elif not listed:
+            return _NO_TOOLS
+        return ToolSet((*listed, *self._layer_tools))
+
+    def of(self, step: LLMStep, instructions: str) -> StepSetup:
+        """Return the set-up of an llm step; tools that a function of the context chooses are the caller's business."""
+        key = (id(step), instructions)
+        known = self._setups.get(key)
+        if known is not None and known[0] is step:
+            return known[1]
+        policy = step.projection or self._config.projection
+        instructions = system_instructions(instructions, step.output)
+        system_tokens = self._tokenizer(instructions) if instructions else 0
+        budgets = allocate_budgets(
+            self._stack.layers,
+            total_budget=policy.token_budget,
+            system_prompt_tokens=system_tokens,
+            response_reserve=policy.response_reserve,
+        )
+        if len(self._setups) >= MAX_SETUPS:
+            self._setups.clear()
+        tools = _NO_TOOLS if callable(step.tools) else self.tools(step)
+        found = StepSetup(policy, tools, system_tokens, budgets, instructions)
+        self._setups[key] = (step, found)
+        return found

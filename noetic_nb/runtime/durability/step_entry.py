@@ -1,0 +1,139 @@
+"""The end of one step, as it is written and as it is used again.
+
+What a model said is in the log already, and so is what it called: an entry that would be too large names the place there.
+An output that was read from a model's text is read again, so that it is of the same type.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from noetic_nb.items import Item, assistant_text, dump_item, parse_item
+from noetic_nb.models.client import Usage
+from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.messages import TurnInput
+from noetic_nb.runtime.durability.snapshot import Spent, place_of
+from noetic_nb.steps import Step, StepMeta
+from noetic_nb.steps.output_codec import parse_output
+
+__all__ = ["entry_data", "is_plain", "output_of", "restore_meta", "spent_by"]
+
+_PLAIN: Final = (str, int, float, bool, type(None))
+# What runs inside the same execution can leave another last model call behind.
+_WITH_META: Final = ("llm", "loop", "branch", "run")
+
+
+def entry_data(
+    path: str, step: Step, output: Any, ctx: Context, *, text: str | None, max_bytes: int
+) -> dict[str, Any] | None:
+    """Return what is written of a step's end; None for what cannot be.
+
+    Parameters
+    ----------
+    text : str or None
+        The model's text the output was read from.
+    max_bytes : int
+        How large it may be.
+    """
+    root = ctx.root
+    entry: dict[str, Any] = {
+        "path": path,
+        "stepId": step.id,
+        "kind": step.kind,
+        "depth": ctx.depth,
+        "in": place_of(ctx),
+        "completedAt": ctx.engine.clock.now_ms(),
+        "elapsedMs": root.elapsed_ms,
+        "spent": _spent(ctx),
+    }
+    meta = ctx.last_step_meta
+    if step.kind in _WITH_META and meta is not None:
+        calls = [_position(ctx, item) for item in meta.tool_calls]
+        entry["meta"] = {"toolCalls": calls, **Spent(meta.usage, meta.cost).dump()}
+    if isinstance(output, TurnInput):
+        entry["turnInput"] = True
+    if text is None:
+        if not is_plain(output):
+            return None
+        entry["output"] = output
+    else:
+        entry["said"] = text
+    if _size(entry) <= max_bytes:
+        return entry
+    logged = output if text is None and step.kind == "llm" else text
+    position = None if type(logged) is not str else _position_of_text(ctx, logged)
+    if position is None:
+        return None
+    entry.pop("output", None)
+    entry["said"] = position
+    entry["read"] = text is not None
+    return entry if _size(entry) <= max_bytes else None
+
+
+def is_plain(value: Any) -> bool:
+    """Tell whether a value is the same once it was JSON."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+        return type(value) in _PLAIN or json.loads(text) == value
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+def output_of(entry: Mapping[str, Any], step: Step, ctx: Context, first: int) -> Any:
+    """Return the output an entry stands for; `first` is where the turn begins in the log."""
+    if entry.get("turnInput"):
+        log = ctx.root.item_log
+        return TurnInput(entry["output"], log[first] if first < len(log) else None, first)
+    if "said" not in entry:
+        return entry["output"]
+    said = entry["said"]
+    text = said if isinstance(said, str) else assistant_text([ctx.item_log[said]])
+    output = getattr(step, "output", None)
+    return text if output is None or not entry.get("read", True) else parse_output(output, text, step.id, None)
+
+
+def restore_meta(entry: Mapping[str, Any], ctx: Context) -> None:
+    """Let a context remember the last model call as it was then."""
+    meta = entry.get("meta")
+    if meta is not None:
+        calls = tuple([ctx.item_log[item] if isinstance(item, int) else parse_item(item) for item in meta["toolCalls"]])
+        spent = Spent.read(meta)
+        ctx.last_step_meta = StepMeta(calls, spent.usage, spent.cost, ())
+
+
+def _spent(ctx: Context) -> list[list[float]]:
+    """Return what this execution, and each above it, had spent."""
+    spent: list[list[float]] = []
+    above: Context | None = ctx
+    while above is not None:
+        spent.append([*above.tokens, above.cost])
+        above = above.parent
+    return spent
+
+
+def spent_by(entry: Mapping[str, Any], level: int) -> tuple[Usage, float]:
+    """Return what had been spent when the step ended, by the execution so many levels above its own."""
+    *usage, cost = entry["spent"][level]
+    return Usage(*usage), cost
+
+
+def _position(ctx: Context, item: Item) -> int | dict[str, Any]:
+    """Return where an item is in the log, or the item where it is not there."""
+    for position in range(len(ctx.item_log) - 1, -1, -1):
+        if ctx.item_log[position] is item:
+            return position
+    return dump_item(item)
+
+
+def _position_of_text(ctx: Context, text: str) -> int | None:
+    for position in range(len(ctx.item_log) - 1, -1, -1):
+        item = ctx.item_log[position]
+        if item.get("role") == "assistant" and assistant_text([item]) == text:
+            return position
+    return None
+
+
+def _size(entry: Mapping[str, Any] | Sequence[Any]) -> int:
+    return len(json.dumps(entry, allow_nan=False))
