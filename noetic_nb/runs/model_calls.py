@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from noetic_nb.events import ItemFate, RunEvent, ViewAssembled
-from noetic_nb.runs.plain_text import plain
+from noetic_nb.runs.plain_text import count, plain
 
 __all__ = ["CallShare", "Calls", "LayerShare", "LeftOut", "Part"]
 
@@ -70,6 +70,33 @@ class CallShare:
     history_items: int
     layers: tuple[LayerShare, ...]
     left_out: tuple[LeftOut, ...]
+
+    @property
+    def title(self) -> str:
+        """Which call this is.
+
+        Examples
+        --------
+        >>> CallShare("t1", 3, 2, 0, 100, 0, 1, 0, 0, 0, 0, 0, (), ()).title
+        'Turn 3, call 2 · thread t1'
+        """
+        inner = f" · depth {self.depth}" if self.depth else ""
+        return f"Turn {self.turn}, call {self.call} · thread {self.thread}{inner}"
+
+    @property
+    def headline(self) -> str:
+        """The sums of the call in one line.
+
+        Examples
+        --------
+        >>> CallShare("t1", 3, 2, 0, 100, 20, 10, 0, 0, 40, 0, 0, (), ()).headline
+        '50 of 100 tokens sent (50%), 20 in reserve, 30 free'
+        """
+        if self.total is None:
+            return f"{count(self.sent)} tokens sent, no limit"
+        share = f" ({100 * self.sent / self.total:.0f}%)" if self.total else ""
+        rest = f"{count(self.over)} over the budget" if self.over else f"{count(self.free)} free"
+        return f"{count(self.sent)} of {count(self.total)} tokens sent{share}, {count(self.reserve)} in reserve, {rest}"
 
     @property
     def sent(self) -> int:

@@ -13,17 +13,15 @@ import traitlets
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
 from noetic_nb.runs.model_calls import Calls, CallShare
+from noetic_nb.runs.palette import CATEGORY, ink_on, layer_colour
 from noetic_nb.widgets.allocation.allocation_html import (
     EMPTY,
     NOTE,
-    headline,
     left_out_text,
     static_html,
     static_text,
-    title,
 )
 from noetic_nb.widgets.base.assets import script, style
-from noetic_nb.widgets.base.palette import CATEGORY, ink_on, layer_colour
 from noetic_nb.widgets.base.run_view import RunView
 
 __all__ = ["AllocationReading", "TokenAllocation"]
@@ -81,8 +79,8 @@ class AllocationReading:
     def _wire(self, share: CallShare) -> dict[str, Any]:
         order = self.calls.order
         return {
-            "title": title(share),
-            "head": headline(share),
+            "title": share.title,
+            "head": share.headline,
             "turn": share.turn,
             "call": share.call,
             "total": share.total,

@@ -10,7 +10,7 @@ from noetic_nb.runs.model_calls import CallShare, LeftOut, Part
 from noetic_nb.runs.plain_text import REASONS, count
 from noetic_nb.widgets.allocation.bars import bar, swatch
 
-__all__ = ["EMPTY", "NOTE", "headline", "left_out_text", "rows", "static_html", "static_text", "title"]
+__all__ = ["EMPTY", "NOTE", "left_out_text", "rows", "static_html", "static_text"]
 
 EMPTY: Final = "No model call yet. Each call appears here as soon as the agent sends one."
 NOTE: Final = (
@@ -20,33 +20,6 @@ NOTE: Final = (
 # Older calls stay in the run's tables; a page of a saved notebook stays light. A short list is shown at once.
 CALLS_SHOWN: Final = 60
 CALLS_OPEN: Final = 12
-
-
-def title(call: CallShare) -> str:
-    """Return which call this is.
-
-    Examples
-    --------
-    >>> title(CallShare("t1", 3, 2, 0, 100, 0, 1, 0, 0, 0, 0, 0, (), ()))
-    'Turn 3, call 2 · thread t1'
-    """
-    inner = f" · depth {call.depth}" if call.depth else ""
-    return f"Turn {call.turn}, call {call.call} · thread {call.thread}{inner}"
-
-
-def headline(call: CallShare) -> str:
-    """Return the sums of a call in one line.
-
-    Examples
-    --------
-    >>> headline(CallShare("t1", 3, 2, 0, 100, 20, 10, 0, 0, 40, 0, 0, (), ()))
-    '50 of 100 tokens sent (50%), 20 in reserve, 30 free'
-    """
-    if call.total is None:
-        return f"{count(call.sent)} tokens sent, no limit"
-    share = f" ({100 * call.sent / call.total:.0f}%)" if call.total else ""
-    rest = f"{count(call.over)} over the budget" if call.over else f"{count(call.free)} free"
-    return f"{count(call.sent)} of {count(call.total)} tokens sent{share}, {count(call.reserve)} in reserve, {rest}"
 
 
 def _known(tokens: int) -> str:
@@ -124,8 +97,8 @@ def _all_calls(calls: Sequence[CallShare], order: dict[str, int]) -> str:
     scale = max(call.scale(order) for call in shown)
     several = len({call.thread for call in shown}) > 1 or any(call.depth for call in shown)
     lines = "".join(
-        f'<tr><th scope="row">{escape(title(call) if several else title(call).partition(" · ")[0])}</th><td class="nn-wide">'
-        f"{bar(call.sent_parts(order), scale, label=headline(call), height_px=12)}</td>"
+        f'<tr><th scope="row">{escape(call.title if several else call.title.partition(" · ")[0])}</th><td class="nn-wide">'
+        f"{bar(call.sent_parts(order), scale, label=call.headline, height_px=12)}</td>"
         f"<td>{count(call.sent)}</td></tr>"
         for call in shown
     )
@@ -144,10 +117,10 @@ def static_html(calls: Sequence[CallShare], shown: int, order: dict[str, int]) -
         return f'{head}<p class="nn-empty">{EMPTY}</p>'
     call = calls[shown]
     scale = call.scale(order)
-    sent = bar(call.sent_parts(order), scale, label=f"Sent: {headline(call)}", height_px=34, limit=call.total)
+    sent = bar(call.sent_parts(order), scale, label=f"Sent: {call.headline}", height_px=34, limit=call.total)
     planned = bar(call.planned_parts(order), scale, label="Planned before the call", height_px=16, limit=call.total)
     return (
-        f'{head}<p class="nn-sub">{escape(title(call))}: {escape(headline(call))}</p>'
+        f'{head}<p class="nn-sub">{escape(call.title)}: {escape(call.headline)}</p>'
         f'<div class="nn-rows"><span class="nn-row-name">Sent</span>{sent}'
         f'<span class="nn-row-name">Planned</span>{planned}</div>'
         f'<p class="nn-note">{NOTE}</p>'
@@ -161,7 +134,7 @@ def static_text(calls: Sequence[CallShare], shown: int, order: dict[str, int]) -
         return f"Token allocation. {EMPTY}"
     call = calls[shown]
     width = max((len(part.label) for part, *_ in rows(call, order)), default=0)
-    lines = [f"Token allocation. {title(call)}", headline(call)]
+    lines = [f"Token allocation. {call.title}", call.headline]
     for part, used, allocated, yielded, _ in rows(call, order):
         of = f" of {allocated}" if allocated and used else allocated
         if part.kind == "history":

@@ -7,8 +7,8 @@ from typing import Final
 
 from noetic_nb.markup import escape
 from noetic_nb.runs.model_calls import Part
+from noetic_nb.runs.palette import CATEGORY, ink_on, layer_colour
 from noetic_nb.runs.plain_text import count
-from noetic_nb.widgets.base.palette import CATEGORY, ink_on, layer_colour
 
 __all__ = ["bar", "fill_of", "swatch", "widths"]
 

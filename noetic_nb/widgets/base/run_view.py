@@ -13,67 +13,15 @@ from typing import Any, Protocol, Self
 import anywidget
 import traitlets
 
-from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, TurnCompleted
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
+from noetic_nb.runs.run_source import run_of
 from noetic_nb.widgets.base.cells import enter_cell
 from noetic_nb.widgets.base.display import Shown, static_frame
 
-__all__ = ["Reading", "RunView", "Watchable", "run_of"]
+__all__ = ["Reading", "RunView"]
 
 log = logging.getLogger(__name__)
-
-
-class Watchable(Protocol):
-    """As much of a run as a view needs."""
-
-    @property
-    def events(self) -> Any:
-        """The events so far, oldest first."""
-        ...
-
-    def subscribe(self, listener: Callable[[RunEvent], None], /) -> Callable[[], None]:
-        """Call `listener` with each new event; returns a function that ends this."""
-        ...
-
-
-def run_of(source: Any) -> Watchable:
-    """Return the run to look at.
-
-    Parameters
-    ----------
-    source : Run or object with a ``run``
-        A run that grows or was loaded, or something that holds one.
-
-    Returns
-    -------
-    Watchable
-        The run.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``NOT_A_RUN``.
-
-    Examples
-    --------
-    >>> run_of(3)
-    Traceback (most recent call last):
-    ...
-    noetic_nb.errors.NoeticConfigError: [NOT_A_RUN] A view shows a run. Given: 3. Pass a Run, such as \
-`nn.record(harness)` or `load_run(path)`.
-    """
-    candidates: tuple[Any, ...] = (source, getattr(source, "run", None))
-    for candidate in candidates:
-        if hasattr(candidate, "events") and callable(getattr(candidate, "subscribe", None)):
-            found: Watchable = candidate
-            return found
-    raise NoeticConfigError(
-        "NOT_A_RUN",
-        "A view shows a run.",
-        given=source,
-        hint="Pass a Run, such as `nn.record(harness)` or `load_run(path)`.",
-    )
 
 
 class Reading(Protocol):

@@ -12,11 +12,11 @@ import ipywidgets
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runs.plain_text import plain
+from noetic_nb.runs.run_source import run_of
 from noetic_nb.steering import RuleBook, RuleChange, SteeringRule
 from noetic_nb.widgets.base.cells import enter_cell
 from noetic_nb.widgets.base.display import Shown
 from noetic_nb.widgets.base.notice import Notice
-from noetic_nb.widgets.base.run_view import run_of
 from noetic_nb.widgets.rules.draft import NEW_FORMS, draft_of, new_rule, rule_of
 from noetic_nb.widgets.rules.rule_fields import RuleFields
 from noetic_nb.widgets.rules.rule_hits import RuleHits

@@ -11,13 +11,12 @@ from typing import Any
 import traitlets
 
 from noetic_nb.events import RunEvent
+from noetic_nb.runs.palette import DECISION_LOOKS, OTHER_LOOK
 from noetic_nb.runs.regulator_signals import POOR_QUALITY_MEAN, Signals, ThreadSignals, TurnSignals
 from noetic_nb.widgets.base.assets import script, style
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.trends.trends_html import (
     EMPTY,
-    LOOKS,
-    OTHER_LOOK,
     TURNS_SHOWN,
     headline,
     legend_items,
@@ -45,7 +44,7 @@ class TrendsReading:
             "empty": EMPTY,
             "poor": POOR_QUALITY_MEAN,
             "most": TURNS_SHOWN,
-            "looks": {kind: list(look) for kind, look in {**LOOKS, "": OTHER_LOOK}.items()},
+            "looks": {kind: list(look) for kind, look in {**DECISION_LOOKS, "": OTHER_LOOK}.items()},
             "keys": [list(entry) for entry in legend_items()],
             "latest": -1,
             "threads": [],

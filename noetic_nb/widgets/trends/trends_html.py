@@ -11,10 +11,11 @@ from itertools import pairwise
 from typing import Final
 
 from noetic_nb.markup import escape
+from noetic_nb.runs.palette import DECISION_LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR, TOKENS_COLOUR
 from noetic_nb.runs.plain_text import count
 from noetic_nb.runs.regulator_signals import POOR_QUALITY_MEAN, Mark, ThreadSignals, TurnSignals
 
-__all__ = ["EMPTY", "LOOKS", "TURNS_SHOWN", "headline", "lanes", "mark_text", "static_html", "static_text"]
+__all__ = ["EMPTY", "TURNS_SHOWN", "headline", "lanes", "mark_text", "static_html", "static_text"]
 
 EMPTY: Final = "No turn yet. Grades, costs and decisions appear here as they come."
 # An SVG stays quick up to about a thousand marks; each turn draws three.
@@ -31,18 +32,6 @@ NARROW_PX: Final = 320
 LANES: Final = 3
 BAND: Final = "Decisions"
 TEXT_CELL: Final = ' class="nn-text"'
-
-QUALITY_COLOUR: Final = "#0072B2"
-MEAN_COLOUR: Final = "#D55E00"
-TOKENS_COLOUR: Final = "#009E73"
-# Shape and colour of a decision, by its kind; the path is drawn around (0, 0), in pixels.
-LOOKS: Final = {
-    "circuit_break": ("#D55E00", "M-6,-6h12v12h-12z"),
-    "scope_drift_warn": ("#E69F00", "M0,-7L7,6H-7z"),
-    "procedural_warning": ("#CC79A7", "M-6,0a6,6 0 1,0 12,0a6,6 0 1,0 -12,0z"),
-    "low_confidence_spans": ("#56B4E9", "M0,-7L7,0L0,7L-7,0z"),
-}
-OTHER_LOOK: Final = ("#8A94A3", "M0,-7L7,0L0,7L-7,0z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +204,7 @@ def _marks(placed: Sequence[Placed]) -> str:
     height = LANE_PX * (1 + max(mark.lane for mark in placed))
     shapes = []
     for spot in placed:
-        colour, path = LOOKS.get(spot.mark.kind, OTHER_LOOK)
+        colour, path = DECISION_LOOKS.get(spot.mark.kind, OTHER_LOOK)
         anchor, dx = ("end", -11) if spot.left else ("start", 11)
         shapes.append(
             f'<svg x="{spot.x:.3f}%" y="{spot.lane * LANE_PX + LANE_PX / 2}" overflow="visible">'
