@@ -6,18 +6,20 @@ live runs look the same: both are runs.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import traitlets
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
-from noetic_nb.runs.model_calls import Calls, CallShare
-from noetic_nb.runs.palette import CATEGORY, ink_on, layer_colour
-from noetic_nb.widgets.allocation.allocation_html import (
+from noetic_nb.runs.model_calls import Calls
+from noetic_nb.runs.palette import ink_on, layer_colour
+from noetic_nb.widgets.allocation.allocation_picture import (
     EMPTY,
+    LOOKS,
     NOTE,
-    left_out_text,
+    call_data,
+    fixed_parts,
     static_html,
     static_text,
 )
@@ -25,9 +27,6 @@ from noetic_nb.widgets.base.assets import script, style
 from noetic_nb.widgets.base.run_view import RunView
 
 __all__ = ["AllocationReading", "TokenAllocation"]
-
-# A message to the page stays near 2 kB however much was left out; the rest is counted, and is in the run's tables.
-FATES_SENT: Final = 12
 
 
 class AllocationReading:
@@ -50,7 +49,8 @@ class AllocationReading:
         self._snapshot: dict[str, Any] = {
             "empty": EMPTY,
             "note": NOTE,
-            "fills": {kind: [fill, ink_on(fill)] for kind, fill in CATEGORY.items()},
+            "looks": LOOKS,
+            "fixed": fixed_parts(),
             "layers": [],
             "calls": [],
         }
@@ -67,42 +67,14 @@ class AllocationReading:
             return None
         known = len(self._snapshot["layers"])
         fresh = [self._layer(name, place) for name, place in list(self.calls.order.items())[known:]]
-        wire = self._wire(share)
+        data = call_data(share, self.calls.order)
         self._snapshot["layers"].extend(fresh)
-        self._snapshot["calls"].append(wire)
-        return {"type": "call", "at": len(self.calls.all) - 1, "layersAt": known, "layers": fresh, "call": wire}
+        self._snapshot["calls"].append(data)
+        return {"type": "call", "at": len(self.calls.all) - 1, "layersAt": known, "layers": fresh, "call": data}
 
     def _layer(self, name: str, place: int) -> list[str]:
         fill = layer_colour(place)
         return [name, fill, ink_on(fill)]
-
-    def _wire(self, share: CallShare) -> dict[str, Any]:
-        order = self.calls.order
-        return {
-            "title": share.title,
-            "head": share.headline,
-            "turn": share.turn,
-            "call": share.call,
-            "total": share.total,
-            "scale": _short(share.scale(order)),
-            "sums": [
-                share.system,
-                share.tools,
-                share.framing,
-                share.history,
-                _short(share.free),
-                _short(share.reserve),
-            ],
-            "historyBudget": _short(share.history_budget),
-            "historyItems": share.history_items,
-            "layers": [
-                [order[layer.name], layer.used, _short(layer.allocated), _short(layer.yielded), layer.items]
-                for layer in share.layers
-            ],
-            "out": [left_out_text(entry) for entry in share.left_out[:FATES_SENT]],
-            "more": max(0, len(share.left_out) - FATES_SENT),
-            "dropped": list(share.dropped),
-        }
 
     def to_html(self) -> str:
         """Return the shown call as HTML without scripts."""
@@ -111,12 +83,6 @@ class AllocationReading:
     def to_text(self) -> str:
         """Return the shown call as plain text."""
         return static_text(self.calls.all, self.shown, self.calls.order)
-
-
-def _short(number: float | None) -> float | int | None:
-    if number is None:
-        return None
-    return int(number) if number == int(number) else round(number, 1)
 
 
 class TokenAllocation(RunView):
