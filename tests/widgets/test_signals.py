@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from noetic_nb.events import ModelCalled, QualityGiven, RegulatorDecided, RegulatorSaw, Where
 from noetic_nb.runs import Run
 from noetic_nb.runs.regulator_signals import Signals, ThreadSignals, rolling_mean
-from noetic_nb.widgets.trends.trends_html import lanes
+from noetic_nb.widgets.trends.trends_picture import lanes
 from tests.widgets.scenes import demo_run, hostile_run, long_run, two_threads_run
 
 T1 = Where("t1", "e1", 1)

@@ -110,5 +110,3 @@ function tellWhenBusy(model, root) {
   for (const name of ["pointerenter", "pointerleave", "focusin"]) root.addEventListener(name, look);
   root.addEventListener("focusout", () => setTimeout(look)); // the next element has the focus only then
 }
-
-const number = (value) => (value === null ? "no limit" : Math.round(value).toLocaleString("en-US"));
