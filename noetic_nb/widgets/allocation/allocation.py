@@ -120,7 +120,7 @@ class TokenAllocation(RunView):
     follow = traitlets.Bool(True).tag(sync=True)
     position = traitlets.Int(-1).tag(sync=True)
     _esm = script("allocation/allocation")
-    _css = style()
+    _css = style("allocation/allocation")
 
     def __init__(self, run: Any, *, turn: int | None = None, thread_id: str | None = None) -> None:
         if turn is not None and (isinstance(turn, bool) or not isinstance(turn, int) or turn < 0):

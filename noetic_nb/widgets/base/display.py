@@ -11,21 +11,15 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
-from noetic_nb.widgets.base.assets import static_style
 from noetic_nb.widgets.base.cells import running_shell
 
-__all__ = ["Shown", "static_frame"]
+__all__ = ["DisplayMixin"]
 
 # Turns that follow each other make one update, when they are through.
 PAUSE_S: Final = 2.0
 
 
-def static_frame(inside: str) -> str:
-    """Return HTML with the style sheet of the views around it."""
-    return f'<div class="noetic-nb noetic-nb-static">{static_style()}{inside}</div>'
-
-
-class Shown:
+class DisplayMixin:
     """Mixed into a widget that has `to_html` and `to_text`."""
 
     _handle: Any = None
@@ -97,7 +91,7 @@ class Shown:
             self._timer.cancel()
             self._timer = None
 
-    def hear_page(self, content: Any) -> bool:
+    def page_changed(self, content: Any) -> bool:
         """Take a message of a page about being opened or worked in; False where it is about something else."""
         match content:
             case {"type": "page"}:

@@ -24,4 +24,4 @@ class Notice(anywidget.AnyWidget):
     text = traitlets.Unicode("").tag(sync=True)
     mood = traitlets.Enum(("good", "bad", "plain"), "plain").tag(sync=True)
     _esm = script("base/notice")
-    _css = style()
+    _css = style("base/notice")

@@ -16,8 +16,9 @@ import traitlets
 from noetic_nb.events import RunEvent, TurnCompleted
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.runs.run_source import run_of
+from noetic_nb.widgets.base.assets import static_frame
 from noetic_nb.widgets.base.cells import enter_cell
-from noetic_nb.widgets.base.display import Shown, static_frame
+from noetic_nb.widgets.base.display import DisplayMixin
 
 __all__ = ["Reading", "RunView"]
 
@@ -45,7 +46,7 @@ class Reading(Protocol):
         ...
 
 
-class RunView(Shown, anywidget.AnyWidget):
+class RunView(DisplayMixin, anywidget.AnyWidget):
     """Base of the views of a run.
 
     Parameters
@@ -76,7 +77,7 @@ class RunView(Shown, anywidget.AnyWidget):
 
     def to_html(self) -> str:
         """Return the view as HTML without scripts: what a page shows that has no kernel and no network."""
-        return static_frame(self.reading.to_html())
+        return static_frame(self.reading.to_html(), self._css)
 
     def to_text(self) -> str:
         """Return the view as plain text."""
@@ -113,7 +114,7 @@ class RunView(Shown, anywidget.AnyWidget):
     def _answer(self, _widget: Any, content: Any, _buffers: Any) -> None:
         if content == {"type": "again"}:  # a page saw that it missed a message
             self.send({"type": "all", "snapshot": self.reading.snapshot})
-        elif not self.hear_page(content):
+        elif not self.page_changed(content):
             log.warning("A page sent a message that no view knows: %.200r", content)
 
     def _stop_listening(self) -> None:

@@ -164,7 +164,7 @@ class Ledger(RunView):
 
     only = traitlets.Unicode("").tag(sync=True)
     _esm = script("ledger/ledger")
-    _css = style()
+    _css = style("ledger/ledger")
 
     def __init__(self, run: Any, *, thread_id: str | None = None) -> None:
         super().__init__(run, LedgerReading(thread_id=thread_id))

@@ -12,7 +12,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from noetic_nb.widgets.base.assets import script, sheet
+from noetic_nb.widgets.base.assets import script, style
 
 __all__ = ["CodeText"]
 
@@ -49,7 +49,7 @@ class CodeText(anywidget.AnyWidget):
     label = traitlets.Unicode("Text").tag(sync=True)
     placeholder = traitlets.Unicode("").tag(sync=True)
     _esm = script("rules/code_text")
-    _css = sheet("rules/rules")
+    _css = style("rules/rule_editor")
     _is_hearing = False
 
     def __init__(self, **traits: Any) -> None:

@@ -15,7 +15,7 @@ from noetic_nb.runs.plain_text import plain
 from noetic_nb.runs.run_source import run_of
 from noetic_nb.steering import RuleBook, RuleChange, SteeringRule
 from noetic_nb.widgets.base.cells import enter_cell
-from noetic_nb.widgets.base.display import Shown
+from noetic_nb.widgets.base.display import DisplayMixin
 from noetic_nb.widgets.base.notice import Notice
 from noetic_nb.widgets.rules.draft import NEW_FORMS, draft_of, new_rule, rule_of
 from noetic_nb.widgets.rules.rule_fields import RuleFields
@@ -31,7 +31,7 @@ CHANGES_SHOWN: Final = 50
 NEW: Final = "New rule …"
 
 
-class RuleEditor(Shown, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
+class RuleEditor(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     r"""List the rules of a rule book, edit one, see what the edit would change, and apply it.
 
     Parameters
@@ -139,7 +139,7 @@ class RuleEditor(Shown, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
         self.down_button.on_click(lambda _button: self.move(1))
         self.remove_button.on_click(lambda _button: self.remove())
         self.source.on_msg(lambda _widget, content, _buffers: self.apply() if content.get("type") == "apply" else None)
-        self.notice.on_msg(lambda _widget, content, _buffers: self.hear_page(content))
+        self.notice.on_msg(lambda _widget, content, _buffers: self.page_changed(content))
 
     def apply(self) -> bool:
         """Put the draft in place of the chosen rule; returns whether it holds up."""

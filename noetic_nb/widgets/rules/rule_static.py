@@ -9,7 +9,7 @@ from noetic_nb.markup import escape
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.steering import RuleBook, RuleChange, SteeringRule
 from noetic_nb.steering.rules.rule_text import rule_text
-from noetic_nb.widgets.base.display import static_frame
+from noetic_nb.widgets.base.assets import static_frame, style
 from noetic_nb.widgets.rules.rule_hits import RuleHits
 
 __all__ = ["EMPTY", "change_label", "refusal", "rule_label", "rules_html"]
@@ -52,7 +52,7 @@ def rules_html(rulebook: RuleBook, hits: RuleHits) -> str:
     table = f'<table class="nn-table"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
     title = f'<p class="nn-title">Rules, version {rulebook.version}</p>'
     shown = f'<div class="nn-scroll">{table}</div>' if rows else f'<p class="nn-empty">{escape(EMPTY)}</p>'
-    return static_frame(title + shown)
+    return static_frame(title + shown, style("rules/rule_editor"))
 
 
 def refusal(error: NoeticConfigError, text: str) -> str:

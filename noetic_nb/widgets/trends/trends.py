@@ -129,7 +129,7 @@ class RegulatorTrends(RunView):
 
     thread_at = traitlets.Int(-1).tag(sync=True)
     _esm = script("trends/trends")
-    _css = style()
+    _css = style("trends/trends")
 
     def __init__(self, run: Any, *, thread_id: str | None = None) -> None:
         self._trends = TrendsReading(thread_id=thread_id)
