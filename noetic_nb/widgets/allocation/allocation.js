@@ -30,10 +30,10 @@ function drawBar(svg, segments, data, label, limit) {
     put(box, { x: `${left.toFixed(3)}%`, width: `${width}%` });
     left += width;
     const [title, rect, text] = box.children;
-    say(title, `${name}${kind === "yielded" ? " (yielded)" : ""}: ${tokens} tokens`);
+    setText(title, `${name}${kind === "yielded" ? " (yielded)" : ""}: ${tokens} tokens`);
     paint(rect, part, data);
     if (!text) return;
-    say(text, kind === "yielded" ? "" : name);
+    setText(text, kind === "yielded" ? "" : name);
     put(text, { fill: ink });
   });
   put(svg.lastElementChild, { x: `${limit ?? 0}%`, width: 3, height, visibility: limit === null ? "hidden" : null });
@@ -51,10 +51,27 @@ function fitLabels(svg) {
 
 function legendEntry() {
   const entry = make("li");
-  const swatch = make("svg", { class: "nn-swatch", width: 12, height: 12, "aria-hidden": "true" });
-  swatch.append(make("rect", { x: 0.5, y: 0.5, width: 11, height: 11 }));
-  entry.append(swatch, make("span", { class: "nn-name" }), make("span", { class: "nn-number" }));
+  entry.append(swatchOf({ x: 0.5, y: 0.5, width: 11, height: 11 }), make("span", { class: "nn-name" }), make("span", { class: "nn-number" }));
   return entry;
+}
+
+function barIn(grid, name, height) {
+  grid.append(make("span", { class: "nn-row-name" }, name));
+  const svg = grid.appendChild(make("svg", { class: "nn-bar", role: "img", width: "100%", height }));
+  svg.append(make("g"), make("rect", { class: "nn-limit" }));
+  return svg;
+}
+
+function controlsIn(parent) {
+  const controls = parent.appendChild(make("div", { class: "nn-bar-controls" }));
+  const back = controls.appendChild(make("button", { type: "button", "aria-label": "Previous call" }, "◀"));
+  const slider = controls.appendChild(make("input", { type: "range", min: 0, "aria-label": "Model call" }));
+  const on = controls.appendChild(make("button", { type: "button", "aria-label": "Next call" }, "▶"));
+  const place = controls.appendChild(make("span", { class: "nn-number" }));
+  const label = controls.appendChild(make("label"));
+  const follow = label.appendChild(make("input", { type: "checkbox" }));
+  label.append("Follow latest");
+  return { back, slider, on, place, follow };
 }
 
 export default () => {
@@ -73,25 +90,11 @@ export default () => {
     const empty = root.appendChild(make("p", { class: "nn-empty" }));
     const body = root.appendChild(make("div"));
 
-    const controls = body.appendChild(make("div", { class: "nn-bar-controls" }));
-    const back = controls.appendChild(make("button", { type: "button", "aria-label": "Previous call" }, "◀"));
-    const slider = controls.appendChild(make("input", { type: "range", min: 0, "aria-label": "Model call" }));
-    const on = controls.appendChild(make("button", { type: "button", "aria-label": "Next call" }, "▶"));
-    const place = controls.appendChild(make("span", { class: "nn-number" }));
-    const label = controls.appendChild(make("label"));
-    const follow = label.appendChild(make("input", { type: "checkbox" }));
-    label.append("Follow latest");
-
+    const { back, slider, on, place, follow } = controlsIn(body);
     const sub = body.appendChild(make("p", { class: "nn-sub", "aria-live": "polite" }));
     const grid = body.appendChild(make("div", { class: "nn-rows" }));
-    const bar = (name, height) => {
-      grid.append(make("span", { class: "nn-row-name" }, name));
-      const svg = grid.appendChild(make("svg", { class: "nn-bar", role: "img", width: "100%", height }));
-      svg.append(make("g"), make("rect", { class: "nn-limit" }));
-      return svg;
-    };
-    const sent = bar("Sent", 34);
-    const planned = bar("Planned", 16);
+    const sent = barIn(grid, "Sent", 34);
+    const planned = barIn(grid, "Planned", 16);
     const legend = body.appendChild(make("ul", { class: "nn-legend", "aria-label": "Tokens by part" }));
     const note = body.appendChild(make("p", { class: "nn-note" }));
     const out = body.appendChild(store.fold("out", make("details")));
@@ -99,13 +102,7 @@ export default () => {
     const outList = out.appendChild(make("ul", { class: "nn-list" }));
     const behind = body.appendChild(store.fold("table", make("details")));
     behind.append(make("summary", {}, "Table"));
-    const scroll = behind.appendChild(make("div", { class: "nn-scroll", tabindex: 0, role: "region", "aria-label": "Table" }));
-    const table = scroll.appendChild(make("table", { class: "nn-table" }));
-    const headRow = table.appendChild(make("thead")).appendChild(make("tr"));
-    for (const name of ["Part", "Used", "Allocated", "Yielded", "Items"]) {
-      headRow.append(make("th", { scope: "col" }, name));
-    }
-    const rows = table.appendChild(make("tbody"));
+    const rows = tableIn(behind, "Table", store.data.columns);
 
     const shown = () => {
       const last = store.data.calls.length - 1;
@@ -130,7 +127,7 @@ export default () => {
       const none = data.calls.length === 0;
       empty.hidden = !none;
       body.hidden = none;
-      say(empty, data.empty);
+      setText(empty, data.empty);
       if (none) return;
       const at = shown();
       const call = data.calls[at];
@@ -139,9 +136,9 @@ export default () => {
       back.disabled = at === 0;
       on.disabled = at === data.calls.length - 1;
       follow.checked = model.get("follow");
-      say(note, data.note);
-      say(place, `${at + 1} of ${data.calls.length}`);
-      say(sub, `${call.title}: ${call.head}`);
+      setText(note, data.note);
+      setText(place, `${at + 1} of ${data.calls.length}`);
+      setText(sub, `${call.title}: ${call.head}`);
       drawBar(sent, call.sent, data, `Sent: ${call.head}`, call.limit);
       drawBar(planned, call.planned, data, "Planned before the call", call.limit);
       fitLabels(sent);
@@ -149,16 +146,15 @@ export default () => {
         const [swatch, name, amount] = entry.children;
         const [label] = whoIs(row, data);
         paint(swatch.firstElementChild, row, data);
-        say(name, label);
+        setText(name, label);
         put(name, { title: label });
-        say(amount, row[2]);
+        setText(amount, row[2]);
       });
       out.hidden = call.out.length === 0;
-      say(outHead, call.dropped);
-      patch(outList, call.out, () => make("li"), say);
-      patch(rows, call.rows, () => make("tr"), (line, row) => {
-        if (!line.firstElementChild) line.append(make("th", { scope: "row" }), ...[1, 2, 3, 4].map(() => make("td")));
-        [whoIs(row, data)[0], ...row.slice(3)].forEach((text, column) => say(line.children[column], text));
+      setText(outHead, call.dropped);
+      patch(outList, call.out, () => make("li"), setText);
+      patch(rows, call.rows, () => namedRow(4), (line, row) => {
+        [whoIs(row, data)[0], ...row.slice(3)].forEach((text, column) => setText(line.children[column], text));
       });
     }
 

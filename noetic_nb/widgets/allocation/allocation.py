@@ -15,6 +15,7 @@ from noetic_nb.events import RunEvent
 from noetic_nb.runs.model_calls import Calls
 from noetic_nb.runs.palette import ink_on, layer_colour
 from noetic_nb.widgets.allocation.allocation_picture import (
+    COLUMNS,
     EMPTY,
     LOOKS,
     NOTE,
@@ -51,6 +52,7 @@ class AllocationReading:
             "note": NOTE,
             "looks": LOOKS,
             "fixed": fixed_parts(),
+            "columns": list(COLUMNS),
             "layers": [],
             "calls": [],
         }

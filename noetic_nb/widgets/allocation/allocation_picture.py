@@ -14,7 +14,18 @@ from noetic_nb.runs.model_calls import CallShare, LeftOut, Part
 from noetic_nb.runs.palette import CATEGORY, ink_on, layer_colour
 from noetic_nb.runs.plain_text import REASONS, count
 
-__all__ = ["EMPTY", "LEAST_WIDTH", "LOOKS", "NOTE", "call_data", "fixed_parts", "static_html", "static_text", "widths"]
+__all__ = [
+    "COLUMNS",
+    "EMPTY",
+    "LEAST_WIDTH",
+    "LOOKS",
+    "NOTE",
+    "call_data",
+    "fixed_parts",
+    "static_html",
+    "static_text",
+    "widths",
+]
 
 EMPTY: Final = "No model call yet. Each call appears here as soon as the agent sends one."
 NOTE: Final = (
@@ -30,6 +41,7 @@ LEAST_WIDTH: Final = 0.45
 NARROW_PX: Final = 340
 ROOMY_PX: Final = 700
 LETTER_PX: Final = 7.0
+COLUMNS: Final = ("Part", "Used", "Allocated", "Yielded", "Items")
 # A message to the page stays near 2 kB however much was left out; the rest is counted, and is in the run's tables.
 FATES_SENT: Final = 12
 
@@ -272,7 +284,7 @@ def _swatch(part: Part) -> str:
 
 
 def _table(call: CallShare, order: dict[str, int]) -> str:
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("Part", "Used", "Allocated", "Yielded", "Items"))
+    head = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
     body = "".join(
         f'<tr><th scope="row"><span class="nn-cell">{_swatch(row.part)}<span>{escape(row.part.label)}</span></span></th>'
         + "".join(f"<td>{escape(cell)}</td>" for cell in row.cells)

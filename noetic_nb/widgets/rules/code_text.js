@@ -16,7 +16,7 @@ export default () => {
       const bad = model.get("error_line");
       const lines = Array.from({ length: area.value.split("\n").length }, (_, at) => at + 1);
       patch(gutter, lines, () => make("div"), (node, line) => {
-        say(node, String(line));
+        setText(node, String(line));
         put(node, { "data-bad": line === bad ? "yes" : null });
       });
       put(area, { "aria-invalid": bad ? "true" : "false" });

@@ -33,6 +33,8 @@ QUALITY_PX: Final = 120
 TOKENS_PX: Final = 90
 LANE_PX: Final = 20
 PAD_PX: Final = 8
+# Room above the highest column or the cap, for a number on top.
+HEADROOM: Final = 1.25
 NARROW_PX: Final = 320
 LANES: Final = 3
 # A label takes about this much for each letter, and for the shape before it.
@@ -50,6 +52,7 @@ SIZES: Final = {
     "lanes": LANES,
     "letter": LETTER_PX,
     "shape": SHAPE_PX,
+    "headroom": HEADROOM,
     "crowded": CROWDED,
     "listed": LISTED,
     "most": TURNS_SHOWN,
@@ -225,7 +228,7 @@ def _quality(turns: Sequence[TurnSignals], placed: Sequence[Placed], label: str)
 
 def tokens_top(thread: ThreadSignals, turns: Sequence[TurnSignals]) -> float:
     """Return what the height of the lower picture stands for, in tokens: room for the cap and for a number on top."""
-    return 1.25 * max(1.0, thread.cap or 0.0, *(turn.spent for turn in turns))
+    return HEADROOM * max(1.0, thread.cap or 0.0, *(turn.spent for turn in turns))
 
 
 def _tokens(thread: ThreadSignals, turns: Sequence[TurnSignals], placed: Sequence[Placed], label: str) -> str:
