@@ -109,8 +109,8 @@ def quality_and_cost(run: Any, *, thread_id: str | None = None, ax: Sequence[Axe
     lower.set_ylabel("output tokens")
     lower.set_xlabel("turn")
     if latest is None or not latest.turns:
-        _say_empty(upper, "No turn yet")
-        _say_empty(lower, "")
+        _write_empty(upper, "No turn yet")
+        _write_empty(lower, "")
         return _figure(upper)
     turns = latest.turns
     xs = [turn.turn for turn in turns]
@@ -168,7 +168,7 @@ def allocation(run: Any, turn: int | None = None, *, thread_id: str | None = Non
             raise NoeticConfigError(
                 "UNKNOWN_TURN", "No model was called there.", given=(turn, thread_id), hint="Look at `run.turns`."
             )
-        _say_empty(axes, "No model call yet")
+        _write_empty(axes, "No model call yet")
         return _figure(axes)
     _draw_bars(axes, calls.all[-1], calls.order)
     return _figure(axes)
@@ -204,7 +204,7 @@ def _style(*all_axes: Axes) -> None:
         axes.yaxis.label.set(size=TEXT_PT, color=INK)
 
 
-def _say_empty(axes: Axes, text: str) -> None:
+def _write_empty(axes: Axes, text: str) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", size=TEXT_PT, color=INK)

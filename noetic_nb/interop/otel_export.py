@@ -1,7 +1,7 @@
 """A run as OpenTelemetry spans: turns, steps, model calls, tools and hooks, nested as they ran.
 
-Needs the extra ``otel``; the OpenTelemetry API is imported when an exporter is made. What was said is left out unless asked
-for: traces travel further than conversations should.
+Needs the extra ``otel``; the OpenTelemetry API is imported when an exporter is made. Texts are left out unless wanted:
+traces travel further than conversations should.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ __all__ = ["MAX_BYTES", "MAX_LINE_BYTES", "load_run", "read_gzip"]
 
 # A thousand turns take about 20 MB; a gigabyte of zeros takes 1 MB on disk.
 MAX_BYTES: Final = 512 * 2**20
-"""Most bytes a file may unpack to, unless `load_run` is told otherwise."""
+"""Most bytes a file may unpack to, unless `load_run` is given another number."""
 MAX_LINE_BYTES: Final = 64 * 2**20
 """Most bytes of one line; the largest tool outputs seen are below 1 MB."""
 

@@ -219,7 +219,7 @@ class Calls:
         return share
 
     def _name(self, layer_id: str) -> str:
-        """Return what a layer is called here; two ids that look alike once cut are told apart by a number."""
+        """Return what a layer is called here; two ids that look alike once cut get a number."""
         name = self._names.get(layer_id)
         if name is None:
             name = shown = plain(layer_id)
@@ -238,11 +238,11 @@ def _finite(number: float) -> float | None:
 
 def _left_out(event: ViewAssembled) -> Iterator[LeftOut]:
     before = event.window[0]
-    told = {fate.position for fate in event.fates if fate.origin == "history" and fate.position < before}
-    # What lies before the window is not told item by item.
+    listed = {fate.position for fate in event.fates if fate.origin == "history" and fate.position < before}
+    # Items before the window have no fate of their own in the event; only the bounds are known.
     floor = min(event.floor, before)
     for reason, start, stop in (("outside_window", 0, floor), ("over_budget", floor, before)):
-        count = stop - start - len([position for position in told if start <= position < stop])
+        count = stop - start - len([position for position in listed if start <= position < stop])
         if count > 0:
             yield LeftOut("history", reason, start, stop - 1, count, None)
     yield from _runs(event.fates)

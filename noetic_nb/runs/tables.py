@@ -16,7 +16,7 @@ ledger         a steering decision         hook, tool_name, args, action, guidan
                                            layer_id, depth
 decisions      an answer of the regulator  layer_id, at, decision, reason, suggestion, confidence, tokens_out,
                                            cost_cap, stops, detail (the decision in its plain form)
-regulator      an event it was told        layer_id, event, quality, tokens_in, tokens_out, tool_name, success, detail
+regulator      an event the regulator saw  layer_id, event, quality, tokens_in, tokens_out, tool_name, success, detail
 =============  ==========================  ===========================================================================
 """
 

@@ -1,4 +1,4 @@
-"""The reading behind the token allocation: sums that add up, turns and threads told apart, fates in short."""
+"""The reading behind the token allocation: sums that add up, turns and threads kept apart, fates in short."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_an_infinite_budget_reads_as_no_limit() -> None:
     assert share.scale({"a": 0}) < math.inf
 
 
-def test_neighbouring_items_with_one_fate_are_told_once() -> None:
+def test_neighbouring_items_with_one_fate_are_listed_once() -> None:
     fates = (
         ItemFate("history", 4, 10, "over_budget"),
         ItemFate("history", 3, 5, "over_budget"),
@@ -95,7 +95,7 @@ def test_neighbouring_items_with_one_fate_are_told_once() -> None:
     ]
 
 
-def test_items_before_the_window_are_told_although_the_event_does_not_list_them() -> None:
+def test_items_before_the_window_are_listed_although_the_event_does_not_list_them() -> None:
     share = only_call(window=(40, 50))
 
     assert [(e.reason, e.first, e.last, e.count) for e in share.left_out] == [("over_budget", 0, 39, 40)]

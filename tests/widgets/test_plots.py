@@ -1,4 +1,4 @@
-"""Figures: what is drawn is what the run says, for long, empty and hostile runs too, and nothing global is touched."""
+"""Figures: what is drawn is what the run holds, for long, empty and hostile runs too, and nothing global is touched."""
 
 from __future__ import annotations
 

@@ -67,7 +67,9 @@ class DisplayMixin:
         self._stop_waiting()  # the pause begins anew
         self._is_waiting = True
         shell = running_shell()
-        if shell is not None:  # the end of a cell: the last moment at which a notebook that is only executed listens
+        if (
+            shell is not None
+        ):  # the end of a cell: the last moment at which a notebook that is only executed takes updates
             shell.events.register("post_run_cell", self._bring_up_to_date)
         try:
             loop = asyncio.get_running_loop()
@@ -95,7 +97,7 @@ class DisplayMixin:
         """Take a message of a page about being opened or worked in; False where it is about something else."""
         match content:
             case {"type": "page"}:
-                self._is_busy = False  # a page that was left while someone worked in it cannot say so
+                self._is_busy = False  # a page that was left while someone worked in it cannot report its end
             case {"type": "busy", "busy": bool(busy)}:
                 self._is_busy = busy
                 if self._is_stale and not busy:

@@ -1,7 +1,7 @@
-"""What all live views of a run share: they listen, send what is new, and leave a static form behind.
+"""What all live views of a run share: they follow it, send what is new, and leave a static form behind.
 
 A view keeps one synced `snapshot` that is grown in place, so that the kernel never sends it twice, while each event
-travels as a small message. A page that opens later, or again, asks the kernel for the snapshot and misses nothing.
+travels as a small message. A page that opens later gets the snapshot; one that missed a message requests it.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
             reading.take(event)
         super().__init__(snapshot=reading.snapshot, **traits)
         enter_cell(self)
-        self.on_msg(self._answer)
-        self._unsubscribe = self.run.subscribe(self._hear)
+        self.on_msg(self._message_received)
+        self._unsubscribe = self.run.subscribe(self._take)
 
     def to_html(self) -> str:
         """Return the view as HTML without scripts: what a page shows that has no kernel and no network."""
@@ -84,7 +84,7 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
         return self.reading.to_text()
 
     def close(self) -> None:
-        """Stop listening, release the widget, and leave the static form where the view was shown. May be repeated."""
+        """Stop following, release the widget, and leave the static form where the view was shown. May be repeated."""
         if self._release():
             self.publish_static()
 
@@ -98,7 +98,7 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _hear(self, event: RunEvent) -> None:
+    def _take(self, event: RunEvent) -> None:
         try:
             news = self.reading.take(event)
             if news is not None:
@@ -106,22 +106,22 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
             if isinstance(event, TurnCompleted):
                 self.refresh_static()
         except Exception as exc:
-            # A picture that fails must not stop the agent it shows; it says so and stops itself.
+            # A picture that fails must not stop the agent it shows: it reports the fault and stops itself.
             log.exception("A view of a run failed and no longer follows it.")
-            self._stop_listening()
+            self._stop_following()
             self.fault = f"This view stopped following the run: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"
 
-    def _answer(self, _widget: Any, content: Any, _buffers: Any) -> None:
+    def _message_received(self, _widget: Any, content: Any, _buffers: Any) -> None:
         if content == {"type": "again"}:  # a page saw that it missed a message
             self.send({"type": "all", "snapshot": self.reading.snapshot})
         elif not self.page_changed(content):
             log.warning("A page sent a message that no view knows: %.200r", content)
 
-    def _stop_listening(self) -> None:
+    def _stop_following(self) -> None:
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
 
     def _release(self) -> bool:
-        self._stop_listening()
+        self._stop_following()
         return self.release_widget(self)

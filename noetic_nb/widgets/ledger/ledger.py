@@ -78,12 +78,12 @@ class LedgerReading:
             "" if event.guidance is None else plain(event.guidance, TEXT_LENGTH),
             plain(", ".join(plain(rule_id) for rule_id in event.rule_ids), TEXT_LENGTH),
         ]
-        told = self._snapshot
-        told["rows"].append(row)
-        del told["rows"][:-ROWS_SHOWN]
-        told["total"] += 1
-        told["counts"][row[4]] = told["counts"].get(row[4], 0) + 1
-        return {"type": "row", "total": told["total"], "row": row}
+        data = self._snapshot
+        data["rows"].append(row)
+        del data["rows"][:-ROWS_SHOWN]
+        data["total"] += 1
+        data["counts"][row[4]] = data["counts"].get(row[4], 0) + 1
+        return {"type": "row", "total": data["total"], "row": row}
 
     def headline(self) -> str:
         """Return the decisions by action in one line."""
@@ -94,12 +94,12 @@ class LedgerReading:
     def to_html(self) -> str:
         """Return the table as HTML without scripts."""
         head = '<p class="nn-title">Ledger</p>'
-        told = self._snapshot
-        if not told["rows"]:
+        data = self._snapshot
+        if not data["rows"]:
             return f'{head}<p class="nn-empty">{EMPTY}</p>'
         names = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
-        body = "".join(f"<tr>{_cells(row)}</tr>" for row in reversed(told["rows"]))
-        earlier = told["total"] - len(told["rows"])
+        body = "".join(f"<tr>{_cells(row)}</tr>" for row in reversed(data["rows"]))
+        earlier = data["total"] - len(data["rows"])
         note = f'<p class="nn-note">{earlier} earlier decisions are in run.to_frame("ledger").</p>' if earlier else ""
         return (
             f'{head}<p class="nn-sub">{escape(self.headline())}</p><div class="nn-scroll"><table class="nn-table nn-ledger">'
@@ -130,7 +130,7 @@ def _cells(row: list[str]) -> str:
 def _arguments(args: Mapping[str, Any] | None) -> str:
     if args is None:
         return ""
-    # Redacted as data first: once it is text, what a key says about its value is harder to see.
+    # Redacted as data first: in text, the key that gives a secret away is harder to find.
     return plain(json.dumps(redact(thaw(args)), ensure_ascii=False, default=str), ARGS_LENGTH)
 
 

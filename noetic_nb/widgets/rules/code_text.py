@@ -50,26 +50,26 @@ class CodeText(anywidget.AnyWidget):
     placeholder = traitlets.Unicode("").tag(sync=True)
     _esm = script("rules/code_text")
     _css = style("rules/rule_editor")
-    _is_hearing = False
+    _is_receiving = False
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
-        self.on_msg(self._hear)
+        self.on_msg(self._message_received)
 
     @traitlets.observe("value")  # type: ignore[untyped-decorator, unused-ignore]
     def _put(self, change: Any) -> None:
-        if not self._is_hearing:
+        if not self._is_receiving:
             # A new generation: what was typed before it, and arrives after it, belongs to another text.
             self.shown = {"text": change["new"], "generation": self.shown["generation"] + 1}
 
-    def _hear(self, _widget: Any, content: Any, _buffers: Any) -> None:
+    def _message_received(self, _widget: Any, content: Any, _buffers: Any) -> None:
         match content:
             case {"type": "text" | "apply", "text": str(text), "generation": generation}:
                 if generation == self.shown["generation"] and not self.disabled:
-                    self._is_hearing = True
+                    self._is_receiving = True
                     try:
                         self.value = text
                     finally:
-                        self._is_hearing = False
+                        self._is_receiving = False
             case {"type": "again"}:
                 self.send({"type": "text", "text": self.value, "generation": self.shown["generation"]})

@@ -1,6 +1,6 @@
 """Try something while someone types: after a pause, in a thread, given up when it is no longer wanted or takes too long.
 
-What is tried is code that is half written. It may loop for ever, so the thread is told to end from outside.
+What is tried is code that is half written. It may loop for ever, so the thread is ended from outside.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class _Attempt:
             self.limit.cancel()
         thread = self.thread
         if thread is not None and thread.is_alive() and thread.ident is not None:
+            # The only way to end a thread that never waits; it takes effect at its next bytecode.
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Ended))
 
 
@@ -82,7 +83,7 @@ class LiveTrial(Generic[T]):
         Parameters
         ----------
         work : callable
-            ``work(stop)``; `stop` says whether it is no longer wanted.
+            ``work(stop)``; `stop` returns whether it is no longer wanted.
         """
         self.cancel()
         try:
@@ -108,7 +109,7 @@ class LiveTrial(Generic[T]):
         def run() -> None:
             try:
                 result, error = _done(work, lambda: not attempt.is_wanted)
-                loop.call_soon_threadsafe(self._hear, attempt, result, error)
+                loop.call_soon_threadsafe(self._attempt_done, attempt, result, error)
             except (_Ended, RuntimeError):
                 return  # no longer wanted, or the loop has ended
 
@@ -122,7 +123,7 @@ class LiveTrial(Generic[T]):
             attempt.end()
             self._finish(None, TooLong(f"It took more than {self._limit_s:g} seconds and was stopped."))
 
-    def _hear(self, attempt: _Attempt, result: T | None, error: Exception | None) -> None:
+    def _attempt_done(self, attempt: _Attempt, result: T | None, error: Exception | None) -> None:
         if attempt is self._attempt:
             self._attempt = None
             if attempt.limit is not None:

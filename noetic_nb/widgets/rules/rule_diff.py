@@ -80,7 +80,7 @@ class RuleDiff(anywidget.AnyWidget):
     _esm = script("rules/rule_diff")
     _css = style("rules/rule_editor")
 
-    def say(self, title: str, note: str = "") -> None:
+    def show_text(self, title: str, note: str = "") -> None:
         """Show words instead of a diff."""
         self.snapshot = {"title": title, "counts": [], "rows": [], "note": note}
 
