@@ -15,7 +15,7 @@ import pytest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import QualityGiven, ViewAssembled, Where
 from noetic_nb.runs import Run
-from noetic_nb.widgets import TokenAllocation
+from noetic_nb.widgets import RegulatorTrends, TokenAllocation
 from noetic_nb.widgets.base import cells
 from tests.widgets.scenes import demo_run, hostile_run, layer, turn, view
 from tests.widgets.views import MAKERS, OFFERED, RUN_VIEWS, VIEWS
@@ -111,6 +111,7 @@ def test_closing_undoes_opening_and_may_be_repeated(make: Any) -> None:
     with make(run) as opened:
         assert comms() > before
         assert listeners(run) == 1
+    assert listeners(run) == 0
     opened.close()
 
     assert comms() == before
@@ -172,6 +173,19 @@ def test_a_new_call_travels_as_one_small_message_and_joins_the_snapshot(sent: li
         calls = [message for message in sent if message["type"] == "call"]
         assert len(calls) == len(opened.snapshot["calls"]) == 1
         assert len(json.dumps(calls[0])) < 2048
+
+
+def test_a_turn_of_the_trends_is_one_row_that_is_replaced_as_the_turn_goes_on(sent: list[dict[str, Any]]) -> None:
+    run = Run()
+    with RegulatorTrends(run) as opened:
+        for number in (1, 2):
+            for quality in (0.9, 0.4):
+                run.append(QualityGiven(Where("t1", "e1", number), 0.0, quality, "user"))
+
+        rows = opened.snapshot["threads"][0]["turns"]
+        assert [row["cells"][:2] for row in rows] == [["1", "0.90, 0.40"], ["2", "0.90, 0.40"]]
+        assert [message["at"] for message in sent] == [0, 0, 1, 1]
+        assert sent[-1]["row"] == rows[-1]
 
 
 def test_a_page_that_missed_a_message_is_sent_everything(sent: list[dict[str, Any]]) -> None:

@@ -1,10 +1,11 @@
 // The bars of one model call, moved through with a slider, two buttons or the arrow keys.
-/** A part is known by its kind and, for a layer, by the place of the layer: its label, fill and ink. */
-const whoIs = ([kind, layer], data) => (layer === null ? data.fixed[kind] : data.layers[layer]);
+/** Return kind, label, fill and ink of a part: its key is its kind, or n for a layer and -1 - n for what the layer yielded. */
+function partOf(key, data) {
+  if (typeof key === "string") return [key, ...data.fixed[key]];
+  return key < 0 ? ["yielded", ...data.layers[-1 - key]] : ["layer", ...data.layers[key]];
+}
 
-function paint(rect, part, data) {
-  const [kind] = part;
-  const [, fill] = whoIs(part, data);
+function paint(rect, [kind, , fill], data) {
   const look = data.looks[kind];
   for (const name of ["fill-opacity", "stroke", "stroke-opacity", "stroke-dasharray"]) {
     if (!(name in look)) rect.removeAttribute(name);
@@ -24,9 +25,9 @@ function drawBar(svg, segments, data, label, limit) {
   const height = Number(svg.getAttribute("height"));
   let left = 0;
   put(svg, { "aria-label": label });
-  patch(svg.firstElementChild, segments, () => segment(height), (box, part) => {
-    const [kind, , tokens, width] = part;
-    const [name, , ink] = whoIs(part, data);
+  patch(svg.firstElementChild, segments, () => segment(height), (box, [key, tokens, width]) => {
+    const part = partOf(key, data);
+    const [kind, name, , ink] = part;
     put(box, { x: `${left.toFixed(3)}%`, width: `${width}%` });
     left += width;
     const [title, rect, text] = box.children;
@@ -144,17 +145,18 @@ export default () => {
       fitLabels(sent);
       patch(legend, call.rows, legendEntry, (entry, row) => {
         const [swatch, name, amount] = entry.children;
-        const [label] = whoIs(row, data);
-        paint(swatch.firstElementChild, row, data);
+        const part = partOf(row[0], data);
+        const label = part[1];
+        paint(swatch.firstElementChild, part, data);
         setText(name, label);
         put(name, { title: label });
-        setText(amount, row[2]);
+        setText(amount, row[1]);
       });
       out.hidden = call.out.length === 0;
       setText(outHead, call.dropped);
       patch(outList, call.out, () => make("li"), setText);
       patch(rows, call.rows, () => namedRow(4), (line, row) => {
-        [whoIs(row, data)[0], ...row.slice(3)].forEach((text, column) => setText(line.children[column], text));
+        [partOf(row[0], data)[1], ...row.slice(2)].forEach((text, column) => setText(line.children[column], text));
       });
     }
 

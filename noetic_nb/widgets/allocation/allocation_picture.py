@@ -172,16 +172,20 @@ def dropped_text(call: CallShare) -> str:
     return f"Left out: {number} item{'' if number == 1 else 's'}{size}"
 
 
+def _key(part: Part) -> str | int:
+    """Return what a part is called in messages; a layer is a number, because a call may have many of them."""
+    if part.layer is None:
+        return part.kind
+    return -1 - part.layer if part.kind == "yielded" else part.layer
+
+
 def call_data(call: CallShare, order: dict[str, int]) -> dict[str, Any]:
     """Return the picture of a call as JSON data for the page, which makes elements of it and computes nothing."""
     scale = call.scale(order)
 
     def segments(parts: Sequence[Part]) -> list[list[Any]]:
         lengths = widths([part.tokens for part in parts], scale)
-        return [
-            [part.kind, part.layer, count(part.tokens), round(width, 3)]
-            for part, width in zip(parts, lengths, strict=True)
-        ]
+        return [[_key(part), count(part.tokens), round(width, 3)] for part, width in zip(parts, lengths, strict=True)]
 
     left_out = [left_out_text(entry) for entry in call.left_out[:FATES_SENT]]
     if len(call.left_out) > FATES_SENT:
@@ -193,7 +197,7 @@ def call_data(call: CallShare, order: dict[str, int]) -> dict[str, Any]:
         "limit": None if call.total is None or call.total >= scale else round(100 * call.total / scale, 3),
         "sent": segments(call.sent_parts(order)),
         "planned": segments(call.planned_parts(order)),
-        "rows": [[row.part.kind, row.part.layer, row.words, *row.cells] for row in rows(call, order)],
+        "rows": [[_key(row.part), row.words, *row.cells] for row in rows(call, order)],
         "dropped": dropped_text(call),
         "out": left_out,
     }

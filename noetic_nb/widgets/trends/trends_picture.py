@@ -154,7 +154,7 @@ def turn_data(turn: TurnSignals) -> dict[str, Any]:
         "spent": turn.spent,
         "tip": _tokens_tip(turn),
         "marks": [[mark.kind, mark.label, mark_text(turn, mark)] for mark in turn.marks],
-        "cells": cells(turn),
+        "cells": list(cells(turn)),
     }
 
 
