@@ -85,7 +85,7 @@ def quality_and_cost(run: Any, *, thread_id: str | None = None, ax: Sequence[Axe
 
     References
     ----------
-    .. [1] Regulator specification, section 2.1 (mean of the last three, poor below 0.5, output tokens against the cap).
+    .. [1] docs/behaviour/runs.md, "Readings" (mean of the last three, poor below 0.5, output tokens against the cap).
 
     Examples
     --------

@@ -56,7 +56,7 @@ def rolling_mean(qualities: list[float], window: int = QUALITY_DECLINE_WINDOW) -
 
     References
     ----------
-    .. [1] Regulator specification, section 2.1.
+    .. [1] docs/behaviour/runs.md, "Readings".
 
     Examples
     --------

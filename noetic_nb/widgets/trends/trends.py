@@ -117,7 +117,7 @@ class RegulatorTrends(RunView):
 
     References
     ----------
-    .. [1] Regulator specification, section 2.1.
+    .. [1] docs/behaviour/runs.md, "Readings".
 
     Examples
     --------
