@@ -188,6 +188,7 @@ class OTelExporter:
 
     def _step_ended(self, event: StepEnded) -> None:
         execution_id = event.where.execution_id
+        # By path, not from the top of the stack: steps side by side end in any order.
         span = self._steps.pop((execution_id, event.path), None)
         stack = self._open.get(execution_id)
         if span is None or stack is None:
@@ -238,6 +239,7 @@ class OTelExporter:
         self._end(span, event.t_ms, None if event.status == "ok" else event.error or event.status, event.status)
 
     def _hook_called(self, event: MemoryTraceSpan) -> None:
+        # A hook that was never called has no duration to show.
         if event.status == "skipped":
             return
         span = self._whole(event.where, f"memory {event.layer_id}.{event.hook}", event.t_ms, event.duration_ms)

@@ -220,6 +220,7 @@ class Calls:
 
     def _name(self, layer_id: str) -> str:
         """Return what a layer is called here; two ids that look alike once cut get a number."""
+        # By id, because shortened names of different layers may be equal.
         name = self._names.get(layer_id)
         if name is None:
             name = shown = plain(layer_id)

@@ -65,6 +65,7 @@ def rolling_mean(qualities: list[float], window: int = QUALITY_DECLINE_WINDOW) -
     """
     if len(qualities) < window:
         return None
+    # Rounded, so that the picture and the threshold agree where sums of tenths do not.
     return round(math.fsum(qualities[-window:]) / window, 12)
 
 
@@ -106,6 +107,7 @@ class ThreadSignals:
         """Return the turn that an event belongs to."""
         if self.turns and (where.turn <= 0 or where.turn == self.turns[-1].turn):
             return self.turns[-1]
+        # A late grade or decision names an earlier turn.
         for known in reversed(self.turns):
             if known.turn == where.turn:
                 return known

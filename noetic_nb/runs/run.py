@@ -163,6 +163,7 @@ class Run:
         with self._lock:
             seq = len(self._events)
             self._events.append(event)
+            # Called outside the lock: a listener may wait for a thread that appends.
             listeners = tuple(self._listeners)
         for listener in listeners:
             try:
@@ -232,7 +233,7 @@ class Run:
     @property
     def events(self) -> Events:
         """Every event so far, oldest first; an event's place is its ``seq``."""
-        return Events(self._events)
+        return Events(self._events)  # a view, not a copy: a run is read at every event
 
     def select(self, *event_types: type[Any]) -> tuple[Any, ...]:
         """Return the events of some types, in order; all of them without an argument.

@@ -130,6 +130,7 @@ class _Draft:
         match event:
             case ModelCalled():
                 self.model_calls.append(event)
+                # The end of the turn brings the final sums; a call that is reported later does not change them.
                 if self.head.outcome is None:
                     self.head = replace(
                         self.head,
@@ -211,6 +212,7 @@ class TurnBook:
         where = event.where
         draft = self._by_place.get((where.thread_id, where.turn))
         if isinstance(event, TurnStarted):
+            # A second start under one number is a turn of its own, as where two harnesses are recorded in one run.
             if draft is None or draft.head.turn_id:
                 draft = self._open(TurnSummary(where, "", "", seq, event.t_ms))
             draft.begin(seq, event)

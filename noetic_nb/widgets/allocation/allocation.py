@@ -67,6 +67,7 @@ class AllocationReading:
         share = self.calls.take(event)
         if share is None:
             return None
+        # A page colours layers by their place, so it needs to know new ones before the call that names them.
         known = len(self._snapshot["layers"])
         fresh = [self._layer(name, place) for name, place in list(self.calls.order.items())[known:]]
         data = call_data(share, self.calls.order)
@@ -135,4 +136,5 @@ class TokenAllocation(RunView):
 
     def _move(self, _change: Any = None) -> None:
         calls = len(self._allocation.calls.all)
+        # A page that was saved with another run may name a call that is not there.
         self._allocation.shown = -1 if self.follow or not 0 <= self.position < calls else self.position

@@ -85,6 +85,7 @@ def widths(tokens: Sequence[float], scale: float) -> list[float]:
     """
     exact = [100 * number / scale for number in tokens]
     wide = [max(width, LEAST_WIDTH) for width in exact]
+    # Growing the small ones makes the bar too long; only what the large ones have above the least can shrink.
     excess = sum(wide) - sum(exact)
     slack = sum(wide) - LEAST_WIDTH * len(wide)
     if excess <= 0 or slack <= excess:
@@ -227,6 +228,7 @@ def _tip(part: Part) -> str:
 
 def _label(part: Part, width: float, height_px: int) -> str:
     needed = len(part.label) * LETTER_PX + 12
+    # Static pages have no script to measure text: its width is estimated, and a query on the container hides the rest.
     if part.kind == "yielded" or needed > width / 100 * ROOMY_PX:
         return ""
     roomy = ' class="nn-roomy"' if needed > width / 100 * NARROW_PX else ""
@@ -314,6 +316,7 @@ def _all_calls(calls: Sequence[CallShare], order: dict[str, int]) -> str:
         return ""
     shown = calls[-CALLS_SHOWN:]
     scale = max(call.scale(order) for call in shown)
+    # The thread is named only where it tells calls apart; most runs have one.
     several = len({call.thread for call in shown}) > 1 or any(call.depth for call in shown)
     lines = "".join(
         f'<tr><th scope="row">{escape(call.title if several else call.title.partition(" · ")[0])}</th><td class="nn-wide">'

@@ -114,7 +114,7 @@ class Question(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
     def settle(self, answer: str | None = None) -> None:
         """Take the answer, the first one only; without one the question is withdrawn."""
         if not self.answer.done():
-            if answer is None:
+            if answer is None:  # the turn was cancelled, or the kernel interrupted
                 self.answer.cancel()
             else:
                 self.answer.set_result(answer)

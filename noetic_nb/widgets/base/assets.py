@@ -12,6 +12,7 @@ from importlib.resources import files
 __all__ = ["script", "static_frame", "style"]
 
 
+# Cached, so that live and static forms of one kernel agree although the package is upgraded meanwhile.
 @cache
 def _text(name: str) -> str:
     return (files("noetic_nb.widgets") / name).read_text(encoding="utf-8")

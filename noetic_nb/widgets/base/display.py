@@ -40,6 +40,7 @@ class DisplayMixin:
         return self.to_text()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        # A closed widget still has its static form, though the page can make no live view of it.
         bundle: Any = super()._repr_mimebundle_(**kwargs) if self.comm is not None else {}  # type: ignore[misc,attr-defined]
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
         return {**data, "text/plain": self.to_text(), "text/html": self.to_html()}, dict(metadata)
@@ -111,6 +112,7 @@ class DisplayMixin:
         self._stop_waiting()
         if self.comm is None:  # type: ignore[attr-defined]  # of the widget this is mixed into
             return False
+        # Layouts and styles are widgets of their own with a comm each; ipywidgets leaves them open.
         for widget in widgets:
             for part in _parts(widget):
                 part.close()

@@ -70,9 +70,11 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
         self.reading = reading
         for event in self.run.events:
             reading.take(event)
+        # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
         super().__init__(snapshot=reading.snapshot, **traits)
         enter_cell(self)
         self.on_msg(self._message_received)
+        # Last: an event that comes while the widget is being made would be sent nowhere.
         self._unsubscribe = self.run.subscribe(self._take)
 
     def to_html(self) -> str:
@@ -103,6 +105,7 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
             news = self.reading.take(event)
             if news is not None:
                 self.send(news)
+            # Not at every event: the static form is a whole page, and is for readers who come later.
             if isinstance(event, TurnCompleted):
                 self.refresh_static()
         except Exception as exc:

@@ -80,6 +80,7 @@ class LedgerReading:
         ]
         data = self._snapshot
         data["rows"].append(row)
+        # In place: the snapshot that the widget holds is this very list.
         del data["rows"][:-ROWS_SHOWN]
         data["total"] += 1
         data["counts"][row[4]] = data["counts"].get(row[4], 0) + 1

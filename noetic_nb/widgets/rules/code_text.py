@@ -65,11 +65,13 @@ class CodeText(anywidget.AnyWidget):
     def _message_received(self, _widget: Any, content: Any, _buffers: Any) -> None:
         match content:
             case {"type": "text" | "apply", "text": str(text), "generation": generation}:
+                # What was typed into a text that the kernel has replaced since belongs to no rule any more.
                 if generation == self.shown["generation"] and not self.disabled:
                     self._is_receiving = True
                     try:
                         self.value = text
                     finally:
                         self._is_receiving = False
+            # A page that opens later has only what the kernel put there, not what was typed in another view.
             case {"type": "again"}:
                 self.send({"type": "text", "text": self.value, "generation": self.shown["generation"]})

@@ -124,6 +124,7 @@ class LiveTrial(Generic[T]):
             self._finish(None, TooLong(f"It took more than {self._limit_s:g} seconds and was stopped."))
 
     def _attempt_done(self, attempt: _Attempt, result: T | None, error: Exception | None) -> None:
+        # An answer that was on its way when newer work began is dropped.
         if attempt is self._attempt:
             self._attempt = None
             if attempt.limit is not None:

@@ -73,6 +73,7 @@ class DraftTrial:
 
     def _ready(self) -> Trials:
         """Return the recorded decisions, read again where a run has grown."""
+        # Reading is the slow part of a trial; typing does not change what was recorded.
         sizes = tuple([len(run.events) for run in self._runs])
         if self._trials is None or self._trials[0] != sizes:
             self._trials = (sizes, Trials(self._runs))
@@ -144,5 +145,6 @@ def sample_calls(run: Any, rule: SteeringRule) -> tuple[BeforeToolCallParams, ..
             found.append(
                 BeforeToolCallParams(event.name, event.args, ctx, None, event.call_id, tuple(before), where.depth)
             )
+        # After the call itself: a rule sees the calls before it, refused ones of other rules included.
         before.append(PastCall(event.name, event.args, event.call_id, event.status, event.output))
     return tuple(found[-MOST_CALLS:])

@@ -257,7 +257,7 @@ class RuleEditor(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]  # ipywid
             self.rules.options = list(zip(self._labels(), ids, strict=True))
             self.rules.value = chosen if chosen in ids else (ids[0] if ids else None)
             self.history.options = [change_label(change) for change in self.rulebook.changes[: -CHANGES_SHOWN - 1 : -1]]
-            self.history.value = None
+            self.history.value = None  # a list to read: nothing stays chosen
         finally:
             self._is_listing = False
 
@@ -307,7 +307,7 @@ class RuleEditor(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]  # ipywid
         form = change["new"]
         if form not in NEW_FORMS:
             return
-        self.new_form.value = NEW
+        self.new_form.value = NEW  # first, so that the same form can be chosen again
         number = 1
         while f"rule_{number}" in self.rulebook:
             number += 1

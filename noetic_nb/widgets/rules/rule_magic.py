@@ -103,6 +103,7 @@ def rule_cell(line: str, cell: str, names: Mapping[str, Any]) -> SteeringRule:
             guidance=given.guidance,
             isolate=given.isolate,
         )
+    # Compiled before the book is touched: a cell that fails leaves the last good version in force.
     predicate = compile_predicate(given.id or "rule", cell, names)
     return book.put(
         SteeringRule(

@@ -65,6 +65,7 @@ class TrendsReading:
             return None
         thread, turn = changed
         at = list(self.signals.threads).index(event.where.thread_id)
+        # From the end: nearly every event is about the newest turn.
         place = next(n for n in range(len(thread.turns) - 1, -1, -1) if thread.turns[n] is turn)
         threads = self._snapshot["threads"]
         if at == len(threads):

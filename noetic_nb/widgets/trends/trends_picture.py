@@ -86,12 +86,13 @@ def _lanes(turns: Sequence[TurnSignals], *, words: bool) -> tuple[list[Placed], 
         for mark in turn.marks:
             x = 100 * (at + 0.5) / len(turns)
             wide = 100 * (len(mark.label) * LETTER_PX + SHAPE_PX) / NARROW_PX
-            left = x > 55
+            left = x > 55  # past the middle, words go towards the roomier side
             begin, end = (x - wide, x + 3) if left else (x - 3, x + wide)
             inside = words and begin + 3 >= 0 and end <= 103
             lane = next((lane for lane in range(LANES) if inside and ends[lane] <= begin), None)
             label = mark.label
             if lane is None:
+                # No lane has room for words: the shape alone, and its words stay in the list below.
                 label, end = "", x + 3
                 lane = next((lane for lane in range(LANES) if ends[lane] <= x - 3), None)
                 covered = covered or lane is None
@@ -236,6 +237,7 @@ def _tokens(thread: ThreadSignals, turns: Sequence[TurnSignals], placed: Sequenc
     step = 100 / len(turns)
     columns = []
     for at, turn in enumerate(turns):
+        # A turn that spent anything is seen, if only as a line.
         height = max(1.0, TOKENS_PX * turn.spent / top) if turn.spent else 0.0
         if not height:
             continue
