@@ -47,7 +47,8 @@ class AllocationReading:
     def __init__(self, *, turn: int | None = None, thread_id: str | None = None) -> None:
         self.calls = Calls(turn=turn, thread_id=thread_id)
         self.shown = -1
-        self._snapshot: dict[str, Any] = {
+        # Everything read so far, grown in place: the widget syncs this very dict.
+        self.snapshot: dict[str, Any] = {
             "empty": EMPTY,
             "note": NOTE,
             "looks": LOOKS,
@@ -57,22 +58,17 @@ class AllocationReading:
             "calls": [],
         }
 
-    @property
-    def snapshot(self) -> dict[str, Any]:
-        """Everything read so far, grown in place."""
-        return self._snapshot
-
     def take(self, event: RunEvent) -> dict[str, Any] | None:
         """Read one event; returns the message about a new call."""
         share = self.calls.take(event)
         if share is None:
             return None
         # A page colours layers by their place, so it needs to know new ones before the call that names them.
-        known = len(self._snapshot["layers"])
+        known = len(self.snapshot["layers"])
         fresh = [self._layer(name, place) for name, place in list(self.calls.order.items())[known:]]
         data = call_data(share, self.calls.order)
-        self._snapshot["layers"].extend(fresh)
-        self._snapshot["calls"].append(data)
+        self.snapshot["layers"].extend(fresh)
+        self.snapshot["calls"].append(data)
         return {"type": "call", "at": len(self.calls.all) - 1, "layersAt": known, "layers": fresh, "call": data}
 
     def _layer(self, name: str, place: int) -> list[str]:

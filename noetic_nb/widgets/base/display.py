@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from noetic_nb.widgets.base.cells import running_shell
 
@@ -35,6 +35,21 @@ class DisplayMixin:
     def to_text(self) -> str:
         """Return the view as plain text."""
         return ""
+
+    def close(self) -> None:
+        """Stop following, release the widgets, and leave the static form where the view was shown. May be repeated."""
+        if self._release():
+            self.publish_static()
+
+    def discard(self) -> None:
+        """Close without leaving anything: the cell that showed the view is running again."""
+        self._release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
     def __repr__(self) -> str:
         return self.to_text()
@@ -106,6 +121,9 @@ class DisplayMixin:
             case _:
                 return False
         return True
+
+    def _release(self) -> bool:
+        return self.release_widget(self)
 
     def release_widget(self, *widgets: Any) -> bool:
         """Close the comms of the given widgets, their layouts and their styles; False where that was done before."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import anywidget
 import traitlets
@@ -28,10 +28,8 @@ log = logging.getLogger(__name__)
 class Reading(Protocol):
     """What one kind of view reads out of a run; knows nothing of widgets."""
 
-    @property
-    def snapshot(self) -> dict[str, Any]:
-        """Everything read so far as JSON data: always the same object, grown by `take`."""
-        ...
+    snapshot: dict[str, Any]
+    """Everything read so far as JSON data: always the same object, grown by `take`."""
 
     def take(self, event: RunEvent) -> dict[str, Any] | None:
         """Read one event; returns what is new as JSON data, None where nothing is."""
@@ -84,21 +82,6 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
     def to_text(self) -> str:
         """Return the view as plain text."""
         return self.reading.to_text()
-
-    def close(self) -> None:
-        """Stop following, release the widget, and leave the static form where the view was shown. May be repeated."""
-        if self._release():
-            self.publish_static()
-
-    def discard(self) -> None:
-        """Close without leaving anything: the cell that showed the view is running again."""
-        self._release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _take(self, event: RunEvent) -> None:
         try:

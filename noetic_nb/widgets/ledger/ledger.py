@@ -48,7 +48,8 @@ class LedgerReading:
 
     def __init__(self, *, thread_id: str | None = None) -> None:
         self.thread_id = thread_id
-        self._snapshot: dict[str, Any] = {
+        # Everything read so far, grown in place: the widget syncs this very dict.
+        self.snapshot: dict[str, Any] = {
             "empty": EMPTY,
             "columns": list(COLUMNS),
             "classes": list(COLUMNS.values()),
@@ -57,11 +58,6 @@ class LedgerReading:
             "counts": {},
             "rows": [],
         }
-
-    @property
-    def snapshot(self) -> dict[str, Any]:
-        """Everything read so far, grown in place."""
-        return self._snapshot
 
     def take(self, event: RunEvent) -> dict[str, Any] | None:
         """Read one event; returns the message about a new decision."""
@@ -78,9 +74,8 @@ class LedgerReading:
             "" if event.guidance is None else plain(event.guidance, TEXT_LENGTH),
             plain(", ".join(plain(rule_id) for rule_id in event.rule_ids), TEXT_LENGTH),
         ]
-        data = self._snapshot
+        data = self.snapshot
         data["rows"].append(row)
-        # In place: the snapshot that the widget holds is this very list.
         del data["rows"][:-ROWS_SHOWN]
         data["total"] += 1
         data["counts"][row[4]] = data["counts"].get(row[4], 0) + 1
@@ -88,14 +83,14 @@ class LedgerReading:
 
     def headline(self) -> str:
         """Return the decisions by action in one line."""
-        counts = ", ".join(f"{number} {action}" for action, number in sorted(self._snapshot["counts"].items()))
-        total = self._snapshot["total"]
+        counts = ", ".join(f"{number} {action}" for action, number in sorted(self.snapshot["counts"].items()))
+        total = self.snapshot["total"]
         return f"{total} decision{'' if total == 1 else 's'}: {counts}"
 
     def to_html(self) -> str:
         """Return the table as HTML without scripts."""
         head = '<p class="nn-title">Ledger</p>'
-        data = self._snapshot
+        data = self.snapshot
         if not data["rows"]:
             return f'{head}<p class="nn-empty">{EMPTY}</p>'
         names = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
@@ -109,10 +104,10 @@ class LedgerReading:
 
     def to_text(self) -> str:
         """Return the table as plain text."""
-        if not self._snapshot["rows"]:
+        if not self.snapshot["rows"]:
             return f"Ledger. {EMPTY}"
         lines = [f"Ledger. {self.headline()}"]
-        for turn, hook, tool, args, action, guidance, rules in reversed(self._snapshot["rows"]):
+        for turn, hook, tool, args, action, guidance, rules in reversed(self.snapshot["rows"]):
             what = f"{tool} {args}".strip() or hook
             because = "".join([f" by {rules}" if rules else "", f": {guidance}" if guidance else ""])
             lines.append(f"  turn {turn}  {action:<5}  {what}{because}")

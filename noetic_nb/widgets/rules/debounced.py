@@ -89,7 +89,7 @@ class LiveTrial(Generic[T]):
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._finish(*_done(work, lambda: False))
+            self._report(*_done(work, lambda: False))
             return
         self._timer = loop.call_later(self._pause_s, self._start, loop, work)
 
@@ -121,7 +121,7 @@ class LiveTrial(Generic[T]):
         if attempt is self._attempt:
             self._attempt = None
             attempt.end()
-            self._finish(None, TooLong(f"It took more than {self._limit_s:g} seconds and was stopped."))
+            self._report(None, TooLong(f"It took more than {self._limit_s:g} seconds and was stopped."))
 
     def _attempt_done(self, attempt: _Attempt, result: T | None, error: Exception | None) -> None:
         # An answer that was on its way when newer work began is dropped.
@@ -129,10 +129,7 @@ class LiveTrial(Generic[T]):
             self._attempt = None
             if attempt.limit is not None:
                 attempt.limit.cancel()
-            self._finish(result, error)
-
-    def _finish(self, result: T | None, error: Exception | None) -> None:
-        self._report(result, error)
+            self._report(result, error)
 
 
 def _done(work: Callable[[Callable[[], bool]], T], stop: Callable[[], bool]) -> tuple[Any, Exception | None]:

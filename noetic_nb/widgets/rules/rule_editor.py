@@ -208,21 +208,6 @@ class RuleEditor(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]  # ipywid
         lines += self._labels()
         return "\n".join(lines if len(lines) > 1 else [*lines, EMPTY])
 
-    def close(self) -> None:
-        """Stop listening, release all widgets, and leave the static form. May be repeated."""
-        if self._release():
-            self.publish_static()
-
-    def discard(self) -> None:
-        """Close without leaving anything: the cell that showed the editor is running again."""
-        self._release()
-
-    def __enter__(self) -> RuleEditor:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     def _release(self) -> bool:
         if self._stop_listening is None:  # refused in `__init__`, or closed before
             return False

@@ -42,7 +42,8 @@ class TrendsReading:
     def __init__(self, *, thread_id: str | None = None) -> None:
         self.signals = Signals(thread_id=thread_id)
         self.shown = -1
-        self._snapshot: dict[str, Any] = {
+        # Everything read so far, grown in place: the widget syncs this very dict.
+        self.snapshot: dict[str, Any] = {
             "empty": EMPTY,
             "sizes": SIZES,
             "ticks": quality_ticks(),
@@ -53,11 +54,6 @@ class TrendsReading:
             "threads": [],
         }
 
-    @property
-    def snapshot(self) -> dict[str, Any]:
-        """Everything read so far, grown in place."""
-        return self._snapshot
-
     def take(self, event: RunEvent) -> dict[str, Any] | None:
         """Read one event; returns the message about the turn it changed."""
         changed = self.signals.take(event)
@@ -67,18 +63,18 @@ class TrendsReading:
         at = list(self.signals.threads).index(event.where.thread_id)
         # From the end: nearly every event is about the newest turn.
         place = next(n for n in range(len(thread.turns) - 1, -1, -1) if thread.turns[n] is turn)
-        threads = self._snapshot["threads"]
+        threads = self.snapshot["threads"]
         if at == len(threads):
             threads.append({"turns": []})
         about, row = thread_data(thread), turn_data(turn)
         threads[at].update(about)
         threads[at]["turns"][place : place + 1] = [row]
-        self._snapshot["latest"] = at
+        self.snapshot["latest"] = at
         return {"type": "turn", "thread": at, "at": place, "about": about, "row": row}
 
     def _shown(self) -> ThreadSignals | None:
         threads = list(self.signals.threads.values())
-        at = self.shown if 0 <= self.shown < len(threads) else self._snapshot["latest"]
+        at = self.shown if 0 <= self.shown < len(threads) else self.snapshot["latest"]
         return threads[at] if threads else None
 
     def to_html(self) -> str:
