@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,16 +16,19 @@ from matplotlib.ticker import MaxNLocator
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runs.model_calls import Calls, CallShare, Part
+from noetic_nb.runs.palette import (
+    CATEGORY,
+    DECISION_LOOKS,
+    MEAN_COLOUR,
+    OTHER_LOOK,
+    QUALITY_COLOUR,
+    TOKENS_COLOUR,
+    ink_on,
+    layer_colour,
+)  # fmt: skip
 from noetic_nb.runs.plain_text import clip, count
 from noetic_nb.runs.regulator_signals import POOR_QUALITY_MEAN, Signals, ThreadSignals
-from noetic_nb.widgets.allocation.allocation_html import headline as call_headline
-from noetic_nb.widgets.allocation.allocation_html import title as call_title
-from noetic_nb.widgets.base.palette import CATEGORY, ink_on, layer_colour
-from noetic_nb.widgets.base.run_view import run_of
-from noetic_nb.widgets.trends.trends_html import LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR, TOKENS_COLOUR
-
-if TYPE_CHECKING:
-    from noetic_nb.widgets.base.run_view import Watchable
+from noetic_nb.runs.run_source import run_of
 
 __all__ = ["allocation", "quality_and_cost"]
 
@@ -49,7 +52,7 @@ CROWDED_TURNS: Final = 80
 CROWDED_MARKS: Final = 6
 
 
-class _Shown(Figure):
+class _NotebookFigure(Figure):
     """A figure that a notebook shows although pyplot does not know it."""
 
     def _repr_png_(self) -> bytes:
@@ -82,7 +85,7 @@ def quality_and_cost(run: Any, *, thread_id: str | None = None, ax: Sequence[Axe
 
     References
     ----------
-    .. [1] Regulator specification, section 2.1 (mean of the last three, poor below 0.5, output tokens against the cap).
+    .. [1] docs/behaviour/runs.md, "Readings" (mean of the last three, poor below 0.5, output tokens against the cap).
 
     Examples
     --------
@@ -93,10 +96,10 @@ def quality_and_cost(run: Any, *, thread_id: str | None = None, ax: Sequence[Axe
     """
     signals = Signals(thread_id=thread_id)
     latest: ThreadSignals | None = None
-    for event in _events(run):
+    for event in run_of(run).events:
         changed = signals.take(event)
         latest = latest if changed is None else changed[0]
-    if thread_id is not None and latest is None and len(_events(run)):
+    if thread_id is not None and latest is None and len(run_of(run).events):
         raise NoeticConfigError(
             "UNKNOWN_THREAD", "The run has no such thread.", given=thread_id, hint="Look at `run.threads`."
         )
@@ -106,8 +109,8 @@ def quality_and_cost(run: Any, *, thread_id: str | None = None, ax: Sequence[Axe
     lower.set_ylabel("output tokens")
     lower.set_xlabel("turn")
     if latest is None or not latest.turns:
-        _say_empty(upper, "No turn yet")
-        _say_empty(lower, "")
+        _write_empty(upper, "No turn yet")
+        _write_empty(lower, "")
         return _figure(upper)
     turns = latest.turns
     xs = [turn.turn for turn in turns]
@@ -150,12 +153,12 @@ def allocation(run: Any, turn: int | None = None, *, thread_id: str | None = Non
     'tokens'
     """
     calls = Calls(turn=turn, thread_id=thread_id)
-    for event in _events(run):
+    for event in run_of(run).events:
         calls.take(event)
     if ax is None:
         # Each layer is a name below the picture: many of them need room.
         height = 3.6 + 0.06 * len(calls.order)
-        axes = _Shown(figsize=(SIZE[0], height), facecolor=GROUND, layout="constrained").subplots()
+        axes = _NotebookFigure(figsize=(SIZE[0], height), facecolor=GROUND, layout="constrained").subplots()
     else:
         axes = ax
     _style(axes)
@@ -165,20 +168,15 @@ def allocation(run: Any, turn: int | None = None, *, thread_id: str | None = Non
             raise NoeticConfigError(
                 "UNKNOWN_TURN", "No model was called there.", given=(turn, thread_id), hint="Look at `run.turns`."
             )
-        _say_empty(axes, "No model call yet")
+        _write_empty(axes, "No model call yet")
         return _figure(axes)
     _draw_bars(axes, calls.all[-1], calls.order)
     return _figure(axes)
 
 
-def _events(run: Any) -> Any:
-    watched: Watchable = run_of(run)
-    return watched.events
-
-
 def _two_axes(ax: Sequence[Axes] | None) -> tuple[Axes, Axes]:
     if ax is None:
-        figure = _Shown(figsize=SIZE, facecolor=GROUND, layout="constrained")
+        figure = _NotebookFigure(figsize=SIZE, facecolor=GROUND, layout="constrained")
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
         return upper, lower
     given: list[Any] = list(ax) if hasattr(ax, "__len__") else [ax]
@@ -206,7 +204,7 @@ def _style(*all_axes: Axes) -> None:
         axes.yaxis.label.set(size=TEXT_PT, color=INK)
 
 
-def _say_empty(axes: Axes, text: str) -> None:
+def _write_empty(axes: Axes, text: str) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", size=TEXT_PT, color=INK)
@@ -218,7 +216,7 @@ def _put_legend(axes: Axes, handles: Sequence[Any], names: Sequence[str]) -> Non
     shown = [name.replace("$", r"\$") for name in names]  # a name is text, not a formula
     look: dict[str, Any] = {"frameon": False, "fontsize": TEXT_PT - 2, "labelcolor": INK, "handlelength": 1.3}
     figure = axes.get_figure(root=True)
-    if isinstance(figure, _Shown):
+    if isinstance(figure, _NotebookFigure):
         figure.legend(handles, shown, loc="outside lower center", ncols=columns, **look)
     else:
         axes.legend(handles, shown, loc="best", ncols=min(columns, 2), **look)
@@ -250,7 +248,7 @@ def _draw_marks(axes: Axes, thread: ThreadSignals) -> None:
     is_crowded = len(marked) > CROWDED_MARKS
     for at, (x, mark) in enumerate(marked):
         y = 1.1 + 0.09 * (at % 2)
-        colour = LOOKS.get(mark.kind, OTHER_LOOK)[0]
+        colour = DECISION_LOOKS.get(mark.kind, OTHER_LOOK)[0]
         axes.axvline(x, color=INK, lw=0.8, alpha=0.3, zorder=0)
         axes.plot([x], [y], MARKERS.get(mark.kind, "D"), color=colour, ms=11, mec=INK, mew=0.6, clip_on=False)
         if not is_crowded:
@@ -272,7 +270,7 @@ def _draw_marks(axes: Axes, thread: ThreadSignals) -> None:
                 [],
                 [],
                 MARKERS.get(kind, "D"),
-                color=LOOKS.get(kind, OTHER_LOOK)[0],
+                color=DECISION_LOOKS.get(kind, OTHER_LOOK)[0],
                 ms=9,
                 mec=INK,
                 mew=0.6,
@@ -320,8 +318,8 @@ def _draw_bars(axes: Axes, call: CallShare, order: dict[str, int]) -> None:
     axes.tick_params(axis="y", length=0)
     if call.total is not None and call.total < scale:
         axes.axvline(call.total, color=INK, lw=2)
-    told = f"{clip(call_title(call), 60)}\n{call_headline(call)}"
-    axes.set_title(told, loc="left", size=TEXT_PT, color=INK, parse_math=False)
+    title = f"{clip(call.title, 60)}\n{call.headline}"
+    axes.set_title(title, loc="left", size=TEXT_PT, color=INK, parse_math=False)
     _legend(axes, call, order)
 
 

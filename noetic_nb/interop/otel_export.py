@@ -1,7 +1,7 @@
 """A run as OpenTelemetry spans: turns, steps, model calls, tools and hooks, nested as they ran.
 
-Needs the extra ``otel``; the OpenTelemetry API is imported when an exporter is made. What was said is left out unless asked
-for: traces travel further than conversations should.
+Needs the extra ``otel``; the OpenTelemetry API is imported when an exporter is made. Texts are left out unless wanted:
+traces travel further than conversations should.
 """
 
 from __future__ import annotations
@@ -188,6 +188,7 @@ class OTelExporter:
 
     def _step_ended(self, event: StepEnded) -> None:
         execution_id = event.where.execution_id
+        # By path, not from the top of the stack: steps side by side end in any order.
         span = self._steps.pop((execution_id, event.path), None)
         stack = self._open.get(execution_id)
         if span is None or stack is None:
@@ -238,6 +239,7 @@ class OTelExporter:
         self._end(span, event.t_ms, None if event.status == "ok" else event.error or event.status, event.status)
 
     def _hook_called(self, event: MemoryTraceSpan) -> None:
+        # A hook that was never called has no duration to show.
         if event.status == "skipped":
             return
         span = self._whole(event.where, f"memory {event.layer_id}.{event.hook}", event.t_ms, event.duration_ms)

@@ -69,6 +69,7 @@ def _scalar(wanted: type, name: str) -> _Reader:
 
 def _read_float(value: Any, path: str) -> Any:
     number = from_wire(value) if isinstance(value, dict) else value
+    # Whole numbers are not made floats: what was saved as 5 loads as 5.
     if type(number) not in (int, float):
         raise _wrong(path, "a number", value)
     return number
@@ -161,6 +162,7 @@ _FREE: Final[dict[type[Any], tuple[str, ...]]] = {}
 def _fields_of(cls: type[Any]) -> tuple[_Field, ...]:
     known = _FIELDS.get(cls)
     if known is None:
+        # Once a class: resolving annotations takes longer than reading an event.
         hints = get_type_hints(cls)
         known = _FIELDS[cls] = tuple(
             _Field(

@@ -23,7 +23,7 @@ __all__ = ["MAX_BYTES", "MAX_LINE_BYTES", "load_run", "read_gzip"]
 
 # A thousand turns take about 20 MB; a gigabyte of zeros takes 1 MB on disk.
 MAX_BYTES: Final = 512 * 2**20
-"""Most bytes a file may unpack to, unless `load_run` is told otherwise."""
+"""Most bytes a file may unpack to, unless `load_run` is given another number."""
 MAX_LINE_BYTES: Final = 64 * 2**20
 """Most bytes of one line; the largest tool outputs seen are below 1 MB."""
 
@@ -48,6 +48,7 @@ class _File:
     def lines(self, packed: gzip.GzipFile) -> Iterator[bytes]:
         total = 0
         while True:
+            # One byte more than allowed tells a line that is too long from one that just fits.
             line = packed.readline(min(self.max_line_bytes, self.max_bytes - total) + 1)
             if not line:
                 return
@@ -111,6 +112,7 @@ def _run_of(file: _File, header: Any) -> tuple[Run, int]:
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
         file.fail(f"its first line is not the header of a run ({header!r:.80}).", "Pass a file that Run.save wrote.")
     version = header.get("version")
+    # `type`, not isinstance: true is an int, and no version.
     if type(version) is not int or version < 1:
         file.fail(f"its version is {version!r:.40}, not a whole number.", "Pass a file that Run.save wrote.")
     if version > SCHEMA_VERSION:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from noetic_nb.events import ItemFate, RunEvent, ViewAssembled
-from noetic_nb.runs.plain_text import plain
+from noetic_nb.runs.plain_text import count, plain
 
 __all__ = ["CallShare", "Calls", "LayerShare", "LeftOut", "Part"]
 
@@ -70,6 +70,33 @@ class CallShare:
     history_items: int
     layers: tuple[LayerShare, ...]
     left_out: tuple[LeftOut, ...]
+
+    @property
+    def title(self) -> str:
+        """Which call this is.
+
+        Examples
+        --------
+        >>> CallShare("t1", 3, 2, 0, 100, 0, 1, 0, 0, 0, 0, 0, (), ()).title
+        'Turn 3, call 2 · thread t1'
+        """
+        inner = f" · depth {self.depth}" if self.depth else ""
+        return f"Turn {self.turn}, call {self.call} · thread {self.thread}{inner}"
+
+    @property
+    def headline(self) -> str:
+        """The sums of the call in one line.
+
+        Examples
+        --------
+        >>> CallShare("t1", 3, 2, 0, 100, 20, 10, 0, 0, 40, 0, 0, (), ()).headline
+        '50 of 100 tokens sent (50%), 20 in reserve, 30 free'
+        """
+        if self.total is None:
+            return f"{count(self.sent)} tokens sent, no limit"
+        share = f" ({100 * self.sent / self.total:.0f}%)" if self.total else ""
+        rest = f"{count(self.over)} over the budget" if self.over else f"{count(self.free)} free"
+        return f"{count(self.sent)} of {count(self.total)} tokens sent{share}, {count(self.reserve)} in reserve, {rest}"
 
     @property
     def sent(self) -> int:
@@ -192,7 +219,8 @@ class Calls:
         return share
 
     def _name(self, layer_id: str) -> str:
-        """Return what a layer is called here; two ids that look alike once cut are told apart by a number."""
+        """Return what a layer is called here; two ids that look alike once cut get a number."""
+        # By id, because shortened names of different layers may be equal.
         name = self._names.get(layer_id)
         if name is None:
             name = shown = plain(layer_id)
@@ -211,11 +239,11 @@ def _finite(number: float) -> float | None:
 
 def _left_out(event: ViewAssembled) -> Iterator[LeftOut]:
     before = event.window[0]
-    told = {fate.position for fate in event.fates if fate.origin == "history" and fate.position < before}
-    # What lies before the window is not told item by item.
+    listed = {fate.position for fate in event.fates if fate.origin == "history" and fate.position < before}
+    # Items before the window have no fate of their own in the event; only the bounds are known.
     floor = min(event.floor, before)
     for reason, start, stop in (("outside_window", 0, floor), ("over_budget", floor, before)):
-        count = stop - start - len([position for position in told if start <= position < stop])
+        count = stop - start - len([position for position in listed if start <= position < stop])
         if count > 0:
             yield LeftOut("history", reason, start, stop - 1, count, None)
     yield from _runs(event.fates)

@@ -59,6 +59,7 @@ def frozen_data(value: Any, *, depth: int = 0) -> Any:
         return FrozenDict(settled)
     if isinstance(value, list | tuple):
         items = tuple([frozen_data(inner, depth=depth + 1) for inner in value])
+        # The same object where nothing changes: most data is frozen already, and a run is long.
         same = kind is tuple and all(new is old for new, old in zip(items, value, strict=True))
         return value if same else items
     if isinstance(value, str):  # a subclass, such as a string enumeration

@@ -90,6 +90,7 @@ def record(harness: Recordable, *, run: Run | None = None) -> Run:
     if run is None:
         run = Run(meta=_description(harness), clock=clock, ids=ids)
     recorder = Recorder(run)
+    # Through the run, which knows its sources: running the cell again must not record everything twice.
     run.attach(harness, lambda: harness.subscribe(recorder))
     return run
 

@@ -1,4 +1,4 @@
-"""What a regulator was told and answered, turn by turn, read from a run: qualities, spending, decisions.
+"""What a regulator saw and decided, turn by turn, read from a run: qualities, spending, decisions.
 
 A grade is recorded twice, as given by someone and as seen by the regulator; here it counts once. A grade or decision
 outside any turn belongs to the thread's last turn, because that is the reply it is about.
@@ -56,7 +56,7 @@ def rolling_mean(qualities: list[float], window: int = QUALITY_DECLINE_WINDOW) -
 
     References
     ----------
-    .. [1] Regulator specification, section 2.1.
+    .. [1] docs/behaviour/runs.md, "Readings".
 
     Examples
     --------
@@ -65,12 +65,13 @@ def rolling_mean(qualities: list[float], window: int = QUALITY_DECLINE_WINDOW) -
     """
     if len(qualities) < window:
         return None
+    # Rounded, so that the picture and the threshold agree where sums of tenths do not.
     return round(math.fsum(qualities[-window:]) / window, 12)
 
 
 @dataclass(slots=True)
 class Mark:
-    """A decision other than "continue"; `times` counts how often the turn heard it."""
+    """A decision other than "continue"; `times` counts how often it was made in the turn."""
 
     kind: str
     label: str
@@ -106,6 +107,7 @@ class ThreadSignals:
         """Return the turn that an event belongs to."""
         if self.turns and (where.turn <= 0 or where.turn == self.turns[-1].turn):
             return self.turns[-1]
+        # A late grade or decision names an earlier turn.
         for known in reversed(self.turns):
             if known.turn == where.turn:
                 return known
@@ -179,7 +181,7 @@ def _grade(thread: ThreadSignals, turn: TurnSignals, source: str, quality: Any) 
     place = (source, turn.turn)
     nth = thread.counted[place] = thread.counted.get(place, 0) + 1
     if nth <= len(turn.qualities):
-        return False  # the same grade from another witness
+        return False  # the same grade, recorded by the other source
     turn.qualities.append(float(quality))
     thread.qualities.append(float(quality))
     turn.mean = rolling_mean(thread.qualities)
@@ -230,12 +232,12 @@ def _detail(decision: Mapping[str, Any], suggestion: str | None) -> str:
     # Decisions of loaded runs come from files: a field of another type than expected is left out, not fatal.
     match decision:
         case {"kind": "scope_drift_warn", "drift_tokens": list() | tuple() as words, "drift_score": float() as score}:
-            told = f"{', '.join(map(str, words))} not in the task, drift {score:.2f}"
+            text = f"{', '.join(map(str, words))} not in the task, drift {score:.2f}"
         case {"kind": "procedural_warning", "patterns": [{"pattern_name": name, "learned_from_turns": turns}, *_]}:
-            told = f"{name}, learned from {turns} turns"
+            text = f"{name}, learned from {turns} turns"
         case _:
-            told = f"{_numbers(_reason(decision))}{suggestion or decision.get('suggestion') or ''}"
-    return plain(told, TEXT_LENGTH)
+            text = f"{_numbers(_reason(decision))}{suggestion or decision.get('suggestion') or ''}"
+    return plain(text, TEXT_LENGTH)
 
 
 def _numbers(reason: Mapping[str, Any]) -> str:

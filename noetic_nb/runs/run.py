@@ -20,11 +20,11 @@ from noetic_nb.events import ItemsAppended, RunEvent
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, thaw
 from noetic_nb.runs.event_codec import EVENT_TYPES, SCHEMA_VERSION, settled
-from noetic_nb.runs.html import turns_table
 from noetic_nb.runs.payload import frozen_data
 from noetic_nb.runs.save import save_events
 from noetic_nb.runs.tables import Recorded, frame
 from noetic_nb.runs.turns import TurnBook, TurnSummary
+from noetic_nb.runs.turns_html import turns_table
 
 if TYPE_CHECKING:
     import pandas
@@ -87,7 +87,7 @@ class Run:
     run_id : str, optional
         Its name; a fresh one by default.
     meta : mapping, optional
-        JSON data about the run, added to what every run says of itself: ``schema_version``, ``library_version``,
+        JSON data about the run, added to what every run has: ``schema_version``, ``library_version``,
         ``created_ms``, ``source`` (``"recorded"``, ``"file"``, ``"replay"``, a data set's name), ``config`` and ``models``.
     events : iterable of RunEvent, optional
         What it begins with.
@@ -138,7 +138,7 @@ class Run:
     # Growing
 
     def append(self, event: RunEvent) -> int:
-        """Add an event and tell the listeners.
+        """Add an event and call the listeners with it.
 
         Parameters
         ----------
@@ -163,6 +163,7 @@ class Run:
         with self._lock:
             seq = len(self._events)
             self._events.append(event)
+            # Called outside the lock: a listener may wait for a thread that appends.
             listeners = tuple(self._listeners)
         for listener in listeners:
             try:
@@ -232,7 +233,7 @@ class Run:
     @property
     def events(self) -> Events:
         """Every event so far, oldest first; an event's place is its ``seq``."""
-        return Events(self._events)
+        return Events(self._events)  # a view, not a copy: a run is read at every event
 
     def select(self, *event_types: type[Any]) -> tuple[Any, ...]:
         """Return the events of some types, in order; all of them without an argument.
@@ -313,7 +314,7 @@ class Run:
         ----------
         name : str
             ``turns``, ``allocations``, ``items``, ``spans``, ``tools``, ``ledger``, ``decisions`` or ``regulator``; what their
-            columns mean is said in `noetic_nb.runs.tables`.
+            columns mean is described in `noetic_nb.runs.tables`.
 
         Returns
         -------

@@ -38,6 +38,7 @@ def _opened(value: Any) -> Any:
         except (ValueError, RecursionError):  # ordinary text that begins with a bracket
             return value
         clean = _without_secrets(inside)
+        # Untouched text stays as it was written, spaces and order of keys included.
         return value if clean == inside else json.dumps(clean, ensure_ascii=False)
     return value
 
@@ -112,6 +113,7 @@ def save_events(
                     for line in _lines(run_id, meta, events):
                         packed.write(line)
                 raw.flush()
+                # Before the rename: otherwise a crash could leave an empty file under the good name.
                 os.fsync(raw.fileno())
             draft.replace(real)
         finally:

@@ -16,7 +16,7 @@ ledger         a steering decision         hook, tool_name, args, action, guidan
                                            layer_id, depth
 decisions      an answer of the regulator  layer_id, at, decision, reason, suggestion, confidence, tokens_out,
                                            cost_cap, stops, detail (the decision in its plain form)
-regulator      an event it was told        layer_id, event, quality, tokens_in, tokens_out, tool_name, success, detail
+regulator      an event the regulator saw  layer_id, event, quality, tokens_in, tokens_out, tool_name, success, detail
 =============  ==========================  ===========================================================================
 """
 
@@ -74,6 +74,7 @@ class _Table:
 
 def _events_of(run: Recorded, kind: type[Any]) -> Iterator[tuple[_Row, Any]]:
     for seq, event in enumerate(run.events):
+        # Exact, and by far the quickest test: a table reads every event of a run.
         if type(event) is kind:
             yield _head(run, event.where, seq, event.t_ms), event
 

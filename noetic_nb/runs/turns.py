@@ -39,7 +39,7 @@ class TurnSummary:
     turn_id : str
         Its id; empty for a turn whose start was not recorded and whose end has not come.
     query : str
-        What the user said.
+        Text of the user's messages.
     seq : int
         Position of its start in the run; of its first event where the start was not recorded.
     t_ms : float
@@ -100,7 +100,7 @@ class _Draft:
     steering: list[SteeringDecided] = field(default_factory=list)
     errors: list[ErrorRaised] = field(default_factory=list)
     qualities: list[float] = field(default_factory=list)
-    untold: list[float] = field(default_factory=list)
+    unseen: list[float] = field(default_factory=list)
     summary: TurnSummary | None = None
 
     def begin(self, seq: int, event: TurnStarted) -> None:
@@ -116,20 +116,21 @@ class _Draft:
             resource_id=event.resource_id,
         )
 
-    def judge(self, quality: float, *, told: bool) -> None:
-        """Take a grade once, though it may be both given and then told to a regulator."""
-        if told and quality in self.untold:
-            self.untold.remove(quality)
+    def add_grade(self, quality: float, *, seen: bool) -> None:
+        """Take a grade once, though it may be both given and then seen by a regulator."""
+        if seen and quality in self.unseen:
+            self.unseen.remove(quality)
             return
         self.qualities.append(quality)
-        if not told:
-            self.untold.append(quality)
+        if not seen:
+            self.unseen.append(quality)
 
     def add(self, event: RunEvent) -> None:
         self.summary = None
         match event:
             case ModelCalled():
                 self.model_calls.append(event)
+                # The end of the turn brings the final sums; a call that is reported later does not change them.
                 if self.head.outcome is None:
                     self.head = replace(
                         self.head,
@@ -148,11 +149,11 @@ class _Draft:
             case ErrorRaised():
                 self.errors.append(event)
             case QualityGiven():
-                self.judge(event.quality, told=False)
+                self.add_grade(event.quality, seen=False)
             case RegulatorSaw() if event.event.get("kind") == "quality_feedback":
                 quality = event.event.get("quality")
                 if isinstance(quality, int | float):
-                    self.judge(quality, told=True)
+                    self.add_grade(quality, seen=True)
             case TurnCompleted():
                 self.head = replace(
                     self.head,
@@ -211,6 +212,7 @@ class TurnBook:
         where = event.where
         draft = self._by_place.get((where.thread_id, where.turn))
         if isinstance(event, TurnStarted):
+            # A second start under one number is a turn of its own, as where two harnesses are recorded in one run.
             if draft is None or draft.head.turn_id:
                 draft = self._open(TurnSummary(where, "", "", seq, event.t_ms))
             draft.begin(seq, event)

@@ -18,7 +18,7 @@ from noetic_nb.events import ErrorRaised, ItemsAppended, LayerStateChanged, Qual
 from noetic_nb.items import function_call, function_call_output
 from noetic_nb.runs import Run, load_run
 from noetic_nb.runs.event_codec import EVENT_TYPES, dump_event, parse_event
-from tests.runs.made import EVENTS, conversation, records, where
+from tests.runs.factories import EVENTS, conversation, records, where
 
 KEY = "sk-abcdefghijklmnopqrstuvwx"
 
@@ -244,7 +244,7 @@ def test_a_missing_line_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "expected"),
     [
         (lambda header: {**header, "schema": "other"}, "not the header"),
         (lambda header: ["schema"], "not the header"),
@@ -258,18 +258,18 @@ def test_a_missing_line_is_refused(tmp_path: Path) -> None:
         (lambda header: "{not json", "not JSON"),
     ],
 )
-def test_a_bad_header_is_refused_at_line_1(change: Callable[[Any], Any], says: str, tmp_path: Path) -> None:
+def test_a_bad_header_is_refused_at_line_1(change: Callable[[Any], Any], expected: str, tmp_path: Path) -> None:
     path = made(1).save(tmp_path / "run.jsonl.gz")
     lines = lines_of(path)
 
     error = refused(written(path, [change(lines[0]), *lines[1:]]))
 
     assert error.line == 1
-    assert says in str(error)
+    assert expected in str(error)
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "expected"),
     [
         (lambda event: {**event, "kind": "wish_granted"}, "wish_granted"),
         (lambda event: {key: value for key, value in event.items() if key != "kind"}, "kind"),
@@ -291,18 +291,18 @@ def test_a_bad_header_is_refused_at_line_1(change: Callable[[Any], Any], says: s
         (lambda event: "9" * 5_000, "not JSON"),
     ],
 )
-def test_a_bad_event_is_refused_at_its_line(change: Callable[[Any], Any], says: str, tmp_path: Path) -> None:
+def test_a_bad_event_is_refused_at_its_line(change: Callable[[Any], Any], expected: str, tmp_path: Path) -> None:
     path = made(1).save(tmp_path / "run.jsonl.gz")
     lines = lines_of(path)
 
     error = refused(written(path, [lines[0], change(lines[1]), *lines[2:]]))
 
     assert error.line == 2
-    assert says in str(error)
+    assert expected in str(error)
 
 
 @pytest.mark.parametrize(
-    ("place", "change", "says"),
+    ("place", "change", "expected"),
     [
         (2, {"items": [{"role": "user"}]}, "`items[0]` is no item"),
         (2, {"items": {}}, "`items` must be a list"),
@@ -316,7 +316,7 @@ def test_a_bad_event_is_refused_at_its_line(change: Callable[[Any], Any], says: 
         (9, {"confidence": {"$float": "much"}}, "`confidence` must be a number"),
     ],
 )
-def test_a_bad_field_is_named_with_its_place(place: int, change: dict[str, Any], says: str, tmp_path: Path) -> None:
+def test_a_bad_field_is_named_with_its_place(place: int, change: dict[str, Any], expected: str, tmp_path: Path) -> None:
     path = made(1).save(tmp_path / "run.jsonl.gz")
     lines = lines_of(path)
     lines[place] = {**lines[place], **change}
@@ -324,7 +324,7 @@ def test_a_bad_field_is_named_with_its_place(place: int, change: dict[str, Any],
     error = refused(written(path, lines))
 
     assert error.line == place + 1
-    assert says in str(error)
+    assert expected in str(error)
 
 
 def test_a_word_that_this_version_does_not_know_is_kept(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, QualityGiven
 from noetic_nb.runs import Recorder, Run, record
 from noetic_nb.testing import FakeClock, SeededIds
-from tests.runs.made import where
+from tests.runs.factories import where
 
 
 class Desk:
@@ -104,8 +104,8 @@ def test_a_recorder_never_raises_and_reports_what_it_left_out(caplog: pytest.Log
 
 
 def test_threads_lose_no_event() -> None:
-    recorder, heard = Recorder(Run("r1")), list[object]()
-    recorder.run.subscribe(heard.append)
+    recorder, received = Recorder(Run("r1")), list[object]()
+    recorder.run.subscribe(received.append)
 
     def emit() -> None:
         for _ in range(200):
@@ -117,4 +117,4 @@ def test_threads_lose_no_event() -> None:
     for worker in workers:
         worker.join()
 
-    assert len(recorder.run.events) == len(heard) == 800
+    assert len(recorder.run.events) == len(received) == 800

@@ -18,7 +18,7 @@ from noetic_nb.events import ItemsAppended, QualityGiven, RegulatorSaw, RunEvent
 from noetic_nb.items import input_message
 from noetic_nb.runs import Run
 from noetic_nb.testing import FakeClock, SeededIds
-from tests.runs.made import EVENTS, conversation, where
+from tests.runs.factories import EVENTS, conversation, where
 
 
 def made(turns: int = 2) -> Run:
@@ -79,15 +79,15 @@ def test_an_argument_that_is_not_json_is_kept_as_a_description() -> None:
 
 
 def test_a_listener_hears_every_event_until_it_unsubscribes() -> None:
-    run, heard = Run("r1"), list[RunEvent]()
-    unsubscribe = run.subscribe(heard.append)
+    run, received = Run("r1"), list[RunEvent]()
+    unsubscribe = run.subscribe(received.append)
     run.append(QualityGiven(where(), 1.0, 0.1, "person"))
 
     unsubscribe()
     unsubscribe()
     run.append(QualityGiven(where(), 2.0, 0.2, "person"))
 
-    assert heard == [run.events[0]]
+    assert received == [run.events[0]]
 
 
 def test_a_listener_may_read_the_run_it_listens_to() -> None:
@@ -101,18 +101,18 @@ def test_a_listener_may_read_the_run_it_listens_to() -> None:
 
 
 def test_a_failing_listener_is_reported_and_removed_and_the_run_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    run, heard = Run("r1"), list[RunEvent]()
+    run, received = Run("r1"), list[RunEvent]()
 
     def broken(event: RunEvent) -> None:
         raise RuntimeError("the widget is gone")
 
     run.subscribe(broken)
-    run.subscribe(heard.append)
+    run.subscribe(received.append)
     with caplog.at_level(logging.ERROR):
         run.append(QualityGiven(where(), 1.0, 0.1, "person"))
         run.append(QualityGiven(where(), 2.0, 0.2, "person"))
 
-    assert len(heard) == 2
+    assert len(received) == 2
     assert [record.exc_text is not None for record in caplog.records] == [True]
 
 

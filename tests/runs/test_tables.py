@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runs import Run
+from noetic_nb.runs.event_codec import EVENT_TYPES
 from noetic_nb.runs.tables import TABLES
-from tests.runs.made import conversation
+from tests.runs.factories import conversation
 
 COMMON = ["run_id", "thread_id", "execution_id", "turn", "seq", "t_ms"]
 
@@ -97,3 +100,14 @@ def test_changing_a_frame_does_not_change_the_run() -> None:
     run.to_frame("ledger")["args"].iloc[0]["ids"].append(9)
 
     assert run.to_frame("ledger")["args"].iloc[0] == {"ids": [1, 2]}
+
+
+def test_the_page_about_runs_names_every_event_table_and_column() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "behaviour" / "runs.md").read_text(encoding="utf-8")
+
+    for kind in EVENT_TYPES:
+        assert f"`{kind.kind}`" in page
+    for name, table in TABLES.items():
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
+        for column in table.columns.split():
+            assert f"`{column.partition(':')[0]}`" in row

@@ -21,7 +21,7 @@ def no_display(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("IPython.display.display", lambda *shown, **options: None)
 
 
-async def asked(approval: Approval, name: str = "pay", **args: Any) -> tuple[asyncio.Task[Any], Question]:
+async def open_question(approval: Approval, name: str = "pay", **args: Any) -> tuple[asyncio.Task[Any], Question]:
     task = asyncio.ensure_future(approval(name, args, question="Pay 500?"))
     await asyncio.sleep(0)
     return task, approval.questions[0]
@@ -38,7 +38,7 @@ async def asked(approval: Approval, name: str = "pay", **args: Any) -> tuple[asy
 )
 async def test_a_click_answers(button: str, reason: str, answer: Any) -> None:
     approval = Approval()
-    task, question = await asked(approval, amount=500)
+    task, question = await open_question(approval, amount=500)
     assert "Pay 500?" in question.notice.text
     assert '"amount": 500' in question.notice.text
 
@@ -51,15 +51,15 @@ async def test_a_click_answers(button: str, reason: str, answer: Any) -> None:
 
 async def test_allowed_for_the_run_is_not_asked_again_until_forgotten() -> None:
     approval = Approval()
-    task, question = await asked(approval)
+    task, question = await open_question(approval)
     question.always_button.click()
     await task
 
     assert await approval("pay", {}) is True
-    again, _ = await asked(approval, "send")
+    again, _ = await open_question(approval, "send")
     again.cancel()
     approval.forget()
-    task, question = await asked(approval)
+    task, question = await open_question(approval)
     question.deny_button.click()
     assert await task == REFUSED
 
@@ -67,7 +67,7 @@ async def test_allowed_for_the_run_is_not_asked_again_until_forgotten() -> None:
 async def test_a_question_that_is_given_up_releases_its_widgets() -> None:
     approval = Approval()
     before = set(ipywidgets.widgets.widget._instances)
-    task, question = await asked(approval)
+    task, question = await open_question(approval)
 
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -75,7 +75,7 @@ async def test_a_question_that_is_given_up_releases_its_widgets() -> None:
 
     assert approval.questions == ()
     assert question.children == (question.notice,)
-    # What is left is the question itself and what was said: two widgets and their layouts.
+    # What is left is the question itself and its outcome: two widgets and their layouts.
     assert len(set(ipywidgets.widgets.widget._instances) - before) == 4
 
 

@@ -1,4 +1,4 @@
-"""The reading behind the token allocation: sums that add up, turns and threads told apart, fates in short."""
+"""The reading behind the token allocation: sums that add up, turns and threads kept apart, fates in short."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from noetic_nb.events import ItemFate, LayerTokens
 from noetic_nb.runs.model_calls import Calls, CallShare
+from noetic_nb.runs.palette import CATEGORY, LAYER_COLOURS, _luminance, ink_on
 from noetic_nb.runs.plain_text import clip, plain
-from noetic_nb.widgets.allocation.bars import LEAST_WIDTH, widths
-from noetic_nb.widgets.base.palette import CATEGORY, LAYER_COLOURS, _luminance, ink_on
+from noetic_nb.widgets.allocation.allocation_picture import LEAST_WIDTH, widths
 from tests.widgets.scenes import demo_run, layer, many_layers_run, view
 
 counts = st.integers(0, 5000)
@@ -78,7 +78,7 @@ def test_an_infinite_budget_reads_as_no_limit() -> None:
     assert share.scale({"a": 0}) < math.inf
 
 
-def test_neighbouring_items_with_one_fate_are_told_once() -> None:
+def test_neighbouring_items_with_one_fate_are_listed_once() -> None:
     fates = (
         ItemFate("history", 4, 10, "over_budget"),
         ItemFate("history", 3, 5, "over_budget"),
@@ -95,7 +95,7 @@ def test_neighbouring_items_with_one_fate_are_told_once() -> None:
     ]
 
 
-def test_items_before_the_window_are_told_although_the_event_does_not_list_them() -> None:
+def test_items_before_the_window_are_listed_although_the_event_does_not_list_them() -> None:
     share = only_call(window=(40, 50))
 
     assert [(e.reason, e.first, e.last, e.count) for e in share.left_out] == [("over_budget", 0, 39, 40)]

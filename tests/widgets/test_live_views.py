@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from html.parser import HTMLParser
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,11 +15,12 @@ import pytest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import QualityGiven, ViewAssembled, Where
 from noetic_nb.runs import Run
-from noetic_nb.widgets import Ledger, RegulatorTrends, TokenAllocation
+from noetic_nb.widgets import RegulatorTrends, TokenAllocation
 from noetic_nb.widgets.base import cells
 from tests.widgets.scenes import demo_run, hostile_run, layer, turn, view
+from tests.widgets.views import MAKERS, OFFERED, RUN_VIEWS, VIEWS
 
-VIEWS = [TokenAllocation, RegulatorTrends, Ledger]
+BROWSER_TESTS = Path(__file__).parents[1] / "browser"
 
 
 @pytest.fixture
@@ -47,6 +50,22 @@ def listeners(run: Run) -> int:
 
 def comms() -> int:
     return len(ipywidgets.widgets.widget._instances)
+
+
+@pytest.mark.parametrize("offered", OFFERED)
+def test_every_offered_class_is_followed_by_the_tests_here_and_in_the_browser(offered: type[Any]) -> None:
+    module = Path(inspect.getfile(offered))
+
+    assert offered in RUN_VIEWS or offered in MAKERS or not hasattr(offered, "to_html"), "tests/widgets/views.py"
+    assert (BROWSER_TESTS / f"test_{module.stem}_in_lab.py").exists()
+
+
+@pytest.mark.parametrize("offered", RUN_VIEWS)
+def test_a_view_of_a_run_has_its_script_and_its_style_beside_it(offered: type[Any]) -> None:
+    module = Path(inspect.getfile(offered))
+
+    for name, suffix in (("_esm", ".js"), ("_css", ".css")):
+        assert str(getattr(offered, name)).endswith(module.with_suffix(suffix).read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("make", VIEWS)
@@ -92,6 +111,7 @@ def test_closing_undoes_opening_and_may_be_repeated(make: Any) -> None:
     with make(run) as opened:
         assert comms() > before
         assert listeners(run) == 1
+    assert listeners(run) == 0
     opened.close()
 
     assert comms() == before
@@ -137,7 +157,7 @@ def test_hostile_names_never_become_elements_of_the_static_form(make: Any) -> No
 @pytest.mark.parametrize("make", VIEWS)
 def test_a_holder_of_a_run_will_do_and_anything_else_is_refused(make: Any) -> None:
     with make(SimpleNamespace(run=demo_run())) as opened:
-        assert opened.snapshot
+        assert opened.to_html()
 
     with pytest.raises(NoeticConfigError) as caught:
         make("a path")
@@ -153,6 +173,19 @@ def test_a_new_call_travels_as_one_small_message_and_joins_the_snapshot(sent: li
         calls = [message for message in sent if message["type"] == "call"]
         assert len(calls) == len(opened.snapshot["calls"]) == 1
         assert len(json.dumps(calls[0])) < 2048
+
+
+def test_a_turn_of_the_trends_is_one_row_that_is_replaced_as_the_turn_goes_on(sent: list[dict[str, Any]]) -> None:
+    run = Run()
+    with RegulatorTrends(run) as opened:
+        for number in (1, 2):
+            for quality in (0.9, 0.4):
+                run.append(QualityGiven(Where("t1", "e1", number), 0.0, quality, "user"))
+
+        rows = opened.snapshot["threads"][0]["turns"]
+        assert [row["cells"][:2] for row in rows] == [["1", "0.90, 0.40"], ["2", "0.90, 0.40"]]
+        assert [message["at"] for message in sent] == [0, 0, 1, 1]
+        assert sent[-1]["row"] == rows[-1]
 
 
 def test_a_page_that_missed_a_message_is_sent_everything(sent: list[dict[str, Any]]) -> None:

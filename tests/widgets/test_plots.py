@@ -1,8 +1,9 @@
-"""Figures: what is drawn is what the run says, for long, empty and hostile runs too, and nothing global is touched."""
+"""Figures: what is drawn is what the run holds, for long, empty and hostile runs too, and nothing global is touched."""
 
 from __future__ import annotations
 
 import io
+import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -75,6 +76,15 @@ def test_pyplot_is_never_imported() -> None:
     plots.quality_and_cost(demo_run()).savefig(io.BytesIO())
 
     assert ("matplotlib.pyplot" in sys.modules) == before
+
+
+def test_figures_load_matplotlib_and_nothing_of_jupyter() -> None:
+    code = "import sys, noetic_nb.plots; print(*{name.partition('.')[0] for name in sys.modules})"
+
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+    assert "matplotlib" in loaded
+    assert not {"IPython", "ipywidgets", "anywidget", "traitlets", "ipykernel", "jupyter_client"} & set(loaded)
 
 
 def test_what_is_not_there_is_named() -> None:

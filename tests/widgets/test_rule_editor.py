@@ -64,14 +64,14 @@ def test_apply_replaces_the_rule_for_the_next_evaluation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "expected"),
     [
         ("def only_a(call):\n    return deny('x'", 2, "never closed"),
         ("def only_a(call):\n    x = 1\n    return call.tool_args['typo']", 3, "KeyError"),
     ],
 )
 def test_a_text_that_does_not_hold_up_shows_its_line_and_keeps_the_last_good_rule(
-    text: str, line: int, said: str
+    text: str, line: int, expected: str
 ) -> None:
     rules = book()
     before = rules["only_a"]
@@ -83,7 +83,7 @@ def test_a_text_that_does_not_hold_up_shows_its_line_and_keeps_the_last_good_rul
         assert rules["only_a"] is before
         assert editor.source.value == text
         assert editor.notice.mood == "bad"
-        assert said in editor.notice.text
+        assert expected in editor.notice.text
         assert f"{line:>4} | {text.splitlines()[line - 1]}" in editor.notice.text
 
 
@@ -316,7 +316,7 @@ def test_what_is_typed_for_one_rule_is_never_taken_for_another() -> None:
             "generation": editor.source.shown["generation"],
         }
         choose(editor, "short")
-        editor.source._hear(None, typed, None)
+        editor.source._handle_custom_msg(typed, [])
 
         assert editor.source.value == "def short(r): ..."
 
@@ -331,11 +331,11 @@ def test_applying_from_the_keyboard_applies_what_stands_on_the_page() -> None:
 
 
 async def test_only_the_newest_work_is_done_and_reported() -> None:
-    heard: list[Any] = []
+    results: list[Any] = []
     done = asyncio.Event()
 
     def report(result: Any, error: Any) -> None:
-        heard.append((result, error))
+        results.append((result, error))
         done.set()
 
     trial: LiveTrial[int] = LiveTrial(report, pause_s=0)
@@ -343,11 +343,11 @@ async def test_only_the_newest_work_is_done_and_reported() -> None:
         trial.later(lambda stop, number=number: number)
     await asyncio.wait_for(done.wait(), 10)
 
-    assert heard == [(19, None)]
+    assert results == [(19, None)]
 
 
 async def test_work_that_never_ends_is_given_up_and_its_thread_ends() -> None:
-    heard: list[Any] = []
+    results: list[Any] = []
     done = asyncio.Event()
     ended = threading.Event()
 
@@ -362,19 +362,19 @@ async def test_work_that_never_ends_is_given_up_and_its_thread_ends() -> None:
             ended.set()
 
     def report(result: Any, error: Any) -> None:
-        heard.append(error)
+        results.append(error)
         done.set()
 
     trial: LiveTrial[None] = LiveTrial(report, pause_s=0, limit_s=0.05)
     trial.later(forever)
     await asyncio.wait_for(done.wait(), 10)
 
-    assert isinstance(heard[0], TooLong)
+    assert isinstance(results[0], TooLong)
     assert await asyncio.to_thread(ended.wait, 10)
 
 
 async def test_cancelled_work_reports_nothing() -> None:
-    heard: list[Any] = []
+    results: list[Any] = []
     begun = threading.Event()
 
     def work(stop: Any) -> None:
@@ -382,13 +382,13 @@ async def test_cancelled_work_reports_nothing() -> None:
         while not stop():
             pass
 
-    trial: LiveTrial[None] = LiveTrial(lambda result, error: heard.append(result), pause_s=0, limit_s=60)
+    trial: LiveTrial[None] = LiveTrial(lambda result, error: results.append(result), pause_s=0, limit_s=60)
     trial.later(work)
     await asyncio.to_thread(begun.wait, 10)
     trial.cancel()
     await asyncio.to_thread(lambda: [t.join(10) for t in threading.enumerate() if t.name == "noetic_nb trial"])
 
-    assert heard == []
+    assert results == []
     assert not [t for t in threading.enumerate() if t.name == "noetic_nb trial"]
 
 

@@ -1,4 +1,4 @@
-"""The reading behind the trends: every grade once, one count of tokens, decisions told once a turn."""
+"""The reading behind the trends: every grade once, one count of tokens, decisions listed once a turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from noetic_nb.events import ModelCalled, QualityGiven, RegulatorDecided, RegulatorSaw, Where
 from noetic_nb.runs import Run
 from noetic_nb.runs.regulator_signals import Signals, ThreadSignals, rolling_mean
-from noetic_nb.widgets.trends.trends_html import lanes
+from noetic_nb.widgets.trends.trends_picture import lanes
 from tests.widgets.scenes import demo_run, hostile_run, long_run, two_threads_run
 
 T1 = Where("t1", "e1", 1)
@@ -36,7 +36,7 @@ def decided(decision: dict[str, Any], **fields: Any) -> RegulatorDecided:
     st.lists(st.floats(0, 1), min_size=1, max_size=8),
     st.booleans(),
 )
-def test_a_grade_seen_by_two_witnesses_counts_once(qualities: list[float], seen_first: bool) -> None:
+def test_a_grade_from_two_sources_counts_once(qualities: list[float], seen_first: bool) -> None:
     events: list[Any] = []
     for quality in qualities:
         pair = [QualityGiven(T1, 0.0, quality, "user"), saw("quality_feedback", quality=quality)]
@@ -92,7 +92,7 @@ def test_a_second_regulator_does_not_count_the_same_tokens_again() -> None:
     assert read(saw("cost", tokens_out=7), saw("cost", layer="other", tokens_out=7)).spent == 7
 
 
-def test_one_decision_heard_several_times_in_a_turn_is_told_once() -> None:
+def test_one_decision_made_several_times_in_a_turn_is_listed_once() -> None:
     drift = {"kind": "scope_drift_warn", "drift_tokens": ["a"], "drift_score": 0.6, "task_tokens": []}
 
     marks = read(decided(drift), decided({"kind": "continue"}), decided(drift)).turns[0].marks
@@ -119,11 +119,11 @@ def test_one_decision_heard_several_times_in_a_turn_is_told_once() -> None:
             "Fell by 0.40. Try another way.",
         ),
         ({"kind": "scope_drift_warn", "drift_score": "no number"}, "scope drift", "Try another way."),
-        ({"kind": "unheard_of", "reason": 3}, "unheard_of", "Try another way."),
+        ({"kind": "unknown_kind", "reason": 3}, "unknown_kind", "Try another way."),
         ({}, "None", "Try another way."),
     ],
 )
-def test_decisions_are_told_in_words_even_when_malformed(decision: dict[str, Any], label: str, detail: str) -> None:
+def test_decisions_are_put_in_words_even_when_malformed(decision: dict[str, Any], label: str, detail: str) -> None:
     mark = read(decided(decision, suggestion="Try another way.")).turns[0].marks[0]
 
     assert (mark.label, mark.detail) == (label, detail)

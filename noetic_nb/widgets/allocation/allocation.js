@@ -1,52 +1,17 @@
 // The bars of one model call, moved through with a slider, two buttons or the arrow keys.
-const LEAST = 0.45; // percent; a part that exists is seen (as in bars.py)
-
-function widthsOf(tokens, scale) {
-  const exact = tokens.map((value) => (100 * value) / scale);
-  const wide = exact.map((value) => Math.max(value, LEAST));
-  const sum = (list) => list.reduce((a, b) => a + b, 0);
-  const excess = sum(wide) - sum(exact);
-  const slack = sum(wide) - LEAST * wide.length;
-  return excess <= 0 || slack <= excess ? wide : wide.map((value) => value - (excess * (value - LEAST)) / slack);
+/** Return kind, label, fill and ink of a part: its key is its kind, or n for a layer and -1 - n for what the layer yielded. */
+function partOf(key, data) {
+  if (typeof key === "string") return [key, ...data.fixed[key]];
+  return key < 0 ? ["yielded", ...data.layers[-1 - key]] : ["layer", ...data.layers[key]];
 }
 
-function partsOf(call, data) {
-  const [system, tools, framing, history, free, reserve] = call.sums;
-  const fixed = (kind, label, tokens) => ({ kind, label, tokens, fill: data.fills[kind] });
-  const layers = call.layers.map(([at, used, allocated, yielded, items]) => {
-    const [label, fill, ink] = data.layers[at];
-    return { kind: "layer", label, tokens: used, allocated, yielded, items, fill: [fill, ink] };
-  });
-  const start = [fixed("system", "System", system), fixed("tools", "Tools", tools)];
-  const frame = fixed("framing", "Framing", framing);
-  const keep = fixed("reserve", "Reserve", reserve);
-  const told = { ...fixed("history", "History", history), allocated: call.historyBudget, items: call.historyItems };
-  const open = { ...fixed("free", "Free", free), endless: call.total === null };
-  const planned = layers.flatMap((layer) => {
-    if (layer.allocated === null) return [layer];
-    const inside = Math.min(layer.tokens, layer.allocated);
-    return [{ ...layer, tokens: inside }, { ...layer, kind: "yielded", tokens: layer.allocated - inside }];
-  });
-  const promised = { ...told, tokens: call.historyBudget ?? history };
-  return {
-    all: [...start, ...layers, frame, told, open, keep],
-    sent: [...start, ...layers, frame, told, open, keep].filter((part) => part.tokens > 0),
-    // Tools and framing are not planned for; they come off history when the request is made.
-    planned: [start[0], ...planned, promised, keep].filter((part) => part.tokens > 0),
-  };
-}
-
-function look(rect, part) {
-  const pale = part.kind === "yielded";
-  const plain = !part.fill;
-  put(rect, {
-    "data-kind": part.kind,
-    fill: plain ? "currentColor" : part.fill[0],
-    "fill-opacity": plain ? (part.kind === "reserve" ? 0.16 : 0) : pale ? 0.22 : 1,
-    stroke: plain ? "currentColor" : pale ? part.fill[0] : null,
-    "stroke-opacity": plain ? 0.55 : null,
-    "stroke-dasharray": part.kind === "free" ? "3 3" : pale ? "3 2" : null,
-  });
+function paint(rect, [kind, , fill], data) {
+  const look = data.looks[kind];
+  for (const name of ["fill-opacity", "stroke", "stroke-opacity", "stroke-dasharray"]) {
+    if (!(name in look)) rect.removeAttribute(name);
+  }
+  for (const [name, value] of Object.entries(look)) put(rect, { [name]: value.replace("$", fill) });
+  put(rect, { "data-kind": kind });
 }
 
 function segment(height) {
@@ -56,28 +21,23 @@ function segment(height) {
   return box;
 }
 
-function drawBar(svg, parts, scale, label, limit) {
+function drawBar(svg, segments, data, label, limit) {
   const height = Number(svg.getAttribute("height"));
-  const widths = widthsOf(parts.map((part) => part.tokens), scale);
   let left = 0;
   put(svg, { "aria-label": label });
-  const rows = parts.map((part, at) => {
-    const row = { part, left, width: widths[at] };
-    left += widths[at];
-    return row;
-  });
-  patch(svg.firstElementChild, rows, () => segment(height), (box, { part, left: x, width }) => {
-    put(box, { x: `${x.toFixed(3)}%`, width: `${width.toFixed(3)}%` });
+  patch(svg.firstElementChild, segments, () => segment(height), (box, [key, tokens, width]) => {
+    const part = partOf(key, data);
+    const [kind, name, , ink] = part;
+    put(box, { x: `${left.toFixed(3)}%`, width: `${width}%` });
+    left += width;
     const [title, rect, text] = box.children;
-    say(title, `${part.label}${part.kind === "yielded" ? " (yielded)" : ""}: ${number(part.tokens)} tokens`);
-    look(rect, part);
+    setText(title, `${name}${kind === "yielded" ? " (yielded)" : ""}: ${tokens} tokens`);
+    paint(rect, part, data);
     if (!text) return;
-    say(text, part.kind === "yielded" ? "" : part.label);
-    put(text, { fill: part.fill ? part.fill[1] : "currentColor" });
+    setText(text, kind === "yielded" ? "" : name);
+    put(text, { fill: ink });
   });
-  const mark = svg.lastElementChild;
-  const over = limit !== null && limit < scale;
-  put(mark, { x: `${over ? (100 * limit) / scale : 0}%`, width: 3, height, visibility: over ? null : "hidden" });
+  put(svg.lastElementChild, { x: `${limit ?? 0}%`, width: 3, height, visibility: limit === null ? "hidden" : null });
 }
 
 /** Hide labels that do not fit their segment: half a word says less than the legend. */
@@ -92,25 +52,27 @@ function fitLabels(svg) {
 
 function legendEntry() {
   const entry = make("li");
-  const swatch = make("svg", { class: "nn-swatch", width: 12, height: 12, "aria-hidden": "true" });
-  swatch.append(make("rect", { x: 0.5, y: 0.5, width: 11, height: 11 }));
-  entry.append(swatch, make("span", { class: "nn-name" }), make("span", { class: "nn-number" }));
+  entry.append(swatchOf({ x: 0.5, y: 0.5, width: 11, height: 11 }), make("span", { class: "nn-name" }), make("span", { class: "nn-number" }));
   return entry;
 }
 
-const amounts = (part) => {
-  if (part.kind === "free") return [part.endless ? "no limit" : number(part.tokens), "", "", ""];
-  if (part.kind === "reserve") return ["", number(part.tokens), "", ""];
-  const given = part.allocated === undefined ? "" : number(part.allocated);
-  const back = part.kind !== "layer" || part.yielded === null ? "" : number(part.yielded);
-  return [number(part.tokens), given, back, part.items === undefined ? "" : String(part.items)];
-};
+function barIn(grid, name, height) {
+  grid.append(make("span", { class: "nn-row-name" }, name));
+  const svg = grid.appendChild(make("svg", { class: "nn-bar", role: "img", width: "100%", height }));
+  svg.append(make("g"), make("rect", { class: "nn-limit" }));
+  return svg;
+}
 
-function inWords(part) {
-  const [used, given, back] = amounts(part);
-  if (part.kind === "history") return given === used ? used : `${used}, ${given} planned`;
-  const of = used && given ? `${used} of ${given}` : used || given;
-  return back && back !== "0" ? `${of}, ${back} yielded` : of;
+function controlsIn(parent) {
+  const controls = parent.appendChild(make("div", { class: "nn-bar-controls" }));
+  const back = controls.appendChild(make("button", { type: "button", "aria-label": "Previous call" }, "◀"));
+  const slider = controls.appendChild(make("input", { type: "range", min: 0, "aria-label": "Model call" }));
+  const on = controls.appendChild(make("button", { type: "button", "aria-label": "Next call" }, "▶"));
+  const place = controls.appendChild(make("span", { class: "nn-number" }));
+  const label = controls.appendChild(make("label"));
+  const follow = label.appendChild(make("input", { type: "checkbox" }));
+  label.append("Follow latest");
+  return { back, slider, on, place, follow };
 }
 
 export default () => {
@@ -129,25 +91,11 @@ export default () => {
     const empty = root.appendChild(make("p", { class: "nn-empty" }));
     const body = root.appendChild(make("div"));
 
-    const controls = body.appendChild(make("div", { class: "nn-bar-controls" }));
-    const back = controls.appendChild(make("button", { type: "button", "aria-label": "Previous call" }, "◀"));
-    const slider = controls.appendChild(make("input", { type: "range", min: 0, "aria-label": "Model call" }));
-    const on = controls.appendChild(make("button", { type: "button", "aria-label": "Next call" }, "▶"));
-    const place = controls.appendChild(make("span", { class: "nn-number" }));
-    const label = controls.appendChild(make("label"));
-    const follow = label.appendChild(make("input", { type: "checkbox" }));
-    label.append("Follow latest");
-
+    const { back, slider, on, place, follow } = controlsIn(body);
     const sub = body.appendChild(make("p", { class: "nn-sub", "aria-live": "polite" }));
     const grid = body.appendChild(make("div", { class: "nn-rows" }));
-    const bar = (name, height) => {
-      grid.append(make("span", { class: "nn-row-name" }, name));
-      const svg = grid.appendChild(make("svg", { class: "nn-bar", role: "img", width: "100%", height }));
-      svg.append(make("g"), make("rect", { class: "nn-limit" }));
-      return svg;
-    };
-    const sent = bar("Sent", 34);
-    const planned = bar("Planned", 16);
+    const sent = barIn(grid, "Sent", 34);
+    const planned = barIn(grid, "Planned", 16);
     const legend = body.appendChild(make("ul", { class: "nn-legend", "aria-label": "Tokens by part" }));
     const note = body.appendChild(make("p", { class: "nn-note" }));
     const out = body.appendChild(store.fold("out", make("details")));
@@ -155,13 +103,7 @@ export default () => {
     const outList = out.appendChild(make("ul", { class: "nn-list" }));
     const behind = body.appendChild(store.fold("table", make("details")));
     behind.append(make("summary", {}, "Table"));
-    const scroll = behind.appendChild(make("div", { class: "nn-scroll", tabindex: 0, role: "region", "aria-label": "Table" }));
-    const table = scroll.appendChild(make("table", { class: "nn-table" }));
-    const headRow = table.appendChild(make("thead")).appendChild(make("tr"));
-    for (const name of ["Part", "Used", "Allocated", "Yielded", "Items"]) {
-      headRow.append(make("th", { scope: "col" }, name));
-    }
-    const rows = table.appendChild(make("tbody"));
+    const rows = tableIn(behind, "Table", store.data.columns);
 
     const shown = () => {
       const last = store.data.calls.length - 1;
@@ -186,37 +128,35 @@ export default () => {
       const none = data.calls.length === 0;
       empty.hidden = !none;
       body.hidden = none;
-      say(empty, data.empty);
+      setText(empty, data.empty);
       if (none) return;
       const at = shown();
       const call = data.calls[at];
-      const parts = partsOf(call, data);
       put(slider, { max: data.calls.length - 1, "aria-valuetext": call.title });
       slider.value = at;
       back.disabled = at === 0;
       on.disabled = at === data.calls.length - 1;
       follow.checked = model.get("follow");
-      say(note, data.note);
-      say(place, `${at + 1} of ${data.calls.length}`);
-      say(sub, `${call.title}: ${call.head}`);
-      drawBar(sent, parts.sent, call.scale, `Sent: ${call.head}`, call.total);
-      drawBar(planned, parts.planned, call.scale, "Planned before the call", call.total);
+      setText(note, data.note);
+      setText(place, `${at + 1} of ${data.calls.length}`);
+      setText(sub, `${call.title}: ${call.head}`);
+      drawBar(sent, call.sent, data, `Sent: ${call.head}`, call.limit);
+      drawBar(planned, call.planned, data, "Planned before the call", call.limit);
       fitLabels(sent);
-      patch(legend, parts.all, legendEntry, (entry, part) => {
+      patch(legend, call.rows, legendEntry, (entry, row) => {
         const [swatch, name, amount] = entry.children;
-        look(swatch.firstElementChild, part);
-        say(name, part.label);
-        put(name, { title: part.label });
-        say(amount, inWords(part));
+        const part = partOf(row[0], data);
+        const label = part[1];
+        paint(swatch.firstElementChild, part, data);
+        setText(name, label);
+        put(name, { title: label });
+        setText(amount, row[1]);
       });
-      const [items, tokens] = call.dropped;
       out.hidden = call.out.length === 0;
-      say(outHead, `Left out: ${items} item${items === 1 ? "" : "s"}${tokens ? `, ${number(tokens)} tokens` : ""}`);
-      const told = call.more ? [...call.out, `and ${call.more} more; the table "items" of the run has all`] : call.out;
-      patch(outList, told, () => make("li"), say);
-      patch(rows, parts.all, () => make("tr"), (row, part) => {
-        if (!row.firstElementChild) row.append(make("th", { scope: "row" }), ...[1, 2, 3, 4].map(() => make("td")));
-        [part.label, ...amounts(part)].forEach((text, column) => say(row.children[column], text));
+      setText(outHead, call.dropped);
+      patch(outList, call.out, () => make("li"), setText);
+      patch(rows, call.rows, () => namedRow(4), (line, row) => {
+        [partOf(row[0], data)[1], ...row.slice(2)].forEach((text, column) => setText(line.children[column], text));
       });
     }
 

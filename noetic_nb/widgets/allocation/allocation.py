@@ -6,30 +6,28 @@ live runs look the same: both are runs.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import traitlets
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
-from noetic_nb.runs.model_calls import Calls, CallShare
-from noetic_nb.widgets.allocation.allocation_html import (
+from noetic_nb.runs.model_calls import Calls
+from noetic_nb.runs.palette import ink_on, layer_colour
+from noetic_nb.widgets.allocation.allocation_picture import (
+    COLUMNS,
     EMPTY,
+    LOOKS,
     NOTE,
-    headline,
-    left_out_text,
+    call_data,
+    fixed_parts,
     static_html,
     static_text,
-    title,
 )
 from noetic_nb.widgets.base.assets import script, style
-from noetic_nb.widgets.base.palette import CATEGORY, ink_on, layer_colour
 from noetic_nb.widgets.base.run_view import RunView
 
 __all__ = ["AllocationReading", "TokenAllocation"]
-
-# A message to the page stays near 2 kB however much was left out; the rest is counted, and is in the run's tables.
-FATES_SENT: Final = 12
 
 
 class AllocationReading:
@@ -49,62 +47,33 @@ class AllocationReading:
     def __init__(self, *, turn: int | None = None, thread_id: str | None = None) -> None:
         self.calls = Calls(turn=turn, thread_id=thread_id)
         self.shown = -1
-        self._snapshot: dict[str, Any] = {
+        # Everything read so far, grown in place: the widget syncs this very dict.
+        self.snapshot: dict[str, Any] = {
             "empty": EMPTY,
             "note": NOTE,
-            "fills": {kind: [fill, ink_on(fill)] for kind, fill in CATEGORY.items()},
+            "looks": LOOKS,
+            "fixed": fixed_parts(),
+            "columns": list(COLUMNS),
             "layers": [],
             "calls": [],
         }
-
-    @property
-    def snapshot(self) -> dict[str, Any]:
-        """Everything read so far, grown in place."""
-        return self._snapshot
 
     def take(self, event: RunEvent) -> dict[str, Any] | None:
         """Read one event; returns the message about a new call."""
         share = self.calls.take(event)
         if share is None:
             return None
-        known = len(self._snapshot["layers"])
+        # A page colours layers by their place, so it needs to know new ones before the call that names them.
+        known = len(self.snapshot["layers"])
         fresh = [self._layer(name, place) for name, place in list(self.calls.order.items())[known:]]
-        wire = self._wire(share)
-        self._snapshot["layers"].extend(fresh)
-        self._snapshot["calls"].append(wire)
-        return {"type": "call", "at": len(self.calls.all) - 1, "layersAt": known, "layers": fresh, "call": wire}
+        data = call_data(share, self.calls.order)
+        self.snapshot["layers"].extend(fresh)
+        self.snapshot["calls"].append(data)
+        return {"type": "call", "at": len(self.calls.all) - 1, "layersAt": known, "layers": fresh, "call": data}
 
     def _layer(self, name: str, place: int) -> list[str]:
         fill = layer_colour(place)
         return [name, fill, ink_on(fill)]
-
-    def _wire(self, share: CallShare) -> dict[str, Any]:
-        order = self.calls.order
-        return {
-            "title": title(share),
-            "head": headline(share),
-            "turn": share.turn,
-            "call": share.call,
-            "total": share.total,
-            "scale": _short(share.scale(order)),
-            "sums": [
-                share.system,
-                share.tools,
-                share.framing,
-                share.history,
-                _short(share.free),
-                _short(share.reserve),
-            ],
-            "historyBudget": _short(share.history_budget),
-            "historyItems": share.history_items,
-            "layers": [
-                [order[layer.name], layer.used, _short(layer.allocated), _short(layer.yielded), layer.items]
-                for layer in share.layers
-            ],
-            "out": [left_out_text(entry) for entry in share.left_out[:FATES_SENT]],
-            "more": max(0, len(share.left_out) - FATES_SENT),
-            "dropped": list(share.dropped),
-        }
 
     def to_html(self) -> str:
         """Return the shown call as HTML without scripts."""
@@ -113,12 +82,6 @@ class AllocationReading:
     def to_text(self) -> str:
         """Return the shown call as plain text."""
         return static_text(self.calls.all, self.shown, self.calls.order)
-
-
-def _short(number: float | None) -> float | int | None:
-    if number is None:
-        return None
-    return int(number) if number == int(number) else round(number, 1)
 
 
 class TokenAllocation(RunView):
@@ -156,7 +119,7 @@ class TokenAllocation(RunView):
     follow = traitlets.Bool(True).tag(sync=True)
     position = traitlets.Int(-1).tag(sync=True)
     _esm = script("allocation/allocation")
-    _css = style()
+    _css = style("allocation/allocation")
 
     def __init__(self, run: Any, *, turn: int | None = None, thread_id: str | None = None) -> None:
         if turn is not None and (isinstance(turn, bool) or not isinstance(turn, int) or turn < 0):
@@ -169,4 +132,5 @@ class TokenAllocation(RunView):
 
     def _move(self, _change: Any = None) -> None:
         calls = len(self._allocation.calls.all)
+        # A page that was saved with another run may name a call that is not there.
         self._allocation.shown = -1 if self.follow or not 0 <= self.position < calls else self.position

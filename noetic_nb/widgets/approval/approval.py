@@ -1,7 +1,7 @@
 """Ask the person at the notebook: a small form in the output, answered by a click or by the keyboard.
 
 Pass it to the harness as ``approve=``. A kernel that is interrupted is a no. While a cell awaits the agent, only a kernel
-with subshells (ipykernel 7, JupyterLab 4.4) hears clicks; elsewhere run the turn as a task: ``asyncio.create_task(...)``.
+with subshells (ipykernel 7, JupyterLab 4.4) receives clicks; elsewhere run the turn as a task: ``asyncio.create_task(...)``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Approval:
         self._always.clear()
 
     async def __call__(self, name: str, args: Mapping[str, Any], *, question: str | None = None) -> bool | str:
-        """Show the question and wait for the answer: True, or a text that says why not."""
+        """Show the question and wait for the answer: True, or the reason why not."""
         if name in self._always:
             return True
         from IPython.display import display
@@ -67,7 +67,7 @@ class Approval:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """What is being asked now."""
+        """The questions that are open now."""
         return tuple(self._open)
 
 
@@ -81,7 +81,7 @@ class Question(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
     args : mapping
         What it would be called with.
     question : str, optional
-        What the rule asks.
+        The question of the rule.
     """
 
     _is_over = False
@@ -90,9 +90,9 @@ class Question(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         self._loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[str] = self._loop.create_future()
         shown = json.dumps(thaw(args), ensure_ascii=False, default=str)
-        asked = plain(question, TEXT_LENGTH) if question else f"May {plain(name)} be called?"
+        text = plain(question, TEXT_LENGTH) if question else f"May {plain(name)} be called?"
         # Text from a model is never markup: it is shown by the same field as notices.
-        self.notice = Notice(text=f"{asked}\n{plain(name)} {plain(shown, TEXT_LENGTH)}")
+        self.notice = Notice(text=f"{text}\n{plain(name)} {plain(shown, TEXT_LENGTH)}")
         wide = {"width": "auto"}
         self.once_button = ipywidgets.Button(description="Allow once", button_style="primary", layout=wide)
         self.always_button = ipywidgets.Button(description="Allow for this run", layout=wide)
@@ -108,13 +108,13 @@ class Question(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         self.add_class("nn-editor")
 
     def _clicked(self, answer: str) -> None:
-        # A subshell hears the click in a thread of its own.
+        # A subshell receives the click in a thread of its own.
         self._loop.call_soon_threadsafe(self.settle, answer)
 
     def settle(self, answer: str | None = None) -> None:
         """Take the answer, the first one only; without one the question is withdrawn."""
         if not self.answer.done():
-            if answer is None:
+            if answer is None:  # the turn was cancelled, or the kernel interrupted
                 self.answer.cancel()
             else:
                 self.answer.set_result(answer)

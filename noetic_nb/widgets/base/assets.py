@@ -1,6 +1,7 @@
 """The script and style of the views, read from the package: nothing is fetched from anywhere.
 
-Each view has one script; what all of them use stands in front of it, since an inline module cannot import its neighbour.
+Each view has one script and one sheet; what all views use stands in front of them, since an inline module cannot import its
+neighbour.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["script", "sheet", "static_style", "style"]
+__all__ = ["script", "static_frame", "style"]
 
 
+# Cached, so that live and static forms of one kernel agree although the package is upgraded meanwhile.
 @cache
 def _text(name: str) -> str:
     return (files("noetic_nb.widgets") / name).read_text(encoding="utf-8")
@@ -28,18 +30,17 @@ def script(name: str) -> str:
 
 
 @cache
-def style() -> str:
-    """Return the style sheet of all views, live and static."""
-    return _text("base/views.css")
+def style(name: str) -> str:
+    """Return the style sheet of a view, live or static, with the common one in front.
+
+    Examples
+    --------
+    >>> style("ledger/ledger").startswith(style("base/notice")[:80])
+    True
+    """
+    return f"{_text('base/common.css')}\n{_text(f'{name}.css')}"
 
 
-@cache
-def sheet(name: str) -> str:
-    """Return the style sheet of all views with that of one of them after it."""
-    return f"{style()}\n{_text(f'{name}.css')}"
-
-
-@cache
-def static_style() -> str:
-    """Return the style sheet as an element for the static forms."""
-    return f"<style>{style()}</style>"
+def static_frame(inside: str, sheet: str) -> str:
+    """Return the static form of a view with its style sheet."""
+    return f'<div class="noetic-nb noetic-nb-static"><style>{sheet}</style>{inside}</div>'

@@ -21,6 +21,7 @@ class Discardable(Protocol):
         ...
 
 
+# By cell: the request that opened them, and the views, weakly, because a view that nobody holds needs no closing.
 _open: dict[str, tuple[str, WeakSet[Any]]] = {}
 
 
@@ -61,6 +62,7 @@ def enter_cell(view: Discardable) -> None:
     if known is not None and known[0] == request:
         known[1].add(view)
         return
+    # Replaced first: if an old view cannot be closed, later runs of the cell do not meet it again.
     _open[cell] = (request, WeakSet([view]))
     if known is not None:
         for old in tuple(known[1]):

@@ -23,8 +23,8 @@ function put(node, attributes) {
   }
 }
 
-/** Set text where it differs, so that readers of the screen are told of changes only. */
-function say(node, text) {
+/** Set text where it differs, so that a screen reader announces changes only. */
+function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
@@ -37,13 +37,31 @@ function patch(parent, rows, create, update) {
   });
 }
 
-/** Write cells into a table row, each as text. */
-function fillRow(tr, cells) {
-  patch(tr, cells, () => make("td"), (cell, text) => say(cell, text));
+/** Make a table in a part that scrolls by itself; returns its rows. */
+function tableIn(parent, label, columns, { kind = "nn-table", scroll = "nn-scroll", wordy = () => false } = {}) {
+  const region = parent.appendChild(make("div", { class: scroll, tabindex: 0, role: "region", "aria-label": label }));
+  const table = region.appendChild(make("table", { class: kind }));
+  const head = table.appendChild(make("thead")).appendChild(make("tr"));
+  for (const name of columns) head.append(make("th", { scope: "col", class: wordy(name) ? "nn-text" : null }, name));
+  return table.appendChild(make("tbody"));
+}
+
+/** Make a row with a name and `count` cells after it. */
+function namedRow(count) {
+  const row = make("tr");
+  row.append(make("th", { scope: "row" }), ...Array.from({ length: count }, () => make("td")));
+  return row;
+}
+
+/** Make a coloured square for a legend. */
+function swatchOf(attributes) {
+  const swatch = make("svg", { class: "nn-swatch", width: 12, height: 12, "aria-hidden": "true" });
+  swatch.append(make("rect", attributes));
+  return swatch;
 }
 
 /**
- * Keep everything a model was told: its snapshot and the messages since. Custom messages are not replayed to views that
+ * Keep everything a model received: its snapshot and the messages since. Custom messages are not replayed to views that
  * open later, so they are gathered once per model and views draw from here, at most once per animation frame.
  */
 function storeOf(take) {
@@ -57,14 +75,14 @@ function storeOf(take) {
   };
   store.initialize = ({ model }) => {
     store.data = structuredClone(model.get("snapshot"));
-    const hear = (message) => {
+    const receive = (message) => {
       if (message.type === "all") store.data = message.snapshot;
       else if (!take(store.data, message)) model.send({ type: "again" });
       store.changed();
     };
-    model.on("msg:custom", hear);
+    model.on("msg:custom", receive);
     return () => {
-      model.off("msg:custom", hear);
+      model.off("msg:custom", receive);
       cancelAnimationFrame(store.frame);
     };
   };
@@ -78,15 +96,15 @@ function storeOf(take) {
       names.forEach((name) => model.off(name, store.changed));
     };
     const all = () => {
-      // A notebook may drop an output without telling its view.
+      // A notebook may drop an output without a word to its view.
       if (placed && !root.isConnected) return hide();
       placed = root.isConnected;
-      say(fault, model.get("fault"));
+      setText(fault, model.get("fault"));
       draw(store.data);
     };
     store.views.add(all);
     names.forEach((name) => model.on(name, store.changed));
-    tellWhenBusy(model, root);
+    reportBusy(model, root);
     all();
     return hide;
   };
@@ -99,8 +117,8 @@ function storeOf(take) {
   return store;
 }
 
-/** Tell the kernel when someone works in a view: it then leaves the output alone. */
-function tellWhenBusy(model, root) {
+/** Report to the kernel when someone works in a view: it then leaves the output alone. */
+function reportBusy(model, root) {
   model.send({ type: "page" });
   let busy = false;
   const look = () => {
@@ -110,5 +128,3 @@ function tellWhenBusy(model, root) {
   for (const name of ["pointerenter", "pointerleave", "focusin"]) root.addEventListener(name, look);
   root.addEventListener("focusout", () => setTimeout(look)); // the next element has the focus only then
 }
-
-const number = (value) => (value === null ? "no limit" : Math.round(value).toLocaleString("en-US"));

@@ -9,23 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from noetic_nb.widgets.base.assets import static_style
 from noetic_nb.widgets.base.cells import running_shell
 
-__all__ = ["Shown", "static_frame"]
+__all__ = ["DisplayMixin"]
 
 # Turns that follow each other make one update, when they are through.
 PAUSE_S: Final = 2.0
 
 
-def static_frame(inside: str) -> str:
-    """Return HTML with the style sheet of the views around it."""
-    return f'<div class="noetic-nb noetic-nb-static">{static_style()}{inside}</div>'
-
-
-class Shown:
+class DisplayMixin:
     """Mixed into a widget that has `to_html` and `to_text`."""
 
     _handle: Any = None
@@ -42,10 +36,26 @@ class Shown:
         """Return the view as plain text."""
         return ""
 
+    def close(self) -> None:
+        """Stop following, release the widgets, and leave the static form where the view was shown. May be repeated."""
+        if self._release():
+            self.publish_static()
+
+    def discard(self) -> None:
+        """Close without leaving anything: the cell that showed the view is running again."""
+        self._release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
     def __repr__(self) -> str:
         return self.to_text()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        # A closed widget still has its static form, though the page can make no live view of it.
         bundle: Any = super()._repr_mimebundle_(**kwargs) if self.comm is not None else {}  # type: ignore[misc,attr-defined]
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
         return {**data, "text/plain": self.to_text(), "text/html": self.to_html()}, dict(metadata)
@@ -73,7 +83,9 @@ class Shown:
         self._stop_waiting()  # the pause begins anew
         self._is_waiting = True
         shell = running_shell()
-        if shell is not None:  # the end of a cell: the last moment at which a notebook that is only executed listens
+        if (
+            shell is not None
+        ):  # the end of a cell: the last moment at which a notebook that is only executed takes updates
             shell.events.register("post_run_cell", self._bring_up_to_date)
         try:
             loop = asyncio.get_running_loop()
@@ -97,11 +109,11 @@ class Shown:
             self._timer.cancel()
             self._timer = None
 
-    def hear_page(self, content: Any) -> bool:
+    def page_changed(self, content: Any) -> bool:
         """Take a message of a page about being opened or worked in; False where it is about something else."""
         match content:
             case {"type": "page"}:
-                self._is_busy = False  # a page that was left while someone worked in it cannot say so
+                self._is_busy = False  # a page that was left while someone worked in it cannot report its end
             case {"type": "busy", "busy": bool(busy)}:
                 self._is_busy = busy
                 if self._is_stale and not busy:
@@ -110,11 +122,15 @@ class Shown:
                 return False
         return True
 
+    def _release(self) -> bool:
+        return self.release_widget(self)
+
     def release_widget(self, *widgets: Any) -> bool:
         """Close the comms of the given widgets, their layouts and their styles; False where that was done before."""
         self._stop_waiting()
         if self.comm is None:  # type: ignore[attr-defined]  # of the widget this is mixed into
             return False
+        # Layouts and styles are widgets of their own with a comm each; ipywidgets leaves them open.
         for widget in widgets:
             for part in _parts(widget):
                 part.close()

@@ -5,9 +5,9 @@ export default {
     const line = root.appendChild(make("div", { class: "nn-notice", role: "status", "aria-live": "polite" }));
     const draw = () => {
       put(line, { "data-mood": model.get("mood") });
-      say(line, model.get("text"));
+      setText(line, model.get("text"));
     };
-    tellWhenBusy(model, el.closest(".nn-editor") ?? root);
+    reportBusy(model, el.closest(".nn-editor") ?? root);
     model.on("change:text", draw);
     model.on("change:mood", draw);
     draw();

@@ -1,4 +1,4 @@
-"""A line of plain text that a screen reader announces: what an editor answers to an action."""
+"""A line of plain text that a screen reader announces: the outcome of an action in an editor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Notice(anywidget.AnyWidget):
     Attributes
     ----------
     text : str
-        What is said; empty hides the notice.
+        Its text; empty hides the notice.
     mood : {"good", "bad", "plain"}
         Whether it went well.
     """
@@ -24,4 +24,4 @@ class Notice(anywidget.AnyWidget):
     text = traitlets.Unicode("").tag(sync=True)
     mood = traitlets.Enum(("good", "bad", "plain"), "plain").tag(sync=True)
     _esm = script("base/notice")
-    _css = style()
+    _css = style("base/notice")

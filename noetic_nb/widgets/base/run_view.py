@@ -1,88 +1,35 @@
-"""What all live views of a run share: they listen, send what is new, and leave a static form behind.
+"""What all live views of a run share: they follow it, send what is new, and leave a static form behind.
 
 A view keeps one synced `snapshot` that is grown in place, so that the kernel never sends it twice, while each event
-travels as a small message. A page that opens later, or again, asks the kernel for the snapshot and misses nothing.
+travels as a small message. A page that opens later gets the snapshot; one that missed a message requests it.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import anywidget
 import traitlets
 
-from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, TurnCompleted
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
+from noetic_nb.runs.run_source import run_of
+from noetic_nb.widgets.base.assets import static_frame
 from noetic_nb.widgets.base.cells import enter_cell
-from noetic_nb.widgets.base.display import Shown, static_frame
+from noetic_nb.widgets.base.display import DisplayMixin
 
-__all__ = ["Reading", "RunView", "Watchable", "run_of"]
+__all__ = ["Reading", "RunView"]
 
 log = logging.getLogger(__name__)
-
-
-class Watchable(Protocol):
-    """As much of a run as a view needs."""
-
-    @property
-    def events(self) -> Any:
-        """The events so far, oldest first."""
-        ...
-
-    def subscribe(self, listener: Callable[[RunEvent], None], /) -> Callable[[], None]:
-        """Call `listener` with each new event; returns a function that ends this."""
-        ...
-
-
-def run_of(source: Any) -> Watchable:
-    """Return the run to look at.
-
-    Parameters
-    ----------
-    source : Run or object with a ``run``
-        A run that grows or was loaded, or something that holds one.
-
-    Returns
-    -------
-    Watchable
-        The run.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``NOT_A_RUN``.
-
-    Examples
-    --------
-    >>> run_of(3)
-    Traceback (most recent call last):
-    ...
-    noetic_nb.errors.NoeticConfigError: [NOT_A_RUN] A view shows a run. Given: 3. Pass a Run, such as \
-`nn.record(harness)` or `load_run(path)`.
-    """
-    candidates: tuple[Any, ...] = (source, getattr(source, "run", None))
-    for candidate in candidates:
-        if hasattr(candidate, "events") and callable(getattr(candidate, "subscribe", None)):
-            found: Watchable = candidate
-            return found
-    raise NoeticConfigError(
-        "NOT_A_RUN",
-        "A view shows a run.",
-        given=source,
-        hint="Pass a Run, such as `nn.record(harness)` or `load_run(path)`.",
-    )
 
 
 class Reading(Protocol):
     """What one kind of view reads out of a run; knows nothing of widgets."""
 
-    @property
-    def snapshot(self) -> dict[str, Any]:
-        """Everything read so far as JSON data: always the same object, grown by `take`."""
-        ...
+    snapshot: dict[str, Any]
+    """Everything read so far as JSON data: always the same object, grown by `take`."""
 
     def take(self, event: RunEvent) -> dict[str, Any] | None:
         """Read one event; returns what is new as JSON data, None where nothing is."""
@@ -97,7 +44,7 @@ class Reading(Protocol):
         ...
 
 
-class RunView(Shown, anywidget.AnyWidget):
+class RunView(DisplayMixin, anywidget.AnyWidget):
     """Base of the views of a run.
 
     Parameters
@@ -121,58 +68,46 @@ class RunView(Shown, anywidget.AnyWidget):
         self.reading = reading
         for event in self.run.events:
             reading.take(event)
+        # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
         super().__init__(snapshot=reading.snapshot, **traits)
         enter_cell(self)
-        self.on_msg(self._answer)
-        self._unsubscribe = self.run.subscribe(self._hear)
+        self.on_msg(self._message_received)
+        # Last: an event that comes while the widget is being made would be sent nowhere.
+        self._unsubscribe = self.run.subscribe(self._take)
 
     def to_html(self) -> str:
         """Return the view as HTML without scripts: what a page shows that has no kernel and no network."""
-        return static_frame(self.reading.to_html())
+        return static_frame(self.reading.to_html(), self._css)
 
     def to_text(self) -> str:
         """Return the view as plain text."""
         return self.reading.to_text()
 
-    def close(self) -> None:
-        """Stop listening, release the widget, and leave the static form where the view was shown. May be repeated."""
-        if self._release():
-            self.publish_static()
-
-    def discard(self) -> None:
-        """Close without leaving anything: the cell that showed the view is running again."""
-        self._release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def _hear(self, event: RunEvent) -> None:
+    def _take(self, event: RunEvent) -> None:
         try:
             news = self.reading.take(event)
             if news is not None:
                 self.send(news)
+            # Not at every event: the static form is a whole page, and is for readers who come later.
             if isinstance(event, TurnCompleted):
                 self.refresh_static()
         except Exception as exc:
-            # A picture that fails must not stop the agent it shows; it says so and stops itself.
+            # A picture that fails must not stop the agent it shows: it reports the fault and stops itself.
             log.exception("A view of a run failed and no longer follows it.")
-            self._stop_listening()
+            self._stop_following()
             self.fault = f"This view stopped following the run: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"
 
-    def _answer(self, _widget: Any, content: Any, _buffers: Any) -> None:
+    def _message_received(self, _widget: Any, content: Any, _buffers: Any) -> None:
         if content == {"type": "again"}:  # a page saw that it missed a message
             self.send({"type": "all", "snapshot": self.reading.snapshot})
-        elif not self.hear_page(content):
+        elif not self.page_changed(content):
             log.warning("A page sent a message that no view knows: %.200r", content)
 
-    def _stop_listening(self) -> None:
+    def _stop_following(self) -> None:
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
 
     def _release(self) -> bool:
-        self._stop_listening()
+        self._stop_following()
         return self.release_widget(self)

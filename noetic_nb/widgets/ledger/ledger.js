@@ -18,12 +18,10 @@ export default () => {
     const body = root.appendChild(make("div"));
     const choice = body.appendChild(make("label", { class: "nn-choice" }, "Show "));
     const select = choice.appendChild(make("select"));
-    const scroll = body.appendChild(
-      make("div", { class: "nn-scroll nn-tall", tabindex: 0, role: "region", "aria-label": "Decisions, newest first" }),
-    );
-    const table = scroll.appendChild(make("table", { class: "nn-table nn-ledger" }));
-    const head = table.appendChild(make("thead")).appendChild(make("tr"));
-    const rows = table.appendChild(make("tbody"));
+    const rows = tableIn(body, "Decisions, newest first", store.data.columns, {
+      kind: "nn-table nn-ledger",
+      scroll: "nn-scroll nn-tall",
+    });
     const note = body.appendChild(make("p", { class: "nn-note" }));
 
     select.addEventListener("change", () => {
@@ -35,16 +33,15 @@ export default () => {
     function draw(data) {
       empty.hidden = data.rows.length > 0;
       body.hidden = data.rows.length === 0;
-      say(empty, data.empty);
+      setText(empty, data.empty);
       const only = model.get("only");
       const actions = Object.keys(data.counts).sort();
       const options = [["", `all ${data.total} decisions`], ...actions.map((name) => [name, `${data.counts[name]} ${name}`])];
       patch(select, options, () => make("option"), (option, [value, text]) => {
         option.value = value;
-        say(option, text);
+        setText(option, text);
       });
       select.value = only;
-      patch(head, data.columns, () => make("th", { scope: "col" }), say);
       const shown = data.rows.filter((row) => !only || row[4] === only).reverse();
       patch(rows, shown, () => {
         const line = make("tr");
@@ -53,12 +50,12 @@ export default () => {
         );
         return line;
       }, (line, row) => {
-        row.forEach((text, at) => say(line.children[at], text));
+        row.forEach((text, at) => setText(line.children[at], text));
         put(line.children[4], { "data-action": row[4] });
       });
       const earlier = data.total - data.rows.length;
       note.hidden = earlier === 0;
-      say(note, `${earlier} earlier decisions are in run.to_frame("ledger").`);
+      setText(note, `${earlier} earlier decisions are in run.to_frame("ledger").`);
     }
 
     return store.show({ model, root, draw, traits: ["only"] });

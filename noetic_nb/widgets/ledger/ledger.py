@@ -48,7 +48,8 @@ class LedgerReading:
 
     def __init__(self, *, thread_id: str | None = None) -> None:
         self.thread_id = thread_id
-        self._snapshot: dict[str, Any] = {
+        # Everything read so far, grown in place: the widget syncs this very dict.
+        self.snapshot: dict[str, Any] = {
             "empty": EMPTY,
             "columns": list(COLUMNS),
             "classes": list(COLUMNS.values()),
@@ -57,11 +58,6 @@ class LedgerReading:
             "counts": {},
             "rows": [],
         }
-
-    @property
-    def snapshot(self) -> dict[str, Any]:
-        """Everything read so far, grown in place."""
-        return self._snapshot
 
     def take(self, event: RunEvent) -> dict[str, Any] | None:
         """Read one event; returns the message about a new decision."""
@@ -78,28 +74,28 @@ class LedgerReading:
             "" if event.guidance is None else plain(event.guidance, TEXT_LENGTH),
             plain(", ".join(plain(rule_id) for rule_id in event.rule_ids), TEXT_LENGTH),
         ]
-        told = self._snapshot
-        told["rows"].append(row)
-        del told["rows"][:-ROWS_SHOWN]
-        told["total"] += 1
-        told["counts"][row[4]] = told["counts"].get(row[4], 0) + 1
-        return {"type": "row", "total": told["total"], "row": row}
+        data = self.snapshot
+        data["rows"].append(row)
+        del data["rows"][:-ROWS_SHOWN]
+        data["total"] += 1
+        data["counts"][row[4]] = data["counts"].get(row[4], 0) + 1
+        return {"type": "row", "total": data["total"], "row": row}
 
     def headline(self) -> str:
         """Return the decisions by action in one line."""
-        counts = ", ".join(f"{number} {action}" for action, number in sorted(self._snapshot["counts"].items()))
-        total = self._snapshot["total"]
+        counts = ", ".join(f"{number} {action}" for action, number in sorted(self.snapshot["counts"].items()))
+        total = self.snapshot["total"]
         return f"{total} decision{'' if total == 1 else 's'}: {counts}"
 
     def to_html(self) -> str:
         """Return the table as HTML without scripts."""
         head = '<p class="nn-title">Ledger</p>'
-        told = self._snapshot
-        if not told["rows"]:
+        data = self.snapshot
+        if not data["rows"]:
             return f'{head}<p class="nn-empty">{EMPTY}</p>'
         names = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
-        body = "".join(f"<tr>{_cells(row)}</tr>" for row in reversed(told["rows"]))
-        earlier = told["total"] - len(told["rows"])
+        body = "".join(f"<tr>{_cells(row)}</tr>" for row in reversed(data["rows"]))
+        earlier = data["total"] - len(data["rows"])
         note = f'<p class="nn-note">{earlier} earlier decisions are in run.to_frame("ledger").</p>' if earlier else ""
         return (
             f'{head}<p class="nn-sub">{escape(self.headline())}</p><div class="nn-scroll"><table class="nn-table nn-ledger">'
@@ -108,10 +104,10 @@ class LedgerReading:
 
     def to_text(self) -> str:
         """Return the table as plain text."""
-        if not self._snapshot["rows"]:
+        if not self.snapshot["rows"]:
             return f"Ledger. {EMPTY}"
         lines = [f"Ledger. {self.headline()}"]
-        for turn, hook, tool, args, action, guidance, rules in reversed(self._snapshot["rows"]):
+        for turn, hook, tool, args, action, guidance, rules in reversed(self.snapshot["rows"]):
             what = f"{tool} {args}".strip() or hook
             because = "".join([f" by {rules}" if rules else "", f": {guidance}" if guidance else ""])
             lines.append(f"  turn {turn}  {action:<5}  {what}{because}")
@@ -130,7 +126,7 @@ def _cells(row: list[str]) -> str:
 def _arguments(args: Mapping[str, Any] | None) -> str:
     if args is None:
         return ""
-    # Redacted as data first: once it is text, what a key says about its value is harder to see.
+    # Redacted as data first: in text, the key that gives a secret away is harder to find.
     return plain(json.dumps(redact(thaw(args)), ensure_ascii=False, default=str), ARGS_LENGTH)
 
 
@@ -164,7 +160,7 @@ class Ledger(RunView):
 
     only = traitlets.Unicode("").tag(sync=True)
     _esm = script("ledger/ledger")
-    _css = style()
+    _css = style("ledger/ledger")
 
     def __init__(self, run: Any, *, thread_id: str | None = None) -> None:
         super().__init__(run, LedgerReading(thread_id=thread_id))

@@ -16,21 +16,21 @@ export default () => {
       const bad = model.get("error_line");
       const lines = Array.from({ length: area.value.split("\n").length }, (_, at) => at + 1);
       patch(gutter, lines, () => make("div"), (node, line) => {
-        say(node, String(line));
+        setText(node, String(line));
         put(node, { "data-bad": line === bad ? "yes" : null });
       });
       put(area, { "aria-invalid": bad ? "true" : "false" });
       gutter.scrollTop = area.scrollTop;
     };
     let generation = model.get("shown").generation;
-    const tell = (type = "text") => {
+    const send = (type = "text") => {
       last = { text: area.value, generation };
       numberLines();
       model.send({ type, text: area.value, generation });
     };
     const insert = (text) => {
       area.setRangeText(text, area.selectionStart, area.selectionEnd, "end");
-      tell();
+      send();
     };
     /** Indent or outdent the lines of the selection. */
     const shift = (out) => {
@@ -39,7 +39,7 @@ export default () => {
       const block = value.slice(first, selectionEnd);
       const moved = out ? block.replace(/^ {1,4}/gm, "") : block.replace(/^/gm, "    ");
       area.setRangeText(moved, first, selectionEnd, "select");
-      tell();
+      send();
     };
     const take = ({ text, generation: newest }) => {
       generation = newest;
@@ -48,7 +48,7 @@ export default () => {
     };
     const isOurs = (shown) => last !== null && last.generation === shown.generation;
     // An answer that comes after someone began to type is older than what they typed.
-    const hear = (message) => message.type === "text" && !isOurs(message) && take(message);
+    const receive = (message) => message.type === "text" && !isOurs(message) && take(message);
     const again = () => take(isOurs(model.get("shown")) ? last : model.get("shown"));
     const draw = () => {
       area.disabled = model.get("disabled");
@@ -56,7 +56,7 @@ export default () => {
       numberLines();
     };
 
-    area.addEventListener("input", () => tell());
+    area.addEventListener("input", () => send());
     area.addEventListener("scroll", () => (gutter.scrollTop = area.scrollTop));
     area.addEventListener("keydown", (event) => {
       if (event.key === "Escape") leaves = true;
@@ -74,14 +74,14 @@ export default () => {
       } else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
         event.preventDefault();
         event.stopPropagation();
-        tell("apply");
+        send("apply");
       }
       if (event.key !== "Escape") leaves = false;
     });
     const names = ["error_line", "disabled", "label", "placeholder"].map((name) => `change:${name}`);
     names.forEach((name) => model.on(name, draw));
     model.on("change:shown", again);
-    model.on("msg:custom", hear);
+    model.on("msg:custom", receive);
     again();
     draw();
     // What was typed in another view of this field is not in its state.
@@ -89,7 +89,7 @@ export default () => {
     return () => {
       names.forEach((name) => model.off(name, draw));
       model.off("change:shown", again);
-      model.off("msg:custom", hear);
+      model.off("msg:custom", receive);
     };
   }
 

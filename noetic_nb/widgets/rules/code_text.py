@@ -12,7 +12,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from noetic_nb.widgets.base.assets import script, sheet
+from noetic_nb.widgets.base.assets import script, style
 
 __all__ = ["CodeText"]
 
@@ -49,27 +49,29 @@ class CodeText(anywidget.AnyWidget):
     label = traitlets.Unicode("Text").tag(sync=True)
     placeholder = traitlets.Unicode("").tag(sync=True)
     _esm = script("rules/code_text")
-    _css = sheet("rules/rules")
-    _is_hearing = False
+    _css = style("rules/rule_editor")
+    _is_receiving = False
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
-        self.on_msg(self._hear)
+        self.on_msg(self._message_received)
 
     @traitlets.observe("value")  # type: ignore[untyped-decorator, unused-ignore]
     def _put(self, change: Any) -> None:
-        if not self._is_hearing:
+        if not self._is_receiving:
             # A new generation: what was typed before it, and arrives after it, belongs to another text.
             self.shown = {"text": change["new"], "generation": self.shown["generation"] + 1}
 
-    def _hear(self, _widget: Any, content: Any, _buffers: Any) -> None:
+    def _message_received(self, _widget: Any, content: Any, _buffers: Any) -> None:
         match content:
             case {"type": "text" | "apply", "text": str(text), "generation": generation}:
+                # What was typed into a text that the kernel has replaced since belongs to no rule any more.
                 if generation == self.shown["generation"] and not self.disabled:
-                    self._is_hearing = True
+                    self._is_receiving = True
                     try:
                         self.value = text
                     finally:
-                        self._is_hearing = False
+                        self._is_receiving = False
+            # A page that opens later has only what the kernel put there, not what was typed in another view.
             case {"type": "again"}:
                 self.send({"type": "text", "text": self.value, "generation": self.shown["generation"]})

@@ -1,6 +1,6 @@
 """Try something while someone types: after a pause, in a thread, given up when it is no longer wanted or takes too long.
 
-What is tried is code that is half written. It may loop for ever, so the thread is told to end from outside.
+What is tried is code that is half written. It may loop for ever, so the thread is ended from outside.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class _Attempt:
             self.limit.cancel()
         thread = self.thread
         if thread is not None and thread.is_alive() and thread.ident is not None:
+            # The only way to end a thread that never waits; it takes effect at its next bytecode.
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Ended))
 
 
@@ -82,13 +83,13 @@ class LiveTrial(Generic[T]):
         Parameters
         ----------
         work : callable
-            ``work(stop)``; `stop` says whether it is no longer wanted.
+            ``work(stop)``; `stop` returns whether it is no longer wanted.
         """
         self.cancel()
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._finish(*_done(work, lambda: False))
+            self._report(*_done(work, lambda: False))
             return
         self._timer = loop.call_later(self._pause_s, self._start, loop, work)
 
@@ -108,7 +109,7 @@ class LiveTrial(Generic[T]):
         def run() -> None:
             try:
                 result, error = _done(work, lambda: not attempt.is_wanted)
-                loop.call_soon_threadsafe(self._hear, attempt, result, error)
+                loop.call_soon_threadsafe(self._attempt_done, attempt, result, error)
             except (_Ended, RuntimeError):
                 return  # no longer wanted, or the loop has ended
 
@@ -120,17 +121,15 @@ class LiveTrial(Generic[T]):
         if attempt is self._attempt:
             self._attempt = None
             attempt.end()
-            self._finish(None, TooLong(f"It took more than {self._limit_s:g} seconds and was stopped."))
+            self._report(None, TooLong(f"It took more than {self._limit_s:g} seconds and was stopped."))
 
-    def _hear(self, attempt: _Attempt, result: T | None, error: Exception | None) -> None:
+    def _attempt_done(self, attempt: _Attempt, result: T | None, error: Exception | None) -> None:
+        # An answer that was on its way when newer work began is dropped.
         if attempt is self._attempt:
             self._attempt = None
             if attempt.limit is not None:
                 attempt.limit.cancel()
-            self._finish(result, error)
-
-    def _finish(self, result: T | None, error: Exception | None) -> None:
-        self._report(result, error)
+            self._report(result, error)
 
 
 def _done(work: Callable[[Callable[[], bool]], T], stop: Callable[[], bool]) -> tuple[Any, Exception | None]:

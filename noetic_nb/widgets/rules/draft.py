@@ -1,4 +1,4 @@
-"""A rule as the fields of an editor, and back. What the fields say is checked where rules are checked, not here."""
+"""A rule as the fields of an editor, and back. What the fields hold is checked where rules are checked, not here."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def rule_of(rulebook: RuleBook, rule: SteeringRule, draft: Draft) -> SteeringRul
 
 
 def new_rule(rule_id: str, form: NewForm) -> SteeringRule:
-    """Return a rule to begin with; it says nothing against anything until it is edited.
+    """Return a rule to begin with; it objects to nothing until it is edited.
 
     Raises
     ------

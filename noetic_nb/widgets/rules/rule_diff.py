@@ -10,7 +10,7 @@ import traitlets
 
 from noetic_nb.lab.rule_backtest import CHANGES
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
-from noetic_nb.widgets.base.assets import script, sheet
+from noetic_nb.widgets.base.assets import script, style
 
 __all__ = ["RuleDiff", "diff_snapshot"]
 
@@ -78,9 +78,9 @@ class RuleDiff(anywidget.AnyWidget):
 
     snapshot = traitlets.Dict({"title": "", "counts": [], "rows": [], "note": ""}).tag(sync=True)
     _esm = script("rules/rule_diff")
-    _css = sheet("rules/rules")
+    _css = style("rules/rule_editor")
 
-    def say(self, title: str, note: str = "") -> None:
+    def show_text(self, title: str, note: str = "") -> None:
         """Show words instead of a diff."""
         self.snapshot = {"title": title, "counts": [], "rows": [], "note": note}
 

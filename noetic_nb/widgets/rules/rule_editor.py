@@ -1,7 +1,7 @@
 """Edit the rules of a rule book while an agent runs, and see while typing what an edit would change.
 
-The editor shows and asks; compiling, trying and replacing a rule is the rule book's work. What does not hold up there leaves
-the last good version in force and the text in the editor, with the line that failed.
+The editor only shows; compiling, trying and replacing a rule is the rule book's work. A draft that fails there leaves the
+last good version in force and the text in the editor, with the line that failed.
 """
 
 from __future__ import annotations
@@ -12,17 +12,15 @@ import ipywidgets
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runs.plain_text import plain
+from noetic_nb.runs.run_source import run_of
 from noetic_nb.steering import RuleBook, RuleChange, SteeringRule
 from noetic_nb.widgets.base.cells import enter_cell
-from noetic_nb.widgets.base.display import Shown
+from noetic_nb.widgets.base.display import DisplayMixin
 from noetic_nb.widgets.base.notice import Notice
-from noetic_nb.widgets.base.run_view import run_of
 from noetic_nb.widgets.rules.draft import NEW_FORMS, draft_of, new_rule, rule_of
+from noetic_nb.widgets.rules.draft_trial import DraftTrial, sample_calls
 from noetic_nb.widgets.rules.rule_fields import RuleFields
-from noetic_nb.widgets.rules.rule_hits import RuleHits
-from noetic_nb.widgets.rules.rule_static import EMPTY, change_label, refusal, rule_label, rules_html
-from noetic_nb.widgets.rules.smoke_calls import recorded_calls
-from noetic_nb.widgets.rules.trial_view import RuleTrial
+from noetic_nb.widgets.rules.rule_list import EMPTY, RuleHits, change_label, refusal, rule_label, rules_html
 
 __all__ = ["RuleEditor"]
 
@@ -31,7 +29,7 @@ CHANGES_SHOWN: Final = 50
 NEW: Final = "New rule …"
 
 
-class RuleEditor(Shown, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
+class RuleEditor(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     r"""List the rules of a rule book, edit one, see what the edit would change, and apply it.
 
     Parameters
@@ -51,7 +49,7 @@ class RuleEditor(Shown, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
     fields : RuleFields
         What its form has beside the text, such as ``action``, ``guidance``, ``mode`` and ``model``.
     enabled : ipywidgets.Checkbox
-        Whether the chosen rule is asked.
+        Whether the chosen rule is evaluated.
     apply_button, undo_button, try_button, up_button, down_button, remove_button : ipywidgets.Button
         Apply the draft; take the last change of the rule book back; try the draft now; move or remove the chosen rule.
     new_form : ipywidgets.Dropdown
@@ -91,7 +89,7 @@ class RuleEditor(Shown, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
         self.rulebook = rulebook
         self.runs: tuple[Any, ...] = _runs(run)
         self._hits = RuleHits(self.runs)
-        self._trial = RuleTrial(rulebook, self.runs, self._failed) if self.runs else None
+        self._trial = DraftTrial(rulebook, self.runs, self._failed) if self.runs else None
         self.diff = None if self._trial is None else self._trial.diff
         wide = {"width": "auto"}  # "100%" would add the margins to it and stick out
         self.rules = ipywidgets.Select(options=(), rows=8, layout=wide)
@@ -120,13 +118,13 @@ class RuleEditor(Shown, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
         shown = [self._side, self._main, *([] if self.diff is None else [self._beside])]
         self._row = ipywidgets.HBox(shown, layout={**flow, **wide})
         super().__init__([self._row])
-        self._name()
-        self._list()
+        self._name_parts()
+        self._update_lists()
         self._show()
         self._connect()
         enter_cell(self)
-        self._stop_listening = rulebook.listen(self._hear)
-        self._stop_watching = tuple([each.subscribe(self._watch) for each in self.runs])
+        self._stop_listening = rulebook.listen(self._book_changed)
+        self._stop_watching = tuple([each.subscribe(self._count) for each in self.runs])
 
     def _connect(self) -> None:
         self.rules.observe(self._choose, "value")
@@ -139,18 +137,18 @@ class RuleEditor(Shown, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
         self.down_button.on_click(lambda _button: self.move(1))
         self.remove_button.on_click(lambda _button: self.remove())
         self.source.on_msg(lambda _widget, content, _buffers: self.apply() if content.get("type") == "apply" else None)
-        self.notice.on_msg(lambda _widget, content, _buffers: self.hear_page(content))
+        self.notice.on_msg(lambda _widget, content, _buffers: self.page_changed(content))
 
     def apply(self) -> bool:
-        """Put the draft in place of the chosen rule; returns whether it holds up."""
+        """Put the draft in place of the chosen rule; returns whether it was applied."""
         rule, draft = self._chosen(), self.fields.draft
         if rule is None or draft is None:
-            self._say("bad", EMPTY)
+            self._notify("bad", EMPTY)
             return False
         samples: tuple[Any, ...] = ()
         try:
             if draft.form == "python":
-                samples = tuple([call for each in self.runs for call in recorded_calls(each, rule)])
+                samples = tuple([call for each in self.runs for call in sample_calls(each, rule)])
                 self.rulebook.replace_source(rule.id, draft.text, samples=samples)
             else:
                 self.rulebook.put(rule_of(self.rulebook, rule, draft))
@@ -158,16 +156,18 @@ class RuleEditor(Shown, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
             self._failed(exc)
             return False
         tried = f", tried on {len(samples)} recorded call{'' if len(samples) == 1 else 's'}" if samples else ""
-        self._say("good", f"Applied as version {self.rulebook.version}{tried}. It counts from the next evaluation on.")
+        self._notify(
+            "good", f"Applied as version {self.rulebook.version}{tried}. It counts from the next evaluation on."
+        )
         return True
 
     def undo(self) -> bool:
         """Take the last change of the rule book back; returns whether there was one."""
         change = self.rulebook.undo()
         if change is None:
-            self._say("plain", "There is no change to take back.")
+            self._notify("plain", "There is no change to take back.")
             return False
-        self._say("good", f"Took the last change of {plain(change.rule_id)} back.")
+        self._notify("good", f"Took the last change of {plain(change.rule_id)} back.")
         return True
 
     def try_now(self) -> None:
@@ -189,13 +189,13 @@ class RuleEditor(Shown, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
         rule = self._chosen()
         if rule is not None:
             self.rulebook.remove(rule.id)
-            self._say("good", f"Removed {plain(rule.id)}. Undo brings it back.")
+            self._notify("good", f"Removed {plain(rule.id)}. Undo brings it back.")
 
     def add(self, rule_id: str, form: str) -> SteeringRule:
         """Add a rule to begin with (``"Python"``, ``"Condition (CEL)"`` or ``"Judge"``), disabled, and choose it."""
         rule = self.rulebook.put(new_rule(rule_id, NEW_FORMS[form]).model_copy(update={"enabled": False}))
         self.rules.value = rule.id
-        self._say("plain", "Added, and not enabled yet.")
+        self._notify("plain", "Added, and not enabled yet.")
         return rule
 
     def to_html(self) -> str:
@@ -207,21 +207,6 @@ class RuleEditor(Shown, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
         lines = [f"Rules, version {self.rulebook.version}."]
         lines += self._labels()
         return "\n".join(lines if len(lines) > 1 else [*lines, EMPTY])
-
-    def close(self) -> None:
-        """Stop listening, release all widgets, and leave the static form. May be repeated."""
-        if self._release():
-            self.publish_static()
-
-    def discard(self) -> None:
-        """Close without leaving anything: the cell that showed the editor is running again."""
-        self._release()
-
-    def __enter__(self) -> RuleEditor:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _release(self) -> bool:
         if self._stop_listening is None:  # refused in `__init__`, or closed before
@@ -237,7 +222,7 @@ class RuleEditor(Shown, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
         diff = () if self.diff is None else (self.diff,)
         return self.release_widget(*self.fields.widgets, *buttons, *lists, *diff, *boxes, self)
 
-    def _name(self) -> None:
+    def _name_parts(self) -> None:
         self.add_class("nn-editor")
         for box, name in ((self._side, "nn-side"), (self._main, "nn-main"), (self._beside, "nn-trial")):
             box.add_class(name)
@@ -248,7 +233,7 @@ class RuleEditor(Shown, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
     def _labels(self) -> list[str]:
         return [rule_label(at, rule, self._hits) for at, rule in enumerate(self.rulebook, start=1)]
 
-    def _list(self) -> None:
+    def _update_lists(self) -> None:
         """Bring the lists up to date and keep the chosen rule."""
         chosen = self.rules.value
         ids = [rule.id for rule in self.rulebook]
@@ -257,7 +242,7 @@ class RuleEditor(Shown, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
             self.rules.options = list(zip(self._labels(), ids, strict=True))
             self.rules.value = chosen if chosen in ids else (ids[0] if ids else None)
             self.history.options = [change_label(change) for change in self.rulebook.changes[: -CHANGES_SHOWN - 1 : -1]]
-            self.history.value = None
+            self.history.value = None  # a list to read: nothing stays chosen
         finally:
             self._is_listing = False
 
@@ -271,10 +256,12 @@ class RuleEditor(Shown, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
         for button in (self.apply_button, self.up_button, self.down_button, self.remove_button, self.enabled):
             button.disabled = rule is None
         self.enabled.value = rule is not None and rule.enabled
-        self._say("plain", "")
+        self._notify("plain", "")
         if self._trial is not None:
             self._trial.cancel()
-            self._trial.diff.say("Nothing is edited yet", "While you type, what the edit would change appears here.")
+            self._trial.diff.show_text(
+                "Nothing is edited yet", "While you type, what the edit would change appears here."
+            )
 
     def _chosen(self) -> SteeringRule | None:
         chosen = self.rules.value
@@ -283,14 +270,14 @@ class RuleEditor(Shown, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
     def _edited(self) -> None:
         rule, draft = self._chosen(), self.fields.draft
         if self.notice.mood == "bad":
-            self._say("plain", "")
+            self._notify("plain", "")
         if self._trial is not None and rule is not None and draft is not None:
             self._trial.try_later(rule, draft)
 
     def _failed(self, error: NoeticConfigError) -> None:
         line = error.facts.get("line")
         self.source.error_line = line if isinstance(line, int) else 0
-        self._say("bad", refusal(error, self.source.value))
+        self._notify("bad", refusal(error, self.source.value))
 
     def _switch(self, change: Any) -> None:
         rule = self._chosen()
@@ -305,33 +292,33 @@ class RuleEditor(Shown, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets ha
         form = change["new"]
         if form not in NEW_FORMS:
             return
-        self.new_form.value = NEW
+        self.new_form.value = NEW  # first, so that the same form can be chosen again
         number = 1
         while f"rule_{number}" in self.rulebook:
             number += 1
         try:
             self.add(f"rule_{number}", form)
         except NoeticConfigError as exc:  # the extra for conditions may not be installed
-            self._say("bad", f"Not added. {plain(exc.what)} {plain(exc.hint)}")
+            self._notify("bad", f"Not added. {plain(exc.what)} {plain(exc.hint)}")
 
-    def _watch(self, event: Any) -> None:
+    def _count(self, event: Any) -> None:
         if self._hits.take(event):
-            self._list()
+            self._update_lists()
 
-    def _hear(self, change: RuleChange) -> None:
+    def _book_changed(self, change: RuleChange) -> None:
         chosen, is_edited, draft = self.rules.value, self.fields.is_edited, self.fields.draft
-        self._list()
+        self._update_lists()
         rule = self._chosen()
         if is_edited and rule is not None and rule.id == chosen and draft_of(rule) != draft:
             # What someone is writing is not thrown away because a rule changed elsewhere.
             self.enabled.value = rule.enabled
             if change.rule_id == chosen and change.change != "move":
-                self._say("plain", "This rule was changed elsewhere meanwhile. Your text is not applied yet.")
+                self._notify("plain", "This rule was changed elsewhere meanwhile. Your text is not applied yet.")
         else:
             self._show()
         self.refresh_static()
 
-    def _say(self, mood: str, text: str) -> None:
+    def _notify(self, mood: str, text: str) -> None:
         self.notice.mood = mood
         self.notice.text = text
 

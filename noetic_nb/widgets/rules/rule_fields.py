@@ -57,7 +57,7 @@ class RuleFields:
         self._edited = edited
         self._is_showing = False
         for field in (self.source, *self._by_name().values()):
-            field.observe(self._hear, "value")
+            field.observe(self._field_changed, "value")
 
     def _by_name(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("action", "guidance", "mode", "model", "condition")}
@@ -88,7 +88,7 @@ class RuleFields:
 
     @property
     def draft(self) -> Draft | None:
-        """What the fields say now; None where no rule is shown."""
+        """What the fields hold now; None where no rule is shown."""
         if self.shown is None:
             return None
         names = _BESIDE.get(self.shown.form, ())
@@ -96,10 +96,10 @@ class RuleFields:
 
     @property
     def is_edited(self) -> bool:
-        """Whether the fields say something else than the rule that was shown."""
+        """Whether the fields differ from the rule that was shown."""
         return self.draft != self.shown
 
-    def _hear(self, _change: Any) -> None:
+    def _field_changed(self, _change: Any) -> None:
         if not self._is_showing:
             self.source.error_line = 0
             self._edited()

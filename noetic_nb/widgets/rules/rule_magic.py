@@ -1,7 +1,7 @@
 """The cell magic ``%%rule``: a cell that is a rule. Load it with ``%load_ext noetic_nb.widgets``.
 
 The cell may hold a Python function, a condition in CEL (``--cel``) or the prompt of a judge (``--judge MODEL``). Running it
-again replaces the rule in place; a cell that does not hold up leaves the last good version in force.
+again replaces the rule in place; a cell that fails leaves the last good version in force.
 """
 
 from __future__ import annotations
@@ -103,6 +103,7 @@ def rule_cell(line: str, cell: str, names: Mapping[str, Any]) -> SteeringRule:
             guidance=given.guidance,
             isolate=given.isolate,
         )
+    # Compiled before the book is touched: a cell that fails leaves the last good version in force.
     predicate = compile_predicate(given.id or "rule", cell, names)
     return book.put(
         SteeringRule(

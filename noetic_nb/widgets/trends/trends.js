@@ -1,31 +1,22 @@
-// Quality and output tokens per turn; turns in percent of the width, values in pixels of the height (as in trends_html.py).
-const QUALITY = 120;
-const TOKENS = 90;
-const LANE = 20;
-const LANES = 3;
-const PAD = 8;
-const NARROW = 320;
-const CROWDED = 80; // turns; beyond, dots would run together
-const LISTED = 8; // decisions; beyond, the list would fill the page
-const [BLUE, RED, GREEN] = ["#0072B2", "#D55E00", "#009E73"];
+// Quality and output tokens per turn. The kernel sends what a turn is drawn as; here it is placed, turns in percent of the
+// width and values in pixels of the height (as in trends_picture.py).
 
-const yOf = (quality) => PAD + (1 - Math.min(Math.max(quality, 0), 1)) * (QUALITY - 2 * PAD);
 const percent = (value) => `${value.toFixed(3)}%`;
 
-/** Give each decision a lane in which its label fits; without labels where words would be covered. */
-function lanesOf(turns, width) {
-  const [placed, covered] = tryLanes(turns, width, true);
-  return covered ? tryLanes(turns, width, false)[0] : placed;
+/** Give each decision a lane in which its label fits this page; without labels where words would be covered. */
+function lanesOf(turns, width, sizes) {
+  const [placed, covered] = tryLanes(turns, width, true, sizes);
+  return covered ? tryLanes(turns, width, false, sizes)[0] : placed;
 }
 
-function tryLanes(turns, width, words) {
-  const ends = Array(LANES).fill(-1);
+function tryLanes(turns, width, words, sizes) {
+  const ends = Array(sizes.lanes).fill(-1);
   const room = 960 / width; // percent that the shape itself takes
   let covered = false;
   const placed = turns.flatMap((turn, at) =>
-    turn.marks.map(([kind, label, told]) => {
+    turn.marks.map(([kind, label, tip]) => {
       const x = (100 * (at + 0.5)) / turns.length;
-      const wide = (100 * (label.length * 6.6 + 22)) / width;
+      const wide = (100 * (label.length * sizes.letter + sizes.shape)) / width;
       const left = x > 55;
       let [begin, end] = left ? [x - wide, x + room] : [x - room, x + wide];
       const inside = words && begin + room >= 0 && end <= 100 + room;
@@ -38,7 +29,7 @@ function tryLanes(turns, width, words) {
       }
       lane = Math.max(lane, 0);
       ends[lane] = Math.max(ends[lane], end);
-      return { kind, label: text, told, x, left, lane };
+      return { kind, label: text, tip, x, left, lane };
     }),
   );
   return [placed, covered];
@@ -47,7 +38,7 @@ function tryLanes(turns, width, words) {
 const texts = (parent, rows) =>
   patch(parent, rows, () => make("text", { "font-size": 11, fill: "currentColor" }), (node, row) => {
     put(node, { x: row.x, y: row.y, "text-anchor": row.anchor });
-    say(node, row.text);
+    setText(node, row.text);
   });
 
 const lines = (parent, points, colour, width, kind = "") =>
@@ -61,7 +52,7 @@ const lines = (parent, points, colour, width, kind = "") =>
 const dots = (parent, rows, colour, r, kind = "") =>
   patch(parent, rows, () => make("circle", { class: `nn-mark ${kind}`, fill: colour }).appendChild(make("title")).parentNode, (node, row) => {
     put(node, { r, cx: percent(row.x), cy: row.y.toFixed(1) });
-    say(node.firstElementChild, row.text);
+    setText(node.firstElementChild, row.text);
   });
 
 const guides = (parent, placed) =>
@@ -73,9 +64,75 @@ function markShape() {
   return box;
 }
 
+/** The band of decisions; returns what draws it. */
+function decisionsIn(svg, { sizes, looks }) {
+  return (placed) => {
+    const used = placed.length ? 1 + Math.max(...placed.map(({ lane }) => lane)) : 0;
+    put(svg, { height: used * sizes.lane, visibility: used ? null : "hidden" });
+    patch(svg, placed, markShape, (box, spot) => {
+      const [colour, path] = looks[spot.kind] ?? looks[""];
+      const [title, shape, text] = box.children;
+      put(box, { x: percent(spot.x), y: (spot.lane + 0.5) * sizes.lane });
+      put(shape, { d: path, fill: colour });
+      put(text, { x: spot.left ? -11 : 11, "text-anchor": spot.left ? "end" : "start" });
+      setText(title, spot.tip);
+      setText(text, spot.label);
+    });
+  };
+}
+
 function layers(svg, count) {
   for (let at = 0; at < count; at += 1) svg.append(make("g"));
   return [...svg.children].slice(-count);
+}
+
+/** The upper picture; returns what draws it. */
+function qualityIn(svg, axis, { sizes, ticks, keys: [[blue], [red]] }) {
+  const [, [poorAt]] = ticks;
+  const poor = { y: poorAt, height: sizes.quality - sizes.pad - poorAt };
+  svg.append(
+    make("rect", { class: "nn-mark", width: "100%", fill: red, "fill-opacity": 0.12, ...poor }),
+    make("rect", { class: "nn-rule", width: "100%", y: poorAt - 0.75, height: 1.5 }),
+  );
+  const [guide, thin, thick, meanDots, qualityDots] = layers(svg, 5);
+  texts(axis, ticks.map(([y, text]) => ({ x: "100%", y: y + 4, anchor: "end", text })));
+  return (thread, turns, xs, marked) => {
+    const graded = turns.map((turn, at) => ({ turn, x: xs[at] })).filter(({ turn }) => turn.dots.length);
+    const means = graded.filter(({ turn }) => turn.mean).map(({ turn, x }) => ({ x, y: turn.mean[0], text: turn.mean[1] }));
+    put(svg, { "aria-label": `Quality. ${thread.head}` });
+    guides(guide, marked);
+    lines(thin, graded.map(({ turn, x }) => [x, turn.dots.at(-1)[0]]), blue, 1.25, "nn-quality-line");
+    lines(thick, means.map(({ x, y }) => [x, y]), red, 3.5);
+    dots(meanDots, means, red, 2.5);
+    const grades = graded.flatMap(({ turn, x }) => turn.dots.map(([y, text]) => ({ x, y, text })));
+    dots(qualityDots, grades, blue, turns.length <= sizes.crowded ? 4 : 2, "nn-quality");
+  };
+}
+
+/** The lower picture; returns what draws it. */
+function tokensIn(svg, axis, { sizes, keys: [, [red], [green]] }) {
+  const [guide, columns, total] = layers(svg, 3);
+  const capLine = svg.appendChild(make("rect", { class: "nn-rule", width: "100%", height: 1.5 }));
+  return (thread, turns, marked) => {
+    const { cap } = thread;
+    const top = sizes.headroom * Math.max(1, cap ?? 0, ...turns.map((turn) => turn.spent));
+    const step = 100 / turns.length;
+    put(svg, { "aria-label": `Output tokens. ${thread.head}` });
+    guides(guide, marked);
+    const spending = turns.map((turn, at) => ({ turn, at })).filter(({ turn }) => turn.spent > 0);
+    patch(columns, spending, () => make("rect", { class: "nn-mark" }).appendChild(make("title")).parentNode, (node, { turn, at }) => {
+      const height = Math.max(1, (sizes.tokens * turn.spent) / top);
+      const over = cap !== null && turn.spent >= cap;
+      put(node, { x: percent((at + 0.18) * step), width: percent(0.64 * step), y: (sizes.tokens - height).toFixed(1), height: height.toFixed(1), fill: over ? red : green });
+      setText(node.firstElementChild, turn.tip);
+    });
+    const last = turns.at(-1);
+    texts(total, [{ x: percent(100 - step / 2), y: sizes.tokens * (1 - last.spent / top) - 4, anchor: turns.length <= 8 ? "middle" : "end", text: last.cells[3] }]);
+    const capAt = sizes.tokens * (1 - (cap ?? 0) / top);
+    put(capLine, { y: capAt - 0.75, visibility: cap === null ? "hidden" : null });
+    const labels = cap === null ? [] : [{ x: "100%", y: capAt + 4, anchor: "end", text: thread.capLabel }];
+    texts(axis, [...labels, { x: "100%", y: sizes.tokens - 1, anchor: "end", text: "0" }]);
+  };
 }
 
 export default () => {
@@ -84,13 +141,14 @@ export default () => {
     if (message.thread > data.threads.length) return false;
     const thread = (data.threads[message.thread] ??= { turns: [] });
     if (message.at > thread.turns.length) return false;
-    Object.assign(thread, { name: message.name, cap: message.cap, head: message.head });
+    Object.assign(thread, message.about);
     thread.turns[message.at] = message.row;
     data.latest = message.thread;
     return true;
   });
 
   function render({ model, el }) {
+    const { sizes, columns: names } = store.data;
     const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Regulator trends" }));
     root.append(make("p", { class: "nn-title" }, "Regulator trends"));
     const empty = root.appendChild(make("p", { class: "nn-empty" }));
@@ -104,21 +162,18 @@ export default () => {
       grid.appendChild(make("svg", { width: "100%", height, ...(label ? { class: "nn-plot", role: "img" } : { class: "nn-plot nn-axis", "aria-hidden": "true" }) }));
 
     grid.append(make("span"));
-    const band = plot(LANE, true);
+    const band = plot(sizes.lane, true);
     put(band, { "aria-label": "Decisions", class: "nn-plot nn-axis" });
-    const qualityAxis = plot(QUALITY, false);
-    const quality = plot(QUALITY, true);
-    const tokensAxis = plot(TOKENS, false);
-    const tokens = plot(TOKENS, true);
+    const qualityAxis = plot(sizes.quality, false);
+    const quality = plot(sizes.quality, true);
+    const tokensAxis = plot(sizes.tokens, false);
+    const tokens = plot(sizes.tokens, true);
     grid.append(make("span", { class: "nn-axis-name" }, "turn"));
     const turnAxis = plot(18, false);
 
-    const zone = make("rect", { class: "nn-mark", width: "100%", fill: RED, "fill-opacity": 0.12 });
-    const poorLine = make("rect", { class: "nn-rule", width: "100%", height: 1.5 });
-    quality.append(zone, poorLine);
-    const [guideA, thin, thick, meanDots, qualityDots] = layers(quality, 5);
-    const [guideB, columns, total] = layers(tokens, 3);
-    const capLine = tokens.appendChild(make("rect", { class: "nn-rule", width: "100%", height: 1.5 }));
+    const drawDecisions = decisionsIn(band, store.data);
+    const drawQuality = qualityIn(quality, qualityAxis, store.data);
+    const drawTokens = tokensIn(tokens, tokensAxis, store.data);
 
     const note = body.appendChild(make("p", { class: "nn-note" }));
     const decided = body.appendChild(make("details"));
@@ -128,13 +183,7 @@ export default () => {
     decidedHead.addEventListener("click", () => (store.open.decided = !decided.open));
     const behind = body.appendChild(store.fold("table", make("details")));
     behind.append(make("summary", {}, "Table"));
-    const scroll = behind.appendChild(make("div", { class: "nn-scroll", tabindex: 0, role: "region", "aria-label": "Table" }));
-    const table = scroll.appendChild(make("table", { class: "nn-table" }));
-    const head = table.appendChild(make("thead")).appendChild(make("tr"));
-    for (const name of ["Turn", "Quality", "Mean of 3", "Output tokens so far", "Decisions"]) {
-      head.append(make("th", { scope: "col", class: name === "Decisions" ? "nn-text" : null }, name));
-    }
-    const rows = table.appendChild(make("tbody"));
+    const rows = tableIn(behind, "Table", names, { wordy: (name) => name === names.at(-1) });
 
     select.addEventListener("change", () => {
       model.set("thread_at", Number(select.value));
@@ -148,94 +197,50 @@ export default () => {
       const none = !thread || thread.turns.length === 0;
       empty.hidden = !none;
       body.hidden = none;
-      say(empty, data.empty);
+      setText(empty, data.empty);
       if (none) return;
 
       choice.hidden = data.threads.length < 2;
       const options = [[-1, "latest"], ...data.threads.map((one, at) => [at, one.name])];
       patch(select, options, () => make("option"), (option, [value, name]) => {
         option.value = value;
-        say(option, name);
+        setText(option, name);
       });
       select.value = String(chosen);
-      say(sub, thread.head);
+      setText(sub, thread.head);
       patch(keys, data.keys, () => {
         const entry = make("li");
-        const swatch = entry.appendChild(make("svg", { class: "nn-swatch", width: 12, height: 12, "aria-hidden": "true" }));
-        swatch.append(make("rect", { width: 12, height: 12 }));
-        entry.append(make("span"));
+        entry.append(swatchOf({ width: 12, height: 12 }), make("span"));
         return entry;
-      }, (entry, [colour, name]) => {
-        put(entry.firstElementChild.firstElementChild, { fill: colour, class: colour === BLUE ? "nn-quality" : null });
-        say(entry.lastElementChild, name);
+      }, (entry, [colour, name], at) => {
+        put(entry.firstElementChild.firstElementChild, { fill: colour, class: at === 0 ? "nn-quality" : null });
+        setText(entry.lastElementChild, name);
       });
 
-      const turns = thread.turns.slice(-data.most);
+      const turns = thread.turns.slice(-sizes.most);
       const earlier = thread.turns.length - turns.length;
-      const placed = lanesOf(turns, Math.max(band.clientWidth, NARROW));
+      const placed = lanesOf(turns, Math.max(band.clientWidth, sizes.narrow), sizes);
       const at = [...new Map(placed.map((spot) => [spot.x, spot])).values()]; // one line for several decisions of a turn
       const xs = turns.map((_, at) => (100 * (at + 0.5)) / turns.length);
-      const graded = turns.map((turn, at) => ({ turn, x: xs[at] })).filter(({ turn }) => turn.q.length);
-
-      const used = placed.length ? 1 + Math.max(...placed.map(({ lane }) => lane)) : 0;
-      put(band, { height: used * LANE, visibility: used ? null : "hidden" });
-      patch(band, placed, markShape, (box, spot) => {
-        const [colour, path] = data.looks[spot.kind] ?? data.looks[""];
-        const [title, shape, text] = box.children;
-        put(box, { x: percent(spot.x), y: spot.lane * LANE + LANE / 2 });
-        put(shape, { d: path, fill: colour });
-        put(text, { x: spot.left ? -11 : 11, "text-anchor": spot.left ? "end" : "start" });
-        say(title, spot.told);
-        say(text, spot.label);
-      });
-
-      const poorAt = yOf(data.poor);
-      put(zone, { y: poorAt, height: QUALITY - PAD - poorAt });
-      put(poorLine, { y: poorAt - 0.75 });
-      put(quality, { "aria-label": `Quality. ${thread.head}` });
-      const means = graded.filter(({ turn }) => turn.mean !== null).map(({ turn, x }) => ({ x, y: yOf(turn.mean), text: `Turn ${turn.turn}: mean ${turn.mean.toFixed(2)}` }));
-      guides(guideA, at);
-      lines(thin, graded.map(({ turn, x }) => [x, yOf(turn.q.at(-1))]), BLUE, 1.25, "nn-quality-line");
-      lines(thick, means.map(({ x, y }) => [x, y]), RED, 3.5);
-      dots(meanDots, means, RED, 2.5);
-      dots(qualityDots, graded.flatMap(({ turn, x }) => turn.q.map((q) => ({ x, y: yOf(q), text: `Turn ${turn.turn}: quality ${q.toFixed(2)}` }))), BLUE, turns.length <= CROWDED ? 4 : 2, "nn-quality");
-      texts(qualityAxis, [[1, "1"], [data.poor, `poor ${data.poor}`], [0, "0"]].map(([q, text]) => ({ x: "100%", y: yOf(q) + 4, anchor: "end", text })));
-
-      const top = 1.25 * Math.max(1, thread.cap ?? 0, ...turns.map((turn) => turn.spent));
-      const step = 100 / turns.length;
-      put(tokens, { "aria-label": `Output tokens. ${thread.head}` });
-      guides(guideB, at);
-      const spending = turns.map((turn, at) => ({ turn, at })).filter(({ turn }) => turn.spent > 0);
-      patch(columns, spending, () => make("rect", { class: "nn-mark" }).appendChild(make("title")).parentNode, (node, { turn, at }) => {
-        const height = Math.max(1, (TOKENS * turn.spent) / top);
-        const over = thread.cap !== null && turn.spent >= thread.cap;
-        put(node, { x: percent((at + 0.18) * step), width: percent(0.64 * step), y: (TOKENS - height).toFixed(1), height: height.toFixed(1), fill: over ? RED : GREEN });
-        say(node.firstElementChild, `Turn ${turn.turn}: ${number(turn.spent)} output tokens so far`);
-      });
-      const spent = turns.at(-1).spent;
-      texts(total, [{ x: percent(100 - step / 2), y: TOKENS * (1 - spent / top) - 4, anchor: turns.length <= 8 ? "middle" : "end", text: number(spent) }]);
-      const capAt = thread.cap === null ? 0 : TOKENS * (1 - thread.cap / top);
-      put(capLine, { y: capAt - 0.75, visibility: thread.cap === null ? "hidden" : null });
-      const cap = thread.cap === null ? [] : [{ x: "100%", y: capAt + 4, anchor: "end", text: `cap ${number(thread.cap)}` }];
-      texts(tokensAxis, [...cap, { x: "100%", y: TOKENS - 1, anchor: "end", text: "0" }]);
-
+      drawDecisions(placed);
+      drawQuality(thread, turns, xs, at);
+      drawTokens(thread, turns, at);
       const every = Math.ceil(turns.length / 10);
-      texts(turnAxis, turns.map((turn, at) => ({ x: percent(xs[at]), y: 13, anchor: at === 0 && every > 1 ? "start" : "middle", text: String(turn.turn) })).filter((_, at) => at % every === 0));
+      texts(turnAxis, turns.map((turn, at) => ({ x: percent(xs[at]), y: 13, anchor: at === 0 && every > 1 ? "start" : "middle", text: turn.cells[0] })).filter((_, at) => at % every === 0));
 
-      const told = turns.flatMap((turn) => turn.marks.map(([, , text]) => text));
-      say(note, earlier ? `${earlier} earlier turns are not shown.` : told.length ? "" : 'No decision but "continue".');
+      const decisions = turns.flatMap((turn) => turn.marks.map(([, , text]) => text));
+      setText(note, earlier ? `${earlier} earlier turns are not shown.` : decisions.length ? "" : 'No decision but "continue".');
       note.hidden = !note.textContent;
-      decided.hidden = told.length === 0;
-      decided.open = store.open.decided ?? told.length <= LISTED;
-      say(decidedHead, `Decisions: ${told.length}`);
-      patch(list, told, () => make("li"), say);
+      decided.hidden = decisions.length === 0;
+      decided.open = store.open.decided ?? decisions.length <= sizes.listed;
+      setText(decidedHead, `Decisions: ${decisions.length}`);
+      patch(list, decisions, () => make("li"), setText);
       patch(rows, turns, () => {
-        const row = make("tr");
-        row.append(make("th", { scope: "row" }), make("td"), make("td"), make("td"), make("td", { class: "nn-text" }));
+        const row = namedRow(4);
+        row.lastElementChild.className = "nn-text";
         return row;
       }, (row, turn) => {
-        const cells = [turn.turn, turn.q.map((q) => q.toFixed(2)).join(", "), turn.mean === null ? "" : turn.mean.toFixed(2), number(turn.spent), turn.marks.map(([, label]) => label).join(", ")];
-        cells.forEach((text, at) => say(row.children[at], String(text)));
+        turn.cells.forEach((text, at) => setText(row.children[at], text));
       });
     }
 

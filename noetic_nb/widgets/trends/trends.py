@@ -11,19 +11,20 @@ from typing import Any
 import traitlets
 
 from noetic_nb.events import RunEvent
-from noetic_nb.runs.regulator_signals import POOR_QUALITY_MEAN, Signals, ThreadSignals, TurnSignals
+from noetic_nb.runs.palette import DECISION_LOOKS, OTHER_LOOK
+from noetic_nb.runs.regulator_signals import Signals, ThreadSignals
 from noetic_nb.widgets.base.assets import script, style
 from noetic_nb.widgets.base.run_view import RunView
-from noetic_nb.widgets.trends.trends_html import (
+from noetic_nb.widgets.trends.trends_picture import (
+    COLUMNS,
     EMPTY,
-    LOOKS,
-    OTHER_LOOK,
-    TURNS_SHOWN,
-    headline,
+    SIZES,
     legend_items,
-    mark_text,
+    quality_ticks,
     static_html,
     static_text,
+    thread_data,
+    turn_data,
 )
 
 __all__ = ["RegulatorTrends", "TrendsReading"]
@@ -41,20 +42,17 @@ class TrendsReading:
     def __init__(self, *, thread_id: str | None = None) -> None:
         self.signals = Signals(thread_id=thread_id)
         self.shown = -1
-        self._snapshot: dict[str, Any] = {
+        # Everything read so far, grown in place: the widget syncs this very dict.
+        self.snapshot: dict[str, Any] = {
             "empty": EMPTY,
-            "poor": POOR_QUALITY_MEAN,
-            "most": TURNS_SHOWN,
-            "looks": {kind: list(look) for kind, look in {**LOOKS, "": OTHER_LOOK}.items()},
+            "sizes": SIZES,
+            "ticks": quality_ticks(),
+            "columns": list(COLUMNS),
+            "looks": {kind: list(look) for kind, look in {**DECISION_LOOKS, "": OTHER_LOOK}.items()},
             "keys": [list(entry) for entry in legend_items()],
             "latest": -1,
             "threads": [],
         }
-
-    @property
-    def snapshot(self) -> dict[str, Any]:
-        """Everything read so far, grown in place."""
-        return self._snapshot
 
     def take(self, event: RunEvent) -> dict[str, Any] | None:
         """Read one event; returns the message about the turn it changed."""
@@ -63,27 +61,20 @@ class TrendsReading:
             return None
         thread, turn = changed
         at = list(self.signals.threads).index(event.where.thread_id)
+        # From the end: nearly every event is about the newest turn.
         place = next(n for n in range(len(thread.turns) - 1, -1, -1) if thread.turns[n] is turn)
-        told = self._snapshot["threads"]
-        if at == len(told):
-            told.append({"turns": []})
-        row = _wire(turn)
-        told[at].update(name=thread.thread, cap=thread.cap, head=headline(thread))
-        told[at]["turns"][place : place + 1] = [row]
-        self._snapshot["latest"] = at
-        return {
-            "type": "turn",
-            "thread": at,
-            "at": place,
-            "name": thread.thread,
-            "cap": thread.cap,
-            "head": headline(thread),
-            "row": row,
-        }
+        threads = self.snapshot["threads"]
+        if at == len(threads):
+            threads.append({"turns": []})
+        about, row = thread_data(thread), turn_data(turn)
+        threads[at].update(about)
+        threads[at]["turns"][place : place + 1] = [row]
+        self.snapshot["latest"] = at
+        return {"type": "turn", "thread": at, "at": place, "about": about, "row": row}
 
     def _shown(self) -> ThreadSignals | None:
         threads = list(self.signals.threads.values())
-        at = self.shown if 0 <= self.shown < len(threads) else self._snapshot["latest"]
+        at = self.shown if 0 <= self.shown < len(threads) else self.snapshot["latest"]
         return threads[at] if threads else None
 
     def to_html(self) -> str:
@@ -94,16 +85,6 @@ class TrendsReading:
     def to_text(self) -> str:
         """Return the shown thread as plain text."""
         return static_text(self._shown())
-
-
-def _wire(turn: TurnSignals) -> dict[str, Any]:
-    return {
-        "turn": turn.turn,
-        "q": [round(quality, 4) for quality in turn.qualities],
-        "mean": None if turn.mean is None else round(turn.mean, 4),
-        "spent": turn.spent,
-        "marks": [[mark.kind, mark.label, mark_text(turn, mark)] for mark in turn.marks],
-    }
 
 
 class RegulatorTrends(RunView):
@@ -133,7 +114,7 @@ class RegulatorTrends(RunView):
 
     References
     ----------
-    .. [1] Regulator specification, section 2.1.
+    .. [1] docs/behaviour/runs.md, "Readings".
 
     Examples
     --------
@@ -145,7 +126,7 @@ class RegulatorTrends(RunView):
 
     thread_at = traitlets.Int(-1).tag(sync=True)
     _esm = script("trends/trends")
-    _css = style()
+    _css = style("trends/trends")
 
     def __init__(self, run: Any, *, thread_id: str | None = None) -> None:
         self._trends = TrendsReading(thread_id=thread_id)

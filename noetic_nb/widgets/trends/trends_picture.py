@@ -1,6 +1,8 @@
-"""Quality and cost over turns without a kernel: HTML and SVG without scripts, and plain text.
+"""Quality and cost over turns: drawn as HTML and SVG without scripts, as plain text, or sent to a page turn by turn.
 
-Turns lie in percent of the width and values in pixels of the height, so that text keeps its size on every page.
+Turns lie in percent of the width and values in pixels of the height, so that text keeps its size on every page. A page
+is sent each turn once, as dots, words and cells. Where a turn lies depends on how many follow it, and how high a column is
+on the highest one: the page places what it has, because sending that would make each message grow with the run.
 """
 
 from __future__ import annotations
@@ -8,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from noetic_nb.markup import escape
+from noetic_nb.runs.palette import DECISION_LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR, TOKENS_COLOUR
 from noetic_nb.runs.plain_text import count
 from noetic_nb.runs.regulator_signals import POOR_QUALITY_MEAN, Mark, ThreadSignals, TurnSignals
 
-__all__ = ["EMPTY", "LOOKS", "TURNS_SHOWN", "headline", "lanes", "mark_text", "static_html", "static_text"]
+__all__ = [
+    "COLUMNS", "EMPTY", "SIZES", "lanes", "legend_items", "quality_ticks", "static_html", "static_text", "thread_data",
+    "turn_data",
+]  # fmt: skip
 
 EMPTY: Final = "No turn yet. Grades, costs and decisions appear here as they come."
 # An SVG stays quick up to about a thousand marks; each turn draws three.
@@ -27,22 +33,31 @@ QUALITY_PX: Final = 120
 TOKENS_PX: Final = 90
 LANE_PX: Final = 20
 PAD_PX: Final = 8
+# Room above the highest column or the cap, for a number on top.
+HEADROOM: Final = 1.25
 NARROW_PX: Final = 320
 LANES: Final = 3
+# A label takes about this much for each letter, and for the shape before it.
+LETTER_PX: Final = 6.6
+SHAPE_PX: Final = 22
 BAND: Final = "Decisions"
+COLUMNS: Final = ("Turn", "Quality", "Mean of 3", "Output tokens so far", "Decisions")
 TEXT_CELL: Final = ' class="nn-text"'
-
-QUALITY_COLOUR: Final = "#0072B2"
-MEAN_COLOUR: Final = "#D55E00"
-TOKENS_COLOUR: Final = "#009E73"
-# Shape and colour of a decision, by its kind; the path is drawn around (0, 0), in pixels.
-LOOKS: Final = {
-    "circuit_break": ("#D55E00", "M-6,-6h12v12h-12z"),
-    "scope_drift_warn": ("#E69F00", "M0,-7L7,6H-7z"),
-    "procedural_warning": ("#CC79A7", "M-6,0a6,6 0 1,0 12,0a6,6 0 1,0 -12,0z"),
-    "low_confidence_spans": ("#56B4E9", "M0,-7L7,0L0,7L-7,0z"),
+SIZES: Final = {
+    "quality": QUALITY_PX,
+    "tokens": TOKENS_PX,
+    "lane": LANE_PX,
+    "pad": PAD_PX,
+    "narrow": NARROW_PX,
+    "lanes": LANES,
+    "letter": LETTER_PX,
+    "shape": SHAPE_PX,
+    "headroom": HEADROOM,
+    "crowded": CROWDED,
+    "listed": LISTED,
+    "most": TURNS_SHOWN,
 }
-OTHER_LOOK: Final = ("#8A94A3", "M0,-7L7,0L0,7L-7,0z")
+"""The measures that the page places turns by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +85,14 @@ def _lanes(turns: Sequence[TurnSignals], *, words: bool) -> tuple[list[Placed], 
     for at, turn in enumerate(turns):
         for mark in turn.marks:
             x = 100 * (at + 0.5) / len(turns)
-            wide = 100 * (len(mark.label) * 6.6 + 22) / NARROW_PX
-            left = x > 55
+            wide = 100 * (len(mark.label) * LETTER_PX + SHAPE_PX) / NARROW_PX
+            left = x > 55  # past the middle, words go towards the roomier side
             begin, end = (x - wide, x + 3) if left else (x - 3, x + wide)
             inside = words and begin + 3 >= 0 and end <= 103
             lane = next((lane for lane in range(LANES) if inside and ends[lane] <= begin), None)
             label = mark.label
             if lane is None:
+                # No lane has room for words: the shape alone, and its words stay in the list below.
                 label, end = "", x + 3
                 lane = next((lane for lane in range(LANES) if ends[lane] <= x - 3), None)
                 covered = covered or lane is None
@@ -121,6 +137,39 @@ def _y(quality: float) -> float:
     return PAD_PX + (1 - min(max(quality, 0.0), 1.0)) * (QUALITY_PX - 2 * PAD_PX)
 
 
+def _dots(turn: TurnSignals) -> list[tuple[float, str]]:
+    """Return the height and the tip of each grade."""
+    return [(_y(quality), f"Turn {turn.turn}: quality {quality:.2f}") for quality in turn.qualities]
+
+
+def _tokens_tip(turn: TurnSignals) -> str:
+    return f"Turn {turn.turn}: {count(turn.spent)} output tokens so far"
+
+
+def turn_data(turn: TurnSignals) -> dict[str, Any]:
+    """Return a turn as JSON data for the page."""
+    mean = None if turn.mean is None else [round(_y(turn.mean), 1), f"Turn {turn.turn}: mean {turn.mean:.2f}"]
+    return {
+        "dots": [[round(y, 1), tip] for y, tip in _dots(turn)],
+        "mean": mean,
+        "spent": turn.spent,
+        "tip": _tokens_tip(turn),
+        "marks": [[mark.kind, mark.label, mark_text(turn, mark)] for mark in turn.marks],
+        "cells": list(cells(turn)),
+    }
+
+
+def thread_data(thread: ThreadSignals) -> dict[str, Any]:
+    """Return what a page shows of a thread beside its turns."""
+    cap = "" if thread.cap is None else f"cap {count(thread.cap)}"
+    return {"name": thread.thread, "cap": thread.cap, "capLabel": cap, "head": headline(thread)}
+
+
+def quality_ticks() -> list[list[Any]]:
+    """Return height and label of the ticks of the upper picture."""
+    return [[_y(1), "1"], [_y(POOR_QUALITY_MEAN), f"poor {POOR_QUALITY_MEAN}"], [_y(0), "0"]]
+
+
 def _svg(height: float, label: str, inside: str) -> str:
     kind = "nn-plot nn-axis" if not label or label == BAND else "nn-plot"
     role = f'role="img" aria-label="{escape(label)}"' if label else 'aria-hidden="true"'
@@ -129,7 +178,7 @@ def _svg(height: float, label: str, inside: str) -> str:
     )
 
 
-def _axis(height: float, labels: Sequence[tuple[float, str]]) -> str:
+def _axis(height: float, labels: Sequence[Sequence[Any]]) -> str:
     texts = "".join(
         f'<text x="100%" y="{y + 4:.1f}" text-anchor="end" font-size="11" fill="currentColor">{escape(text)}</text>'
         for y, text in labels
@@ -156,10 +205,10 @@ def _quality(turns: Sequence[TurnSignals], placed: Sequence[Placed], label: str)
     poor = _y(POOR_QUALITY_MEAN)
     radius = 4 if len(turns) <= CROWDED else 2
     dots = "".join(
-        f'<circle cx="{x:.3f}%" cy="{_y(quality):.1f}" r="{radius}" class="nn-mark nn-quality" fill="{QUALITY_COLOUR}">'
-        f"<title>Turn {turn.turn}: quality {quality:.2f}</title></circle>"
+        f'<circle cx="{x:.3f}%" cy="{y:.1f}" r="{radius}" class="nn-mark nn-quality" fill="{QUALITY_COLOUR}">'
+        f"<title>{tip}</title></circle>"
         for x, turn in graded
-        for quality in turn.qualities
+        for y, tip in _dots(turn)
     )
     means = [(x, _y(turn.mean)) for x, turn in graded if turn.mean is not None]
     mean_dots = "".join(
@@ -180,7 +229,7 @@ def _quality(turns: Sequence[TurnSignals], placed: Sequence[Placed], label: str)
 
 def tokens_top(thread: ThreadSignals, turns: Sequence[TurnSignals]) -> float:
     """Return what the height of the lower picture stands for, in tokens: room for the cap and for a number on top."""
-    return 1.25 * max(1.0, thread.cap or 0.0, *(turn.spent for turn in turns))
+    return HEADROOM * max(1.0, thread.cap or 0.0, *(turn.spent for turn in turns))
 
 
 def _tokens(thread: ThreadSignals, turns: Sequence[TurnSignals], placed: Sequence[Placed], label: str) -> str:
@@ -188,6 +237,7 @@ def _tokens(thread: ThreadSignals, turns: Sequence[TurnSignals], placed: Sequenc
     step = 100 / len(turns)
     columns = []
     for at, turn in enumerate(turns):
+        # A turn that spent anything is seen, if only as a line.
         height = max(1.0, TOKENS_PX * turn.spent / top) if turn.spent else 0.0
         if not height:
             continue
@@ -195,7 +245,7 @@ def _tokens(thread: ThreadSignals, turns: Sequence[TurnSignals], placed: Sequenc
         columns.append(
             f'<rect class="nn-mark" x="{(at + 0.18) * step:.3f}%" width="{0.64 * step:.3f}%" y="{TOKENS_PX - height:.1f}" '
             f'height="{height:.1f}" fill="{MEAN_COLOUR if over else TOKENS_COLOUR}">'
-            f"<title>Turn {turn.turn}: {count(turn.spent)} output tokens so far</title></rect>"
+            f"<title>{_tokens_tip(turn)}</title></rect>"
         )
     last = turns[-1]
     columns.append(
@@ -215,7 +265,7 @@ def _marks(placed: Sequence[Placed]) -> str:
     height = LANE_PX * (1 + max(mark.lane for mark in placed))
     shapes = []
     for spot in placed:
-        colour, path = LOOKS.get(spot.mark.kind, OTHER_LOOK)
+        colour, path = DECISION_LOOKS.get(spot.mark.kind, OTHER_LOOK)
         anchor, dx = ("end", -11) if spot.left else ("start", 11)
         shapes.append(
             f'<svg x="{spot.x:.3f}%" y="{spot.lane * LANE_PX + LANE_PX / 2}" overflow="visible">'
@@ -245,13 +295,13 @@ def _turn_axis(turns: Sequence[TurnSignals]) -> str:
 
 def _picture(thread: ThreadSignals, turns: Sequence[TurnSignals]) -> str:
     placed = lanes(turns)
-    told = headline(thread)
-    quality_axis = _axis(QUALITY_PX, [(_y(1), "1"), (_y(POOR_QUALITY_MEAN), f"poor {POOR_QUALITY_MEAN}"), (_y(0), "0")])
+    head = headline(thread)
+    quality_axis = _axis(QUALITY_PX, quality_ticks())
     cap = [(TOKENS_PX * (1 - thread.cap / tokens_top(thread, turns)), f"cap {count(thread.cap)}")] if thread.cap else []
     return (
-        f'<div class="nn-grid">{_marks(placed)}{quality_axis}{_quality(turns, placed, f"Quality. {told}")}'
+        f'<div class="nn-grid">{_marks(placed)}{quality_axis}{_quality(turns, placed, f"Quality. {head}")}'
         f"{_axis(TOKENS_PX, [*cap, (TOKENS_PX - 5, '0')])}"
-        f"{_tokens(thread, turns, placed, f'Output tokens. {told}')}{_turn_axis(turns)}</div>"
+        f"{_tokens(thread, turns, placed, f'Output tokens. {head}')}{_turn_axis(turns)}</div>"
     )
 
 
@@ -274,39 +324,33 @@ def _legend() -> str:
     return f'<ul class="nn-keys">{entries}</ul>'
 
 
-def rows(turns: Sequence[TurnSignals]) -> list[tuple[str, str, str, str, str]]:
-    """Return the table behind the pictures: turn, quality, mean, tokens, decisions."""
-    return [
-        (
-            str(turn.turn),
-            ", ".join(f"{quality:.2f}" for quality in turn.qualities),
-            "" if turn.mean is None else f"{turn.mean:.2f}",
-            count(turn.spent),
-            ", ".join(mark.label for mark in turn.marks),
-        )
-        for turn in turns
-    ]
+def cells(turn: TurnSignals) -> tuple[str, str, str, str, str]:
+    """Return a row of the table behind the pictures: turn, quality, mean, tokens, decisions."""
+    return (
+        str(turn.turn),
+        ", ".join(f"{quality:.2f}" for quality in turn.qualities),
+        "" if turn.mean is None else f"{turn.mean:.2f}",
+        count(turn.spent),
+        ", ".join(mark.label for mark in turn.marks),
+    )
 
 
 def _table(turns: Sequence[TurnSignals]) -> str:
-    names = ("Turn", "Quality", "Mean of 3", "Output tokens so far", "Decisions")
-    head = "".join(f'<th scope="col"{TEXT_CELL if name == names[-1] else ""}>{name}</th>' for name in names)
+    head = "".join(f'<th scope="col"{TEXT_CELL if name == COLUMNS[-1] else ""}>{name}</th>' for name in COLUMNS)
     body = "".join(
         f'<tr><th scope="row">{turn}</th><td>{quality}</td><td>{mean}</td><td>{tokens}</td>'
-        f'<td class="nn-text">{escape(told)}</td></tr>'
-        for turn, quality, mean, tokens, told in rows(turns)
+        f'<td class="nn-text">{escape(decisions)}</td></tr>'
+        for turn, quality, mean, tokens, decisions in map(cells, turns)
     )
     return f'<div class="nn-scroll"><table class="nn-table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _decisions(turns: Sequence[TurnSignals]) -> str:
-    told = [f"<li>{escape(mark_text(turn, mark))}</li>" for turn in turns for mark in turn.marks]
-    if not told:
+    entries = [f"<li>{escape(mark_text(turn, mark))}</li>" for turn in turns for mark in turn.marks]
+    if not entries:
         return '<p class="nn-note">No decision but "continue".</p>'
-    is_open = " open" if len(told) <= LISTED else ""
-    return (
-        f'<details{is_open}><summary>Decisions: {len(told)}</summary><ul class="nn-list">{"".join(told)}</ul></details>'
-    )
+    is_open = " open" if len(entries) <= LISTED else ""
+    return f'<details{is_open}><summary>Decisions: {len(entries)}</summary><ul class="nn-list">{"".join(entries)}</ul></details>'
 
 
 def static_html(thread: ThreadSignals | None, others: Sequence[str]) -> str:
@@ -333,6 +377,8 @@ def static_text(thread: ThreadSignals | None) -> str:
         return f"Regulator trends. {EMPTY}"
     turns = thread.turns[-TURNS_SHOWN:]
     lines = [f"Regulator trends. {headline(thread)}", "  turn  quality  mean of 3  tokens so far"]
-    lines += [f"  {turn:>4}  {quality:>7}  {mean:>9}  {tokens:>13}" for turn, quality, mean, tokens, _ in rows(turns)]
+    lines += [
+        f"  {turn:>4}  {quality:>7}  {mean:>9}  {tokens:>13}" for turn, quality, mean, tokens, _ in map(cells, turns)
+    ]
     lines += [mark_text(turn, mark) for turn in turns for mark in turn.marks]
     return "\n".join(lines)

@@ -1,13 +1,17 @@
-"""Colours that stay apart for colour-blind readers and on both themes, and the ink that can be read on each.
+"""Colours and shapes of the pictures of a run, shared by live views and figures.
 
-History is always sky blue; layers take the other colours in order, then darker and lighter shades of the same.
+The colours stay apart for colour-blind readers and on both themes. History is always sky blue; layers take the other
+colours in order, then darker and lighter shades of the same.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CATEGORY", "LAYER_COLOURS", "ink_on", "layer_colour"]
+__all__ = [
+    "CATEGORY", "DECISION_LOOKS", "LAYER_COLOURS", "MEAN_COLOUR", "OTHER_LOOK", "QUALITY_COLOUR", "TOKENS_COLOUR", "ink_on",
+    "layer_colour",
+]  # fmt: skip
 
 # Okabe and Ito, "Color Universal Design" (2008), without black; sky blue is kept for history.
 _BASE: Final = ("#E69F00", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#F0E442")
@@ -22,6 +26,19 @@ CATEGORY: Final = {
     "history": "#56B4E9",
 }
 """Fill of the parts that every call has, by kind."""
+
+QUALITY_COLOUR: Final = "#0072B2"
+MEAN_COLOUR: Final = "#D55E00"
+TOKENS_COLOUR: Final = "#009E73"
+
+DECISION_LOOKS: Final = {
+    "circuit_break": ("#D55E00", "M-6,-6h12v12h-12z"),
+    "scope_drift_warn": ("#E69F00", "M0,-7L7,6H-7z"),
+    "procedural_warning": ("#CC79A7", "M-6,0a6,6 0 1,0 12,0a6,6 0 1,0 -12,0z"),
+    "low_confidence_spans": ("#56B4E9", "M0,-7L7,0L0,7L-7,0z"),
+}
+"""Colour and shape of a decision, by its kind; the SVG path is drawn around (0, 0), in pixels."""
+OTHER_LOOK: Final = ("#8A94A3", "M0,-7L7,0L0,7L-7,0z")
 
 
 def _shade(colour: str, keep: float, white: float) -> str:

@@ -31,8 +31,8 @@ def _cells(turn: TurnSummary) -> tuple[object, ...]:
         outcome = f"stopped: {kind or turn.stopped.get('kind', 'unknown')}"
     quality = f"{turn.qualities[-1]:.2f}" if turn.qualities else ""
     tokens = (f"{turn.input_tokens:,}", f"{turn.output_tokens:,}")
-    said = (_short(turn.query), _short(turn.text))
-    return (turn.where.thread_id, turn.where.turn, *said, outcome, *tokens, len(turn.tool_calls), quality)
+    texts = (_short(turn.query), _short(turn.text))
+    return (turn.where.thread_id, turn.where.turn, *texts, outcome, *tokens, len(turn.tool_calls), quality)
 
 
 def turns_table(run_id: str, turns: Sequence[TurnSummary]) -> str:

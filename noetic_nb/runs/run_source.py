@@ -1,0 +1,63 @@
+"""Which run someone means: a run, or an object that holds one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import RunEvent
+
+__all__ = ["RunLike", "run_of"]
+
+
+class RunLike(Protocol):
+    """As much of a run as a view or a figure needs."""
+
+    @property
+    def events(self) -> Any:
+        """The events so far, oldest first."""
+        ...
+
+    def subscribe(self, listener: Callable[[RunEvent], None], /) -> Callable[[], None]:
+        """Call `listener` with each new event; returns a function that ends this."""
+        ...
+
+
+def run_of(source: Any) -> RunLike:
+    """Return the run to look at.
+
+    Parameters
+    ----------
+    source : Run or object with a ``run``
+        A run that grows or was loaded, or something that holds one.
+
+    Returns
+    -------
+    RunLike
+        The run.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NOT_A_RUN``.
+
+    Examples
+    --------
+    >>> run_of(3)
+    Traceback (most recent call last):
+    ...
+    noetic_nb.errors.NoeticConfigError: [NOT_A_RUN] A view shows a run. Given: 3. Pass a Run, such as \
+`nn.record(harness)` or `load_run(path)`.
+    """
+    candidates: tuple[Any, ...] = (source, getattr(source, "run", None))
+    for candidate in candidates:
+        if hasattr(candidate, "events") and callable(getattr(candidate, "subscribe", None)):
+            found: RunLike = candidate
+            return found
+    raise NoeticConfigError(
+        "NOT_A_RUN",
+        "A view shows a run.",
+        given=source,
+        hint="Pass a Run, such as `nn.record(harness)` or `load_run(path)`.",
+    )

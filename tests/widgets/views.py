@@ -1,0 +1,34 @@
+"""Every view that the package offers, and how a test shows it. A class that is offered and not known here is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from noetic_nb import widgets
+from noetic_nb.steering import RuleBook
+from noetic_nb.widgets import Approval, RuleEditor
+from noetic_nb.widgets.base.run_view import RunView
+
+
+def _editor(run: Any) -> RuleEditor:
+    rules = [
+        {
+            "id": f"rule_{n}",
+            "applies_to": ["before_tool_call"],
+            "predicate": lambda call: None,
+            "source": "def r(call): ...",
+        }
+        for n in range(3)
+    ]
+    return RuleEditor(RuleBook(rules), run=run)
+
+
+# What is not made from a run alone.
+MAKERS: Final[dict[type[Any], Callable[[Any], Any]]] = {RuleEditor: _editor}
+# A form that the harness opens; it has no static form and follows no run.
+NO_VIEWS: Final = {Approval}
+
+OFFERED: Final = [getattr(widgets, name) for name in widgets.__all__ if isinstance(getattr(widgets, name), type)]
+RUN_VIEWS: Final = [view for view in OFFERED if issubclass(view, RunView)]
+VIEWS: Final = [MAKERS.get(view, view) for view in OFFERED if view not in NO_VIEWS]
