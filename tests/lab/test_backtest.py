@@ -276,7 +276,7 @@ def test_the_counts_are_those_of_the_recorded_calls(tools: list[str]) -> None:
     assert sum(table.attrs["summary"].values()) == len(table)
 
 
-def test_work_that_is_no_longer_wanted_ends_between_two_moments() -> None:
+def test_work_that_is_no_longer_wanted_ends_between_two_calls() -> None:
     asked: list[int] = []
 
     def count(call: Any) -> None:
@@ -286,7 +286,7 @@ def test_work_that_is_no_longer_wanted_ends_between_two_moments() -> None:
     rule = SteeringRule(id="count", applies_to=("before_tool_call", "after_model_call"), predicate=count)
 
     with pytest.raises(asyncio.CancelledError):
-        trials.verdicts([rule], stop=lambda: len(asked) == 3)
+        trials.results([rule], stop=lambda: len(asked) == 3)
 
     assert len(asked) == 3
 

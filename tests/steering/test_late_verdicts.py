@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetic_nb.memory import LayerStack
 from noetic_nb.steering import SteeringRule, steering
 from noetic_nb.storage import InMemoryStorage
 from noetic_nb.testing import drive_loop
-from tests.steering.kit import Bench, settle
+from tests.steering.steering_helpers import Bench, settle
 
 
 def watcher(rule_id: str = "watch", mode: str = "async") -> SteeringRule:
@@ -269,16 +268,3 @@ def test_a_damaged_durable_state_is_an_error_and_not_an_empty_ledger(stored: Any
 
     with pytest.raises(TypeError, match="damaged"):
         drive_loop(run())
-
-
-async def test_settling_waits_for_verdicts_of_executions_that_have_ended() -> None:
-    bench = await Bench([watcher()], judge=["DENY: x"]).start()
-    await bench.call()
-    await bench.end()
-    queues = bench.layer.hooks.dispose.__self__.queues  # type: ignore[union-attr]
-
-    await queues.settle()
-
-    following = await Bench([], layer=bench.layer, judge=[], execution_id="e2").start()
-    assert "[watch] x" in (await following.recalled() or "")
-    assert isinstance(bench.stack, LayerStack)

@@ -1,4 +1,4 @@
-"""What a condition sees: plain data about the call or the response, and only the parts that are named."""
+"""The variables of a condition: plain data about the call or the response, and only the parts that are named."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class _Open:
 
 
 def does_not_compile(
-    rule_id: str, what: str, line: int | None, hint: str = "Mend the expression."
+    rule_id: str, what: str, line: int | None, hint: str = "Correct the expression."
 ) -> NoeticConfigError:
     """Return the error of an expression that cannot be used."""
     place = "" if line is None else f" in line {line}"
@@ -189,7 +189,7 @@ class _Reader:
         return at
 
     def field(self, root: str, at: int, line: int) -> int:
-        """Take in the field after a variable; a variable without one needs them all."""
+        """Read the field after a variable; a variable without one needs them all."""
         if self.mark(at) != "." or at + 1 >= len(self.tokens) or self.tokens[at + 1][0] != "ident":
             self.all_of(root)
             return at

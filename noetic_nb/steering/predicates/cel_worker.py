@@ -1,4 +1,4 @@
-"""The other process: reads one expression, then one set of values after another, and answers what it is.
+"""The other process: reads one expression, then one set of values after another, and writes what it evaluates to.
 
 Run as a file, so that it loads nothing but the library; it ends when its input does.
 """
@@ -22,7 +22,7 @@ def limit_memory() -> None:
 
 
 def main() -> None:
-    """Answer a line of JSON for each line of JSON."""
+    """Write a line of JSON for each line of JSON."""
     import cel
 
     limit_memory()

@@ -1,4 +1,4 @@
-"""Run a function in a thread of its own, so that waiting for it can be given up.
+"""Run a function in a thread of its own, so that waiting for it can be abandoned.
 
 Python cannot stop a thread: one that hangs is left behind, and keeps whatever it holds. It is a daemon, so it does not keep
 the kernel from ending.
@@ -41,7 +41,7 @@ async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") 
     context = contextvars.copy_context()
 
     def settle(result: Any, error: BaseException | None) -> None:
-        if done.done():  # given up meanwhile
+        if done.done():  # cancelled meanwhile
             return
         if error is None:
             done.set_result(result)

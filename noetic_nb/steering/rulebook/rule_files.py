@@ -93,6 +93,7 @@ def load_rules(path: str | PathLike[str], *, functions: Functions | None = None)
     source = Path(path)
     kind = _format_of(source)
     try:
+        # One byte more than is allowed is enough to see that a file is too large.
         with source.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as exc:
@@ -147,7 +148,7 @@ def parse_rules(
     except ValidationError as exc:
         _explain(source, exc)
     except (ValueError, RecursionError) as exc:
-        _refuse(source, f"it is no plain {format.upper()}: {str(exc)[:300]}", "Mend the text.", exc)
+        _refuse(source, f"it is no plain {format.upper()}: {str(exc)[:300]}", "Correct the text.", exc)
     return RuleBook([_rule(source, place, entry, functions or {}) for place, entry in enumerate(file.rules)])
 
 
@@ -166,15 +167,15 @@ def _rule(source: str, place: int, data: RuleData, functions: Functions) -> Stee
     try:
         return SteeringRule(**data.fields(), predicate=predicate)
     except (ValueError, NoeticConfigError) as exc:
-        _refuse(source, f"rules[{place}] ({data.id!r}): {exc}", "Mend the rule.", exc, rule_id=data.id)
+        _refuse(source, f"rules[{place}] ({data.id!r}): {exc}", "Correct the rule.", exc, rule_id=data.id)
 
 
 def _explain(source: str, error: ValidationError) -> NoReturn:
-    # A misspelt key also leaves the right one missing: the misspelling is what there is to mend.
+    # A misspelt key also leaves the right one missing: the misspelling is what has to be corrected.
     found = error.errors()
     first = next((each for each in found if each["type"] == "extra_forbidden"), found[0])
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-    hint = "Mend the file."
+    hint = "Correct the file."
     if first["type"] == "extra_forbidden":
         fields = {1: RuleFile.model_fields, 3: RuleData.model_fields}.get(len(first["loc"]), JudgeData.model_fields)
         near = nearest(str(first["loc"][-1]), fields)

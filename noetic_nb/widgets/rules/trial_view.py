@@ -64,7 +64,7 @@ class RuleTrial:
         self._live.cancel()
 
     def _ready(self) -> Trials:
-        """Return the recorded moments, read again where a run has grown."""
+        """Return the recorded calls, read again where a run has grown."""
         sizes = tuple([len(run.events) for run in self._runs])
         if self._trials is None or self._trials[0] != sizes:
             self._trials = (sizes, Trials(self._runs))
