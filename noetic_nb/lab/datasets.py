@@ -1,4 +1,4 @@
-"""Recorded runs to ask questions of, without a key and without a network.
+"""Recorded runs for experiments, without a key and without a network.
 
 The runs are new at each call, so one may append to them; the data behind them is read once.
 """

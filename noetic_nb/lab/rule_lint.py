@@ -48,8 +48,8 @@ class LintFinding:
 
     Examples
     --------
-    >>> print(LintFinding("large", "never_fires", "It lets all pass.", "Look at its condition."))
-    large: never_fires: It lets all pass. Look at its condition.
+    >>> print(LintFinding("large", "never_fires", "It denies no call.", "Look at its condition."))
+    large: never_fires: It denies no call. Look at its condition.
     """
 
     rule_id: str
@@ -81,7 +81,7 @@ def _properties(schema: Any) -> frozenset[str] | None:
     if not isinstance(schema, Mapping):
         return None if schema is None else frozenset(map(str, schema))
     properties = schema.get("properties")
-    # A schema that leaves room for more says nothing about what else there may be.
+    # A schema that allows further properties does not list them all.
     return (
         frozenset(properties)
         if isinstance(properties, Mapping) and schema.get("additionalProperties") is not True
@@ -320,7 +320,7 @@ def lint(
     Returns
     -------
     tuple of LintFinding
-        In the order of the rules. Each says which rule, why, and what to do.
+        In the order of the rules, each with the rule, the reason, and what to do.
 
     Examples
     --------

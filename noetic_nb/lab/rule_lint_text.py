@@ -20,7 +20,7 @@ from noetic_nb.steering.rules.rule import CelCondition, PythonPredicate
 
 __all__ = ["StaticFacts", "read_rule"]
 
-# What answers differently at another time, or acts on the world.
+# What returns something else at another time, or acts on the world.
 _IMPURE_MODULES: Final = frozenset(
     {
         *("time", "random", "secrets", "uuid", "os", "subprocess", "socket", "shutil", "tempfile"),

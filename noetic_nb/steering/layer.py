@@ -112,20 +112,7 @@ def steering(
         slot=Slot.STEERING,
         scope=scope,
         budget=RECALL_BUDGET,
-        hooks=MemoryHooks(
-            init=layer.init,
-            recall=layer.recall,
-            before_tool_call=layer.before_tool_call,
-            after_model_call=layer.after_model_call,
-            on_spawn=layer.on_spawn,
-            on_complete=layer.on_complete,
-            dispose=layer.dispose,
-            on_hook_failure=layer.on_hook_failure,
-            # Only a layer whose state outlives the execution has to remember what was called in it.
-            on_tool_outcome=None if scope == "execution" else layer.on_tool_outcome,
-            delivered=layer.delivered,
-            on_record=layer.on_record,
-        ),
+        hooks=layer.hooks(),
         timeouts={**TIMEOUTS_MS, **(timeouts or {})},
         enforces=True,
         on_steering_error=on_error,
@@ -158,6 +145,22 @@ class _Steering:
         # By execution: how many changes of the rule book its ledger has, and evaluations that were cancelled.
         self._known_changes: dict[str, int] = {}
         self._cancelled: dict[str, Evaluation] = {}
+
+    def hooks(self) -> MemoryHooks:
+        return MemoryHooks(
+            init=self.init,
+            recall=self.recall,
+            before_tool_call=self.before_tool_call,
+            after_model_call=self.after_model_call,
+            on_spawn=self.on_spawn,
+            on_complete=self.on_complete,
+            dispose=self.dispose,
+            on_hook_failure=self.on_hook_failure,
+            # Only a layer whose state outlives the execution has to remember what was called in it.
+            on_tool_outcome=None if self.scope == "execution" else self.on_tool_outcome,
+            delivered=self.delivered,
+            on_record=self.on_record,
+        )
 
     async def init(self, p: InitParams) -> Mapping[str, Any]:
         # An execution's own namespace is empty when it begins, so there is nothing to read.

@@ -1,7 +1,7 @@
 """Evaluate the rules of one snapshot on one call or response.
 
 Rules are evaluated in order; the first deny ends it. A rule that raises, hangs or returns nonsense counts as the policy
-says, and is named in the result either way, so that nothing passes unrecorded.
+decides, and is named in the result either way, so that nothing passes unrecorded.
 """
 
 from __future__ import annotations
@@ -109,6 +109,7 @@ async def evaluate(
             answer: Any = None
             if prepared.predicate is not None:
                 answer = prepared.predicate(params)
+                # The most frequent case by far: a predicate without an opinion.
                 if answer is None and rule.llm_eval is None:
                     continue
             elif prepared.evaluate is not None:
@@ -118,7 +119,7 @@ async def evaluate(
                 answer = await answer
             if prepared.decide is not None:
                 if not answer:
-                    continue  # the condition is not met
+                    continue  # the condition is not met, so its judge is not consulted either
                 answer = None if rule.llm_eval is not None else prepared.decide(params)
             if answer is not None:
                 decision: SteeringDecision | None = _named(answer, prepared)
@@ -127,10 +128,6 @@ async def evaluate(
             else:
                 decision = await _judged(rule, rule.llm_eval, params, policy, result, judge_now, judge_later)
         except Exception as exc:
-            # A missing model is an error of the set-up: no policy may turn it into a decision.
-            missing = isinstance(exc, NoeticConfigError) and exc.code == "MISSING_CALL_MODEL"
-            if missing or policy.on_error == "raise":
-                raise
             decision = _failed(rule, exc, policy, result)
         if decision is None:
             continue
@@ -141,13 +138,22 @@ async def evaluate(
     if decisions:
         result.decision = most_restrictive(decisions)
     if result.faults and result.decision.action is SteeringAction.ALLOW:
-        # What passes although a rule failed is recorded under that rule's name.
-        failed = tuple(dict.fromkeys([fault.rule_id for fault in result.faults]))
-        result.decision = SteeringDecision(SteeringAction.ALLOW, None, failed, result.decision.stop)
+        _name_failed_rules(result)
     return result
 
 
+def _name_failed_rules(result: Evaluation) -> None:
+    """Record what is allowed although rules failed under the names of these rules."""
+    failed = tuple(dict.fromkeys([fault.rule_id for fault in result.faults]))
+    result.decision = SteeringDecision(SteeringAction.ALLOW, None, failed, result.decision.stop)
+
+
 def _failed(rule: SteeringRule, error: Exception, policy: Policy, result: Evaluation) -> SteeringDecision | None:
+    """Return what a rule that raised decides under the policy; called where its error is being handled."""
+    # A missing model is an error of the set-up: no policy may turn it into a decision.
+    missing = isinstance(error, NoeticConfigError) and error.code == "MISSING_CALL_MODEL"
+    if missing or policy.on_error == "raise":
+        raise error
     result.faults.append(RuleFault(rule.id, error, "error"))
     if policy.on_error == "allow":
         return None

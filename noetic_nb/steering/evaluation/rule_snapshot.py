@@ -92,7 +92,7 @@ class RuleSnapshot:
     def applicable(self, point: Point, tool_name: str | None) -> tuple[SteeringRule, ...]:
         """Return the enabled rules for a point and, before a call, a tool.
 
-        A rule about a tool is also about every tool whose name cannot be told from it.
+        A rule about a tool also applies to every tool whose name looks the same.
         """
         return tuple([prepared.rule for prepared in self.prepared(point, tool_name)[0]])
 

@@ -26,7 +26,8 @@ def main() -> None:
     import cel
 
     limit_memory()
-    answer = sys.stdout
+    # The library could print; only what is written here is a reply.
+    output = sys.stdout
     program = None
     for line in sys.stdin:
         given = json.loads(line)
@@ -39,8 +40,8 @@ def main() -> None:
                 reply = {"value": value if isinstance(value, bool) else type(value).__name__}
         except Exception as exc:
             reply = {"error": f"{type(exc).__name__}: {exc}"[:2_000]}
-        answer.write(json.dumps(reply) + "\n")
-        answer.flush()
+        output.write(json.dumps(reply) + "\n")
+        output.flush()
 
 
 if __name__ == "__main__":

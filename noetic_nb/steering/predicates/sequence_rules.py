@@ -31,7 +31,7 @@ def _listed(names: Iterable[str], word: str) -> str:
 
 
 def describe_sequence(rule: SteeringRule, sequence: SequenceRule) -> str:
-    """Return what a sequence rule says, in words.
+    """Return a sequence rule in words.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def sequence_rule(
     action: str | None = None,
     guidance: str | None = None,
 ) -> SteeringRule:
-    """Return a rule about the calls so far, named after what it says.
+    """Return a rule about the calls so far, named after its tools.
 
     Raises
     ------

@@ -62,7 +62,7 @@ def dump_rules(rules: Iterable[SteeringRule], *, format: Literal["yaml", "json"]
 
 
 def save_rules(rules: Iterable[SteeringRule], path: str | PathLike[str]) -> Path:
-    """Write rules to a file; its suffix (``.yaml``, ``.yml``, ``.json``) says how.
+    """Write rules to a file; its suffix (``.yaml``, ``.yml``, ``.json``) decides the format.
 
     Raises
     ------
