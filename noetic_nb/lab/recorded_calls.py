@@ -22,6 +22,7 @@ __all__ = ["RecordedCall", "calls_of"]
 
 # Calls that never reached the rules: nobody knows the tool, or the arguments did not fit it.
 _NOT_EVALUATED: Final = frozenset({"unknown", "invalid_args"})
+# What rules read of a layer's state is empty: the recorded ledger is that of the rules in force then.
 _STATE: Final = {"ledger": (), "pendingAsync": ()}
 
 
@@ -115,6 +116,7 @@ def _of_run(run: Run) -> Iterator[RecordedCall]:
                 yield RecordedCall(run.run_id, seq, event.t_ms, where, "before_tool_call", _call(event, before))
             before.calls.append(PastCall(event.name, event.args or {}, event.call_id, event.status, event.output))
             continue
+        # Before the response is judged: live, its own cost is counted as well.
         before.usage = before.usage + Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
         before.cost += event.cost
         before.step = event.step

@@ -128,6 +128,7 @@ class _Replay:
         known = self.threads.get(where.thread_id)
         if known is None:
             owner = where.thread_id if resource_id is None else resource_id
+            # Threads of one resource learn together, as live; none of them teaches the template.
             person = self.persons.setdefault(owner, self.regulator.person.copy())
             known = self.threads[where.thread_id] = _Thread(self.regulator, person, self.into, self.layer_id)
         return known
@@ -152,6 +153,7 @@ class _Replay:
                 yield from self.corrected(event)
             case QualityGiven():
                 self.into.append(event)
+                # A grader replaces the recorded grades; both would count one reply twice.
                 if self.grader is None:
                     yield self.graded(event.where, event.t_ms, event.quality, "quality")
             case _:
@@ -330,6 +332,7 @@ def replay_regulator(
     into = Run(f"{run.run_id}-replay", meta={**run.meta, "source": "replay", "replay": about})
     replaying = _Replay(regulator, grader, into, layer_id)
     stopped: set[str] = set()
+    # A copy, because a run may still be recorded into.
     for event in tuple(run.events):
         if event.where.thread_id in stopped:
             continue

@@ -42,6 +42,7 @@ _COLUMNS: Final = (
 
 
 def _change(before: TrialResult, after: TrialResult) -> Change:
+    # A rule that failed before in the same way is no news.
     if after.error is not None and after.error != before.error:
         return "errored"
     if before.decision.action is after.decision.action:
@@ -114,6 +115,7 @@ def _frame(calls: tuple[RecordedCall, ...], before: list[TrialResult], after: li
             for name, values in zip(_COLUMNS, columns, strict=True)
         }
     )
+    # All changes in their order, zeros too: a summary that lacks one cannot be compared.
     counts = Counter(frame["change"])
     frame.attrs["summary"] = {change: counts.get(change, 0) for change in CHANGES}
     frame.attrs["skipped"] = sorted({rule_id for names in frame["skipped"] for rule_id in names})

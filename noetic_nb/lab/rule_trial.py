@@ -81,6 +81,7 @@ def candidate_snapshot(rules: RuleSnapshot, candidate: Any) -> RuleSnapshot:
     if not isinstance(candidate, SteeringRule | Mapping):
         return as_snapshot(candidate)
     new = as_rule(candidate)
+    # In its old place: the order decides which deny is the first.
     known = any(rule.id == new.id for rule in rules)
     return RuleBook([*(new if rule.id == new.id else rule for rule in rules), *([] if known else [new])]).snapshot
 
@@ -93,6 +94,7 @@ class _Trial:
         self.policy = policy
         self.rules = rules
         self.without_judge: frozenset[str] = frozenset()
+        # A cassette may hold some verdicts only; then what is missing is found call by call.
         if judge is None:
             self.without_judge = frozenset(rule.id for rule in rules if rule.enabled and rule.llm_eval is not None)
             self.rules = RuleSnapshot(rules.version, tuple([_without_judge(rule) for rule in rules]))

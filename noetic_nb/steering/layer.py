@@ -104,22 +104,21 @@ def steering(
             "INVALID_STEERING", "steering takes a rule book, or rules=[...].", given=(rulebook, rules), hint="Pass one."
         )
     book = rulebook if isinstance(rulebook, RuleBook) else RuleBook(rulebook or rules or ())
-    policy = Policy(on_error, on_unparseable, max_retries)
-    _check_options(policy, max_ledger_entries)
-    layer = _Steering(book, max_ledger_entries, policy, scope)
+    policy = _checked_policy(Policy(on_error, on_unparseable, max_retries), max_ledger_entries)
     return MemoryLayer(
         id=LAYER_ID,
         slot=Slot.STEERING,
         scope=scope,
         budget=RECALL_BUDGET,
-        hooks=layer.hooks(),
+        hooks=_Steering(book, max_ledger_entries, policy, scope).hooks(),
         timeouts={**TIMEOUTS_MS, **(timeouts or {})},
+        # Without this a layer that cannot be initialised would be left out, and nothing would be enforced.
         enforces=True,
         on_steering_error=on_error,
     )
 
 
-def _check_options(policy: Policy, max_ledger_entries: int) -> None:
+def _checked_policy(policy: Policy, max_ledger_entries: int) -> Policy:
     for name, value, known in (
         ("on_error", policy.on_error, get_args(OnError)),
         ("on_unparseable", policy.on_unparseable, get_args(OnUnparseable)),
@@ -131,6 +130,7 @@ def _check_options(policy: Policy, max_ledger_entries: int) -> None:
     for name, count in (("max_ledger_entries", max_ledger_entries), ("max_retries", policy.max_retries)):
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
             raise NoeticConfigError("INVALID_STEERING", f"{name} is a number >= 0.", given=count)
+    return policy
 
 
 class _Steering:
@@ -200,6 +200,7 @@ class _Steering:
         return self._decide("after_model_call", p)
 
     async def _decide(self, point: Point, p: Params) -> Mapping[str, Any]:
+        # Fail closed: no state means that nothing is known of the ledger, the queue or the calls so far.
         if p.state is None or p.state.get("uninitialised"):
             raise SteeringNotReady(f"The steering layer was never initialised for execution {p.ctx.execution_id!r}.")
         clock = p.ctx.clock
@@ -221,6 +222,7 @@ class _Steering:
             self._cancelled[p.ctx.execution_id] = result
             raise
         duration = clock.monotonic_ms() - start
+        # Reported in full to people; the model only reads the fixed guidance.
         for fault in result.faults:
             if fault.error is not None:
                 p.ctx.diagnostic(LAYER_ID, point, fault.error)
@@ -270,6 +272,7 @@ class _Steering:
         return ledger[-self.max_entries :] if self.max_entries else []
 
     async def _judge_now(self, rule: SteeringRule, judge: LLMEval, p: Params) -> SteeringDecision | None:
+        # A task of its own, shielded: the time limit of the hook ends the waiting, not the judge.
         verdict = asyncio.ensure_future(self._verdict(judge, p))
         try:
             return await asyncio.shield(verdict)
@@ -296,6 +299,7 @@ class _Steering:
         except Exception as exc:
             p.ctx.diagnostic(LAYER_ID, point, exc)
             return None
+        # Recorded even if it allows: the hook had denied for want of this verdict.
         if late and p.ctx.sink is not None:
             p.ctx.sink.emit(_late_event(rule, p, point, ALLOW if decision is None else decision))
         if decision is None or decision.action is SteeringAction.ALLOW:
@@ -304,6 +308,7 @@ class _Steering:
         return {"ruleId": rule.id, "guidance": capped(guidance)}
 
     def on_spawn(self, p: SpawnParams) -> Mapping[str, Any]:
+        # Deep, because parent and child may run at the same time.
         ledger = [] if p.parent_state is None else copy.deepcopy(p.parent_state["ledger"])
         self._known_changes[p.child_ctx.execution_id] = self.book.change_count
         state: dict[str, Any] = {"ledger": ledger, "pendingAsync": self.late.open(p.child_ctx, [])}
@@ -316,6 +321,7 @@ class _Steering:
         entry = {"kind": "custom", "timestamp": p.ctx.clock.now_ms(), "custom": {"outcome": p.outcome}}
         state = p.state or {"ledger": [], "pendingAsync": self.late.pending(p.ctx)}
         if self.scope != "execution":
+            # Before the queue is closed: what is saved must not be carried over as well.
             self.late.saved(p.ctx)
             calls = [*state.get("calls", []), *state.get("made", [])]
             state = {**state, "calls": calls[-MAX_CALLS:], "made": []}

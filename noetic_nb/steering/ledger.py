@@ -64,6 +64,7 @@ def decision_entry(
     if decision.guidance is not None:
         entry["guidance"] = decision.guidance
     if decision.rule_ids:
+        # One id for readers of the wire form, all of them for those who look closer.
         entry["ruleId"] = decision.rule_ids[0]
         entry["ruleIds"] = list(decision.rule_ids)
     entry["durationMs"] = duration_ms

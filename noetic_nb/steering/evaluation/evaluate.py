@@ -70,26 +70,11 @@ async def evaluate(
     result: Evaluation | None = None,
     earlier: Sequence[PastCall] = (),
 ) -> Evaluation:
-    """Evaluate every rule that applies, in order.
+    """Evaluate the rules of a snapshot that apply at a point, in order.
 
-    Parameters
-    ----------
-    snapshot : RuleSnapshot
-        The rules as they were when the evaluation began.
-    point : {"before_tool_call", "after_model_call"}
-        Where we are.
-    params : BeforeToolCallParams or AfterModelCallParams
-        What is judged.
-    policy : Policy
-        What failures mean.
-    judge_now : callable
-        ``judge_now(rule, judge, params)`` waits for a judge; None where no verdict could be read.
-    judge_later : callable
-        Starts an asynchronous judge in the background.
-    result : Evaluation, optional
-        Filled in step by step, so that a caller that abandons the evaluation knows how far it came.
-    earlier : sequence of PastCall
-        Calls of earlier executions, for sequence rules.
+    ``judge_now(rule, judge, params)`` waits for a synchronous judge, and returns None where no verdict could be read;
+    ``judge_later`` starts an asynchronous one in the background. `result` is filled in step by step, so that a caller that
+    cancels the evaluation knows how far it came. `earlier` are calls of earlier executions, for sequence rules.
 
     Raises
     ------
@@ -114,6 +99,7 @@ async def evaluate(
                     continue
             elif prepared.evaluate is not None:
                 answer = prepared.evaluate(params, bindings)
+            # The cheap tests come first: this runs for every rule of every call.
             if answer is not None and type(answer) is not SteeringDecision and hasattr(answer, "__await__"):
                 result.waited, result.waiting_for = True, rule.id
                 answer = await answer
@@ -170,6 +156,7 @@ async def _judged(
     judge_now: JudgeNow,
     judge_later: JudgeLater,
 ) -> SteeringDecision | None:
+    # Checked before the mode is: an asynchronous judge without a model would fail unseen, in the background.
     if params.ctx.call_model is None:
         raise NoeticConfigError(
             "MISSING_CALL_MODEL",
@@ -184,6 +171,7 @@ async def _judged(
     result.waited, result.waiting_for = True, rule.id
     decision = await judge_now(rule, judge, params)
     if decision is None:
+        # A fault under either policy, so that the ledger shows that this judge decided nothing.
         result.faults.append(RuleFault(rule.id, None, "unparseable"))
         if policy.on_unparseable == "allow":
             return ALLOW
@@ -207,8 +195,10 @@ def _named(answer: Any, prepared: PreparedRule) -> SteeringDecision:
             )
         answer = as_decision(answer)
     decision: SteeringDecision = answer
+    # A condition's decision carries the name already; an allow is nobody's doing.
     if prepared.decide is not None or decision.action is SteeringAction.ALLOW:
         return decision
+    # `deny(3)` is only found here: a record does not check the types of its fields.
     guidance: Any = decision.guidance
     if guidance is not None and not isinstance(guidance, str):
         raise TypeError(f"Guidance is text, not {type(guidance).__name__}: {guidance!r:.80}.")

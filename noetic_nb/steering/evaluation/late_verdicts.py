@@ -58,6 +58,7 @@ class LateVerdicts:
         queue = self._queue(ctx)
         # Changed in place, never replaced: the layer's state holds this list.
         queue.pending[:] = entries
+        # Never to a child: it is another conversation, which the verdict is not about.
         if ctx.depth == 0:
             queue.pending += self._carried.pop(ctx.thread_id, [])
         return queue.pending
@@ -71,6 +72,7 @@ class LateVerdicts:
     def pending(self, ctx: ExecutionContext, stated: list[QueuedVerdict] | None = None) -> list[QueuedVerdict]:
         """Return the live list of waiting entries; a list that replaced it in the layer's state takes its place."""
         queue = self._queue(ctx)
+        # Someone may have set the layer's state: the list that is shown there is the one that counts.
         if stated is not None and stated is not queue.pending:
             queue.pending = stated
         return queue.pending
@@ -100,6 +102,7 @@ class LateVerdicts:
 
     @staticmethod
     def _cut(entry: QueuedVerdict, ctx: ExecutionContext, budget: float, tokenize: Tokenizer) -> Item | None:
+        # By bisection: tokens are not proportional to characters, and a tokenizer may be slow.
         low, high, best = 0, len(entry["guidance"]), None
         while low <= high:
             middle = (low + high) // 2
@@ -115,6 +118,7 @@ class LateVerdicts:
         queue = self._queue(ctx)
         for item_id, entries in list(queue.in_flight.items()):
             del queue.in_flight[item_id]
+            # In place and in front: the order of the verdicts is the order of the calls.
             if item_id not in sent:
                 queue.pending[:0] = entries
 

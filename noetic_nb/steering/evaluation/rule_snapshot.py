@@ -65,7 +65,7 @@ def prepare(rules: Iterable[SteeringRule]) -> PreparedRules:
                 prepared.append(PreparedRule(rule, evaluate=condition.evaluate, decide=condition.decide))
             case SequenceRule() as sequence:
                 prepared.append(PreparedRule(rule, evaluate=partial(_sequence, rule, sequence)))
-            case _:
+            case _:  # a judge alone, or nothing at all
                 prepared.append(PreparedRule(rule))
     return tuple(prepared), frozenset(needs)
 
@@ -112,6 +112,7 @@ class RuleSnapshot:
                     and (rule.tools is None or seen is None or any(skeleton(tool) == seen for tool in rule.tools))
                 ]
             )
+            # Beyond that it still works, at the price of preparing at each call.
             if len(self._prepared) < MAX_PREPARED:
                 self._prepared[key] = found
         return found

@@ -64,6 +64,7 @@ FUNCTIONS: Final = frozenset(
 )
 """Functions of the language; none of them reads a clock or has an effect."""
 
+# Longer marks before shorter ones, and `.` last: what no other pattern knows is a mark of one character.
 _TOKEN: Final = re.compile(
     r"""(?P<space>\s+|//[^\n]*)
       | (?P<string>[rRbB]{0,2}(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))
@@ -162,6 +163,7 @@ class _Reader:
             and self.tokens[at + 1][0] == "ident"
             and self.mark(at + 2) == ","
         ):
+            # Two of them multiply their times; three over a long history take hours.
             self.nested = self.nested or any(frame.variable is not None for frame in self.open)
             self.open.append(_Open(self.mark(at + 1), self.calls, self.calls and name == "filter"))
             self.calls = False
@@ -172,6 +174,7 @@ class _Reader:
 
     def root(self, at: int, name: str, line: int) -> int:
         self.calls = False
+        # A variable of a comprehension hides one of ours with the same name.
         bound = next((frame for frame in reversed(self.open) if frame.variable == name), None)
         if bound is not None:
             if bound.over_history:
@@ -190,6 +193,7 @@ class _Reader:
 
     def field(self, root: str, at: int, line: int) -> int:
         """Read the field after a variable; a variable without one needs them all."""
+        # `tool == x` or `tool["args"]`: which field is meant is not known, so all are bound.
         if self.mark(at) != "." or at + 1 >= len(self.tokens) or self.tokens[at + 1][0] != "ident":
             self.all_of(root)
             return at

@@ -53,6 +53,7 @@ class CelProcess:
 
     def compile_error(self) -> str | None:
         """Start the process and compile; returns what is wrong with the expression, None where nothing is."""
+        # In a thread, because a pipe cannot be read with a time limit on every system.
         reply: list[dict[str, Any]] = []
         thread = threading.Thread(target=lambda: reply.append(self._started()), daemon=True)
         thread.start()
@@ -70,11 +71,12 @@ class CelProcess:
     def _start(self) -> dict[str, Any]:
         if self._process is not None and self._process.poll() is None:
             return {"compiled": True}
+        # The worker is run as a file, not as a module: importing the package would take longer than most evaluations.
         process = subprocess.Popen(
             [sys.executable, str(_WORKER)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,  # a pipe that nobody reads would fill up and block it
             text=True,
             encoding="utf-8",
         )

@@ -19,6 +19,7 @@ _TRIM: Final = re.compile(f"^[{_SPACE}]+|[{_SPACE}]+$")
 _VERDICT: Final = re.compile(r"(allow|deny|guide)\b", re.ASCII | re.IGNORECASE)
 _LEAD: Final = re.compile(f"^[:{_SPACE}]+")
 
+# `parse_verdict` reads exactly these three; every other wording makes judges explain instead of decide.
 _ANSWER_WITH: Final = (
     "Answer with exactly one of these three forms and nothing else: "
     "ALLOW, or DENY: followed by the reason, or GUIDE: followed by what to do instead."
@@ -50,7 +51,9 @@ def parse_verdict(text: str) -> SteeringDecision | None:
     >>> parse_verdict("ALLOWED") is None, parse_verdict("I think ALLOW") is None
     (True, True)
     """
+    # Not str.strip: Python and ECMAScript disagree on what is white space, and verdicts must not depend on it.
     trimmed = _TRIM.sub("", text)
+    # Only at the beginning: a word further on may be quoted from the very call that is judged.
     match = _VERDICT.match(trimmed)
     if match is None:
         return None

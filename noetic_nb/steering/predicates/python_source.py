@@ -91,11 +91,13 @@ def compile_predicate(rule_id: str, text: str, namespace: Mapping[str, Any]) -> 
         raise _not_replaced(
             rule_id, f"it needs exactly one function, and has {found}", None, "Write def name(call): ..."
         )
+    # A decorator such as @rules.rule(...) would put the rule into the book while it is only being tried.
     functions[0].decorator_list = []
     scope = {**NAMES, **namespace}
     # Tracebacks and inspect.getsource find the text again, as they do for cells.
     linecache.cache[file_name] = (len(text), None, text.splitlines(keepends=True), file_name)
     try:
+        # In a scope of its own: running the text must not change the names of the notebook.
         exec(compile(tree, file_name, "exec"), scope)
     except Exception as exc:
         raise _not_replaced(
@@ -121,6 +123,7 @@ def check_on_samples(rule: SteeringRule, samples: Iterable[Any]) -> None:
     if not isinstance(rule.decider, PythonPredicate):
         return
     predicate = rule.decider.function
+    # Samples are tried while someone presses a button: there is no loop to wait in.
     if inspect.iscoroutinefunction(predicate):
         return
     file_name = predicate.__code__.co_filename if hasattr(predicate, "__code__") else ""

@@ -107,6 +107,7 @@ def check_sequence(
         case "never_after":
             violated = any(skeleton(call.name) in others for call in made)
         case "only_after":
+            # What failed did not do what the rule relies on.
             violated = not others <= {skeleton(call.name) for call in made if call.status == "ok"}
     if not violated:
         return None

@@ -99,6 +99,7 @@ def load_rules(path: str | PathLike[str], *, functions: Functions | None = None)
     except OSError as exc:
         _refuse(str(source), exc.strerror or str(exc), "Look at the path.", exc)
     try:
+        # Editors on Windows write a byte order mark, which JSON refuses.
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         _refuse(str(source), "it is not UTF-8", "Save it as UTF-8.", exc)
@@ -116,6 +117,7 @@ def _format_of(path: Path) -> Literal["yaml", "json"]:
     )
 
 
+# JSON keeps the last of repeated keys in silence: half of a rule would be gone.
 def _only_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
@@ -140,6 +142,7 @@ def parse_rules(
     >>> rules["large"].form, rules["large"].tools
     ('cel', ('pay',))
     """
+    # Before parsing: YAML takes seconds a megabyte.
     if len(text) > MAX_BYTES:
         _refuse(source, f"it has more than {MAX_BYTES:,} characters", "Split it, or drop what is no rule.")
     try:

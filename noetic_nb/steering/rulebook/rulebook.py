@@ -75,6 +75,7 @@ class RuleBook(RuleMethods):
                     "DUPLICATE_RULE_ID", "Two rules share an id.", given=rule.id, hint="Rename one."
                 )
             seen.add(rule.id)
+        # The first rules are no change: version 0, and nothing to undo.
         if first:
             self._snapshot = RuleSnapshot(0, first)
 
@@ -122,6 +123,7 @@ class RuleBook(RuleMethods):
         NoeticConfigError
             ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE`` or ``MISSING_PACKAGE``; the rule book then stays as it was.
         """
+        # Compiled before the lock is taken: a condition in a process may take seconds.
         new = _checked(rule)
         with self._lock:
             rules = list(self._snapshot.rules)
@@ -278,6 +280,7 @@ class RuleBook(RuleMethods):
         self._changes.append(change)
         if remember:
             self._past.append((before, change))
+        # A copy, because a listener may end its own listening.
         for listener in tuple(self._listeners):
             try:
                 listener(change)

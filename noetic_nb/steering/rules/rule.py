@@ -164,6 +164,7 @@ class SteeringRule(_Frozen):
         try:
             super().__init__(**data)
         except ValidationError as exc:
+            # Of several faults the first is enough: people correct one at a time.
             first = exc.errors()[0]
             where = ".".join(map(str, first["loc"])) or "rule"
             near = nearest(str(first["loc"][-1]), SteeringRule.model_fields) if first["loc"] else None
@@ -187,6 +188,7 @@ class SteeringRule(_Frozen):
             return value
         return tuple(_POINTS.get(name, name) if isinstance(name, str) else name for name in names)
 
+    # A text is iterable: "pay" would otherwise become the tools "p", "a" and "y".
     @field_validator("tools", mode="before")
     @classmethod
     def _tools(cls, value: object) -> object:
@@ -195,7 +197,7 @@ class SteeringRule(_Frozen):
     @field_validator("isolate", mode="before")
     @classmethod
     def _isolated(cls, value: object) -> object:
-        return None if value is False else value
+        return None if value is False else value  # `isolate=False` reads like the default
 
     @model_validator(mode="before")
     @classmethod

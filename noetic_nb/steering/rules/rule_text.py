@@ -56,6 +56,7 @@ def rule_text(rule: SteeringRule) -> str:
       "when": "response.text == ''"
     }
     """
+    # A predicate without its text (typed at a prompt) is shown as data, by its name.
     if rule.source is not None:
         return rule.source
     return json.dumps(rule_data(rule), ensure_ascii=False, indent=2)
