@@ -162,7 +162,7 @@ def test_what_is_left_at_the_end_goes_to_the_next_root_execution_of_the_thread()
     assert "[watch] rude" in following
 
 
-def test_a_verdict_still_being_formed_at_the_end_reaches_the_execution_that_runs_then() -> None:
+def test_a_judge_still_running_at_the_end_reaches_the_execution_that_runs_then() -> None:
     async def run() -> list[str | None]:
         begin = chained(60.0)
         first = await begin("e1")
