@@ -157,12 +157,17 @@ def cel_rules() -> Callable[[], Coroutine[Any, Any, Any]]:
     snapshot, policy = rules.snapshot, Policy()
     params = BeforeToolCallParams("pay", ARGS, context(None), None, "c", HISTORY)
 
-    async def nobody(rule: Any, params: Any) -> None:
+    async def no_judge(rule: Any, judge: Any, params: Any) -> None:
         return None
 
     async def call() -> Any:
         return await evaluate(
-            snapshot, "before_tool_call", params, policy, ask_now=nobody, ask_later=lambda rule, params: None
+            snapshot,
+            "before_tool_call",
+            params,
+            policy,
+            judge_now=no_judge,
+            judge_later=lambda rule, judge, params: None,
         )
 
     return call
@@ -228,7 +233,7 @@ def backtests(runs: list[Any]) -> dict[str, float]:
             start = perf_counter()
             table = trials.diff(rules, edit(number))
             times.append((perf_counter() - start) * 1e3)
-        assert len(table) == len(trials.moments)
+        assert len(table) == len(trials.calls)
         found[f"backtest of one edited {name} rule, p95 ms"] = sorted(times)[int(len(times) * 0.95) - 1]
     return found
 

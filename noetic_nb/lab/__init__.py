@@ -1,4 +1,4 @@
-"""Questions asked of recorded runs: data sets to ask them of, replay through another regulator, other rules."""
+"""Experiments on recorded runs: data sets, replay through another regulator, other rules."""
 
 from noetic_nb.lab import datasets
 from noetic_nb.lab.regulator_replay import first_stop, replay_regulator

@@ -1,4 +1,4 @@
-"""Recorded runs to ask questions of, without a key and without a network.
+"""Recorded runs for experiments, without a key and without a network.
 
 The runs are new at each call, so one may append to them; the data behind them is read once.
 """
@@ -46,6 +46,7 @@ def _entries(path: str | PathLike[str], max_bytes: int) -> list[Mapping[str, Any
             content = b"" if start == _GZIP else start + file.read(max_bytes)
     except OSError as error:
         _fail(path, error.strerror or str(error), cause=error)
+    # By content, not by name: files are often renamed on their way.
     if start == _GZIP:
         content = read_gzip(path, max_bytes=max_bytes)
     if len(content) > max_bytes:
@@ -105,6 +106,7 @@ def _built(path: str | PathLike[str], place: int, entry: Mapping[str, Any], name
     return run_of(entry, index, name=name, source=source, complain=lambda what: _fail(path, what, place))
 
 
+# The parsed data is shared and never changed; runs are made of it anew at each call.
 @cache
 def _packaged() -> dict[int, Mapping[str, Any]]:
     return {entry["index"]: entry for entry in _entries(_AIRLINE, MAX_BYTES)}

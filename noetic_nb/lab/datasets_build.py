@@ -54,6 +54,7 @@ def build(source: Path, target: Path) -> int:
         }
         for index in sorted(index for indices in CHOSEN.values() for index in indices)
     ]
+    # mtime=0: the file must not differ from one build to the next.
     packed = gzip.compress(json.dumps(chosen, ensure_ascii=False, separators=(",", ":")).encode(), mtime=0)
     target.mkdir(parents=True, exist_ok=True)
     (target / "airline.json.gz").write_bytes(packed)

@@ -1,6 +1,6 @@
-"""The moments of recorded runs at which rules are asked: every call that was checked, every response of the agent.
+"""The calls of recorded runs at which rules are evaluated: tool calls before they ran, model calls with their response.
 
-The past is taken as it was: what a rule would have prevented still stands in the history of later calls.
+The before is taken as it was: what a rule would have prevented still stands in the history of later calls.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from noetic_nb.models.client import ModelResponse, Usage
 from noetic_nb.runs import Run
 from noetic_nb.steering.rules.rule import Point
 
-__all__ = ["Moment", "moments"]
+__all__ = ["RecordedCall", "calls_of"]
 
 # Calls that never reached the rules: nobody knows the tool, or the arguments did not fit it.
-_NOT_ASKED: Final = frozenset({"unknown", "invalid_args"})
+_NOT_EVALUATED: Final = frozenset({"unknown", "invalid_args"})
+# What rules read of a layer's state is empty: the recorded ledger is that of the rules in force then.
 _STATE: Final = {"ledger": (), "pendingAsync": ()}
 
 
 @dataclass(frozen=True, slots=True)
-class _At:
-    """The clock as it stood at a recorded moment."""
+class _RecordedClock:
+    """The clock as it stood at a recorded call."""
 
     t_ms: float
 
@@ -41,8 +42,8 @@ class _At:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """Where it was, and what a rule is given."""
+class RecordedCall:
+    """Where in its run a call stands, and the parameters a rule gets."""
 
     run_id: str
     seq: int
@@ -53,7 +54,7 @@ class Moment:
 
 
 @dataclass(slots=True)
-class _Past:
+class _Execution:
     """What one execution had done so far."""
 
     resource_id: str | None
@@ -63,8 +64,8 @@ class _Past:
     step: int = 0
 
 
-def moments(runs: Run | Iterable[Run]) -> tuple[Moment, ...]:
-    """Return every moment of some runs at which rules are asked, in order.
+def calls_of(runs: Run | Iterable[Run]) -> tuple[RecordedCall, ...]:
+    """Return every call of some runs at which rules are evaluated, in order.
 
     Parameters
     ----------
@@ -79,11 +80,11 @@ def moments(runs: Run | Iterable[Run]) -> tuple[Moment, ...]:
     Examples
     --------
     >>> from noetic_nb.lab import datasets
-    >>> found = moments(datasets.airline(1))
+    >>> found = calls_of(datasets.airline(1))
     >>> found[0].point, found[-1].run_id
     ('after_model_call', 'airline-3')
     """
-    found: list[Moment] = []
+    found: list[RecordedCall] = []
     for run in [runs] if isinstance(runs, Run) else runs:
         if not isinstance(run, Run):
             raise NoeticConfigError(
@@ -96,9 +97,10 @@ def moments(runs: Run | Iterable[Run]) -> tuple[Moment, ...]:
     return tuple(found)
 
 
-def _of_run(run: Run) -> Iterator[Moment]:
-    pasts: dict[tuple[str, str], _Past] = {}
+def _of_run(run: Run) -> Iterator[RecordedCall]:
+    executions: dict[tuple[str, str], _Execution] = {}
     resources: dict[tuple[str, int], str | None] = {}
+    # A copy: a run may grow while it is read.
     for seq, event in enumerate(tuple(run.events)):
         if isinstance(event, TurnStarted):
             resources[event.where.thread_id, event.where.turn] = event.resource_id
@@ -106,42 +108,43 @@ def _of_run(run: Run) -> Iterator[Moment]:
             continue
         where = event.where
         key = (where.thread_id, where.execution_id)
-        past = pasts.get(key)
-        if past is None:
-            past = pasts[key] = _Past(resources.get((where.thread_id, where.turn)))
+        before = executions.get(key)
+        if before is None:
+            before = executions[key] = _Execution(resources.get((where.thread_id, where.turn)))
         if isinstance(event, ToolCalled):
-            if event.status not in _NOT_ASKED:
-                yield Moment(run.run_id, seq, event.t_ms, where, "before_tool_call", _call(event, past))
-            past.calls.append(PastCall(event.name, event.args or {}, event.call_id, event.status, event.output))
+            if event.status not in _NOT_EVALUATED:
+                yield RecordedCall(run.run_id, seq, event.t_ms, where, "before_tool_call", _call(event, before))
+            before.calls.append(PastCall(event.name, event.args or {}, event.call_id, event.status, event.output))
             continue
-        past.usage = past.usage + Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
-        past.cost += event.cost
-        past.step = event.step
+        # Before the response is judged: live, its own cost is counted as well.
+        before.usage = before.usage + Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
+        before.cost += event.cost
+        before.step = event.step
         if event.purpose == "agent" and event.status == "ok":
-            yield Moment(run.run_id, seq, event.t_ms, where, "after_model_call", _response(event, past))
+            yield RecordedCall(run.run_id, seq, event.t_ms, where, "after_model_call", _response(event, before))
 
 
-def _context(where: Where, t_ms: float, past: _Past) -> ExecutionContext:
+def _context(where: Where, t_ms: float, before: _Execution) -> ExecutionContext:
     return ExecutionContext(
         execution_id=where.execution_id,
         thread_id=where.thread_id,
-        resource_id=past.resource_id,
+        resource_id=before.resource_id,
         depth=where.depth,
-        step_number=past.step,
-        token_usage=past.usage,
-        cost=past.cost,
+        step_number=before.step,
+        token_usage=before.usage,
+        cost=before.cost,
         turn=where.turn,
-        clock=_At(t_ms),
+        clock=_RecordedClock(t_ms),
     )
 
 
-def _call(event: ToolCalled, past: _Past) -> BeforeToolCallParams:
+def _call(event: ToolCalled, before: _Execution) -> BeforeToolCallParams:
     args: Any = freeze({}) if event.args is None else event.args
-    ctx = _context(event.where, event.t_ms, past)
-    return BeforeToolCallParams(event.name, args, ctx, _STATE, event.call_id, tuple(past.calls), event.where.depth)
+    ctx = _context(event.where, event.t_ms, before)
+    return BeforeToolCallParams(event.name, args, ctx, _STATE, event.call_id, tuple(before.calls), event.where.depth)
 
 
-def _response(event: ModelCalled, past: _Past) -> AfterModelCallParams:
+def _response(event: ModelCalled, before: _Execution) -> AfterModelCallParams:
     usage = Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
-    ctx = _context(event.where, event.t_ms, past)
-    return AfterModelCallParams(ModelResponse(event.items, usage, event.cost), ctx, _STATE, tuple(past.calls))
+    ctx = _context(event.where, event.t_ms, before)
+    return AfterModelCallParams(ModelResponse(event.items, usage, event.cost), ctx, _STATE, tuple(before.calls))

@@ -1,7 +1,7 @@
-"""Ask what a regulator would have said of a run that was recorded without it, or with another one.
+"""Replay a recorded run through a regulator: what it would have decided where there was none, or another one.
 
-No model is called and no tool is run. The recorded events are told to a fork of the regulator in their order, so the
-one that is passed in learns nothing; time is the run's, so that "within so many seconds" means what it meant then.
+No model is called and no tool is run. A fork of the regulator observes the recorded events in their order, so the one that
+is passed in learns nothing; time is the run's, so that "within so many seconds" means what it meant then.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["RecordedReply", "StopPoint", "first_stop", "replay_regulator"]
 
 Grader: TypeAlias = "Callable[[RecordedReply], float | None]"
 
-# Calls that never ran are not told: the regulation layer hears of allowed calls only.
+# Calls that never ran are left out: the regulation layer observes allowed calls only.
 _RAN: Final = frozenset({"ok", "error", "invalid_result"})
 _MOST: Final = events.U32_MAX
 
@@ -46,7 +46,7 @@ class StopPoint(NamedTuple):
     decision: Mapping[str, Any]
     """The circuit break in its plain form, with its ``reason``."""
     suggestion: str
-    """What the user would have been told instead."""
+    """The text the user would have got instead."""
 
 
 class RecordedReply(str):
@@ -66,12 +66,13 @@ class RecordedReply(str):
         return str(self)
 
 
-def _told(text: str) -> str:
+def _clean(text: str) -> str:
     """Return text without lone surrogates, which a regulator refuses and a recorded run may hold."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _whole(number: float) -> int:
+    # A regulator's events hold 32-bit counts; a recorded run may hold anything.
     return min(max(round(number), 0), _MOST) if math.isfinite(number) else 0
 
 
@@ -86,30 +87,30 @@ class _Thread:
         self.query = ""
         self.latched: decisions.CircuitBreak | None = None
 
-    def tell(self, where: Where, t_ms: float, event: events.Event) -> None:
+    def observe(self, where: Where, t_ms: float, event: events.Event) -> None:
         self.now_ms = t_ms
         self.regulator.on_event(event)
         self.run.append(RegulatorSaw(where, t_ms, self.layer_id, events.to_dict(event)))
 
-    def ask(self, where: Where, t_ms: float, at: str) -> RegulatorDecided:
-        answer = self.regulator.decide()
+    def decide(self, where: Where, t_ms: float, at: str) -> RegulatorDecided:
+        decision = self.regulator.decide()
         if at == "turn_start" and self.latched is not None:
-            answer, self.latched = self.latched, None
-        is_break = isinstance(answer, decisions.CircuitBreak)
-        if isinstance(answer, decisions.CircuitBreak) and not self.turn_is_open:
+            decision, self.latched = self.latched, None
+        circuit_break = decision if isinstance(decision, decisions.CircuitBreak) else None
+        if circuit_break is not None and not self.turn_is_open:
             # No turn is there to be stopped: the next one is, whatever better grades may still come.
-            self.latched = answer
+            self.latched = circuit_break
         decided = RegulatorDecided(
             where,
             t_ms,
             self.layer_id,
             at,
-            decisions.to_dict(answer),
-            suggestion=answer.suggestion if isinstance(answer, decisions.CircuitBreak) else None,
+            decisions.to_dict(decision),
+            suggestion=None if circuit_break is None else circuit_break.suggestion,
             confidence=self.regulator.confidence(),
             tokens_out=self.regulator.total_tokens_out(),
             cost_cap=self.regulator.cost_cap_tokens(),
-            stops=is_break and self.turn_is_open,
+            stops=circuit_break is not None and self.turn_is_open,
         )
         self.run.append(decided)
         return decided
@@ -127,12 +128,15 @@ class _Replay:
         known = self.threads.get(where.thread_id)
         if known is None:
             owner = where.thread_id if resource_id is None else resource_id
+            # Threads of one resource learn together, as live; none of them teaches the template.
             person = self.persons.setdefault(owner, self.regulator.person.copy())
             known = self.threads[where.thread_id] = _Thread(self.regulator, person, self.into, self.layer_id)
         return known
 
     def take(self, event: RunEvent) -> Iterator[RegulatorDecided]:
-        """Append an event and tell the regulator of it; yield each answer before what follows it is appended."""
+        """Append an event and let the regulator observe it; yield each decision before what follows it is appended."""
+        # A call is decided before it is appended, a reply before its turn is completed: as in a live harness, where the
+        # decision can still stop what follows.
         match event:
             case TurnStarted():
                 self.into.append(event)
@@ -149,6 +153,7 @@ class _Replay:
                 yield from self.corrected(event)
             case QualityGiven():
                 self.into.append(event)
+                # A grader replaces the recorded grades; both would count one reply twice.
                 if self.grader is None:
                     yield self.graded(event.where, event.t_ms, event.quality, "quality")
             case _:
@@ -159,37 +164,37 @@ class _Replay:
     def turn_started(self, event: TurnStarted) -> RegulatorDecided:
         thread = self.thread(event.where, event.resource_id)
         thread.turn_is_open, thread.query = True, event.query
-        thread.tell(event.where, event.t_ms, events.TurnStart(_told(event.query)))
-        return thread.ask(event.where, event.t_ms, "turn_start")
+        thread.observe(event.where, event.t_ms, events.TurnStart(_clean(event.query)))
+        return thread.decide(event.where, event.t_ms, "turn_start")
 
     def model_called(self, event: ModelCalled) -> None:
         thread = self.thread(event.where)
         for index, (token, logprob) in enumerate(event.logprobs):
-            # Told but not recorded: the tokens are in the run already, and they are most of what a turn tells.
-            thread.regulator.on_event(events.Token(_told(token), float(logprob), index))
+            # Observed but not recorded: the tokens are in the run already, and are most of the events of a turn.
+            thread.regulator.on_event(events.Token(_clean(token), float(logprob), index))
         tokens_in, tokens_out = _whole(event.input_tokens), _whole(event.output_tokens)
-        cost = events.Cost(tokens_in, tokens_out, _whole(event.duration_ms), provider=_told(event.model))
-        thread.tell(event.where, event.t_ms, cost)
+        cost = events.Cost(tokens_in, tokens_out, _whole(event.duration_ms), provider=_clean(event.model))
+        thread.observe(event.where, event.t_ms, cost)
 
     def tool_called(self, event: ToolCalled) -> RegulatorDecided:
         thread = self.thread(event.where)
-        thread.tell(event.where, event.t_ms, events.ToolCall(_told(event.name), _arguments(event.args)))
-        return thread.ask(event.where, event.t_ms, "tool_call")
+        thread.observe(event.where, event.t_ms, events.ToolCall(_clean(event.name), _arguments(event.args)))
+        return thread.decide(event.where, event.t_ms, "tool_call")
 
     def tool_returned(self, event: ToolCalled) -> None:
-        error = None if event.error is None else _told(event.error)
+        error = None if event.error is None else _clean(event.error)
         result = events.ToolResult(
-            _told(event.name), event.status == "ok", _whole(event.duration_ms), error, _told(event.output)
+            _clean(event.name), event.status == "ok", _whole(event.duration_ms), error, _clean(event.output)
         )
-        self.thread(event.where).tell(event.where, event.t_ms, result)
+        self.thread(event.where).observe(event.where, event.t_ms, result)
 
     def replied(self, event: TurnCompleted) -> Iterator[RegulatorDecided]:
         # A suggestion that took the place of a reply is the old regulator's text, not the agent's.
         if not event.text or event.stopped is not None:
             return
         thread = self.thread(event.where)
-        thread.tell(event.where, event.t_ms, events.TurnComplete(_told(event.text)))
-        yield thread.ask(event.where, event.t_ms, "turn_complete")
+        thread.observe(event.where, event.t_ms, events.TurnComplete(_clean(event.text)))
+        yield thread.decide(event.where, event.t_ms, "turn_complete")
         if self.grader is None:
             return
         reply = RecordedReply(event.text)
@@ -201,11 +206,11 @@ class _Replay:
 
     def graded(self, where: Where, t_ms: float, quality: float, at: str) -> RegulatorDecided:
         thread = self.thread(where)
-        thread.tell(where, t_ms, events.QualityFeedback(float(quality)))
-        return thread.ask(where, t_ms, at)
+        thread.observe(where, t_ms, events.QualityFeedback(float(quality)))
+        return thread.decide(where, t_ms, at)
 
     def corrected(self, event: RegulatorSaw | RegulatorDecided) -> Iterator[RegulatorDecided]:
-        """Tell corrections again; all else that another regulator saw or said is not part of this replay."""
+        """Repeat corrections; all else that another regulator observed or decided is not part of this replay."""
         if not isinstance(event, RegulatorSaw) or event.event.get("kind") != events.UserCorrection.kind:
             return
         try:
@@ -213,14 +218,14 @@ class _Replay:
         except (TypeError, ValueError) as error:
             raise NoeticError(
                 "invalid_run_file",
-                f"A recorded correction cannot be told again: {error}",
+                f"A recorded correction cannot be repeated: {error}",
                 hint="Remove it from the run, or load the run from an undamaged file.",
                 path=None,
                 line=None,
             ) from error
         thread = self.thread(event.where)
-        thread.tell(event.where, event.t_ms, correction)
-        yield thread.ask(event.where, event.t_ms, "correction")
+        thread.observe(event.where, event.t_ms, correction)
+        yield thread.decide(event.where, event.t_ms, "correction")
 
     def cut(self, decided: RegulatorDecided, t_ms: float) -> None:
         """Complete the turn as the harness would have: aborted, with the suggestion in place of a reply."""
@@ -248,7 +253,7 @@ def _arguments(args: Mapping[str, Any] | None) -> str | None:
     if args is None:
         return None
     try:
-        return _told(compact_json(args))
+        return _clean(compact_json(args))
     except ValueError:  # a number that JSON lacks; a loop is found by the tool's name anyway
         return json.dumps(args)
 
@@ -280,25 +285,25 @@ def replay_regulator(
     stop: bool = False,
     layer_id: str = "regulation",
 ) -> Run:
-    """Tell a recorded run to a regulator and record what it answers.
+    """Replay a recorded run through a regulator and record its decisions.
 
     A turn's start, each tool call that ran, the final reply and each grade are decision points, as in a live harness.
 
     Parameters
     ----------
     run : Run
-        Any run; it is not changed. What another regulator saw and decided in it is left out, except the user's corrections,
-        which are told again.
+        Any run; it is not changed. What another regulator observed and decided in it is left out, except the user's
+        corrections, which are repeated.
     regulator : Regulator
         The template. Each thread has a fresh task with its settings, each resource a copy of what it has learned.
     grader : callable, optional
-        From a reply (a `RecordedReply`, which is text) to its quality, 0 to 1, or None. Without it the recorded grades are told;
+        From a reply (a `RecordedReply`, which is text) to its quality, 0 to 1, or None. Without it the recorded grades count;
         with it only the grader's.
     stop : bool
         Cut a thread where its turn would have been stopped: the turn ends as ``"aborted"`` with the suggestion as its text, and
         what was recorded later in that thread is left out. By default everything is kept and only marked.
     layer_id : str
-        Recorded as the layer that was told.
+        Recorded as the layer that regulates.
 
     Returns
     -------
@@ -327,6 +332,7 @@ def replay_regulator(
     into = Run(f"{run.run_id}-replay", meta={**run.meta, "source": "replay", "replay": about})
     replaying = _Replay(regulator, grader, into, layer_id)
     stopped: set[str] = set()
+    # A copy, because a run may still be recorded into.
     for event in tuple(run.events):
         if event.where.thread_id in stopped:
             continue

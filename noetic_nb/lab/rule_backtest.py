@@ -1,4 +1,4 @@
-"""What rules would have done to everything recorded so far: a diff of verdicts, without a model and without a tool.
+"""What rules would have done to everything recorded so far: a diff of decisions, without a model and without a tool.
 
 The past stands as it was. A call that a candidate denies is still in the history of the calls after it.
 """
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from noetic_nb.items import thaw
-from noetic_nb.lab.recorded_calls import Moment, moments
-from noetic_nb.lab.rule_trial import Verdict, as_snapshot, candidate_snapshot, try_rules
+from noetic_nb.lab.recorded_calls import RecordedCall, calls_of
+from noetic_nb.lab.rule_trial import TrialResult, as_snapshot, candidate_snapshot, try_rules
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.memory.steering_decision import SteeringAction
 from noetic_nb.models.client import ModelClient
@@ -26,7 +26,7 @@ __all__ = ["CHANGES", "Change", "Trials", "backtest"]
 
 Change: TypeAlias = Literal["newly_denied", "newly_allowed", "guided", "asked", "unchanged", "errored"]
 CHANGES: Final[tuple[Change, ...]] = ("newly_denied", "newly_allowed", "guided", "asked", "unchanged", "errored")
-"""How a verdict may differ, the gravest first."""
+"""How a decision may differ, the gravest first."""
 
 _NEW: Final[dict[SteeringAction, Change]] = {
     SteeringAction.DENY: "newly_denied",
@@ -41,7 +41,8 @@ _COLUMNS: Final = (
 )
 
 
-def _change(before: Verdict, after: Verdict) -> Change:
+def _change(before: TrialResult, after: TrialResult) -> Change:
+    # A rule that failed before in the same way is no news.
     if after.error is not None and after.error != before.error:
         return "errored"
     if before.decision.action is after.decision.action:
@@ -50,7 +51,7 @@ def _change(before: Verdict, after: Verdict) -> Change:
 
 
 class Trials:
-    """Recorded moments, ready for one candidate after another: what an editor holds while someone types.
+    """Recorded calls, ready for one candidate after another: what an editor holds while someone types.
 
     Parameters
     ----------
@@ -81,31 +82,31 @@ class Trials:
         max_retries: int = 1,
         judge: ModelClient | None = None,
     ) -> None:
-        self.moments = moments(runs)
+        self.calls = calls_of(runs)
         # A rule that raises is a row of the table, whatever the policy.
         self._policy = Policy("deny" if on_error == "raise" else on_error, on_unparseable, max_retries)
         self._judge = judge
-        self._before: tuple[RuleSnapshot, list[Verdict]] | None = None
+        self._before: tuple[RuleSnapshot, list[TrialResult]] | None = None
 
-    def verdicts(self, rules: Any, *, stop: Callable[[], bool] | None = None) -> list[Verdict]:
-        """Return what rules say about each moment."""
-        return try_rules(as_snapshot(rules), self.moments, policy=self._policy, judge=self._judge, stop=stop)
+    def results(self, rules: Any, *, stop: Callable[[], bool] | None = None) -> list[TrialResult]:
+        """Return what rules decide on each call."""
+        return try_rules(as_snapshot(rules), self.calls, policy=self._policy, judge=self._judge, stop=stop)
 
     def diff(self, rules: Any, candidate: Any, *, stop: Callable[[], bool] | None = None) -> pandas.DataFrame:
         """Return what a candidate changes; see `backtest`."""
         snapshot = as_snapshot(rules)
         other = candidate_snapshot(snapshot, candidate)
-        # The rules in force are asked once; while someone types only the candidate changes.
+        # The rules in force are evaluated once; while someone types only the candidate changes.
         if self._before is None or self._before[0] is not snapshot:
-            self._before = (snapshot, self.verdicts(snapshot, stop=stop))
-        after = self.verdicts(other, stop=stop)
-        return _frame(self.moments, self._before[1], after)
+            self._before = (snapshot, self.results(snapshot, stop=stop))
+        after = self.results(other, stop=stop)
+        return _frame(self.calls, self._before[1], after)
 
 
-def _frame(found: tuple[Moment, ...], before: list[Verdict], after: list[Verdict]) -> pandas.DataFrame:
+def _frame(calls: tuple[RecordedCall, ...], before: list[TrialResult], after: list[TrialResult]) -> pandas.DataFrame:
     import pandas
 
-    rows = [_row(moment, old, new) for moment, old, new in zip(found, before, after, strict=True)]
+    rows = [_row(call, old, new) for call, old, new in zip(calls, before, after, strict=True)]
     columns = list(zip(*rows, strict=True)) or [()] * len(_COLUMNS)
     numbers = {"turn": "int64", "seq": "int64", "t_ms": "float64"}
     frame = pandas.DataFrame(
@@ -114,21 +115,22 @@ def _frame(found: tuple[Moment, ...], before: list[Verdict], after: list[Verdict
             for name, values in zip(_COLUMNS, columns, strict=True)
         }
     )
+    # All changes in their order, zeros too: a summary that lacks one cannot be compared.
     counts = Counter(frame["change"])
     frame.attrs["summary"] = {change: counts.get(change, 0) for change in CHANGES}
     frame.attrs["skipped"] = sorted({rule_id for names in frame["skipped"] for rule_id in names})
     return frame
 
 
-def _row(moment: Moment, before: Verdict, after: Verdict) -> tuple[Any, ...]:
-    where, params = moment.where, moment.params
+def _row(call: RecordedCall, before: TrialResult, after: TrialResult) -> tuple[Any, ...]:
+    where, params = call.where, call.params
     if isinstance(params, BeforeToolCallParams):
-        shown: tuple[Any, ...] = (params.tool_name, thaw(params.tool_args), None)
+        content: tuple[Any, ...] = (params.tool_name, thaw(params.tool_args), None)
     else:
-        shown = (None, None, params.text)
+        content = (None, None, params.text)
     return (
-        *(moment.run_id, where.thread_id, where.execution_id, where.turn, moment.seq, moment.t_ms, moment.point),
-        *shown,
+        *(call.run_id, where.thread_id, where.execution_id, where.turn, call.seq, call.t_ms, call.point),
+        *content,
         *(before.decision.action.value, after.decision.action.value, _change(before, after)),
         *(after.decision.guidance, before.decision.rule_ids, after.decision.rule_ids, after.error, after.skipped),
     )
@@ -144,7 +146,7 @@ def backtest(
     on_unparseable: OnUnparseable = "allow",
     max_retries: int = 1,
 ) -> pandas.DataFrame:
-    """Ask rules about every recorded call and response, and tell what a candidate would change.
+    """Evaluate rules on every recorded call and response, and return what a candidate would change.
 
     Parameters
     ----------
@@ -156,16 +158,16 @@ def backtest(
         One rule takes the place of the one with its id, or comes last; a function takes the place of the predicate of the
         rule with its name; a book or a list stands instead of all rules.
     judge : ModelClient, optional
-        Answers for judges, such as a `CassetteModel`. Judges without it, and questions that the cassette does not hold, are
-        skipped and named in the column ``skipped`` and in ``attrs["skipped"]``. Asynchronous judges never change a verdict
-        and are not asked.
+        Answers for judges, such as a `CassetteModel`. Judges without it, and requests that the cassette does not hold, are
+        skipped and named in the column ``skipped`` and in ``attrs["skipped"]``. Asynchronous judges never change a
+        decision and are not called.
     on_error, on_unparseable, max_retries
         As for `noetic_nb.steering.steering`. A rule that raises never raises here: it is a row that is ``errored``.
 
     Returns
     -------
     pandas.DataFrame
-        A row for each moment at which rules are asked, with ``run_id``, ``thread_id``, ``execution_id``, ``turn``, ``seq``
+        A row for each call at which rules are evaluated, with ``run_id``, ``thread_id``, ``execution_id``, ``turn``, ``seq``
         (the place of the event in its run), ``t_ms``, ``hook``, ``tool_name`` and ``args`` or ``text``; ``before`` and
         ``after`` (actions), ``change`` (one of `CHANGES`), ``guidance``, ``rules_before``, ``rules_after``, ``error`` and
         ``skipped``. ``attrs["summary"]`` counts the changes.

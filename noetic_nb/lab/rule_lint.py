@@ -1,33 +1,65 @@
-"""Look rules over: what never happens, what always happens, what is misspelt, and what two rules make of each other.
+"""Check rules: what never happens, what always happens, what is misspelt, and what two rules make of each other.
 
-Some findings come from reading the rules, some from asking them about recorded runs. What follows from data holds for that
-data: a rule that never fires on it may be the one that is needed tomorrow.
+Some findings come from the text of the rules, some from evaluating them on recorded runs. What follows from data holds for
+that data: a rule that never fires on it may be the one that is needed tomorrow.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
 
-from noetic_nb.lab.recorded_calls import Moment, moments
-from noetic_nb.lab.rule_lint_pairs import Solo, pair_findings
-from noetic_nb.lab.rule_lint_text import Reading, read_rule
-from noetic_nb.lab.rule_lint_words import LintCode, LintFinding
-from noetic_nb.lab.rule_trial import as_snapshot, try_rules
+from noetic_nb.lab.recorded_calls import RecordedCall, calls_of
+from noetic_nb.lab.rule_lint_text import StaticFacts, read_rule
+from noetic_nb.lab.rule_trial import TrialResult, as_snapshot, try_rules
+from noetic_nb.memory.steering_decision import SteeringAction
 from noetic_nb.names import looks_alike, nearest, skeleton
 from noetic_nb.runs import Run
-from noetic_nb.steering import RuleSnapshot, SteeringRule
+from noetic_nb.steering import RuleSnapshot, SequenceRule, SteeringRule
 from noetic_nb.steering.evaluation.evaluate import Policy
+from noetic_nb.steering.rules.rule import CelCondition
 
 __all__ = ["LintCode", "LintFinding", "lint"]
 
-# Fewer than these are an accident rather than a pattern.
+# Fewer calls than these are an accident rather than a pattern.
 ENOUGH: Final = 5
 # A response takes seconds; what a rule adds to each call should not be felt. Mean over the data, milliseconds.
 SLOW_MS: Final = 5.0
-# One call this long is a finding of the layer itself.
-STUCK_MS: Final = 50.0
+
+LintCode: TypeAlias = Literal[
+    "never_fires",
+    "always_fires",
+    "shadowed",
+    "missing_guidance",
+    "unknown_tool",
+    "unknown_argument",
+    "contradiction",
+    "impure",
+    "slow",
+    "raises",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LintFinding:
+    """Which rule, what is wrong, why, and what to do about it.
+
+    Examples
+    --------
+    >>> print(LintFinding("large", "never_fires", "It denies no call.", "Look at its condition."))
+    large: never_fires: It denies no call. Look at its condition.
+    """
+
+    rule_id: str
+    code: LintCode
+    why: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.rule_id}: {self.code}: {self.why} {self.fix}"
+
 
 Schemas: TypeAlias = dict[str, frozenset[str] | None]
 """The arguments of each tool; None where they are not known."""
@@ -49,7 +81,7 @@ def _properties(schema: Any) -> frozenset[str] | None:
     if not isinstance(schema, Mapping):
         return None if schema is None else frozenset(map(str, schema))
     properties = schema.get("properties")
-    # A schema that leaves room for more says nothing about what else there may be.
+    # A schema that allows further properties does not list them all.
     return (
         frozenset(properties)
         if isinstance(properties, Mapping) and schema.get("additionalProperties") is not True
@@ -57,82 +89,94 @@ def _properties(schema: Any) -> frozenset[str] | None:
     )
 
 
-def _solo(rule: SteeringRule, found: Sequence[Moment], policy: Policy) -> Solo:
-    """Ask one rule alone, about every moment at which it would be asked."""
-    # Where a rule lets pass can only be seen by letting it deny.
-    asked = rule.model_copy(update={"action": "deny"}) if rule.action == "allow" else rule
-    snapshot = RuleSnapshot(0, (asked,))
-    where = [
+@dataclass(slots=True)
+class _RuleResults:
+    """One rule evaluated alone: on which of the recorded calls, and what it decided."""
+
+    rule: SteeringRule
+    places: Sequence[int]
+    results: Sequence[TrialResult]
+    mean_ms: float
+    fired: frozenset[int] = field(init=False)
+    denied: frozenset[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        actions = [(at, found.decision.action) for at, found in zip(self.places, self.results, strict=True)]
+        self.fired = frozenset([at for at, action in actions if action is not SteeringAction.ALLOW])
+        denies = self.rule.action != "allow"
+        self.denied = frozenset([at for at, action in actions if denies and action is SteeringAction.DENY])
+
+
+def _evaluate_alone(rule: SteeringRule, calls: Sequence[RecordedCall], policy: Policy) -> _RuleResults:
+    """Evaluate one rule alone, on every call to which it applies."""
+    # Where a rule allows can only be seen by letting it deny.
+    denying = rule.model_copy(update={"action": "deny"}) if rule.action == "allow" else rule
+    snapshot = RuleSnapshot(0, (denying,))
+    places = [
         place
-        for place, moment in enumerate(found)
-        if snapshot.applicable(moment.point, getattr(moment.params, "tool_name", None))
+        for place, call in enumerate(calls)
+        if snapshot.applicable(call.point, getattr(call.params, "tool_name", None))
     ]
     start = time.perf_counter()
-    verdicts = try_rules(snapshot, [found[place] for place in where], policy=policy)
+    results = try_rules(snapshot, [calls[place] for place in places], policy=policy)
     spent = (time.perf_counter() - start) * 1e3
-    return Solo(rule, where, verdicts, spent / len(where) if where else 0.0)
+    return _RuleResults(rule, places, results, spent / len(places) if places else 0.0)
 
 
-def _on_data(solo: Solo) -> Iterable[LintFinding]:
-    rule = solo.rule
-    errors = [verdict.error for verdict in solo.verdicts if verdict.error is not None]
+def _data_findings(results: _RuleResults) -> Iterator[LintFinding]:
+    rule, count = results.rule, len(results.places)
+    errors = [found.error for found in results.results if found.error is not None]
     if errors:
-        yield LintFinding(
-            rule.id,
-            "raises",
-            f"It fails on {len(errors)} of {len(solo.where)} recorded moments: {errors[0]}",
-            "Mend it.",
-        )
+        why = f"It fails on {len(errors)} of {count} recorded calls: {errors[0]}"
+        yield LintFinding(rule.id, "raises", why, "Correct it.")
         return
-    if solo.unasked:
-        return
-    fired = len(solo.fired)
-    if not solo.where:
+    if rule.llm_eval is not None:
+        return  # without its judge it decides nothing here
+    fired = len(results.fired)
+    if not count:
         tools = ", ".join(rule.tools or ("any tool",))
-        yield LintFinding(
-            rule.id,
-            "never_fires",
-            f"Nothing it is about was recorded ({tools}).",
-            "Look at its tools, or record runs with them.",
-        )
+        why = f"Nothing that it applies to was recorded ({tools})."
+        yield LintFinding(rule.id, "never_fires", why, "Look at its tools, or record runs with them.")
     elif fired == 0:
-        yield LintFinding(
-            rule.id,
-            "never_fires",
-            f"It has nothing against any of {len(solo.where)} recorded moments."
+        why = (
+            f"It denies none of {count} recorded calls."
             if rule.action != "allow"
-            else f"Its condition is true of none of {len(solo.where)} recorded moments.",
-            "Look at its condition, or record a run that it is meant for.",
+            else f"Its condition is true of none of {count} recorded calls."
         )
-    elif fired == len(solo.where) >= ENOUGH and not _is_ban(rule) and rule.action != "allow":
+        fix = "Look at its condition, or record a run that it is meant for."
+        yield LintFinding(rule.id, "never_fires", why, fix)
+    elif fired == count >= ENOUGH and not _is_ban(rule) and rule.action != "allow":
         yield LintFinding(
             rule.id,
             "always_fires",
-            f"It is against all of {fired} recorded moments.",
-            "Look at its condition; to forbid a tool, say so: rules.at_most(0, tool).",
+            f"It fires on all of {fired} recorded calls.",
+            "Look at its condition; to forbid a tool, write rules.at_most(0, tool).",
         )
-    if solo.mean_ms > SLOW_MS or (solo.mean_ms * len(solo.where) > STUCK_MS and len(solo.where) == 1):
+    if results.mean_ms > SLOW_MS:
         yield LintFinding(
             rule.id,
             "slow",
-            f"It takes {solo.mean_ms:.1f} ms a call, during which nothing else can run.",
+            f"It takes {results.mean_ms:.1f} ms a call, during which nothing else can run.",
             "Do the work once, outside of the rule.",
         )
 
 
 def _is_ban(rule: SteeringRule) -> bool:
-    return rule.sequence is not None and rule.sequence.kind == "at_most" and rule.sequence.count == 0
+    match rule.decider:
+        case SequenceRule(kind="at_most", count=0):
+            return True
+    return False
 
 
-def _on_text(rule: SteeringRule, reading: Reading, schemas: Schemas) -> Iterable[LintFinding]:
-    if reading.silent:
+def _text_findings(rule: SteeringRule, facts: StaticFacts, schemas: Schemas) -> Iterator[LintFinding]:
+    if facts.silent:
         yield LintFinding(
             rule.id,
             "missing_guidance",
-            "It keeps something from happening and does not say why.",
+            "It keeps something from happening and gives no reason.",
             "Give it guidance: the model will otherwise try again.",
         )
-    for what in dict.fromkeys(reading.impure):
+    for what in dict.fromkeys(facts.impure):
         yield LintFinding(
             rule.id,
             "impure",
@@ -142,7 +186,7 @@ def _on_text(rule: SteeringRule, reading: Reading, schemas: Schemas) -> Iterable
     if not schemas:
         return
     known = {skeleton(name): name for name in schemas}
-    for name in sorted({*(rule.tools or ()), *reading.tools}):
+    for name in sorted({*(rule.tools or ()), *facts.tools}):
         if skeleton(name) not in known:
             near = nearest(name, schemas)
             fix = f"Did you mean {near!r}?" if near else f"There are {', '.join(sorted(schemas))}."
@@ -152,16 +196,105 @@ def _on_text(rule: SteeringRule, reading: Reading, schemas: Schemas) -> Iterable
             yield LintFinding(
                 rule.id, "unknown_tool", f"{name!r} only looks like the tool {twin!r}.", f"Write {twin!r}."
             )
-    about = [known[skeleton(name)] for name in (*(rule.tools or ()), *reading.about) if skeleton(name) in known]
+    about = [known[skeleton(name)] for name in (*(rule.tools or ()), *facts.about) if skeleton(name) in known]
     arguments = [schemas[name] for name in about or schemas]
     if any(properties is None for properties in arguments) or "before_tool_call" not in rule.applies_to:
         return
     possible = frozenset().union(*[properties for properties in arguments if properties is not None])
-    for argument in sorted(reading.arguments - possible):
+    for argument in sorted(facts.arguments - possible):
         near = nearest(argument, possible)
         fix = f"Did you mean {near!r}?" if near else f"There are {', '.join(sorted(possible)) or 'none'}."
         whose = ", ".join(sorted(set(about))) or "any tool"
         yield LintFinding(rule.id, "unknown_argument", f"{argument!r} is no argument of {whose}.", fix)
+
+
+def _tools(rule: SteeringRule) -> frozenset[str] | None:
+    return None if rule.tools is None else frozenset(map(skeleton, rule.tools))
+
+
+def _covers(one: SteeringRule, other: SteeringRule) -> bool:
+    """Return whether a rule is evaluated wherever another one is."""
+    mine, theirs = _tools(one), _tools(other)
+    return set(other.applies_to) <= set(one.applies_to) and (mine is None or (theirs is not None and theirs <= mine))
+
+
+def _denies_all(rule: SteeringRule) -> bool:
+    if rule.action not in (None, "deny") or rule.llm_eval is not None:
+        return False
+    match rule.decider:
+        case CelCondition(text):
+            return text.strip() == "true"
+    return _is_ban(rule)
+
+
+_Pair: TypeAlias = tuple[_RuleResults, _RuleResults]
+
+
+def _shadows(earlier: SteeringRule, later: SteeringRule, on_data: _Pair | None) -> bool:
+    if _denies_all(earlier) and _covers(earlier, later):
+        return True
+    if on_data is None:
+        return False
+    first, second = on_data
+    # One call on which both fire is an accident, unless the same thing decides both.
+    enough = 1 if earlier.decider == later.decider else 2
+    return later.action != "allow" and len(second.fired) >= enough and second.fired <= first.denied
+
+
+def _opposed(one: SteeringRule, other: SteeringRule) -> str | None:
+    """Return why no call can satisfy two sequence rules, or one of them and a ban."""
+    first, second = one.decider, other.decider
+    if not isinstance(first, SequenceRule) or not isinstance(second, SequenceRule):
+        return None
+    mine, theirs = _tools(one) or frozenset(), _tools(other) or frozenset()
+    before = frozenset(map(skeleton, first.others))
+    if first.kind == "only_after" and second.kind == "never_after" and mine & theirs:
+        both = before & frozenset(map(skeleton, second.others))
+        return f"one requires {', '.join(sorted(both))} first, and the other forbids it" if both else None
+    if first.kind == "only_after" and _denies_all(other) and before & theirs:
+        return f"one requires {', '.join(sorted(before & theirs))} first, which the other never allows"
+    if first.kind == "only_after" and second.kind == "only_after" and mine & frozenset(map(skeleton, second.others)):
+        return "each waits for the other" if theirs & before else None
+    return None
+
+
+def _contradicts(one: SteeringRule, other: SteeringRule, on_data: _Pair | None) -> str | None:
+    why = _opposed(one, other) or _opposed(other, one)
+    if why is not None or on_data is None:
+        return why
+    first, second = on_data
+    if one.action == "allow" or other.action == "allow":
+        allowed, denied = (first.fired, second.denied) if one.action == "allow" else (second.fired, first.denied)
+        return "one allows it, the other denies it, and a deny always wins" if allowed & denied else None
+    shared = frozenset(first.places) & frozenset(second.places)
+    if len(shared) < ENOUGH or not first.denied or not second.denied:
+        return None
+    parts = first.denied & shared, second.denied & shared
+    if parts[0] and parts[1] and parts[0] | parts[1] == shared and not parts[0] & parts[1]:
+        return f"between them nothing passes: each of {len(shared)} recorded calls is denied by exactly one of them"
+    return None
+
+
+def _pair_findings(rules: Sequence[SteeringRule], alone: Sequence[_RuleResults]) -> Iterator[LintFinding]:
+    """Yield what is wrong between rules; a shadowed rule is not reported as a contradiction as well."""
+    for place, later in enumerate(rules):
+        shadowed = False
+        for before, earlier in enumerate(rules[:place]):
+            pair = (alone[before], alone[place]) if alone else None
+            if not shadowed and _shadows(earlier, later, pair):
+                shadowed = True
+                yield LintFinding(
+                    later.id,
+                    "shadowed",
+                    f"Whatever it would deny is denied by {earlier.id!r} first.",
+                    f"Remove it, or move it before {earlier.id!r}.",
+                )
+                continue
+            why = _contradicts(earlier, later, pair)
+            if why is not None:
+                yield LintFinding(
+                    later.id, "contradiction", f"It contradicts {earlier.id!r}: {why}.", "Decide which one is meant."
+                )
 
 
 def lint(
@@ -171,7 +304,7 @@ def lint(
     tools: Any = (),
     only: Iterable[LintCode] | None = None,
 ) -> tuple[LintFinding, ...]:
-    """Look rules over.
+    """Check rules for mistakes.
 
     Parameters
     ----------
@@ -187,7 +320,7 @@ def lint(
     Returns
     -------
     tuple of LintFinding
-        In the order of the rules. Each says which rule, why, and what to do.
+        In the order of the rules, each with the rule, the reason, and what to do.
 
     Examples
     --------
@@ -197,19 +330,17 @@ def lint(
     >>> [str(finding) for finding in lint(rules, tools={"pay": {"properties": {"amount": {}}}})]
     ["large: unknown_argument: 'amont' is no argument of pay. Did you mean 'amount'?"]
     """
-    snapshot = as_snapshot(rules)
-    enabled = [rule for rule in snapshot if rule.enabled]
-    found_moments = moments(runs)
-    # A failing rule must not look like one that denies.
-    policy = Policy(on_error="allow")
+    enabled = [rule for rule in as_snapshot(rules) if rule.enabled]
+    calls = calls_of(runs)
     schemas = _schemas(tools)
-    solos = [_solo(rule, found_moments, policy) for rule in enabled] if found_moments else []
+    # Failures are allowed to pass: a failing rule must not look like one that denies.
+    alone = [_evaluate_alone(rule, calls, Policy(on_error="allow")) for rule in enabled] if calls else []
     found: list[LintFinding] = []
-    for place, rule in enumerate(enabled):
-        found += _on_text(rule, read_rule(rule), schemas)
-        if solos:
-            found += _on_data(solos[place])
-    found += pair_findings(enabled, solos)
+    for rule in enabled:
+        found += _text_findings(rule, read_rule(rule), schemas)
+    for results in alone:
+        found += _data_findings(results)
+    found += _pair_findings(enabled, alone)
     order = {rule.id: place for place, rule in enumerate(enabled)}
     wanted = None if only is None else frozenset(only)
     kept = [finding for finding in found if wanted is None or finding.code in wanted]

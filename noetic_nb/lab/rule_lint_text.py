@@ -1,6 +1,6 @@
-"""What a rule says, read without asking it: the tools and arguments it names, and what it does beside deciding.
+"""What can be read from a rule without evaluating it: the tools and arguments it names, and its side effects.
 
-Reading finds what stands in the text. A rule that hides what it does behind another function is not seen through.
+Only the text of the rule itself is read; what it does through another function is not found.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Final
 
-from noetic_nb.steering import SteeringRule
+from noetic_nb.steering import SequenceRule, SteeringRule
 from noetic_nb.steering.predicates.cel_names import cel_tokens
+from noetic_nb.steering.rules.rule import CelCondition, PythonPredicate
 
-__all__ = ["Reading", "read_rule"]
+__all__ = ["StaticFacts", "read_rule"]
 
-# What answers differently at another time, or acts on the world.
+# What returns something else at another time, or acts on the world.
 _IMPURE_MODULES: Final = frozenset(
     {
         *("time", "random", "secrets", "uuid", "os", "subprocess", "socket", "shutil", "tempfile"),
@@ -36,22 +37,22 @@ _PLACE: Final = re.compile(r"\{tool\.args\.([A-Za-z0-9_]+)")
 
 
 @dataclass(slots=True)
-class Reading:
-    """What stands in a rule."""
+class StaticFacts:
+    """What can be read from a rule."""
 
     tools: set[str] = field(default_factory=set)
-    """Tools it names beside `rule.tools`: those it compares with, and those of its sentence."""
+    """Tools it names beside `rule.tools`: those it compares with, and those of a sequence."""
     about: set[str] = field(default_factory=set)
     """Of these the ones it compares the called tool with."""
     arguments: set[str] = field(default_factory=set)
     impure: list[str] = field(default_factory=list)
-    """What it does beside deciding, in words."""
+    """Its side effects, in words."""
     silent: bool = False
-    """Whether it has an answer against a call that says nothing."""
+    """Whether it can keep a call from happening without a reason."""
 
 
-def read_rule(rule: SteeringRule) -> Reading:
-    """Return what stands in a rule.
+def read_rule(rule: SteeringRule) -> StaticFacts:
+    """Return what can be read from a rule.
 
     Examples
     --------
@@ -60,18 +61,18 @@ def read_rule(rule: SteeringRule) -> Reading:
     >>> found.tools, found.arguments, found.silent
     ({'pay'}, {'amount'}, True)
     """
-    found = Reading()
-    if rule.when is not None:
-        _read_condition(rule.when, found)
-        silent = rule.llm_eval is None and rule.action != "allow"
-        found.silent = silent and not (rule.guidance or "").strip()
-    if rule.sequence is not None:
-        found.tools |= set(rule.sequence.others)
-        found.silent = rule.guidance is not None and not rule.guidance.strip()
-    if rule.guidance is not None:
-        found.arguments |= set(_PLACE.findall(rule.guidance))
-    if rule.predicate is not None and rule.source is not None:
-        _read_python(rule, rule.source, found)
+    found = StaticFacts(arguments=set(_PLACE.findall(rule.guidance or "")))
+    match rule.decider:
+        case CelCondition(text):
+            _read_condition(text, found)
+            decides = rule.llm_eval is None and rule.action != "allow"
+            found.silent = decides and not (rule.guidance or "").strip()
+        case SequenceRule(others=others):
+            found.tools |= set(others)
+            # Without guidance of its own it has a default text.
+            found.silent = rule.guidance is not None and not rule.guidance.strip()
+        case PythonPredicate(function) if rule.source is not None:
+            _read_python(function, rule.source, found)
     return found
 
 
@@ -79,7 +80,7 @@ def _text_of(token: str) -> str:
     return token.lstrip("rRbB").strip("'\"")
 
 
-def _read_condition(text: str, found: Reading) -> None:
+def _read_condition(text: str, found: StaticFacts) -> None:
     tokens = [(kind, value) for kind, value, _ in cel_tokens(text)]
     marks = [value for _, value in tokens]
     for at, (kind, value) in enumerate(tokens):
@@ -112,7 +113,7 @@ def _compared(tokens: list[tuple[str, str]], at: int) -> Iterator[str]:
                 yield _text_of(value)
 
 
-def _read_python(rule: SteeringRule, source: str, found: Reading) -> None:
+def _read_python(function: Any, source: str, found: StaticFacts) -> None:
     try:
         tree = ast.parse(textwrap.dedent(source))
     except SyntaxError:  # a lambda inside a longer statement: its text cannot be read alone
@@ -122,14 +123,17 @@ def _read_python(rule: SteeringRule, source: str, found: Reading) -> None:
     ]
     if not functions:
         return
-    _PythonReader(functions[0], getattr(rule.predicate, "__globals__", {}), found).read()
+    _PythonReader(functions[0], getattr(function, "__globals__", {}), found).read()
 
 
 class _PythonReader:
     """Walks over one function; knows which names are its own."""
 
     def __init__(
-        self, function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, names: Mapping[str, Any], found: Reading
+        self,
+        function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
+        names: Mapping[str, Any],
+        found: StaticFacts,
     ) -> None:
         self.function = function
         self.names = names

@@ -1,37 +1,38 @@
-"""Ask rules about recorded moments, without a tool and, unless one is given, without a model."""
+"""Evaluate rules on recorded calls, without a tool and, unless one is given, without a model."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.lab.recorded_calls import Moment
+from noetic_nb.lab.recorded_calls import RecordedCall
 from noetic_nb.memory.execution_context import HookModelRequest
 from noetic_nb.models.client import ModelClient, ModelRequest
-from noetic_nb.steering import RuleBook, RuleSnapshot, SteeringDecision, SteeringRule
+from noetic_nb.steering import RuleBook, RuleSnapshot, SteeringDecision, SteeringRule, allow, deny
 from noetic_nb.steering.evaluation.evaluate import Evaluation, Policy, evaluate
-from noetic_nb.steering.predicates.judge import ask_judge
-from noetic_nb.steering.rules.rule import as_rule
+from noetic_nb.steering.layer import TIMEOUTS_MS
+from noetic_nb.steering.predicates.judge import call_judge
+from noetic_nb.steering.rules.rule import LLMEval, as_rule
 from noetic_nb.sync import run_sync
 
-__all__ = ["Verdict", "as_snapshot", "candidate_snapshot", "try_rules"]
+__all__ = ["TrialResult", "as_snapshot", "candidate_snapshot", "try_rules"]
 
-# As for the hooks of the layer; runtime specification, section 8.
-LIMITS_S: Final[Mapping[str, float]] = {"before_tool_call": 5.0, "after_model_call": 10.0}
+# The limits of the layer's hooks: what is too slow live is too slow here.
+LIMITS_S: Final = {point: milliseconds / 1_000 for point, milliseconds in TIMEOUTS_MS.items()}
 
 
 @dataclass(slots=True)
-class Verdict:
-    """What rules said about one moment."""
+class TrialResult:
+    """What rules decide on one recorded call."""
 
     decision: SteeringDecision
     error: str | None = None
-    skipped: tuple[str, ...] = field(default=())
-    """Judges that were not asked."""
+    skipped: tuple[str, ...] = ()
+    """Rules whose judge was not consulted."""
 
 
 def as_snapshot(rules: Any) -> RuleSnapshot:
@@ -80,48 +81,52 @@ def candidate_snapshot(rules: RuleSnapshot, candidate: Any) -> RuleSnapshot:
     if not isinstance(candidate, SteeringRule | Mapping):
         return as_snapshot(candidate)
     new = as_rule(candidate)
+    # In its old place: the order decides which deny is the first.
     known = any(rule.id == new.id for rule in rules)
     return RuleBook([*(new if rule.id == new.id else rule for rule in rules), *([] if known else [new])]).snapshot
 
 
 class _Trial:
-    """One set of rules: which of them can be asked, and asking them."""
+    """One set of rules, and what of it can be evaluated."""
 
     def __init__(self, rules: RuleSnapshot, policy: Policy, judge: ModelClient | None) -> None:
         self.judge = judge
         self.policy = policy
         self.rules = rules
-        self.unasked: frozenset[str] = frozenset()
+        self.without_judge: frozenset[str] = frozenset()
+        # A cassette may hold some verdicts only; then what is missing is found call by call.
         if judge is None:
-            self.unasked = frozenset(rule.id for rule in rules if rule.enabled and rule.llm_eval is not None)
+            self.without_judge = frozenset(rule.id for rule in rules if rule.enabled and rule.llm_eval is not None)
             self.rules = RuleSnapshot(rules.version, tuple([_without_judge(rule) for rule in rules]))
-        self.waits = any(rule.enabled and _waits(rule, judge) for rule in rules)
+        self.needs_loop = any(rule.enabled and _needs_loop(rule, judge) for rule in rules)
 
-    def skipped(self, moment: Moment) -> tuple[str, ...]:
-        if not self.unasked:
+    def skipped(self, call: RecordedCall) -> tuple[str, ...]:
+        if not self.without_judge:
             return ()
-        tool = getattr(moment.params, "tool_name", None)
-        return tuple([rule.id for rule in self.rules.applicable(moment.point, tool) if rule.id in self.unasked])
+        tool = getattr(call.params, "tool_name", None)
+        return tuple([rule.id for rule in self.rules.applicable(call.point, tool) if rule.id in self.without_judge])
 
-    async def ask(self, moment: Moment) -> Verdict:
+    async def evaluate(self, call: RecordedCall) -> TrialResult:
         missing: list[str] = []
 
-        async def ask_now(rule: SteeringRule, params: Any) -> SteeringDecision | None:
-            assert rule.llm_eval is not None
+        async def judge_now(rule: SteeringRule, judge: LLMEval, params: Any) -> SteeringDecision | None:
             try:
-                decision, _ = await ask_judge(rule.llm_eval, params, max_retries=self.policy.max_retries)
+                decision, _ = await call_judge(judge, params, max_retries=self.policy.max_retries)
             except NoeticError as exc:
+                # The cassette does not hold this request: the verdict is not known, which is no fault of the rule.
                 if exc.kind != "tape_missing":
                     raise
                 missing.append(rule.id)
-                return SteeringDecision("allow")  # type: ignore[arg-type]
+                return allow()
             return decision
 
-        params = moment.params
+        params = call.params
         if self.judge is not None:
             params = params._replace(ctx=replace(params.ctx, call_model=self._call_model))
-        result = await evaluate(self.rules, moment.point, params, self.policy, ask_now=ask_now, ask_later=_never_blocks)
-        return _verdict(result, (*self.skipped(moment), *missing))
+        result = await evaluate(
+            self.rules, call.point, params, self.policy, judge_now=judge_now, judge_later=_never_decides
+        )
+        return TrialResult(result.decision, _error_text(result), (*self.skipped(call), *missing))
 
     async def _call_model(self, request: HookModelRequest) -> Any:
         assert self.judge is not None
@@ -129,91 +134,93 @@ class _Trial:
             ModelRequest(request.model, request.items, request.instructions, purpose=request.purpose)
         )
 
-    async def ask_in_time(self, moment: Moment) -> Verdict:
+    async def evaluate_in_time(self, call: RecordedCall) -> TrialResult:
+        seconds = LIMITS_S[call.point]
         try:
-            async with asyncio.timeout(LIMITS_S[moment.point]):
-                return await self.ask(moment)
+            async with asyncio.timeout(seconds):
+                return await self.evaluate(call)
         except TimeoutError:
-            seconds = LIMITS_S[moment.point]
-            return Verdict(SteeringDecision("deny"), f"TimeoutError: no answer in {seconds:g} s")  # type: ignore[arg-type]
+            return TrialResult(deny(), f"TimeoutError: no answer in {seconds:g} s")
 
 
 def _without_judge(rule: SteeringRule) -> SteeringRule:
     if rule.llm_eval is None:
         return rule
-    # What the judge would have said is not known: the rule stays in its place and has no opinion.
+    # The judge's verdict is not known: the rule stays in its place and has no opinion.
     return rule.model_copy(update={"llm_eval": None, "when": None})
 
 
-def _waits(rule: SteeringRule, judge: ModelClient | None) -> bool:
-    asks = judge is not None and rule.llm_eval is not None
-    return asks or rule.isolate is not None or inspect.iscoroutinefunction(rule.predicate)
+def _needs_loop(rule: SteeringRule, judge: ModelClient | None) -> bool:
+    judged = judge is not None and rule.llm_eval is not None
+    return judged or rule.isolate is not None or inspect.iscoroutinefunction(rule.predicate)
 
 
-def _never_blocks(rule: SteeringRule, params: Any) -> None:
-    """Ask nobody: an asynchronous judge never changes a verdict."""
+def _never_decides(rule: SteeringRule, judge: LLMEval, params: Any) -> None:
+    """Leave an asynchronous judge out: it never changes a decision."""
 
 
-def _verdict(result: Evaluation, skipped: tuple[str, ...]) -> Verdict:
-    error = None
-    if result.faults:
-        fault = result.faults[0]
-        what = "unreadable verdict" if fault.error is None else f"{type(fault.error).__name__}: {fault.error}"
-        error = f"{fault.rule_id}: {what}"[:500]
-    return Verdict(result.decision, error, skipped)
+def _error_text(result: Evaluation) -> str | None:
+    if not result.faults:
+        return None
+    fault = result.faults[0]
+    what = "unreadable verdict" if fault.error is None else f"{type(fault.error).__name__}: {fault.error}"
+    return f"{fault.rule_id}: {what}"[:500]
 
 
 def try_rules(
     rules: RuleSnapshot,
-    found: Sequence[Moment],
+    calls: Sequence[RecordedCall],
     *,
     policy: Policy,
     judge: ModelClient | None = None,
     stop: Callable[[], bool] | None = None,
-) -> list[Verdict]:
-    """Return what rules say about each moment.
+) -> list[TrialResult]:
+    """Return what rules decide on each recorded call.
 
     Parameters
     ----------
     rules : RuleSnapshot
         As they are.
-    found : sequence of Moment
-        What they are asked about.
+    calls : sequence of RecordedCall
+        What they are evaluated on.
     policy : Policy
         What failures mean.
     judge : ModelClient, optional
         Answers for judges, such as a cassette; without it they are skipped.
     stop : callable, optional
-        Asked between moments; True ends the work with `asyncio.CancelledError`.
+        Checked between calls; True ends the work with `asyncio.CancelledError`.
 
     Returns
     -------
-    list of Verdict
-        One for each moment.
+    list of TrialResult
+        One for each call.
     """
     trial = _Trial(rules, policy, judge)
-    if trial.waits:
-        return run_sync(_all(trial, found, stop))
-    verdicts: list[Verdict] = []
-    for moment in found:
+    if trial.needs_loop:
+        return run_sync(_try_in_loop(trial, calls, stop))
+    results: list[TrialResult] = []
+    for call in calls:
         if stop is not None and stop():
             raise asyncio.CancelledError
-        steps = trial.ask(moment)
+        # Rules that await nothing finish in one step: no loop is needed, which makes a trial several times faster.
+        coroutine = trial.evaluate(call)
         try:
-            steps.send(None)
+            coroutine.send(None)
         except StopIteration as done:
-            verdicts.append(done.value)
+            results.append(done.value)
         else:
-            # A plain function answered something to await: only a loop can tell what.
-            steps.close()
-            return run_sync(_all(trial, found, stop))
-    return verdicts
+            # A plain function returned something to await, which only a loop can do.
+            coroutine.close()
+            return run_sync(_try_in_loop(trial, calls, stop))
+    return results
 
 
-async def _all(trial: _Trial, found: Sequence[Moment], stop: Callable[[], bool] | None) -> list[Verdict]:
-    verdicts: list[Verdict] = []
-    for moment in found:
+async def _try_in_loop(
+    trial: _Trial, calls: Sequence[RecordedCall], stop: Callable[[], bool] | None
+) -> list[TrialResult]:
+    results: list[TrialResult] = []
+    for call in calls:
         if stop is not None and stop():
             raise asyncio.CancelledError
-        verdicts.append(await trial.ask_in_time(moment))
-    return verdicts
+        results.append(await trial.evaluate_in_time(call))
+    return results

@@ -124,6 +124,7 @@ class _Writer:
         if not isinstance(call_id, str) or call_id not in self.calls:
             self.complain(f"a tool result answers no call: {call_id!r:.80}")
         name, arguments = self.calls.pop(call_id)
+        # The data set has no status of its own for a call.
         failed = output.startswith(_FAILED)
         self.events.append(
             ToolCalled(
@@ -152,6 +153,7 @@ class _Writer:
     def end_turn(self) -> None:
         if self.turn == 0:
             return
+        # Text beside a tool call is no answer yet: the model continues after the result.
         answered = bool(self.text) or self.last_tool in _HANDS_OVER
         if answered or not self.any_answered:
             self.judged = self.where

@@ -1,4 +1,4 @@
-"""The decisions of an enforcement point: allow, guide, deny, ask a person, stop the turn. The most restrictive one counts."""
+"""What an enforcement point may decide: allow, guide, ask, deny, or stop the turn. The most restrictive decision counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,19 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
 
-__all__ = ["ALLOW", "SteeringAction", "SteeringDecision", "Stop", "as_decision", "most_restrictive"]
+__all__ = [
+    "ALLOW",
+    "SteeringAction",
+    "SteeringDecision",
+    "Stop",
+    "allow",
+    "as_decision",
+    "ask",
+    "denied",
+    "deny",
+    "guide",
+    "most_restrictive",
+]
 
 
 class SteeringAction(StrEnum):
@@ -72,6 +84,50 @@ class SteeringDecision:
 ALLOW: Final = SteeringDecision(SteeringAction.ALLOW)
 
 
+def allow() -> SteeringDecision:
+    """Let it pass; a judge of the same rule is then not consulted.
+
+    Examples
+    --------
+    >>> str(allow().action)
+    'allow'
+    """
+    return ALLOW
+
+
+def deny(guidance: str | None = None) -> SteeringDecision:
+    """Keep it from happening; the text gives the model the reason.
+
+    Examples
+    --------
+    >>> deny("Only orders starting with A may be read.").guidance
+    'Only orders starting with A may be read.'
+    """
+    return SteeringDecision(SteeringAction.DENY, guidance)
+
+
+def ask(question: str | None = None) -> SteeringDecision:
+    """Let a person decide; where nobody can answer, it does not happen.
+
+    Examples
+    --------
+    >>> ask("Pay 120 EUR?").action.value
+    'ask'
+    """
+    return SteeringDecision(SteeringAction.ASK, question)
+
+
+def guide(guidance: str | None = None) -> SteeringDecision:
+    """Keep it from happening, and give the model something to do instead.
+
+    Examples
+    --------
+    >>> str(guide("Search first.").action)
+    'guide'
+    """
+    return SteeringDecision(SteeringAction.GUIDE, guidance)
+
+
 def as_decision(value: object) -> SteeringDecision:
     """Read a decision given as a record or as a mapping.
 
@@ -114,7 +170,7 @@ def most_restrictive(decisions: Iterable[SteeringDecision | Mapping[str, Any]]) 
 
     References
     ----------
-    .. [1] docs/behaviour/memory.md, "Enforcement".
+    .. [1] docs/behaviour/steering.md, "Decisions".
 
     Examples
     --------
@@ -122,7 +178,7 @@ def most_restrictive(decisions: Iterable[SteeringDecision | Mapping[str, Any]]) 
     SteeringDecision(action=<SteeringAction.GUIDE: 'guide'>, guidance='one\ntwo', rule_ids=(), stop=None)
     """
     guides: list[SteeringDecision] = []
-    asking: SteeringDecision | None = None
+    question: SteeringDecision | None = None
     stop: Stop | None = None
     for value in decisions:
         decision = as_decision(value)
@@ -130,15 +186,15 @@ def most_restrictive(decisions: Iterable[SteeringDecision | Mapping[str, Any]]) 
             # With its own guidance only: that of others is about a call that will not be made.
             return decision
         if decision.action is SteeringAction.ASK:
-            asking = asking or decision
+            question = question or decision
         elif decision.action is SteeringAction.GUIDE:
             guides.append(decision)
         stop = stop or decision.stop
-    if asking is not None:
-        return asking
+    if question is not None:
+        return question
     if guides:
-        texts = [guide.guidance for guide in guides if guide.guidance]
-        rule_ids = tuple(rule_id for guide in guides for rule_id in guide.rule_ids)
+        texts = [each.guidance for each in guides if each.guidance]
+        rule_ids = tuple(rule_id for each in guides for rule_id in each.rule_ids)
         return SteeringDecision(SteeringAction.GUIDE, "\n".join(texts) or None, rule_ids, stop)
     return ALLOW if stop is None else SteeringDecision(SteeringAction.ALLOW, stop=stop)
 

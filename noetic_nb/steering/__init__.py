@@ -1,15 +1,23 @@
 """Steering: rules enforced before tool calls and after model responses, edited while an agent runs."""
 
 from noetic_nb.lazy import make_callable
-from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision, Stop, most_restrictive
+from noetic_nb.memory.steering_decision import (
+    SteeringAction,
+    SteeringDecision,
+    Stop,
+    allow,
+    ask,
+    deny,
+    guide,
+    most_restrictive,
+)
 from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering.layer import steering
 from noetic_nb.steering.predicates.judge import parse_verdict
 from noetic_nb.steering.rulebook.rule_files import dump_rules, load_rules, parse_rules, save_rules
 from noetic_nb.steering.rulebook.rulebook import RuleBook, RuleChange
-from noetic_nb.steering.rules.decisions import allow, ask, deny, guide
 from noetic_nb.steering.rules.file_schema import rule_file_schema
-from noetic_nb.steering.rules.rule import DEFAULT_JUDGE_MODEL, LLMEval, Sentence, SteeringRule
+from noetic_nb.steering.rules.rule import DEFAULT_JUDGE_MODEL, LLMEval, SequenceRule, SteeringRule
 
 __all__ = [
     "DEFAULT_JUDGE_MODEL",
@@ -17,7 +25,7 @@ __all__ = [
     "RuleBook",
     "RuleChange",
     "RuleSnapshot",
-    "Sentence",
+    "SequenceRule",
     "SteeringAction",
     "SteeringDecision",
     "SteeringRule",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError
@@ -25,23 +25,23 @@ from noetic_nb.memory.params import (
     ToolOutcome,
 )
 from noetic_nb.memory.scope import MemoryScope
-from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision
+from noetic_nb.memory.steering_decision import ALLOW, SteeringAction, SteeringDecision
 from noetic_nb.steering.evaluation.evaluate import Evaluation, OnError, OnUnparseable, Params, Policy, evaluate
-from noetic_nb.steering.evaluation.late_verdicts import Entry, FeedbackQueues
+from noetic_nb.steering.evaluation.late_verdicts import LateVerdicts, QueuedVerdict
 from noetic_nb.steering.ledger import change_entry, checked_state, decision_entry
 from noetic_nb.steering.predicates.guidance_template import capped
-from noetic_nb.steering.predicates.judge import ask_judge, first_answer
+from noetic_nb.steering.predicates.judge import call_judge, request_verdict
 from noetic_nb.steering.rulebook.rulebook import RuleBook, RuleChange
-from noetic_nb.steering.rules.rule import Point, SteeringRule
+from noetic_nb.steering.rules.rule import LLMEval, Point, SteeringRule
 from noetic_nb.steering.rules.rule_text import rule_text
 
 __all__ = ["LAYER_ID", "steering"]
 
 LAYER_ID: Final = "steering"
 
-# Runtime specification, section 8: recall only delivers late verdicts, so little is enough.
+# Recall only delivers late verdicts, so little is enough.
 RECALL_BUDGET: Final = {"min": 0, "max": 500}
-# A sentence over a thread looks this far back: names only, some 40 KB.
+# A sequence rule over a thread looks this far back: names only, some 40 KB.
 MAX_CALLS: Final = 1_000
 TIMEOUTS_MS: Final = {"before_tool_call": 5_000, "after_model_call": 10_000}
 
@@ -68,12 +68,12 @@ def steering(
     max_ledger_entries : int
         How many entries the ledger keeps; 0 keeps none.
     max_retries : int
-        How often a judge is asked again after an answer that cannot be read.
+        How often a judge is called again after an answer that cannot be read.
     scope : {"execution", "thread", "resource", "global"}
-        How long the ledger lives, and how far back sentences look: to the beginning of the execution (a turn), of the
-        thread, or further.
+        How long the ledger lives, and how far back sequence rules look: to the beginning of the execution (a turn), of
+        the thread, or further.
     on_error : {"deny", "allow", "raise"}
-        What a rule means that raises, hangs or answers nonsense.
+        What a rule means that raises, hangs or returns nonsense.
     on_unparseable : {"allow", "deny"}
         What a judge means whose answer cannot be read.
     timeouts : mapping of str to float, optional
@@ -91,7 +91,7 @@ def steering(
 
     References
     ----------
-    .. [1] Runtime specification, section 8 (steering).
+    .. [1] docs/behaviour/steering.md.
 
     Examples
     --------
@@ -104,67 +104,75 @@ def steering(
             "INVALID_STEERING", "steering takes a rule book, or rules=[...].", given=(rulebook, rules), hint="Pass one."
         )
     book = rulebook if isinstance(rulebook, RuleBook) else RuleBook(rulebook or rules or ())
-    for name, value, known in (
-        ("on_error", on_error, ("deny", "allow", "raise")),
-        ("on_unparseable", on_unparseable, ("allow", "deny")),
-    ):
-        if value not in known:
-            raise NoeticConfigError(
-                "INVALID_STEERING", f"There is no such {name}.", given=value, hint=f"Use one of {', '.join(known)}."
-            )
-    for name, count in (("max_ledger_entries", max_ledger_entries), ("max_retries", max_retries)):
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            raise NoeticConfigError("INVALID_STEERING", f"{name} is a number >= 0.", given=count)
-    layer = _Steering(book, max_ledger_entries, Policy(on_error, on_unparseable, max_retries), scope)
+    policy = _checked_policy(Policy(on_error, on_unparseable, max_retries), max_ledger_entries)
     return MemoryLayer(
         id=LAYER_ID,
         slot=Slot.STEERING,
         scope=scope,
         budget=RECALL_BUDGET,
-        hooks=MemoryHooks(
-            init=layer.init,
-            recall=layer.recall,
-            before_tool_call=layer.before_tool_call,
-            after_model_call=layer.after_model_call,
-            on_spawn=layer.on_spawn,
-            on_complete=layer.on_complete,
-            dispose=layer.dispose,
-            on_hook_failure=layer.on_hook_failure,
-            # Only a layer whose state outlives the execution has to remember what was called in it.
-            on_tool_outcome=None if scope == "execution" else layer.on_tool_outcome,
-            delivered=layer.delivered,
-            on_record=layer.on_record,
-        ),
+        hooks=_Steering(book, max_ledger_entries, policy, scope).hooks(),
         timeouts={**TIMEOUTS_MS, **(timeouts or {})},
+        # Without this a layer that cannot be initialised would be left out, and nothing would be enforced.
         enforces=True,
         on_steering_error=on_error,
     )
 
 
+def _checked_policy(policy: Policy, max_ledger_entries: int) -> Policy:
+    for name, value, known in (
+        ("on_error", policy.on_error, get_args(OnError)),
+        ("on_unparseable", policy.on_unparseable, get_args(OnUnparseable)),
+    ):
+        if value not in known:
+            raise NoeticConfigError(
+                "INVALID_STEERING", f"There is no such {name}.", given=value, hint=f"Use one of {', '.join(known)}."
+            )
+    for name, count in (("max_ledger_entries", max_ledger_entries), ("max_retries", policy.max_retries)):
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise NoeticConfigError("INVALID_STEERING", f"{name} is a number >= 0.", given=count)
+    return policy
+
+
 class _Steering:
-    """The hooks of one steering layer. What belongs to an execution is in its state or its feedback queue."""
+    """The hooks of one steering layer. What belongs to an execution is in its state or in its queue of late verdicts."""
 
     def __init__(self, book: RuleBook, max_entries: int, policy: Policy, scope: MemoryScope) -> None:
         self.book = book
         self.max_entries = max_entries
         self.policy = policy
         self.scope = scope
-        self.queues = FeedbackQueues()
-        # By execution: how many changes of the rule book its ledger knows of, and evaluations that were given up.
+        self.late = LateVerdicts()
+        # By execution: how many changes of the rule book its ledger has, and evaluations that were cancelled.
         self._known_changes: dict[str, int] = {}
-        self._given_up: dict[str, Evaluation] = {}
+        self._cancelled: dict[str, Evaluation] = {}
+
+    def hooks(self) -> MemoryHooks:
+        return MemoryHooks(
+            init=self.init,
+            recall=self.recall,
+            before_tool_call=self.before_tool_call,
+            after_model_call=self.after_model_call,
+            on_spawn=self.on_spawn,
+            on_complete=self.on_complete,
+            dispose=self.dispose,
+            on_hook_failure=self.on_hook_failure,
+            # Only a layer whose state outlives the execution has to remember what was called in it.
+            on_tool_outcome=None if self.scope == "execution" else self.on_tool_outcome,
+            delivered=self.delivered,
+            on_record=self.on_record,
+        )
 
     async def init(self, p: InitParams) -> Mapping[str, Any]:
         # An execution's own namespace is empty when it begins, so there is nothing to read.
         stored = None if self.scope == "execution" else await p.storage.get("state")
         ledger: list[dict[str, Any]] = []
-        waiting: list[Entry] = []
+        waiting: list[QueuedVerdict] = []
         if stored is not None:
             ledger, waiting = checked_state(stored)
         self._known_changes[p.ctx.execution_id] = len(self.book.changes)
-        state: dict[str, Any] = {"ledger": self._capped(ledger), "pendingAsync": self.queues.open(p.ctx, waiting)}
+        state: dict[str, Any] = {"ledger": self._capped(ledger), "pendingAsync": self.late.open(p.ctx, waiting)}
         if self.scope != "execution":
-            # What an execution made that never came to its end counts too.
+            # Calls of an execution that never came to its end count too: they may have had their effect.
             state["calls"] = [] if stored is None else [*stored.get("calls", []), *stored.get("made", [])]
         return {"state": state}
 
@@ -175,15 +183,15 @@ class _Steering:
         return {"state": {**p.state, "made": [*p.state.get("made", []), call]}}
 
     def recall(self, p: RecallParams) -> Mapping[str, Any] | None:
-        waiting = self.queues.pending(p.ctx, None if p.state is None else p.state["pendingAsync"])
-        message = self.queues.take(p.ctx, p.budget, p.ctx.tokenize)
+        waiting = self.late.pending(p.ctx, None if p.state is None else p.state["pendingAsync"])
+        message = self.late.take(p.ctx, p.budget, p.ctx.tokenize)
         if message is None:
             return None
         # The state is returned so that a durable queue is written without what was taken.
         return {"items": [message], "state": {"ledger": [], **(p.state or {}), "pendingAsync": waiting}}
 
     def delivered(self, ctx: ExecutionContext, sent: frozenset[str]) -> None:
-        self.queues.delivered(ctx, sent)
+        self.late.delivered(ctx, sent)
 
     def before_tool_call(self, p: BeforeToolCallParams) -> Awaitable[Mapping[str, Any]]:
         return self._decide("before_tool_call", p)
@@ -192,6 +200,7 @@ class _Steering:
         return self._decide("after_model_call", p)
 
     async def _decide(self, point: Point, p: Params) -> Mapping[str, Any]:
+        # Fail closed: no state means that nothing is known of the ledger, the queue or the calls so far.
         if p.state is None or p.state.get("uninitialised"):
             raise SteeringNotReady(f"The steering layer was never initialised for execution {p.ctx.execution_id!r}.")
         clock = p.ctx.clock
@@ -203,29 +212,33 @@ class _Steering:
                 point,
                 p,
                 self.policy,
-                ask_now=self._ask_now,
-                ask_later=self._ask_later,
+                judge_now=self._judge_now,
+                judge_later=self._judge_later,
                 result=result,
                 earlier=_earlier(p.state),
             )
         except asyncio.CancelledError:
-            self._given_up[p.ctx.execution_id] = result
+            # Kept for `on_hook_failure`, which names the rule that took too long.
+            self._cancelled[p.ctx.execution_id] = result
             raise
         duration = clock.monotonic_ms() - start
+        # Reported in full to people; the model only reads the fixed guidance.
         for fault in result.faults:
             if fault.error is not None:
                 p.ctx.diagnostic(LAYER_ID, point, fault.error)
-        entry = decision_entry(p, result.decision, duration, result)
+        faults = tuple((fault.rule_id, fault.reason) for fault in result.faults) if result.faults else ()
+        entry = decision_entry(p, result.decision, duration, faults=faults, blocked=not result.waited)
         outcome = result.faults[0].reason if result.faults else None
         return {"decision": result.decision, "state": self._with(p, entry), "outcome": outcome}
 
     def on_hook_failure(self, p: HookFailure) -> Mapping[str, Any]:
-        given_up = self._given_up.pop(p.params.ctx.execution_id, None)
-        named = (given_up.asking,) if given_up is not None and given_up.asking is not None else ()
+        cancelled = self._cancelled.pop(p.params.ctx.execution_id, None)
+        named = (cancelled.waiting_for,) if cancelled is not None and cancelled.waiting_for is not None else ()
         decision = SteeringDecision(p.decision.action, p.decision.guidance, named)
-        entry = decision_entry(p.params, decision, p.duration_ms, None) | {"failure": p.reason}
+        entry = decision_entry(p.params, decision, p.duration_ms) | {"failure": p.reason}
         state = self._with(p.params, entry, p.state)
         if p.reason in ("uninitialised", "disabled"):
+            # The state that carries this entry must not pass for that of a layer that is ready.
             state["uninitialised"] = True
         if p.reason == "timeout" and named and self.book.snapshot.isolated(named[0]) == "thread":
             p.params.ctx.diagnostic(LAYER_ID, p.hook, ThreadLeftBehind(named[0]))
@@ -234,7 +247,7 @@ class _Steering:
     def _with(self, p: Params, entry: dict[str, Any], state: Any = None) -> dict[str, Any]:
         state = p.state if state is None else state
         ledger = [] if state is None else state["ledger"]
-        waiting = self.queues.pending(p.ctx, None if state is None else state["pendingAsync"])
+        waiting = self.late.pending(p.ctx, None if state is None else state["pendingAsync"])
         # The list is new, because others may hold the one there is; only what is kept of it is copied.
         written: list[dict[str, Any]] = ledger[1 - self.max_entries :] if self.max_entries > 1 else []
         written += self._edits(p.ctx)
@@ -243,61 +256,62 @@ class _Steering:
         return {**(state or {}), "ledger": written, "pendingAsync": waiting}
 
     def _edits(self, ctx: ExecutionContext) -> list[dict[str, Any]]:
-        """Return entries for the edits that this execution's ledger does not know of yet."""
+        """Return entries for the edits that are not in this execution's ledger yet."""
         count = self.book.change_count
         known = self._known_changes.get(ctx.execution_id, count)
         if known == count:
             return []
         new = self.book.changes[known:]
         self._known_changes[ctx.execution_id] = known + len(new)
-        return [change_entry(change, ctx.clock.now_ms()) for change in new]
+        now = ctx.clock.now_ms()
+        return [change_entry(change.change, change.rule_id, change.version, now) for change in new]
 
     def _capped(self, ledger: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if len(ledger) <= self.max_entries:
             return ledger
         return ledger[-self.max_entries :] if self.max_entries else []
 
-    async def _ask_now(self, rule: SteeringRule, p: Params) -> SteeringDecision | None:
-        asking = asyncio.ensure_future(self._verdict(rule, p))
+    async def _judge_now(self, rule: SteeringRule, judge: LLMEval, p: Params) -> SteeringDecision | None:
+        # A task of its own, shielded: the time limit of the hook ends the waiting, not the judge.
+        verdict = asyncio.ensure_future(self._verdict(judge, p))
         try:
-            return await asyncio.shield(asking)
+            return await asyncio.shield(verdict)
         except asyncio.CancelledError:
             # Too late for this call, but not lost: a deny that arrives now is recorded and queued for the next prompt.
-            self.queues.form(p.ctx, self._entry_of(rule, p, asking, late=True))
+            self.late.queue_later(p.ctx, self._late_verdict(rule, p, verdict, late=True))
             raise
 
-    def _ask_later(self, rule: SteeringRule, p: Params) -> None:
-        assert rule.llm_eval is not None
+    def _judge_later(self, rule: SteeringRule, judge: LLMEval, p: Params) -> None:
         # The model is called at once, so that one that does not exist is an error here and not in the background.
-        answer = first_answer(rule.llm_eval, p)
-        self.queues.form(p.ctx, self._entry_of(rule, p, self._verdict(rule, p, answer)))
+        answer = request_verdict(judge, p)
+        self.late.queue_later(p.ctx, self._late_verdict(rule, p, self._verdict(judge, p, answer)))
 
-    async def _verdict(self, rule: SteeringRule, p: Params, first: Any = None) -> SteeringDecision | None:
-        assert rule.llm_eval is not None
-        decision, _ = await ask_judge(rule.llm_eval, p, max_retries=self.policy.max_retries, first=first)
+    async def _verdict(self, judge: LLMEval, p: Params, first: Any = None) -> SteeringDecision | None:
+        decision, _ = await call_judge(judge, p, max_retries=self.policy.max_retries, first=first)
         return decision
 
-    async def _entry_of(
+    async def _late_verdict(
         self, rule: SteeringRule, p: Params, verdict: Awaitable[SteeringDecision | None], *, late: bool = False
-    ) -> Entry | None:
+    ) -> QueuedVerdict | None:
         point: Point = "before_tool_call" if isinstance(p, BeforeToolCallParams) else "after_model_call"
         try:
             decision = await verdict
         except Exception as exc:
             p.ctx.diagnostic(LAYER_ID, point, exc)
             return None
+        # Recorded even if it allows: the hook had denied for want of this verdict.
         if late and p.ctx.sink is not None:
-            verdict_read = SteeringDecision(SteeringAction.ALLOW) if decision is None else decision
-            p.ctx.sink.emit(_late_event(rule, p, point, verdict_read))
+            p.ctx.sink.emit(_late_event(rule, p, point, ALLOW if decision is None else decision))
         if decision is None or decision.action is SteeringAction.ALLOW:
             return None
         guidance = decision.guidance or f"Rule {rule.id}: {decision.action}"
         return {"ruleId": rule.id, "guidance": capped(guidance)}
 
     def on_spawn(self, p: SpawnParams) -> Mapping[str, Any]:
+        # Deep, because parent and child may run at the same time.
         ledger = [] if p.parent_state is None else copy.deepcopy(p.parent_state["ledger"])
         self._known_changes[p.child_ctx.execution_id] = self.book.change_count
-        state: dict[str, Any] = {"ledger": ledger, "pendingAsync": self.queues.open(p.child_ctx, [])}
+        state: dict[str, Any] = {"ledger": ledger, "pendingAsync": self.late.open(p.child_ctx, [])}
         if self.scope != "execution":
             parent = p.parent_state or {}
             state["calls"] = [*parent.get("calls", []), *parent.get("made", [])]
@@ -305,17 +319,18 @@ class _Steering:
 
     def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
         entry = {"kind": "custom", "timestamp": p.ctx.clock.now_ms(), "custom": {"outcome": p.outcome}}
-        state = p.state or {"ledger": [], "pendingAsync": self.queues.pending(p.ctx)}
+        state = p.state or {"ledger": [], "pendingAsync": self.late.pending(p.ctx)}
         if self.scope != "execution":
-            self.queues.saved(p.ctx)
+            # Before the queue is closed: what is saved must not be carried over as well.
+            self.late.saved(p.ctx)
             calls = [*state.get("calls", []), *state.get("made", [])]
             state = {**state, "calls": calls[-MAX_CALLS:], "made": []}
         return {"state": {**state, "ledger": self._capped([*state["ledger"], *self._edits(p.ctx), entry])}}
 
     def dispose(self, p: DisposeParams) -> None:
         self._known_changes.pop(p.ctx.execution_id, None)
-        self._given_up.pop(p.ctx.execution_id, None)
-        self.queues.close(p.ctx)
+        self._cancelled.pop(p.ctx.execution_id, None)
+        self.late.close(p.ctx)
 
     def on_record(self, sink: EventSink, clock: Clock) -> Callable[[], None]:
         """Record every edit of the rules from now on, whether or not a turn is running."""
@@ -356,14 +371,14 @@ def _late_event(rule: SteeringRule, p: Params, point: Point, decision: SteeringD
 
 
 class SteeringNotReady(RuntimeError):
-    """The layer was asked before it was initialised: an error of the run, which the policy turns into a deny."""
+    """The layer was called before it was initialised: an error of the run, which the policy turns into a deny."""
 
 
 class ThreadLeftBehind(RuntimeError):
-    """A rule that ran in a thread took too long; Python cannot stop a thread, so it goes on until it ends by itself."""
+    """A rule that ran in a thread took too long; Python cannot stop a thread, so it runs until it ends by itself."""
 
     def __init__(self, rule_id: str) -> None:
         super().__init__(
-            f"Rule {rule_id!r} took too long and was given up; its thread cannot be stopped and was left behind. "
+            f"Rule {rule_id!r} took too long and was abandoned; its thread cannot be stopped and was left behind. "
             "Give the predicate a limit of its own, or write it as a condition with isolate=True."
         )

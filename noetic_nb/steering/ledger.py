@@ -1,34 +1,51 @@
-"""The ledger: what was decided, by which rule, and what failed on the way. An entry is plain data in the wire's keys."""
+"""The ledger: what was decided, by which rule, and what failed on the way. An entry is plain data with wire keys.
+
+It knows nothing of rules or of their evaluation; the layer passes it the facts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.items import freeze, thaw
-from noetic_nb.memory.params import BeforeToolCallParams
+from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.memory.steering_decision import SteeringDecision
-from noetic_nb.steering.evaluation.evaluate import Evaluation
-from noetic_nb.steering.evaluation.late_verdicts import Entry
-from noetic_nb.steering.predicates.bindings import Params
-from noetic_nb.steering.rulebook.rulebook import RuleChange
 
 __all__ = ["change_entry", "checked_state", "decision_entry"]
 
 LedgerEntry: TypeAlias = dict[str, Any]
 
-# A synchronous predicate blocks the loop and cannot be timed out; longer than this is said.
+# A synchronous predicate blocks the loop and cannot be timed out; longer than this is marked.
 SLOW_MS: Final = 50.0
 
 
 def decision_entry(
-    params: Params, decision: SteeringDecision, duration_ms: float, result: Evaluation | None
+    params: BeforeToolCallParams | AfterModelCallParams,
+    decision: SteeringDecision,
+    duration_ms: float,
+    *,
+    faults: Sequence[tuple[str, str]] = (),
+    blocked: bool = False,
 ) -> LedgerEntry:
     """Return the entry of one evaluation.
 
+    Parameters
+    ----------
+    params : BeforeToolCallParams or AfterModelCallParams
+        What was judged.
+    decision : SteeringDecision
+        What came of it.
+    duration_ms : float, milliseconds
+        How long it took.
+    faults : sequence of tuple
+        The id of each rule that failed, and the reason.
+    blocked : bool
+        Whether nothing else could run meanwhile: if it took long, it is marked as slow.
+
     References
     ----------
-    .. [1] Runtime specification, section 8.4 (ledger).
+    .. [1] docs/behaviour/steering.md, "Ledger".
     """
     now, action = params.ctx.clock.now_ms(), decision.action.value
     entry: LedgerEntry
@@ -47,14 +64,14 @@ def decision_entry(
     if decision.guidance is not None:
         entry["guidance"] = decision.guidance
     if decision.rule_ids:
+        # One id for readers of the wire form, all of them for those who look closer.
         entry["ruleId"] = decision.rule_ids[0]
         entry["ruleIds"] = list(decision.rule_ids)
     entry["durationMs"] = duration_ms
-    if result is not None:
-        if result.faults:
-            entry["faults"] = [{"ruleId": fault.rule_id, "reason": fault.reason} for fault in result.faults]
-        if duration_ms > SLOW_MS and not result.waited:
-            entry["slow"] = True  # nothing else could run meanwhile, and no limit could have stopped it
+    if faults:
+        entry["faults"] = [{"ruleId": rule_id, "reason": reason} for rule_id, reason in faults]
+    if blocked and duration_ms > SLOW_MS:
+        entry["slow"] = True  # no timeout could have stopped it either
     return entry
 
 
@@ -67,14 +84,14 @@ def _copied(args: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def change_entry(change: RuleChange, now_ms: float) -> LedgerEntry:
+def change_entry(change: str, rule_id: str, version: int, now_ms: float) -> LedgerEntry:
     """Return the entry of an edit that took effect during an execution."""
-    facts = {"ruleChange": change.change, "ruleId": change.rule_id, "version": change.version}
+    facts = {"ruleChange": change, "ruleId": rule_id, "version": version}
     return {"kind": "custom", "timestamp": now_ms, "custom": facts}
 
 
-def checked_state(stored: Any) -> tuple[list[LedgerEntry], list[Entry]]:
-    """Return ledger and queue of a stored state.
+def checked_state(stored: Any) -> tuple[list[LedgerEntry], list[dict[str, str]]]:
+    """Return the ledger and the queued verdicts of a stored state.
 
     Raises
     ------
@@ -84,14 +101,14 @@ def checked_state(stored: Any) -> tuple[list[LedgerEntry], list[Entry]]:
     ledger = stored.get("ledger") if isinstance(stored, Mapping) else None
     waiting = stored.get("pendingAsync", []) if isinstance(stored, Mapping) else None
     calls = [] if not isinstance(stored, Mapping) else [stored.get("calls", []), stored.get("made", [])]
-    fine = _all_hold(ledger, ()) and _all_hold(waiting, ("ruleId", "guidance"))
-    if not fine or not all(_all_hold(each, ("name", "status")) for each in calls):
+    intact = _are_records(ledger) and _are_records(waiting, "ruleId", "guidance")
+    if not intact or not all(_are_records(each, "name", "status") for each in calls):
+        # Rules fail closed: a layer whose past cannot be read must not begin with an empty one.
         raise TypeError(f"The stored state of the steering layer is damaged: {stored!r:.200}.")
     assert ledger is not None
     assert waiting is not None
     return ledger, waiting
 
 
-def _all_hold(values: Any, keys: Iterable[str]) -> bool:
-    wanted = set(keys)
-    return isinstance(values, list) and all(isinstance(value, dict) and wanted <= set(value) for value in values)
+def _are_records(values: Any, *keys: str) -> bool:
+    return isinstance(values, list) and all(isinstance(value, dict) and value.keys() >= {*keys} for value in values)

@@ -68,7 +68,7 @@ def book() -> RuleBook:
     return rules
 
 
-def test_the_rules_that_ran_say_of_the_recorded_run_what_they_said_then() -> None:
+def test_the_rules_that_ran_decide_on_the_recorded_run_as_they_did_then() -> None:
     rules = book()
     run = recorded(rules, SCRIPT)
 
@@ -149,7 +149,7 @@ def test_a_function_is_tried_in_place_of_the_rule_with_its_name() -> None:
     assert caught.value.code == "UNKNOWN_RULE"
 
 
-def test_rules_that_wait_are_asked_too_with_a_loop_running_or_not() -> None:
+def test_rules_that_wait_are_evaluated_too_with_a_loop_running_or_not() -> None:
     async def slow(call: Any) -> Any:
         await asyncio.sleep(0)
         return nn.deny()
@@ -276,7 +276,7 @@ def test_the_counts_are_those_of_the_recorded_calls(tools: list[str]) -> None:
     assert sum(table.attrs["summary"].values()) == len(table)
 
 
-def test_work_that_is_no_longer_wanted_ends_between_two_moments() -> None:
+def test_work_that_is_no_longer_wanted_ends_between_two_calls() -> None:
     asked: list[int] = []
 
     def count(call: Any) -> None:
@@ -286,7 +286,7 @@ def test_work_that_is_no_longer_wanted_ends_between_two_moments() -> None:
     rule = SteeringRule(id="count", applies_to=("before_tool_call", "after_model_call"), predicate=count)
 
     with pytest.raises(asyncio.CancelledError):
-        trials.verdicts([rule], stop=lambda: len(asked) == 3)
+        trials.results([rule], stop=lambda: len(asked) == 3)
 
     assert len(asked) == 3
 

@@ -124,7 +124,7 @@ def cel_book() -> RuleBook:
     return rules
 
 
-def sentence_book() -> RuleBook:
+def sequence_book() -> RuleBook:
     rules = RuleBook()
     rules.at_most(2, "get_reservation_details", id="two_looks")
     rules.only("cancel_reservation", after="get_reservation_details", id="look_first")
@@ -166,7 +166,7 @@ def _promising_run() -> nn.Run:
 BOOKS: Final[dict[str, Callable[[], tuple[RuleBook, Any, list[nn.Run]]]]] = {
     "python": lambda: (python_book(), TOOLS, RUNS),
     "cel": lambda: (cel_book(), TOOLS, RUNS),
-    "sentences": lambda: (sentence_book(), TOOLS, RUNS),
+    "sentences": lambda: (sequence_book(), TOOLS, RUNS),
     "tour": tour_book,
 }
 
@@ -430,7 +430,7 @@ def test_a_rule_that_raises_is_a_finding_and_not_one_that_always_fires() -> None
     assert "KeyError" in found[0].why
 
 
-def test_disabled_rules_and_judges_are_not_asked() -> None:
+def test_disabled_rules_and_judges_are_left_out() -> None:
     rules = RuleBook()
     rules.when("false", id="off", on="before_tool_call", guidance="x")
     rules.disable("off")

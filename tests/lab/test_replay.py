@@ -1,4 +1,4 @@
-"""Replaying a recorded run through a regulator: what it is told, when it is asked, where it would have stopped."""
+"""Replaying a recorded run through a regulator: what it observes, when it decides, where it would have stopped."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def regulator() -> Regulator:
     return Regulator.for_user("ann")
 
 
-def test_events_are_told_in_the_order_of_a_live_turn() -> None:
+def test_events_are_observed_in_the_order_of_a_live_turn() -> None:
     replayed = replay_regulator(run_of(turn(1, calls=1, grade=0.5)), regulator())
 
     assert told(replayed) == ["turn_start", "tool_call", "tool_result", "cost", "turn_complete", "quality_feedback"]
     assert [at for at, _ in asked(replayed)] == ["turn_start", "tool_call", "turn_complete", "quality"]
 
 
-def test_what_is_told_carries_what_was_recorded() -> None:
+def test_what_is_observed_carries_what_was_recorded() -> None:
     replayed = replay_regulator(run_of(turn(1, calls=1, grade=0.5)), regulator())
     saw = {event.event["kind"]: event.event for event in replayed.select(RegulatorSaw)}
 
@@ -101,7 +101,7 @@ def test_the_recorded_events_stay_in_their_order(index: int) -> None:
 
 
 @pytest.mark.parametrize("index", [14, 26, 83])
-def test_every_answer_is_that_of_a_regulator_told_the_same(index: int) -> None:
+def test_every_decision_is_that_of_a_regulator_that_observed_the_same(index: int) -> None:
     replayed, plain = replay_regulator(datasets.airline_run(index), regulator()), regulator()
 
     for event in replayed.select(RegulatorSaw, RegulatorDecided):
@@ -197,7 +197,7 @@ def test_a_better_grade_does_not_undo_a_break_before_the_next_turn() -> None:
     ]
 
 
-def test_the_suggestion_of_an_earlier_regulator_is_not_told_as_a_reply() -> None:
+def test_the_suggestion_of_an_earlier_regulator_is_not_observed_as_a_reply() -> None:
     run = replay_regulator(run_of(turn(1, calls=6)), regulator(), stop=True)
 
     replayed = replay_regulator(run, regulator().with_predicates())
@@ -275,14 +275,14 @@ def test_the_cost_cap_counts_recorded_tokens() -> None:
 
 
 @pytest.mark.parametrize("status", ["denied", "guided", "invalid_args", "unknown"])
-def test_calls_that_never_ran_are_not_told(status: str) -> None:
+def test_calls_that_never_ran_are_left_out(status: str) -> None:
     replayed = replay_regulator(run_of(turn(1, calls=8, status=status)), regulator())
 
     assert "tool_call" not in told(replayed)
     assert first_stop(replayed) is None
 
 
-def test_a_failed_call_is_told_as_a_failure() -> None:
+def test_a_failed_call_is_observed_as_a_failure() -> None:
     replayed = replay_regulator(run_of(turn(1, calls=1, status="error")), regulator())
 
     (result,) = [e.event for e in replayed.select(RegulatorSaw) if e.event["kind"] == "tool_result"]
@@ -298,7 +298,7 @@ def test_calls_of_judges_and_failed_calls_cost_the_task_nothing() -> None:
     assert told(replay_regulator(run, regulator())).count("cost") == 1
 
 
-def test_logprobs_are_told_and_shape_the_confidence() -> None:
+def test_logprobs_are_observed_and_shape_the_confidence() -> None:
     where = Where("t1", "e1", 1)
     run = run_of(turn(1)[:1])
     run.append(ModelCalled(where, 0.0, 0, "m", "agent", 0.0, "ok", logprobs=(("sure", -0.1), ("ly", -0.2))))
@@ -328,7 +328,7 @@ def correction(text: str, thread: str = "t1") -> RegulatorSaw:
     return RegulatorSaw(Where(thread, "e1", 1), 1_500.0, "old", event)
 
 
-def test_what_another_regulator_saw_and_said_is_replaced_except_corrections() -> None:
+def test_what_another_regulator_saw_and_decided_is_replaced_except_corrections() -> None:
     run = replay_regulator(run_of(turn(1, grade=0.5)), regulator(), layer_id="old")
     run.append(correction("no layovers please"))
 
@@ -391,7 +391,7 @@ def test_seconds_between_messages_are_those_of_the_run(pause: int, warns: bool) 
     assert (("turn_start", "procedural_warning") in asked(replayed)) == warns
 
 
-def test_text_that_is_not_unicode_is_told_with_replacements() -> None:
+def test_text_that_is_not_unicode_is_observed_with_replacements() -> None:
     run = run_of([replace(e, query="a\ud800b") if isinstance(e, TurnStarted) else e for e in turn(1)])
 
     replayed = replay_regulator(run, regulator())

@@ -20,7 +20,7 @@ from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.steering.predicates.bindings import values_of
 from noetic_nb.steering.predicates.cel_names import analyse
 from noetic_nb.testing import drive_loop
-from tests.steering.kit import Bench, past
+from tests.steering.steering_helpers import Bench, past
 
 
 def holds(when: str, args: Any = None, *, history: Any = (), response: str | None = None) -> Any:
@@ -307,7 +307,7 @@ def test_without_the_library_the_error_names_the_extra() -> None:
     assert done.stdout.strip() == "MISSING_PACKAGE pip install 'noetic_nb[rules]'"
 
 
-def test_a_thousand_rules_are_asked_and_the_last_one_counts() -> None:
+def test_a_thousand_rules_are_evaluated_and_the_last_one_counts() -> None:
     rules = RuleBook()
     for number in range(999):
         rules.when(f"tool.args.n == {number + 10_000}", id=f"r{number}")
@@ -340,7 +340,7 @@ def test_a_thousand_rules_are_asked_and_the_last_one_counts() -> None:
         (lambda rules: rules.at_most(0, "send"), past(), False),
     ],
 )
-def test_a_sentence_is_broken_by_what_came_before(build: Any, history: Any, denied: bool) -> None:
+def test_a_sequence_rule_is_violated_by_what_came_before(build: Any, history: Any, denied: bool) -> None:
     rules = RuleBook()
     build(rules)
 
@@ -366,7 +366,7 @@ def test_at_most_counts_the_calls_that_were_made(ends: list[str | None]) -> None
     assert (drive_loop(run()).action.value == "deny") is (made >= 3)
 
 
-def test_the_words_of_a_sentence_are_its_guidance() -> None:
+def test_the_words_of_a_sequence_rule_are_its_guidance() -> None:
     rules = RuleBook()
     rules.at_most(1, ["a", "b"], id="once")
     rules.only("pay", after=["confirm", "check"], id="only", guidance="Confirm first, then {tool.name}.")

@@ -14,7 +14,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import RuleChanged, SteeringDecided
 from noetic_nb.steering import RuleBook
 from noetic_nb.testing import FakeClock, SeededIds, drive_loop
-from tests.steering.kit import Bench
+from tests.steering.steering_helpers import Bench
 
 DONE: list[dict[str, Any]] = []
 
@@ -73,7 +73,7 @@ def test_a_function_that_a_layer_provides_is_held_to_the_rules() -> None:
     assert "No notes." in outputs(reply)[0]
 
 
-def test_a_direct_tool_step_raises_what_the_rules_said() -> None:
+def test_a_direct_tool_step_raises_what_the_rules_decided() -> None:
     rules = RuleBook()
     rules.rule("no_payments", on="before_tool_call")(lambda call: nn.deny("Not today."))
     harness = agent(rules, [], step=nn.step.tool("pay-now", tool=pay, args={"amount": 1}))
@@ -112,7 +112,7 @@ def test_a_denied_response_is_not_logged() -> None:
     assert [item["role"] for item in harness.log()] == ["user"]
 
 
-def test_a_guided_response_is_asked_for_again_with_the_guidance() -> None:
+def test_a_guided_response_is_requested_again_with_the_guidance() -> None:
     rules = RuleBook()
     rules.when("response.text.size() > 10", id="short", action="guide", guidance="At most 10 letters.")
     harness = agent(rules, ["Much too long an answer.", "Short."])
@@ -123,7 +123,7 @@ def test_a_guided_response_is_asked_for_again_with_the_guidance() -> None:
     assert [item.content[0].text for item in reply.items if item["role"] == "developer"] == ["At most 10 letters."]
 
 
-def test_sentences_follow_the_calls_of_the_execution() -> None:
+def test_sequence_rules_follow_the_calls_of_the_execution() -> None:
     rules = RuleBook()
     rules.only("pay", after="confirm")
     rules.at_most(2, "pay")
@@ -136,7 +136,7 @@ def test_sentences_follow_the_calls_of_the_execution() -> None:
 
 
 @pytest.mark.parametrize(("scope", "done"), [("execution", []), ("thread", [{"pay": 1}]), ("global", [{"pay": 1}])])
-def test_sentences_look_as_far_back_as_the_scope_of_the_layer(scope: Any, done: list[Any]) -> None:
+def test_sequence_rules_look_as_far_back_as_the_scope_of_the_layer(scope: Any, done: list[Any]) -> None:
     rules = RuleBook()
     rules.only("pay", after="confirm")
     model = nn.ScriptedModel([nn.CallTool("confirm"), "Confirmed.", nn.CallTool("pay", amount=1), "Well."])
@@ -358,7 +358,7 @@ def test_a_recorded_edit_survives_saving_and_loading(tmp_path: Any) -> None:
     assert loaded.select(RuleChanged) == run.select(RuleChanged)
 
 
-def test_a_check_names_the_tools_of_sentences_that_the_agent_does_not_have() -> None:
+def test_a_check_names_the_tools_of_sequence_rules_that_the_agent_does_not_have() -> None:
     rules = RuleBook()
     rules.only("pay", after="confrim")
     rules.at_most(2, "working-memory_update")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.steering import RuleBook, SteeringRule, parse_verdict
 from noetic_nb.testing import drive_loop
-from tests.steering.kit import Bench
+from tests.steering.steering_helpers import Bench
 
 POINTS = ("before_tool_call", "after_model_call")
 SPACE = "\t\n\x0b\x0c\r \u00a0\u2003\u2028\ufeff"
@@ -66,7 +66,7 @@ def test_markdown_and_chatter_are_no_verdict(text: str) -> None:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_judge_is_asked_again_with_the_same_question(point: str) -> None:
+def test_a_judge_is_called_again_with_the_same_request(point: str) -> None:
     async def run() -> tuple[Any, Bench]:
         bench = await Bench([judge()], judge=["Hmm.", "DENY: no"], max_retries=1).start()
         return await bench.at(point), bench
@@ -79,7 +79,7 @@ def test_a_judge_is_asked_again_with_the_same_question(point: str) -> None:
 
 
 @pytest.mark.parametrize(("retries", "calls"), [(0, 1), (1, 2), (3, 4)])
-def test_nothing_readable_is_asked_for_so_often_and_no_more(retries: int, calls: int) -> None:
+def test_an_unreadable_answer_is_requested_again_so_often_and_no_more(retries: int, calls: int) -> None:
     async def run() -> Bench:
         bench = await Bench([judge()], judge=lambda question: "Hmm.", max_retries=retries).start()
         await bench.call()
@@ -103,7 +103,7 @@ def test_an_unreadable_verdict_counts_as_the_option_says_and_is_recorded(policy:
     assert (bench.decided[0].outcome, bench.decided[0].rule_ids) == ("unparseable", ("j",))
 
 
-def test_a_judge_is_not_asked_where_the_predicate_has_an_opinion() -> None:
+def test_a_judge_is_not_called_where_the_predicate_has_an_opinion() -> None:
     rule = judge(predicate=lambda call: {"action": "allow"})
 
     async def run() -> Bench:
@@ -114,7 +114,7 @@ def test_a_judge_is_not_asked_where_the_predicate_has_an_opinion() -> None:
     assert drive_loop(run()).asked == []
 
 
-def test_a_judge_behind_a_condition_is_asked_only_where_it_is_true() -> None:
+def test_a_judge_behind_a_condition_is_called_only_where_it_is_true() -> None:
     rules = RuleBook()
     rules.judge("Is it fair?", id="fair", when="tool.args.amount > 100", model="judge")
 

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetic_nb.memory import LayerStack
 from noetic_nb.steering import SteeringRule, steering
 from noetic_nb.storage import InMemoryStorage
 from noetic_nb.testing import drive_loop
-from tests.steering.kit import Bench, settle
+from tests.steering.steering_helpers import Bench, settle
 
 
 def watcher(rule_id: str = "watch", mode: str = "async") -> SteeringRule:
@@ -163,7 +162,7 @@ def test_what_is_left_at_the_end_goes_to_the_next_root_execution_of_the_thread()
     assert "[watch] rude" in following
 
 
-def test_a_verdict_still_being_formed_at_the_end_reaches_the_execution_that_runs_then() -> None:
+def test_a_judge_still_running_at_the_end_reaches_the_execution_that_runs_then() -> None:
     async def run() -> list[str | None]:
         begin = chained(60.0)
         first = await begin("e1")
@@ -269,16 +268,3 @@ def test_a_damaged_durable_state_is_an_error_and_not_an_empty_ledger(stored: Any
 
     with pytest.raises(TypeError, match="damaged"):
         drive_loop(run())
-
-
-async def test_settling_waits_for_verdicts_of_executions_that_have_ended() -> None:
-    bench = await Bench([watcher()], judge=["DENY: x"]).start()
-    await bench.call()
-    await bench.end()
-    queues = bench.layer.hooks.dispose.__self__.queues  # type: ignore[union-attr]
-
-    await queues.settle()
-
-    following = await Bench([], layer=bench.layer, judge=[], execution_id="e2").start()
-    assert "[watch] x" in (await following.recalled() or "")
-    assert isinstance(bench.stack, LayerStack)

@@ -12,9 +12,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.steering import RuleBook, SteeringRule
+from noetic_nb.steering import LLMEval, RuleBook, SequenceRule, SteeringRule
+from noetic_nb.steering.rules.rule import CelCondition, PythonPredicate
 from noetic_nb.testing import drive_loop
-from tests.steering.kit import Bench
+from tests.steering.steering_helpers import Bench
+
+JUDGE: Any = {"mode": "sync", "prompt": "Fine?"}
 
 
 def plain(rule_id: str, **more: Any) -> SteeringRule:
@@ -126,7 +129,7 @@ def test_a_snapshot_never_changes() -> None:
     assert ids(rules) == ["b"]
 
 
-def test_a_rule_that_takes_itself_out_is_asked_to_the_end_of_its_evaluation() -> None:
+def test_a_rule_that_takes_itself_out_is_evaluated_to_the_end_of_its_evaluation() -> None:
     rules = RuleBook()
     asked: list[str] = []
 
@@ -149,7 +152,7 @@ def test_a_rule_that_takes_itself_out_is_asked_to_the_end_of_its_evaluation() ->
     assert asked == ["once", "later"]
 
 
-def test_a_listener_hears_every_change_until_it_stops() -> None:
+def test_a_listener_gets_every_change_until_it_stops() -> None:
     rules = RuleBook()
     heard: list[str] = []
     stop = rules.listen(lambda change: heard.append(change.change))
@@ -196,7 +199,7 @@ def test_edits_from_several_threads_lose_none() -> None:
     assert (len(rules), rules.version) == (400, 400)
 
 
-def test_only_rules_about_the_tool_are_asked() -> None:
+def test_only_rules_about_the_tool_are_evaluated() -> None:
     rules = RuleBook([plain("any"), plain("pay", tools=["pay"]), plain("look", tools=("look", "find"))])
 
     found = {
@@ -206,7 +209,7 @@ def test_only_rules_about_the_tool_are_asked() -> None:
     assert found == {"pay": ["any", "pay"], "find": ["any", "look"], "x": ["any"]}
 
 
-def test_a_disabled_rule_is_not_asked_and_an_enabled_one_is_again() -> None:
+def test_a_disabled_rule_is_not_evaluated_and_an_enabled_one_is_again() -> None:
     rules = RuleBook([SteeringRule(id="no", applies_to="before_tool_call", predicate=lambda call: nn.deny())])
 
     async def run() -> list[str]:
@@ -263,6 +266,34 @@ def test_a_rule_that_is_none_is_refused_with_its_field(rule_data: dict[str, Any]
 
     assert caught.value.code == "INVALID_RULE"
     assert caught.value.field.startswith(field)
+
+
+@pytest.mark.parametrize(
+    ("fields", "form", "decider"),
+    [
+        ({"predicate": len}, "python", PythonPredicate(len)),
+        ({"predicate": len, "llm_eval": JUDGE}, "python", PythonPredicate(len)),
+        ({"when": "true", "llmEval": JUDGE}, "cel", CelCondition("true")),
+        (
+            {"sequence": {"kind": "at_most", "count": 0}, "tools": "a"},
+            "sequence",
+            SequenceRule(kind="at_most", count=0),
+        ),
+        ({"llm_eval": JUDGE}, "judge", LLMEval(**JUDGE)),
+        ({}, "none", None),
+    ],
+)
+def test_a_rule_has_the_form_of_what_decides_it_first(fields: dict[str, Any], form: str, decider: Any) -> None:
+    rule = SteeringRule(id="r", applies_to="before_tool_call", **fields)
+
+    assert (rule.form, rule.decider) == (form, decider)
+
+
+def test_a_copy_with_another_field_has_another_form() -> None:
+    rule = SteeringRule(id="r", applies_to="before_tool_call", when="true")
+
+    assert rule.decider == CelCondition("true")
+    assert rule.model_copy(update={"when": None, "predicate": len}).decider == PythonPredicate(len)
 
 
 def test_a_misspelt_field_is_answered_with_the_nearest_one() -> None:

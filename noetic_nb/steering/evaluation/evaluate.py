@@ -1,7 +1,7 @@
-"""Ask the rules of one snapshot about one call or response.
+"""Evaluate the rules of one snapshot on one call or response.
 
-Rules are asked in order; the first deny ends it. A rule that raises, hangs or answers nonsense counts as the policy says,
-and is named in the result either way, so that nothing passes unrecorded.
+Rules are evaluated in order; the first deny ends it. A rule that raises, hangs or returns nonsense counts as the policy
+decides, and is named in the result either way, so that nothing passes unrecorded.
 """
 
 from __future__ import annotations
@@ -14,25 +14,24 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.memory.enforcement import FAILED_GUIDANCE
 from noetic_nb.memory.params import BeforeToolCallParams, PastCall
 from noetic_nb.memory.steering_decision import ALLOW, SteeringAction, SteeringDecision, as_decision, most_restrictive
-from noetic_nb.steering.evaluation.prepared_rule import Asked
+from noetic_nb.steering.evaluation.rule_snapshot import PreparedRule, RuleSnapshot
 from noetic_nb.steering.predicates.bindings import Bindings, Params
 from noetic_nb.steering.predicates.guidance_template import capped
-from noetic_nb.steering.rulebook.rulebook import RuleSnapshot
-from noetic_nb.steering.rules.rule import Point, SteeringRule
+from noetic_nb.steering.rules.rule import LLMEval, Point, SteeringRule
 
 __all__ = ["Evaluation", "OnError", "OnUnparseable", "Params", "Policy", "RuleFault", "evaluate"]
 
 OnError: TypeAlias = Literal["deny", "allow", "raise"]
 OnUnparseable: TypeAlias = Literal["allow", "deny"]
-AskNow: TypeAlias = Callable[[SteeringRule, Params], Awaitable[SteeringDecision | None]]
-AskLater: TypeAlias = Callable[[SteeringRule, Params], None]
+JudgeNow: TypeAlias = Callable[[SteeringRule, LLMEval, Params], Awaitable[SteeringDecision | None]]
+JudgeLater: TypeAlias = Callable[[SteeringRule, LLMEval, Params], None]
 
 UNREADABLE_GUIDANCE: Final = "A judge gave no readable verdict, so this is not allowed."
 
 
 @dataclass(frozen=True, slots=True)
 class RuleFault:
-    """A rule that could not be asked, and what went wrong."""
+    """A rule that could not be evaluated, and what went wrong."""
 
     rule_id: str
     error: BaseException | None
@@ -41,19 +40,19 @@ class RuleFault:
 
 @dataclass(slots=True)
 class Evaluation:
-    """What the rules answered together, and which of them failed."""
+    """What the rules decided together, and which of them failed."""
 
     decision: SteeringDecision = ALLOW
     faults: list[RuleFault] = field(default_factory=list)
     waited: bool = False
-    """Whether a rule gave the loop free meanwhile; otherwise the whole time was the loop's."""
-    asking: str | None = None
-    """The rule that is being waited for."""
+    """Whether a rule awaited something; otherwise the event loop was blocked the whole time."""
+    waiting_for: str | None = None
+    """The rule that is being awaited."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What failures mean, and how often a judge is asked again."""
+    """What failures mean, and how often a judge is consulted again."""
 
     on_error: OnError = "deny"
     on_unparseable: OnUnparseable = "allow"
@@ -66,36 +65,21 @@ async def evaluate(
     params: Params,
     policy: Policy,
     *,
-    ask_now: AskNow,
-    ask_later: AskLater,
+    judge_now: JudgeNow,
+    judge_later: JudgeLater,
     result: Evaluation | None = None,
     earlier: Sequence[PastCall] = (),
 ) -> Evaluation:
-    """Ask every rule that applies, in order.
+    """Evaluate the rules of a snapshot that apply at a point, in order.
 
-    Parameters
-    ----------
-    snapshot : RuleSnapshot
-        The rules as they were when the evaluation began.
-    point : {"before_tool_call", "after_model_call"}
-        Where we are.
-    params : BeforeToolCallParams or AfterModelCallParams
-        What is judged.
-    policy : Policy
-        What failures mean.
-    ask_now : callable
-        Waits for the judge of a rule; answers None where no verdict could be read.
-    ask_later : callable
-        Starts the judge of an asynchronous rule in the background.
-    result : Evaluation, optional
-        Filled in as the evaluation goes on, so that whoever gives it up knows how far it came.
-    earlier : sequence of PastCall
-        Calls of earlier executions, for sentences.
+    ``judge_now(rule, judge, params)`` waits for a synchronous judge, and returns None where no verdict could be read;
+    ``judge_later`` starts an asynchronous one in the background. `result` is filled in step by step, so that a caller that
+    cancels the evaluation knows how far it came. `earlier` are calls of earlier executions, for sequence rules.
 
     Raises
     ------
     NoeticConfigError
-        ``MISSING_CALL_MODEL`` where a judge is to be asked and there is no model, whatever the policy.
+        ``MISSING_CALL_MODEL`` where a judge has to be consulted and there is no model, whatever the policy.
     Exception
         What a rule raised, under the policy ``"raise"``.
     """
@@ -104,83 +88,90 @@ async def evaluate(
     tool = params.tool_name if isinstance(params, BeforeToolCallParams) else None
     rules, needs = snapshot.prepared(point, tool)
     bindings = Bindings(params, needs, earlier)
-    for asked in rules:
-        rule = asked.rule
+    for prepared in rules:
+        rule = prepared.rule
         try:
             answer: Any = None
-            if asked.predicate is not None:
-                answer = asked.predicate(params)
+            if prepared.predicate is not None:
+                answer = prepared.predicate(params)
+                # The most frequent case by far: a predicate without an opinion.
                 if answer is None and rule.llm_eval is None:
                     continue
-            elif asked.ask is not None:
-                answer = asked.ask(params, bindings)
+            elif prepared.evaluate is not None:
+                answer = prepared.evaluate(params, bindings)
+            # The cheap tests come first: this runs for every rule of every call.
             if answer is not None and type(answer) is not SteeringDecision and hasattr(answer, "__await__"):
-                result.waited, result.asking = True, rule.id
+                result.waited, result.waiting_for = True, rule.id
                 answer = await answer
-            if asked.decide is not None:
+            if prepared.decide is not None:
                 if not answer:
-                    continue  # the condition is not met
-                answer = None if rule.llm_eval is not None else asked.decide(params)
+                    continue  # the condition is not met, so its judge is not consulted either
+                answer = None if rule.llm_eval is not None else prepared.decide(params)
             if answer is not None:
-                decision: SteeringDecision | None = _named(answer, asked)
+                decision: SteeringDecision | None = _named(answer, prepared)
             elif rule.llm_eval is None:
                 continue
             else:
-                decision = await _judged(rule, params, policy, result, ask_now, ask_later)
-        except NoeticConfigError as exc:
-            if exc.code == "MISSING_CALL_MODEL" or policy.on_error == "raise":
-                raise
-            decision = _failed(rule, exc, policy, result)
+                decision = await _judged(rule, rule.llm_eval, params, policy, result, judge_now, judge_later)
         except Exception as exc:
-            if policy.on_error == "raise":
-                raise
             decision = _failed(rule, exc, policy, result)
         if decision is None:
             continue
         decisions.append(decision)
         if decision.action is SteeringAction.DENY:
             break
-    result.asking = None
+    result.waiting_for = None
     if decisions:
         result.decision = most_restrictive(decisions)
     if result.faults and result.decision.action is SteeringAction.ALLOW:
-        # What passes although a rule failed is recorded under that rule's name.
-        failed = tuple(dict.fromkeys([fault.rule_id for fault in result.faults]))
-        result.decision = SteeringDecision(SteeringAction.ALLOW, None, failed, result.decision.stop)
+        _name_failed_rules(result)
     return result
 
 
+def _name_failed_rules(result: Evaluation) -> None:
+    """Record what is allowed although rules failed under the names of these rules."""
+    failed = tuple(dict.fromkeys([fault.rule_id for fault in result.faults]))
+    result.decision = SteeringDecision(SteeringAction.ALLOW, None, failed, result.decision.stop)
+
+
 def _failed(rule: SteeringRule, error: Exception, policy: Policy, result: Evaluation) -> SteeringDecision | None:
+    """Return what a rule that raised decides under the policy; called where its error is being handled."""
+    # A missing model is an error of the set-up: no policy may turn it into a decision.
+    missing = isinstance(error, NoeticConfigError) and error.code == "MISSING_CALL_MODEL"
+    if missing or policy.on_error == "raise":
+        raise error
     result.faults.append(RuleFault(rule.id, error, "error"))
     if policy.on_error == "allow":
         return None
+    # Fixed text: the error itself may quote arguments or paths that the model must not read.
     return SteeringDecision(SteeringAction.DENY, FAILED_GUIDANCE, (rule.id,))
 
 
 async def _judged(
     rule: SteeringRule,
+    judge: LLMEval,
     params: Params,
     policy: Policy,
     result: Evaluation,
-    ask_now: AskNow,
-    ask_later: AskLater,
+    judge_now: JudgeNow,
+    judge_later: JudgeLater,
 ) -> SteeringDecision | None:
-    judge = rule.llm_eval
-    assert judge is not None
+    # Checked before the mode is: an asynchronous judge without a model would fail unseen, in the background.
     if params.ctx.call_model is None:
         raise NoeticConfigError(
             "MISSING_CALL_MODEL",
-            f"Rule {rule.id!r} asks a judge, and there is no model to ask",
+            f"Rule {rule.id!r} has a judge, and there is no model to call",
             given=judge.model,
             hint="Give the harness a model that answers this name, or make the rule a predicate.",
             rule_id=rule.id,
         )
     if judge.mode == "async":
-        ask_later(rule, params)
+        judge_later(rule, judge, params)
         return None
-    result.waited, result.asking = True, rule.id
-    decision = await ask_now(rule, params)
+    result.waited, result.waiting_for = True, rule.id
+    decision = await judge_now(rule, judge, params)
     if decision is None:
+        # A fault under either policy, so that the ledger shows that this judge decided nothing.
         result.faults.append(RuleFault(rule.id, None, "unparseable"))
         if policy.on_unparseable == "allow":
             return ALLOW
@@ -190,23 +181,26 @@ async def _judged(
     return SteeringDecision(decision.action, capped(decision.guidance or "") or None, (rule.id,))
 
 
-def _named(answer: Any, asked: Asked) -> SteeringDecision:
-    """Return a rule's answer with the rule's name on it, unless it only lets pass."""
+def _named(answer: Any, prepared: PreparedRule) -> SteeringDecision:
+    """Return a rule's decision with the rule's name on it, unless it only allows."""
+    rule_id = prepared.rule.id
     if not isinstance(answer, SteeringDecision):
         if not isinstance(answer, Mapping):
             raise NoeticError(
                 "step_failed",
-                f"Rule {asked.rule.id!r} answered a {type(answer).__name__}",
+                f"Rule {rule_id!r} answered a {type(answer).__name__}",
                 given=answer,
                 hint="A rule answers deny(...), guide(...), ask(...), allow() or None for no opinion.",
-                step_id=asked.rule.id,
+                step_id=rule_id,
             )
         answer = as_decision(answer)
     decision: SteeringDecision = answer
-    if asked.decide is not None or decision.action is SteeringAction.ALLOW:
+    # A condition's decision carries the name already; an allow is nobody's doing.
+    if prepared.decide is not None or decision.action is SteeringAction.ALLOW:
         return decision
+    # `deny(3)` is only found here: a record does not check the types of its fields.
     guidance: Any = decision.guidance
     if guidance is not None and not isinstance(guidance, str):
         raise TypeError(f"Guidance is text, not {type(guidance).__name__}: {guidance!r:.80}.")
     text = None if guidance is None else capped(guidance)
-    return SteeringDecision(decision.action, text, (asked.rule.id,), decision.stop)
+    return SteeringDecision(decision.action, text, (rule_id,), decision.stop)

@@ -1,7 +1,7 @@
 """Verdicts that come after the fact, delivered to the model exactly once.
 
 Each execution has a queue. A recall moves what waits into flight; only an explicit "not sent" puts it back. What is left
-when a root execution ends is carried to the next one of its thread, verdicts still being formed included.
+when a root execution ends is carried to the next one of its thread, verdicts of judges still running included.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from noetic_nb.items import Item, content_tokens, input_message
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["FeedbackQueues", "feedback_message"]
+__all__ = ["LateVerdicts", "QueuedVerdict", "feedback_message"]
 
-Entry: TypeAlias = dict[str, str]
-"""``{"ruleId": ..., "guidance": ...}``, the wire form of a queued verdict."""
+QueuedVerdict: TypeAlias = dict[str, str]
+"""``{"ruleId": ..., "guidance": ...}``, as it stands in the layer's state."""
 
 
-def feedback_message(entries: list[Entry], ctx: ExecutionContext) -> Item:
+def feedback_message(entries: list[QueuedVerdict], ctx: ExecutionContext) -> Item:
     """Return the developer message that delivers verdicts, one line each.
 
     References
     ----------
-    .. [1] Runtime specification, section 8.3 (async verdicts).
+    .. [1] docs/behaviour/steering.md, "Late verdicts".
     """
     lines = [f"[{entry['ruleId']}] {entry['guidance']}" for entry in entries]
     return input_message("\n".join(["<steering_feedback>", *lines, "</steering_feedback>"]), "developer", ids=ctx.ids)
@@ -38,38 +38,41 @@ class _Queue:
 
     thread_id: str
     depth: int
-    pending: list[Entry] = field(default_factory=list)
-    in_flight: dict[str, list[Entry]] = field(default_factory=dict)
-    saved: list[Entry] = field(default_factory=list)
+    pending: list[QueuedVerdict] = field(default_factory=list)
+    in_flight: dict[str, list[QueuedVerdict]] = field(default_factory=dict)
+    saved: list[QueuedVerdict] = field(default_factory=list)
     ended: bool = False
 
 
-class FeedbackQueues:
-    """The queues of one steering layer."""
+class LateVerdicts:
+    """The queues of one steering layer, one an execution."""
 
     def __init__(self) -> None:
         self._queues: dict[str, _Queue] = {}
-        self._carried: dict[str, list[Entry]] = {}
-        # A task that nobody holds may be collected before it is done; an execution's queue does not outlive it.
-        self._forming: set[asyncio.Task[None]] = set()
+        self._carried: dict[str, list[QueuedVerdict]] = {}
+        # asyncio holds tasks weakly: one that nobody else holds may be collected before it is done.
+        self._running: set[asyncio.Task[None]] = set()
 
-    def open(self, ctx: ExecutionContext, entries: list[Entry]) -> list[Entry]:
+    def open(self, ctx: ExecutionContext, entries: list[QueuedVerdict]) -> list[QueuedVerdict]:
         """Begin an execution's queue and return its live list of waiting entries."""
-        queue = self._of(ctx)
+        queue = self._queue(ctx)
+        # Changed in place, never replaced: the layer's state holds this list.
         queue.pending[:] = entries
+        # Never to a child: it is another conversation, which the verdict is not about.
         if ctx.depth == 0:
             queue.pending += self._carried.pop(ctx.thread_id, [])
         return queue.pending
 
-    def _of(self, ctx: ExecutionContext) -> _Queue:
+    def _queue(self, ctx: ExecutionContext) -> _Queue:
         found = self._queues.get(ctx.execution_id)
         if found is None:
             found = self._queues[ctx.execution_id] = _Queue(ctx.thread_id, ctx.depth)
         return found
 
-    def pending(self, ctx: ExecutionContext, stated: list[Entry] | None = None) -> list[Entry]:
+    def pending(self, ctx: ExecutionContext, stated: list[QueuedVerdict] | None = None) -> list[QueuedVerdict]:
         """Return the live list of waiting entries; a list that replaced it in the layer's state takes its place."""
-        queue = self._of(ctx)
+        queue = self._queue(ctx)
+        # Someone may have set the layer's state: the list that is shown there is the one that counts.
         if stated is not None and stated is not queue.pending:
             queue.pending = stated
         return queue.pending
@@ -79,7 +82,7 @@ class FeedbackQueues:
 
         The first entry always goes, cut to the budget if need be: it would otherwise wait for ever.
         """
-        queue = self._of(ctx)
+        queue = self._queue(ctx)
         if not queue.pending:
             return None
         count = len(queue.pending)
@@ -98,7 +101,8 @@ class FeedbackQueues:
         return message
 
     @staticmethod
-    def _cut(entry: Entry, ctx: ExecutionContext, budget: float, tokenize: Tokenizer) -> Item | None:
+    def _cut(entry: QueuedVerdict, ctx: ExecutionContext, budget: float, tokenize: Tokenizer) -> Item | None:
+        # By bisection: tokens are not proportional to characters, and a tokenizer may be slow.
         low, high, best = 0, len(entry["guidance"]), None
         while low <= high:
             middle = (low + high) // 2
@@ -110,27 +114,29 @@ class FeedbackQueues:
         return best
 
     def delivered(self, ctx: ExecutionContext, sent: frozenset[str]) -> None:
-        """Hear which items were sent: what was in flight and is not among them waits again, in front."""
-        queue = self._of(ctx)
+        """Take note of the items that were sent: what was in flight and is not among them waits again, in front."""
+        queue = self._queue(ctx)
         for item_id, entries in list(queue.in_flight.items()):
             del queue.in_flight[item_id]
+            # In place and in front: the order of the verdicts is the order of the calls.
             if item_id not in sent:
                 queue.pending[:0] = entries
 
-    def form(self, ctx: ExecutionContext, verdict: Coroutine[Any, Any, Entry | None]) -> None:
-        """Form a verdict in the background and queue it, if it is one; it outlives its execution if need be."""
-        queue = self._of(ctx)
+    def queue_later(self, ctx: ExecutionContext, verdict: Coroutine[Any, Any, QueuedVerdict | None]) -> None:
+        """Await a verdict in the background and queue it, if there is one; it outlives its execution if need be."""
+        queue = self._queue(ctx)
 
         async def run() -> None:
             entry = await verdict
             if entry is not None:
-                self._waiting_place(queue).append(entry)
+                # Looked up only now: the execution may have ended while the judge was running.
+                self._destination(queue).append(entry)
 
         task = asyncio.get_running_loop().create_task(run())
-        self._forming.add(task)
-        task.add_done_callback(self._forming.discard)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
-    def _waiting_place(self, queue: _Queue) -> list[Entry]:
+    def _destination(self, queue: _Queue) -> list[QueuedVerdict]:
         """Return where a verdict waits: with its execution, or with the thread's present or next root execution."""
         if not queue.ended:
             return queue.pending
@@ -140,8 +146,8 @@ class FeedbackQueues:
         return self._carried.setdefault(queue.thread_id, [])
 
     def saved(self, ctx: ExecutionContext) -> None:
-        """Note that what waits now is kept in durable state, from where the next execution loads it."""
-        queue = self._of(ctx)
+        """Mark what waits now as kept in durable state, from where the next execution loads it."""
+        queue = self._queue(ctx)
         queue.saved = list(queue.pending)
 
     def close(self, ctx: ExecutionContext) -> None:
@@ -150,11 +156,7 @@ class FeedbackQueues:
         if queue is None:
             return
         queue.ended = True
+        # Compared by identity: two judges may give the same text, and each is delivered once.
         left = [entry for entry in queue.pending if not any(entry is kept for kept in queue.saved)]
         if left:
             self._carried.setdefault(queue.thread_id, []).extend(left)
-
-    async def settle(self) -> None:
-        """Wait for verdicts still being formed."""
-        while self._forming:
-            await asyncio.gather(*self._forming, return_exceptions=True)

@@ -1,22 +1,83 @@
-"""The rules of one version, in order, and found by enforcement point and tool. A snapshot never changes."""
+"""The rules of one version, in order, found by enforcement point and tool, and prepared for evaluation. Never changes.
+
+What several conditions share (their bindings) is made once for each evaluation, and only if one of them is reached.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from functools import partial
+from typing import Any, Final, TypeAlias
 
+from noetic_nb.memory.steering_decision import SteeringDecision
 from noetic_nb.names import skeleton
-from noetic_nb.steering.evaluation.prepared_rule import Asked, askable
-from noetic_nb.steering.rules.rule import Point, SteeringRule
+from noetic_nb.steering.predicates.bindings import Bindings, Params
+from noetic_nb.steering.predicates.conditions import compiled
+from noetic_nb.steering.predicates.in_thread import in_thread
+from noetic_nb.steering.predicates.sequence_rules import check_sequence
+from noetic_nb.steering.rules.rule import CelCondition, Point, PythonPredicate, SequenceRule, SteeringRule
 
-__all__ = ["RuleSnapshot"]
+__all__ = ["PreparedRule", "RuleSnapshot"]
 
 _Key: TypeAlias = tuple[Point, str | None]
-_Prepared: TypeAlias = tuple[tuple[Asked, ...], frozenset[str]]
 
 # Tool names come from models: names that mean nothing must not fill memory.
-MAX_FOUND: Final = 1024
+MAX_PREPARED: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRule:
+    """A rule and how it is evaluated."""
+
+    rule: SteeringRule
+    predicate: Callable[[Any], Any] | None = None
+    """A plain function of the hook's parameters, called first."""
+    evaluate: Callable[[Params, Bindings], Any] | None = None
+    """Every other form that returns an answer, or something to await; None where only a judge decides."""
+    decide: Callable[[Params], SteeringDecision] | None = None
+    """The decision of a condition that is true; None where the rule returns decisions itself."""
+
+
+PreparedRules: TypeAlias = tuple[tuple[PreparedRule, ...], frozenset[str]]
+"""Rules in order, and the names that their conditions need bound."""
+
+
+def prepare(rules: Iterable[SteeringRule]) -> PreparedRules:
+    """Return rules ready for evaluation.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``RULE_DOES_NOT_COMPILE`` or ``MISSING_PACKAGE``.
+    """
+    prepared: list[PreparedRule] = []
+    needs: set[str] = set()
+    for rule in rules:
+        match rule.decider:
+            case PythonPredicate(function) if rule.isolate == "thread":
+                prepared.append(PreparedRule(rule, evaluate=_in_thread(rule, function)))
+            case PythonPredicate(function):
+                prepared.append(PreparedRule(rule, function))
+            case CelCondition():
+                condition = compiled(rule)
+                needs |= condition.needs
+                prepared.append(PreparedRule(rule, evaluate=condition.evaluate, decide=condition.decide))
+            case SequenceRule() as sequence:
+                prepared.append(PreparedRule(rule, evaluate=partial(_sequence, rule, sequence)))
+            case _:  # a judge alone, or nothing at all
+                prepared.append(PreparedRule(rule))
+    return tuple(prepared), frozenset(needs)
+
+
+def _sequence(
+    rule: SteeringRule, sequence: SequenceRule, params: Params, bindings: Bindings
+) -> SteeringDecision | None:
+    return check_sequence(rule, sequence, params, bindings.earlier)
+
+
+def _in_thread(rule: SteeringRule, predicate: Callable[[Any], Any]) -> Callable[[Params, Bindings], Any]:
+    return lambda params, _: in_thread(predicate, params, name=rule.id)
 
 
 @dataclass(frozen=True)
@@ -25,22 +86,24 @@ class RuleSnapshot:
 
     version: int
     rules: tuple[SteeringRule, ...]
-    _prepared: dict[_Key, _Prepared] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # Filled as tools are called; a lookup that two threads make at once is only made twice.
+    _prepared: dict[_Key, PreparedRules] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def applicable(self, point: Point, tool_name: str | None) -> tuple[SteeringRule, ...]:
         """Return the enabled rules for a point and, before a call, a tool.
 
-        A rule about a tool is also about every tool whose name cannot be told from it.
+        A rule about a tool also applies to every tool whose name looks the same.
         """
-        return tuple([asked.rule for asked in self.prepared(point, tool_name)[0]])
+        return tuple([prepared.rule for prepared in self.prepared(point, tool_name)[0]])
 
-    def prepared(self, point: Point, tool_name: str | None) -> _Prepared:
-        """Return the same rules ready to be asked, and what their conditions need bound."""
+    def prepared(self, point: Point, tool_name: str | None) -> PreparedRules:
+        """Return the same rules ready for evaluation, and what their conditions need bound."""
         key = (point, tool_name)
         found = self._prepared.get(key)
         if found is None:
+            # Compared by what a reader sees: a name in other letters that looks the same must not slip past a rule.
             seen = None if tool_name is None else skeleton(tool_name)
-            found = askable(
+            found = prepare(
                 [
                     rule
                     for rule in self.rules
@@ -49,7 +112,8 @@ class RuleSnapshot:
                     and (rule.tools is None or seen is None or any(skeleton(tool) == seen for tool in rule.tools))
                 ]
             )
-            if len(self._prepared) < MAX_FOUND:
+            # Beyond that it still works, at the price of preparing at each call.
+            if len(self._prepared) < MAX_PREPARED:
                 self._prepared[key] = found
         return found
 

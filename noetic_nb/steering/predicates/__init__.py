@@ -1,1 +1,1 @@
-"""What decides: Python, CEL, a judge, or a sentence about the calls so far."""
+"""What decides a rule: Python, CEL, a judge, or the calls so far."""

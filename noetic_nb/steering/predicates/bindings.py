@@ -1,4 +1,4 @@
-"""What a condition sees: plain data about the call or the response, and only the parts that are named."""
+"""The variables of a condition: plain data about the call or the response, and only the parts that are named."""
 
 from __future__ import annotations
 
@@ -70,6 +70,7 @@ def values_of(params: Params, needs: Collection[str]) -> dict[str, Any]:
     fields: list[tuple[str, Callable[[PastCall], Any]]] = []
     for need in needs:
         root, _, name = need.partition(".")
+        # Only what is named is computed: thawing a long response would cost more than the condition.
         if root == "tool":
             part = params.tool_name if name == "name" else params.tool_args  # type: ignore[union-attr]
             found.setdefault("tool", {})[name] = part
@@ -79,6 +80,7 @@ def values_of(params: Params, needs: Collection[str]) -> dict[str, Any]:
             found.setdefault("ctx", {})[name] = _CTX[name](params.ctx)
         elif name:
             fields.append((name, _CALL[name]))
+    # Plain `history` needs no fields: only its length counts, and it still costs a list of empty records.
     if "history" in needs or fields:
         calls = params.history[-MAX_HISTORY:]
         found["history"] = [{name: read(call) for name, read in fields} for call in calls]

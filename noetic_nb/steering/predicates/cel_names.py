@@ -64,6 +64,7 @@ FUNCTIONS: Final = frozenset(
 )
 """Functions of the language; none of them reads a clock or has an effect."""
 
+# Longer marks before shorter ones, and `.` last: what no other pattern knows is a mark of one character.
 _TOKEN: Final = re.compile(
     r"""(?P<space>\s+|//[^\n]*)
       | (?P<string>[rRbB]{0,2}(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))
@@ -93,7 +94,7 @@ class _Open:
 
 
 def does_not_compile(
-    rule_id: str, what: str, line: int | None, hint: str = "Mend the expression."
+    rule_id: str, what: str, line: int | None, hint: str = "Correct the expression."
 ) -> NoeticConfigError:
     """Return the error of an expression that cannot be used."""
     place = "" if line is None else f" in line {line}"
@@ -162,6 +163,7 @@ class _Reader:
             and self.tokens[at + 1][0] == "ident"
             and self.mark(at + 2) == ","
         ):
+            # Two of them multiply their times; three over a long history take hours.
             self.nested = self.nested or any(frame.variable is not None for frame in self.open)
             self.open.append(_Open(self.mark(at + 1), self.calls, self.calls and name == "filter"))
             self.calls = False
@@ -172,6 +174,7 @@ class _Reader:
 
     def root(self, at: int, name: str, line: int) -> int:
         self.calls = False
+        # A variable of a comprehension hides one of ours with the same name.
         bound = next((frame for frame in reversed(self.open) if frame.variable == name), None)
         if bound is not None:
             if bound.over_history:
@@ -189,7 +192,8 @@ class _Reader:
         return at
 
     def field(self, root: str, at: int, line: int) -> int:
-        """Take in the field after a variable; a variable without one needs them all."""
+        """Read the field after a variable; a variable without one needs them all."""
+        # `tool == x` or `tool["args"]`: which field is meant is not known, so all are bound.
         if self.mark(at) != "." or at + 1 >= len(self.tokens) or self.tokens[at + 1][0] != "ident":
             self.all_of(root)
             return at

@@ -1,4 +1,4 @@
-"""One expression in a process of its own, which is ended when an answer takes too long and started again when needed."""
+"""One expression in a process of its own, which is ended when an evaluation takes too long and started again when needed."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ class CelProcess:
         self._text = text
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
-        self._forget: Any = None
+        self._finalizer: Any = None
 
     def compile_error(self) -> str | None:
         """Start the process and compile; returns what is wrong with the expression, None where nothing is."""
+        # In a thread, because a pipe cannot be read with a time limit on every system.
         reply: list[dict[str, Any]] = []
         thread = threading.Thread(target=lambda: reply.append(self._started()), daemon=True)
         thread.start()
@@ -70,17 +71,18 @@ class CelProcess:
     def _start(self) -> dict[str, Any]:
         if self._process is not None and self._process.poll() is None:
             return {"compiled": True}
+        # The worker is run as a file, not as a module: importing the package would take longer than most evaluations.
         process = subprocess.Popen(
             [sys.executable, str(_WORKER)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,  # a pipe that nobody reads would fill up and block it
             text=True,
             encoding="utf-8",
         )
         self._process = process
         # Also at interpreter exit: nothing of ours outlives the kernel.
-        self._forget = weakref.finalize(self, _end, process)
+        self._finalizer = weakref.finalize(self, _end, process)
         _live.append(weakref.ref(self))
         while len(_live) > MAX_PROCESSES:
             oldest = _live.popleft()()
@@ -108,10 +110,11 @@ class CelProcess:
         process, self._process = self._process, None
         if process is not None and process.poll() is None:
             process.kill()  # whoever reads from it gets the end of the file
-        if self._forget is not None:
-            self._forget()
+        if self._finalizer is not None:
+            self._finalizer()
 
-    def _ask(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _evaluate(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        # One exchange at a time: two lines written together would swap their answers.
         with self._lock:
             failed = self._start().get("error")
             process = self._process
@@ -125,12 +128,12 @@ class CelProcess:
         Raises
         ------
         NoeticError
-            ``step_failed`` with what the library said.
+            ``step_failed`` with the library's error.
         asyncio.CancelledError
-            When the caller gives up; the process is ended.
+            When the caller cancels; the process is ended.
         """
         try:
-            reply = await in_thread(self._ask, thaw(values), name="condition")
+            reply = await in_thread(self._evaluate, thaw(values), name="condition")
         except asyncio.CancelledError:
             self.stop()
             raise

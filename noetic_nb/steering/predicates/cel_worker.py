@@ -1,4 +1,4 @@
-"""The other process: reads one expression, then one set of values after another, and answers what it is.
+"""The other process: reads one expression, then one set of values after another, and writes what it evaluates to.
 
 Run as a file, so that it loads nothing but the library; it ends when its input does.
 """
@@ -22,11 +22,12 @@ def limit_memory() -> None:
 
 
 def main() -> None:
-    """Answer a line of JSON for each line of JSON."""
+    """Write a line of JSON for each line of JSON."""
     import cel
 
     limit_memory()
-    answer = sys.stdout
+    # The library could print; only what is written here is a reply.
+    output = sys.stdout
     program = None
     for line in sys.stdin:
         given = json.loads(line)
@@ -39,8 +40,8 @@ def main() -> None:
                 reply = {"value": value if isinstance(value, bool) else type(value).__name__}
         except Exception as exc:
             reply = {"error": f"{type(exc).__name__}: {exc}"[:2_000]}
-        answer.write(json.dumps(reply) + "\n")
-        answer.flush()
+        output.write(json.dumps(reply) + "\n")
+        output.flush()
 
 
 if __name__ == "__main__":

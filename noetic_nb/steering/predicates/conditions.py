@@ -7,7 +7,7 @@ each other, long expressions) therefore runs in a process of its own, which can 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -33,15 +33,16 @@ _PLACE: Final = re.compile(r"<input>:(\d+):\d+: (.*)")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A rule's condition, ready to be asked."""
+    """A rule's condition, ready to be evaluated."""
 
     needs: frozenset[str]
-    ask: Callable[[Params, Bindings], Any]
-    """Answers True, False, or something to await that does."""
+    evaluate: Callable[[Params, Bindings], Any]
+    """Returns True, False, or something to await that does."""
     decide: Callable[[Params], SteeringDecision]
-    """What follows where it is true, with the rule's name on it."""
+    """The decision where it is true, with the rule's name on it."""
 
 
+# By the fields of `_DECIDING`: switching a rule on, or undoing an edit, compiles nothing.
 _conditions: Final[dict[tuple[Any, ...], Condition]] = {}
 
 
@@ -66,16 +67,27 @@ def _checked(rule: SteeringRule, text: str) -> Analysis:
     if found.nested and rule.isolate is None:
         hint = "Set isolate=True: it then runs in a process of its own, and can be stopped."
         raise does_not_compile(rule.id, "a comprehension stands inside another, which may take for ever", None, hint)
-    absent = {"before_tool_call": "response", "after_model_call": "tool"}
+    _check_points(rule, "it names", found.needs)
+    return found
+
+
+# What is judged at one point is not there yet, or not any more, at the other.
+_ABSENT: Final = {"before_tool_call": "response", "after_model_call": "tool"}
+
+
+def _check_points(rule: SteeringRule, what: str, needs: Iterable[str]) -> None:
+    """Refuse names that do not exist at an enforcement point of the rule."""
+    roots = {need.partition(".")[0] for need in needs}
     for point in rule.applies_to:
-        if any(need.startswith(f"{absent[point]}.") for need in found.needs):
+        absent = _ABSENT[point]
+        if absent in roots:
+            others = ", ".join(name for name in VARIABLES if name != absent)
             raise does_not_compile(
                 rule.id,
-                f"it names {absent[point]!r}, which is not there at {point}",
+                f"{what} {absent!r}, which is not there at {point}",
                 None,
-                f"Use {', '.join(name for name in VARIABLES if name != absent[point])}, or ask it at the other point only.",
+                f"Use {others}, or apply it to the other point only.",
             )
-    return found
 
 
 def _syntax_error(rule_id: str, text: str, error: BaseException | str) -> NoeticConfigError:
@@ -91,7 +103,7 @@ def _context_type() -> Callable[[dict[str, Any]], Any]:
     return found
 
 
-def _not_a_truth(rule_id: str, value: object) -> TypeError:
+def _not_a_boolean(rule_id: str, value: object) -> TypeError:
     return TypeError(
         f"The condition of rule {rule_id!r} is a {type(value).__name__}, not true or false: {value!r:.80}."
     )
@@ -101,7 +113,7 @@ _DECIDING: Final = ("id", "when", "applies_to", "action", "guidance", "isolate")
 
 
 def compiled(rule: SteeringRule) -> Condition:
-    """Compile the condition of a rule and check everything about it that can be checked before it runs.
+    """Compile the condition of a rule, and check what can be checked before it is evaluated.
 
     Versions of a rule that differ in other things (whether it is enabled, its tools) share the compiled form.
 
@@ -115,11 +127,11 @@ def compiled(rule: SteeringRule) -> Condition:
     if found is None:
         if len(_conditions) >= MAX_KEPT:
             _conditions.pop(next(iter(_conditions)))
-        found = _conditions[key] = _made(rule)
+        found = _conditions[key] = _compile(rule)
     return found
 
 
-def _made(rule: SteeringRule) -> Condition:
+def _compile(rule: SteeringRule) -> Condition:
     text = rule.when
     assert text is not None
     analysis = _checked(rule, text)
@@ -130,26 +142,27 @@ def _made(rule: SteeringRule) -> Condition:
         if failure is not None:
             raise _syntax_error(rule.id, text, failure)
 
-        async def apart(params: Params, _: Bindings) -> bool:
+        async def in_process(params: Params, _: Bindings) -> bool:
             value = await process.evaluate(values_of(params, analysis.needs))
             if type(value) is not bool:
-                raise _not_a_truth(rule.id, value)
+                raise _not_a_boolean(rule.id, value)
             return value
 
-        return Condition(frozenset(), apart, decide)
+        # It needs nothing bound here: the values are sent to the process.
+        return Condition(frozenset(), in_process, decide)
     try:
         program = _library().compile(text)
     except ValueError as exc:
         raise _syntax_error(rule.id, text, exc) from exc
     execute, make = program.execute, _context_type()
 
-    def here(_: Params, bindings: Bindings) -> bool:
+    def inline(_: Params, bindings: Bindings) -> bool:
         value = execute(bindings.context(make))
         if value is True or value is False:
             return bool(value)
-        raise _not_a_truth(rule.id, value)
+        raise _not_a_boolean(rule.id, value)
 
-    return Condition(analysis.needs, here, decide)
+    return Condition(analysis.needs, inline, decide)
 
 
 def _outcome(rule: SteeringRule) -> Callable[[Params], SteeringDecision]:
@@ -158,10 +171,5 @@ def _outcome(rule: SteeringRule) -> Callable[[Params], SteeringDecision]:
         always = SteeringDecision(action, None, (rule.id,))
         return lambda params: always
     template = Guidance(rule.id, rule.guidance)
-    absent = {"before_tool_call": "response", "after_model_call": "tool"}
-    for point in rule.applies_to:
-        if any(need.startswith(f"{absent[point]}.") for need in template.needs):
-            raise does_not_compile(
-                rule.id, f"its guidance names {absent[point]!r}, which is not there at {point}", None
-            )
+    _check_points(rule, "its guidance names", template.needs)
     return lambda params: SteeringDecision(action, template.fill(params), (rule.id,))

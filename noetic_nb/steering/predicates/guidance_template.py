@@ -62,6 +62,7 @@ class Guidance:
 
     def fill(self, params: BeforeToolCallParams | AfterModelCallParams) -> str:
         """Return the text with its places filled in."""
+        # Not capped: it was written by the author of the rule, and nothing is filled in.
         if not self._needs:
             return self._text
         values = values_of(params, self._needs)

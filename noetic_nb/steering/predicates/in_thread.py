@@ -1,4 +1,4 @@
-"""Run a function in a thread of its own, so that waiting for it can be given up.
+"""Run a function in a thread of its own, so that waiting for it can be abandoned.
 
 Python cannot stop a thread: one that hangs is left behind, and keeps whatever it holds. It is a daemon, so it does not keep
 the kernel from ending.
@@ -38,10 +38,11 @@ async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") 
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
+    # Context variables do not follow into a thread by themselves.
     context = contextvars.copy_context()
 
     def settle(result: Any, error: BaseException | None) -> None:
-        if done.done():  # given up meanwhile
+        if done.done():  # cancelled meanwhile
             return
         if error is None:
             done.set_result(result)
@@ -53,6 +54,7 @@ async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") 
         try:
             result = context.run(function, *args)
         except BaseException as exc:
+            # SystemExit and the like would end the thread in silence, and the caller would wait for ever.
             failure = exc if isinstance(exc, Exception) else RuntimeError(f"{type(exc).__name__} in a thread: {exc}")
         try:
             loop.call_soon_threadsafe(settle, result, failure)

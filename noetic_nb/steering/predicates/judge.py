@@ -1,4 +1,4 @@
-"""Ask a judge and read its verdict. The grammar is exact: a verdict is the first word, or there is none."""
+"""Call a judge and read its verdict. The grammar is exact: a verdict is the first word, or there is none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.steering.rules.rule import LLMEval
 
-__all__ = ["ask_judge", "judge_prompt", "parse_verdict"]
+__all__ = ["call_judge", "judge_prompt", "parse_verdict", "request_verdict"]
 
 # White space as ECMAScript trims it (ECMA-262, WhiteSpace and LineTerminator).
 _SPACE: Final = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
@@ -19,6 +19,7 @@ _TRIM: Final = re.compile(f"^[{_SPACE}]+|[{_SPACE}]+$")
 _VERDICT: Final = re.compile(r"(allow|deny|guide)\b", re.ASCII | re.IGNORECASE)
 _LEAD: Final = re.compile(f"^[:{_SPACE}]+")
 
+# `parse_verdict` reads exactly these three; every other wording makes judges explain instead of decide.
 _ANSWER_WITH: Final = (
     "Answer with exactly one of these three forms and nothing else: "
     "ALLOW, or DENY: followed by the reason, or GUIDE: followed by what to do instead."
@@ -41,7 +42,7 @@ def parse_verdict(text: str) -> SteeringDecision | None:
 
     References
     ----------
-    .. [1] Runtime specification, section 8.2 (LLM verdict).
+    .. [1] docs/behaviour/steering.md, "Judges".
 
     Examples
     --------
@@ -50,7 +51,9 @@ def parse_verdict(text: str) -> SteeringDecision | None:
     >>> parse_verdict("ALLOWED") is None, parse_verdict("I think ALLOW") is None
     (True, True)
     """
+    # Not str.strip: Python and ECMAScript disagree on what is white space, and verdicts must not depend on it.
     trimmed = _TRIM.sub("", text)
+    # Only at the beginning: a word further on may be quoted from the very call that is judged.
     match = _VERDICT.match(trimmed)
     if match is None:
         return None
@@ -73,8 +76,8 @@ def judge_prompt(judge: LLMEval, params: BeforeToolCallParams | AfterModelCallPa
     return f"{judge.prompt}\n\n{context}\n\n{_ANSWER_WITH}"
 
 
-def first_answer(judge: LLMEval, params: BeforeToolCallParams | AfterModelCallParams) -> Any:
-    """Ask a judge once; returns what the model client returned, to be awaited where that can be awaited.
+def request_verdict(judge: LLMEval, params: BeforeToolCallParams | AfterModelCallParams) -> Any:
+    """Call a judge once; returns what the model client returned, to be awaited where that can be awaited.
 
     Raises
     ------
@@ -82,18 +85,18 @@ def first_answer(judge: LLMEval, params: BeforeToolCallParams | AfterModelCallPa
         ``MISSING_CALL_MODEL`` where no model answers the judge's name.
     """
     call_model: Any = params.ctx.call_model
-    question = input_message(judge_prompt(judge, params), ids=params.ctx.ids)
-    return call_model(HookModelRequest(judge.model, (question,), purpose="judge"))
+    prompt = input_message(judge_prompt(judge, params), ids=params.ctx.ids)
+    return call_model(HookModelRequest(judge.model, (prompt,), purpose="judge"))
 
 
-async def ask_judge(
+async def call_judge(
     judge: LLMEval,
     params: BeforeToolCallParams | AfterModelCallParams,
     *,
     max_retries: int,
     first: Any = None,
 ) -> tuple[SteeringDecision | None, int]:
-    """Ask a judge until its answer can be read.
+    """Call a judge until its answer can be read.
 
     Parameters
     ----------
@@ -102,16 +105,16 @@ async def ask_judge(
     params : BeforeToolCallParams or AfterModelCallParams
         What it judges; its context must be able to call a model.
     max_retries : int
-        How often the identical question is asked again after an answer that cannot be read.
+        How often the identical request is repeated after an answer that cannot be read.
     first : object, optional
-        The first answer where it was asked for already.
+        The first answer where it was requested already.
 
     Returns
     -------
     decision : SteeringDecision or None
         None where no answer could be read.
     calls : int
-        How often the model was asked.
+        How often the model was called.
 
     Raises
     ------
@@ -119,7 +122,7 @@ async def ask_judge(
         What the model client raises.
     """
     for call in range(1, max_retries + 2):
-        answer = first if call == 1 and first is not None else first_answer(judge, params)
+        answer = first if call == 1 and first is not None else request_verdict(judge, params)
         if hasattr(answer, "__await__"):
             answer = await answer
         decision = parse_verdict(assistant_text(as_response(answer).items))

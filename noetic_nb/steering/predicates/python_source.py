@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.memory.steering_decision import as_decision
-from noetic_nb.steering.rules.decisions import allow, ask, deny, guide
-from noetic_nb.steering.rules.rule import SteeringRule
+from noetic_nb.memory.steering_decision import allow, as_decision, ask, deny, guide
+from noetic_nb.steering.rules.rule import PythonPredicate, SteeringRule
 
 __all__ = ["check_on_samples", "compile_predicate"]
 
-# What rule text may name without importing it.
-WORDS: Final[Mapping[str, Any]] = {"allow": allow, "ask": ask, "deny": deny, "guide": guide}
+# What the text of a rule may use without importing it.
+NAMES: Final[Mapping[str, Any]] = {"allow": allow, "ask": ask, "deny": deny, "guide": guide}
 
 # An editor compiles at every pause in typing: the text of old drafts is not kept for tracebacks that nobody reads.
 MAX_TEXTS: Final = 256
@@ -39,7 +38,7 @@ def _file_name(rule_id: str) -> str:
     return name
 
 
-def _broken(rule_id: str, what: str, line: int | None, hint: str) -> NoeticConfigError:
+def _not_replaced(rule_id: str, what: str, line: int | None, hint: str) -> NoeticConfigError:
     place = "" if line is None else f" in line {line}"
     return NoeticConfigError(
         "RULE_DOES_NOT_COMPILE",
@@ -83,21 +82,27 @@ def compile_predicate(rule_id: str, text: str, namespace: Mapping[str, Any]) -> 
         tree = ast.parse(text, file_name)
     except (SyntaxError, ValueError) as exc:
         line = getattr(exc, "lineno", None)
-        raise _broken(
-            rule_id, getattr(exc, "msg", None) or str(exc), line, "Mend the text and apply it again."
+        raise _not_replaced(
+            rule_id, getattr(exc, "msg", None) or str(exc), line, "Correct the text and apply it again."
         ) from exc
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     if len(functions) != 1:
         found = ", ".join(node.name for node in functions) or "none"
-        raise _broken(rule_id, f"it needs exactly one function, and has {found}", None, "Write def name(call): ...")
+        raise _not_replaced(
+            rule_id, f"it needs exactly one function, and has {found}", None, "Write def name(call): ..."
+        )
+    # A decorator such as @rules.rule(...) would put the rule into the book while it is only being tried.
     functions[0].decorator_list = []
-    scope = {**WORDS, **namespace}
+    scope = {**NAMES, **namespace}
     # Tracebacks and inspect.getsource find the text again, as they do for cells.
     linecache.cache[file_name] = (len(text), None, text.splitlines(keepends=True), file_name)
     try:
+        # In a scope of its own: running the text must not change the names of the notebook.
         exec(compile(tree, file_name, "exec"), scope)
     except Exception as exc:
-        raise _broken(rule_id, f"{type(exc).__name__}: {exc}", _line_of(exc, file_name), "Mend the text.") from exc
+        raise _not_replaced(
+            rule_id, f"{type(exc).__name__}: {exc}", _line_of(exc, file_name), "Correct the text."
+        ) from exc
     function: Callable[..., Any] = scope[functions[0].name]
     return function
 
@@ -108,15 +113,18 @@ def _line_of(error: BaseException, file_name: str) -> int | None:
 
 
 def check_on_samples(rule: SteeringRule, samples: Iterable[Any]) -> None:
-    """Call a synchronous rule on calls it would have seen, and look at its answers.
+    """Call a synchronous predicate on calls it would have seen, and check what it returns.
 
     Raises
     ------
     NoeticConfigError
         ``RULE_FAILS_ON_SAMPLE`` with the `line` of the text that failed, where it is known.
     """
-    predicate = rule.predicate
-    if predicate is None or inspect.iscoroutinefunction(predicate):
+    if not isinstance(rule.decider, PythonPredicate):
+        return
+    predicate = rule.decider.function
+    # Samples are tried while someone presses a button: there is no loop to wait in.
+    if inspect.iscoroutinefunction(predicate):
         return
     file_name = predicate.__code__.co_filename if hasattr(predicate, "__code__") else ""
     for sample in samples:
@@ -131,7 +139,7 @@ def check_on_samples(rule: SteeringRule, samples: Iterable[Any]) -> None:
                 "RULE_FAILS_ON_SAMPLE",
                 f"Rule {rule.id!r} was not replaced: on a recorded call it failed with {type(exc).__name__}: {exc}{place}",
                 given=getattr(sample, "tool_name", sample),
-                hint="Mend the text; the last good version stays in force.",
+                hint="Correct the text; the last good version stays in force.",
                 rule_id=rule.id,
                 line=line,
             ) from exc

@@ -1,6 +1,6 @@
-"""Rules about what came before, as sentences: never `send_email` after `read_secrets`; at most 3 `search` calls.
+"""Rules about the calls so far: never `send_email` after `read_secrets`; at most 3 `search` calls.
 
-A call counts if it was let through, whether or not it succeeded: what failed may have had its effect. For *only after*, what
+A call counts if it was allowed, whether or not it succeeded: what failed may have had its effect. For *only after*, what
 came before must have succeeded.
 """
 
@@ -13,9 +13,9 @@ from noetic_nb.memory.params import PastCall
 from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.names import skeleton
 from noetic_nb.steering.predicates.guidance_template import Guidance
-from noetic_nb.steering.rules.rule import SteeringRule
+from noetic_nb.steering.rules.rule import SequenceRule, SteeringRule
 
-__all__ = ["broken", "sentence_rule", "words_of"]
+__all__ = ["check_sequence", "describe_sequence", "sequence_rule"]
 
 # How a call ends that was never made.
 _NOT_MADE: Final = frozenset({"denied", "guided", "invalid_args", "unknown"})
@@ -30,26 +30,28 @@ def _listed(names: Iterable[str], word: str) -> str:
     return f"{', '.join(head)} {word} {last}" if head else last
 
 
-def words_of(rule: SteeringRule) -> str:
-    """Return the sentence of a rule in words.
+def describe_sequence(rule: SteeringRule, sequence: SequenceRule) -> str:
+    """Return a sequence rule in words.
 
     Examples
     --------
-    >>> words_of(sentence_rule("never_after", "send_email", others="read_secrets"))
+    >>> rule = sequence_rule("never_after", "send_email", others="read_secrets")
+    >>> describe_sequence(rule, rule.sequence)
     'send_email must not be called after read_secrets.'
     """
-    assert rule.sequence is not None
     tools = _listed(rule.tools or ("any tool",), "or")
-    sentence = rule.sequence
-    if sentence.kind == "never_after":
-        return f"{tools} must not be called after {_listed(sentence.others, 'or')}."
-    if sentence.kind == "only_after":
-        return f"{tools} may be called only after {_listed(sentence.others, 'and')}."
-    times = {0: "not at all", 1: "once", 2: "twice"}.get(sentence.count or 0, f"{sentence.count} times")
-    return f"{tools} may be called at most {times}." if sentence.count else f"{tools} may not be called."
+    match sequence.kind:
+        case "never_after":
+            return f"{tools} must not be called after {_listed(sequence.others, 'or')}."
+        case "only_after":
+            return f"{tools} may be called only after {_listed(sequence.others, 'and')}."
+    if not sequence.count:
+        return f"{tools} may not be called."
+    times = {1: "once", 2: "twice"}.get(sequence.count, f"{sequence.count} times")
+    return f"{tools} may be called at most {times}."
 
 
-def sentence_rule(
+def sequence_rule(
     kind: str,
     tools: str | Iterable[str],
     *,
@@ -59,7 +61,7 @@ def sentence_rule(
     action: str | None = None,
     guidance: str | None = None,
 ) -> SteeringRule:
-    """Return a rule made of a sentence.
+    """Return a rule about the calls so far, named after its tools.
 
     Raises
     ------
@@ -68,44 +70,46 @@ def sentence_rule(
     """
     names, before = _names(tools), _names(others)
     title = {"never_after": "never", "only_after": "only", "at_most": f"at-most-{count}"}.get(kind, kind)
-    made = "-".join([title, *names, *(["after", *before] if before else [])])
-    facts: dict[str, Any] = {"kind": kind, "others": before, "count": count}
+    default_id = "-".join([title, *names, *(["after", *before] if before else [])])
     return SteeringRule(
-        id=id or made,
+        id=id or default_id,
         applies_to="before_tool_call",
         tools=names,
-        sequence=facts,
+        sequence={"kind": kind, "others": before, "count": count},
         action=action,
         guidance=guidance,
     )
 
 
-def broken(rule: SteeringRule, params: Any, earlier: Sequence[PastCall] = ()) -> SteeringDecision | None:
-    """Return what a call leads to that breaks the rule's sentence, None where it does not.
+def check_sequence(
+    rule: SteeringRule, sequence: SequenceRule, params: Any, earlier: Sequence[PastCall] = ()
+) -> SteeringDecision | None:
+    """Return the decision on a call that violates a sequence rule, None on one that does not.
 
     Parameters
     ----------
     rule : SteeringRule
-        With a sentence.
+        The rule, for its tools, action and guidance.
+    sequence : SequenceRule
+        What it allows.
     params : BeforeToolCallParams
         The call; its `history` is read whole, however long it is.
     earlier : sequence of PastCall
         Calls of earlier executions that count as well.
     """
-    sentence = rule.sequence
-    assert sentence is not None
+    # Names are compared by what a reader sees, as rules are looked up: a look-alike tool counts as the tool.
     made = [call for call in (*earlier, *params.history) if call.status not in _NOT_MADE]
-    if sentence.kind == "at_most":
-        own = {skeleton(name) for name in rule.tools or ()}
-        assert sentence.count is not None
-        wrong = sum(skeleton(call.name) in own for call in made) >= sentence.count
-    else:
-        others = {skeleton(name) for name in sentence.others}
-        if sentence.kind == "never_after":
-            wrong = any(skeleton(call.name) in others for call in made)
-        else:
-            wrong = not others <= {skeleton(call.name) for call in made if call.status == "ok"}
-    if not wrong:
+    others = {skeleton(name) for name in sequence.others}
+    match sequence.kind:
+        case "at_most":
+            own = {skeleton(name) for name in rule.tools or ()}
+            violated = sum(skeleton(call.name) in own for call in made) >= (sequence.count or 0)
+        case "never_after":
+            violated = any(skeleton(call.name) in others for call in made)
+        case "only_after":
+            # What failed did not do what the rule relies on.
+            violated = not others <= {skeleton(call.name) for call in made if call.status == "ok"}
+    if not violated:
         return None
-    text = words_of(rule) if rule.guidance is None else Guidance(rule.id, rule.guidance).fill(params)
+    text = describe_sequence(rule, sequence) if rule.guidance is None else Guidance(rule.id, rule.guidance).fill(params)
     return SteeringDecision(SteeringAction(rule.action or "deny"), text, (rule.id,))

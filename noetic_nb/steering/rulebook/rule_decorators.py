@@ -1,4 +1,4 @@
-"""The ways to write a rule: a function, a condition, a judge, or a sentence about the calls so far."""
+"""The ways to write a rule: a function, a condition, a judge, or a sequence of calls."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
-from noetic_nb.steering.predicates.sequence_rules import sentence_rule
+from noetic_nb.steering.predicates.sequence_rules import sequence_rule
 from noetic_nb.steering.rules.rule import DEFAULT_JUDGE_MODEL, Point, SteeringRule
 
-__all__ = ["RuleForms"]
+__all__ = ["RuleMethods"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class RuleForms(ABC):
-    """What a rule book offers to write rules with."""
+class RuleMethods(ABC):
+    """The methods of a rule book that make a rule and put it into the book."""
 
     @abstractmethod
     def put(self, rule: SteeringRule | Mapping[str, Any]) -> SteeringRule:
@@ -40,9 +40,9 @@ class RuleForms(ABC):
         id : str, optional
             The function's name where it is left out.
         on : {"before_tool_call", "after_model_call"} or both
-            When it is asked.
+            When it is evaluated.
         tools : iterable of str, optional
-            Before a call: only about these tools; None means every tool.
+            Before a call: only for these tools; None means every tool.
         history : bool, default False
             Give the rule the calls so far as ``call.history``.
         isolate : {"thread"} or bool, optional
@@ -95,9 +95,9 @@ class RuleForms(ABC):
         on : {"before_tool_call", "after_model_call"} or both, optional
             After a model call where the condition names ``response``, else before a tool call.
         tools : str or iterable of str, optional
-            Only about these tools.
+            Only for these tools.
         action : {"deny", "guide", "ask", "allow"}
-            What follows where it is true.
+            What a true condition leads to.
         guidance : str, optional
             For the model; ``{tool.args.path}`` and the like are filled in.
         isolate : bool
@@ -157,7 +157,7 @@ class RuleForms(ABC):
         model : str
             Name of the model that judges.
         when : str, optional
-            A condition in CEL: the judge is asked only where it is true.
+            A condition in CEL: the judge is consulted only where it is true.
 
         Examples
         --------
@@ -194,7 +194,7 @@ class RuleForms(ABC):
         >>> RuleBook().never("send_email", after="read_secrets").id
         'never-send_email-after-read_secrets'
         """
-        return self.put(sentence_rule("never_after", tool, others=after, **more))
+        return self.put(sequence_rule("never_after", tool, others=after, **more))
 
     def only(self, tool: str | Iterable[str], *, after: str | Iterable[str], **more: Any) -> SteeringRule:
         """Add the rule that a tool is called only after all of the others have succeeded, as far as `scope` reaches.
@@ -205,7 +205,7 @@ class RuleForms(ABC):
         >>> RuleBook().only("pay", after="confirm", action="ask").id
         'only-pay-after-confirm'
         """
-        return self.put(sentence_rule("only_after", tool, others=after, **more))
+        return self.put(sequence_rule("only_after", tool, others=after, **more))
 
     def at_most(self, count: int, tool: str | Iterable[str], **more: Any) -> SteeringRule:
         """Add the rule that a tool (or several together) is called at most so often, as far as `scope` reaches.
@@ -216,7 +216,7 @@ class RuleForms(ABC):
         >>> RuleBook().at_most(3, "search").id
         'at-most-3-search'
         """
-        return self.put(sentence_rule("at_most", tool, count=count, **more))
+        return self.put(sequence_rule("at_most", tool, count=count, **more))
 
 
 def _source(function: Callable[..., Any]) -> str | None:

@@ -62,7 +62,7 @@ def dump_rules(rules: Iterable[SteeringRule], *, format: Literal["yaml", "json"]
 
 
 def save_rules(rules: Iterable[SteeringRule], path: str | PathLike[str]) -> Path:
-    """Write rules to a file; its suffix (``.yaml``, ``.yml``, ``.json``) says how.
+    """Write rules to a file; its suffix (``.yaml``, ``.yml``, ``.json``) decides the format.
 
     Raises
     ------
@@ -93,11 +93,13 @@ def load_rules(path: str | PathLike[str], *, functions: Functions | None = None)
     source = Path(path)
     kind = _format_of(source)
     try:
+        # One byte more than is allowed is enough to see that a file is too large.
         with source.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as exc:
         _refuse(str(source), exc.strerror or str(exc), "Look at the path.", exc)
     try:
+        # Editors on Windows write a byte order mark, which JSON refuses.
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         _refuse(str(source), "it is not UTF-8", "Save it as UTF-8.", exc)
@@ -115,6 +117,7 @@ def _format_of(path: Path) -> Literal["yaml", "json"]:
     )
 
 
+# JSON keeps the last of repeated keys in silence: half of a rule would be gone.
 def _only_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
@@ -139,6 +142,7 @@ def parse_rules(
     >>> rules["large"].form, rules["large"].tools
     ('cel', ('pay',))
     """
+    # Before parsing: YAML takes seconds a megabyte.
     if len(text) > MAX_BYTES:
         _refuse(source, f"it has more than {MAX_BYTES:,} characters", "Split it, or drop what is no rule.")
     try:
@@ -147,7 +151,7 @@ def parse_rules(
     except ValidationError as exc:
         _explain(source, exc)
     except (ValueError, RecursionError) as exc:
-        _refuse(source, f"it is no plain {format.upper()}: {str(exc)[:300]}", "Mend the text.", exc)
+        _refuse(source, f"it is no plain {format.upper()}: {str(exc)[:300]}", "Correct the text.", exc)
     return RuleBook([_rule(source, place, entry, functions or {}) for place, entry in enumerate(file.rules)])
 
 
@@ -166,15 +170,15 @@ def _rule(source: str, place: int, data: RuleData, functions: Functions) -> Stee
     try:
         return SteeringRule(**data.fields(), predicate=predicate)
     except (ValueError, NoeticConfigError) as exc:
-        _refuse(source, f"rules[{place}] ({data.id!r}): {exc}", "Mend the rule.", exc, rule_id=data.id)
+        _refuse(source, f"rules[{place}] ({data.id!r}): {exc}", "Correct the rule.", exc, rule_id=data.id)
 
 
 def _explain(source: str, error: ValidationError) -> NoReturn:
-    # A misspelt key also leaves the right one missing: the misspelling is what there is to mend.
+    # A misspelt key also leaves the right one missing: the misspelling is what has to be corrected.
     found = error.errors()
     first = next((each for each in found if each["type"] == "extra_forbidden"), found[0])
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-    hint = "Mend the file."
+    hint = "Correct the file."
     if first["type"] == "extra_forbidden":
         fields = {1: RuleFile.model_fields, 3: RuleData.model_fields}.get(len(first["loc"]), JudgeData.model_fields)
         near = nearest(str(first["loc"][-1]), fields)

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.markup import escape
 from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering.predicates.conditions import compiled
 from noetic_nb.steering.predicates.python_source import check_on_samples, compile_predicate
-from noetic_nb.steering.rulebook.rule_decorators import RuleForms
-from noetic_nb.steering.rulebook.rulebook_html import rules_table
-from noetic_nb.steering.rules.rule import SteeringRule, as_rule
+from noetic_nb.steering.predicates.sequence_rules import describe_sequence
+from noetic_nb.steering.rulebook.rule_decorators import RuleMethods
+from noetic_nb.steering.rules.rule import CelCondition, PythonPredicate, SequenceRule, SteeringRule, as_rule
 
-__all__ = ["RuleBook", "RuleChange", "RuleSnapshot"]
+__all__ = ["RuleBook", "RuleChange"]
 
 _LOG: Final = logging.getLogger("noetic_nb.steering")
 
@@ -39,7 +40,7 @@ class RuleChange:
     new: SteeringRule | None
 
 
-class RuleBook(RuleForms):
+class RuleBook(RuleMethods):
     """Rules that are living, versioned data.
 
     Parameters
@@ -74,6 +75,7 @@ class RuleBook(RuleForms):
                     "DUPLICATE_RULE_ID", "Two rules share an id.", given=rule.id, hint="Rename one."
                 )
             seen.add(rule.id)
+        # The first rules are no change: version 0, and nothing to undo.
         if first:
             self._snapshot = RuleSnapshot(0, first)
 
@@ -121,15 +123,16 @@ class RuleBook(RuleForms):
         NoeticConfigError
             ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE`` or ``MISSING_PACKAGE``; the rule book then stays as it was.
         """
+        # Compiled before the lock is taken: a condition in a process may take seconds.
         new = _checked(rule)
         with self._lock:
             rules = list(self._snapshot.rules)
             for position, old in enumerate(rules):
                 if old.id == new.id:
                     rules[position] = new
-                    self._become("replace", new.id, rules, old, new)
+                    self._change_to("replace", new.id, rules, old, new)
                     return new
-            self._become("add", new.id, [*rules, new], None, new)
+            self._change_to("add", new.id, [*rules, new], None, new)
         return new
 
     def draft(self, rule_id: str, text: str) -> SteeringRule:
@@ -141,20 +144,24 @@ class RuleBook(RuleForms):
             ``UNKNOWN_RULE``, ``INVALID_RULE`` for a rule of another form, ``RULE_DOES_NOT_COMPILE`` with a `line`.
         """
         old = self[rule_id]
-        if old.form not in ("python", "none"):
-            raise NoeticConfigError(
-                "INVALID_RULE",
-                f"Rule {rule_id!r} is not a Python rule.",
-                given=old.form,
-                hint="Put a whole rule in its place: rules.put({...}).",
-                rule_id=rule_id,
-            )
-        names = getattr(inspect.unwrap(old.predicate), "__globals__", {}) if old.predicate is not None else {}
+        match old.decider:
+            case PythonPredicate(function):
+                names = getattr(inspect.unwrap(function), "__globals__", {})
+            case None:
+                names = {}
+            case other:
+                raise NoeticConfigError(
+                    "INVALID_RULE",
+                    f"Rule {rule_id!r} is not a Python rule.",
+                    given=other.form,
+                    hint="Put a whole rule in its place: rules.put({...}).",
+                    rule_id=rule_id,
+                )
         predicate = compile_predicate(rule_id, text, names)
         return old.model_copy(update={"predicate": predicate, "source": text})
 
     def replace_source(self, rule_id: str, text: str, *, samples: Iterable[Any] = ()) -> SteeringRule:
-        """Replace a Python rule by what a text says, if the text holds up; else the last good version stays.
+        """Replace a Python rule by the function in a text, if it compiles and works; else the last good version stays.
 
         Parameters
         ----------
@@ -178,15 +185,15 @@ class RuleBook(RuleForms):
         """Take a rule out."""
         with self._lock:
             old = self[rule_id]
-            self._become("remove", rule_id, [rule for rule in self._snapshot if rule.id != rule_id], old, None)
+            self._change_to("remove", rule_id, [rule for rule in self._snapshot if rule.id != rule_id], old, None)
         return old
 
     def enable(self, rule_id: str) -> None:
-        """Let a rule take part again."""
+        """Evaluate a rule again."""
         self._switch(rule_id, True)
 
     def disable(self, rule_id: str) -> None:
-        """Leave a rule in its place but do not ask it."""
+        """Leave a rule in its place but do not evaluate it."""
         self._switch(rule_id, False)
 
     def move(self, rule_id: str, position: int) -> None:
@@ -218,7 +225,7 @@ class RuleBook(RuleForms):
                 return
             rest = [other for other in self._snapshot if other.id != rule_id]
             rest.insert(place, rule)
-            self._become("move", rule_id, rest, rule, rule)
+            self._change_to("move", rule_id, rest, rule, rule)
 
     def undo(self) -> RuleChange | None:
         """Take the last change back, as a change of its own; None where there is nothing to take back."""
@@ -226,7 +233,7 @@ class RuleBook(RuleForms):
             if not self._past:
                 return None
             before, last = self._past.pop()
-            self._become("undo", last.rule_id, before, last.new, last.old, remember=False)
+            self._change_to("undo", last.rule_id, before, last.new, last.old, remember=False)
             return self._changes[-1]
 
     def listen(self, listener: Callable[[RuleChange], None]) -> Callable[[], None]:
@@ -253,9 +260,9 @@ class RuleBook(RuleForms):
                 return
             new = old.model_copy(update={"enabled": enabled})
             rules = [new if rule.id == rule_id else rule for rule in self._snapshot]
-            self._become("enable" if enabled else "disable", rule_id, rules, old, new)
+            self._change_to("enable" if enabled else "disable", rule_id, rules, old, new)
 
-    def _become(
+    def _change_to(
         self,
         kind: ChangeKind,
         rule_id: str,
@@ -267,12 +274,13 @@ class RuleBook(RuleForms):
     ) -> None:
         before = self._snapshot.rules
         version = self._snapshot.version + 1
-        # One assignment: an evaluation sees all of the change or nothing of it.
+        # One assignment, and readers take no lock: an evaluation sees all of the change or nothing of it.
         self._snapshot = RuleSnapshot(version, tuple(rules))
         change = RuleChange(version, kind, rule_id, old, new)
         self._changes.append(change)
         if remember:
             self._past.append((before, change))
+        # A copy, because a listener may end its own listening.
         for listener in tuple(self._listeners):
             try:
                 listener(change)
@@ -284,12 +292,56 @@ class RuleBook(RuleForms):
         return f"RuleBook(version {self.version}: {', '.join(rule.id for rule in self._snapshot) or 'no rules'})"
 
     def _repr_html_(self) -> str:
-        return rules_table(self.version, self._snapshot)
+        return _rules_table(self.version, self._snapshot)
 
 
 def _checked(rule: SteeringRule | Mapping[str, Any]) -> SteeringRule:
-    """Return a rule that can be asked: a condition that does not compile never gets into a rule book."""
+    """Return a rule that can be evaluated: a condition that does not compile never gets into a rule book."""
     found = as_rule(rule)
-    if found.when is not None:
+    if found.form == "cel":
         compiled(found)
     return found
+
+
+# A table is read at a glance; the whole text is in the editor.
+MAX_TEXT: Final = 160
+
+
+def _summary(rule: SteeringRule) -> str:
+    """Return what decides a rule, in one line."""
+    parts: list[str] = []
+    match rule.decider:
+        case PythonPredicate():
+            parts.append("Python")
+        case CelCondition(text):
+            parts.append(f"when {text}" if rule.llm_eval is not None else f"when {text} → {rule.action or 'deny'}")
+        case SequenceRule() as sequence:
+            parts.append(describe_sequence(rule, sequence))
+    if rule.llm_eval is not None:
+        parts.append(f"{rule.llm_eval.model} judges: {rule.llm_eval.prompt}")
+    text = " ".join(" ".join(parts).split())
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"
+
+
+def _rules_table(version: int, rules: Iterable[SteeringRule]) -> str:
+    """Return rules in order as HTML in which every cell is text: where they apply and what decides them."""
+    rows = "".join(
+        "<tr>"
+        + "".join(
+            f'<td style="text-align:left">{escape(cell)}</td>'
+            for cell in (
+                place,
+                rule.id,
+                ", ".join(point.replace("_", " ") for point in rule.applies_to),
+                "every tool" if rule.tools is None else ", ".join(rule.tools),
+                _summary(rule),
+                "" if rule.enabled else "off",
+            )
+        )
+        + "</tr>"
+        for place, rule in enumerate(rules, start=1)
+    )
+    names = ("", "Rule", "Where", "Tools", "Decides", "")
+    head = "".join(f'<th style="text-align:left">{name}</th>' for name in names)
+    body = rows or f'<tr><td colspan="{len(names)}">no rules yet</td></tr>'
+    return f"<table><caption>Rule book, version {version}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

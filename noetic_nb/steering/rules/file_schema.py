@@ -1,6 +1,6 @@
-"""The form of a rule file, as a schema: what a rule may hold when it is data.
+"""The schema of a rule file: what a rule may hold when it is data.
 
-Nothing in a file is executed. A Python rule is a name, which whoever loads the file binds to a function of their own.
+Nothing in a file is executed. A Python rule is a name; whoever loads the file binds it to a function of their own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from noetic_nb.steering.rules.rule_text import rule_data
 __all__ = ["RuleFile", "rule_file_schema"]
 
 SCHEMA_ID: Final = "urn:noetic-nb:rules:1"
+
+# Of these a rule has one at most; the last three are the kinds of a sequence rule.
+_DECIDERS: Final = ("when", "python", "never_after", "only_after", "at_most")
 
 
 class _Strict(BaseModel):
@@ -40,9 +43,9 @@ class RuleData(_Strict):
     name: str | None = None
     """For people."""
     on: list[Point] = Field(default=["before_tool_call"], min_length=1)
-    """When it is asked."""
+    """When it is evaluated."""
     tools: list[str] | None = None
-    """Only about these tools; every tool where it is left out."""
+    """The tools it applies to; every tool where it is left out."""
     when: str | None = Field(default=None, min_length=1)
     """A condition in CEL."""
     never_after: list[str] | None = Field(default=None, min_length=1)
@@ -54,37 +57,33 @@ class RuleData(_Strict):
     python: str | None = Field(default=None, min_length=1)
     """Name of a function that is bound when the file is loaded."""
     action: Literal["deny", "guide", "ask", "allow"] | None = None
-    """What a condition or a sentence leads to; deny where it is left out."""
+    """What a condition or a sequence rule leads to; deny where it is left out."""
     guidance: str | None = None
-    """What the model is told; {tool.args.path} and the like are filled in."""
+    """Text for the model; {tool.args.path} and the like are filled in."""
     judge: JudgeData | None = None
     """A model that judges."""
     isolate: Literal["thread", "process"] | None = None
-    """Where it runs so that it can be given up."""
+    """Where it runs so that it can be abandoned."""
     history: bool = False
     """Whether a function reads the calls so far."""
     enabled: bool = True
-    """Whether it is asked at all."""
+    """Whether it is evaluated at all."""
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of a `SteeringRule`, without the function."""
         kept = {"id", "name", "tools", "when", "action", "guidance", "isolate", "history", "enabled"}
         found: dict[str, Any] = self.model_dump(include=kept)
         found["applies_to"] = self.on
-        sentences = {
-            kind: value
-            for kind in ("never_after", "only_after", "at_most")
-            if (value := getattr(self, kind)) is not None
-        }
-        for kind, value in sentences.items():
-            found["sequence"] = {"kind": kind} | ({"count": value} if kind == "at_most" else {"others": value})
-        deciders = [
-            name for name in ("when", "python", *sentences) if name in sentences or getattr(self, name) is not None
-        ]
+        deciders = {name: value for name in _DECIDERS if (value := getattr(self, name)) is not None}
         if len(deciders) > 1:
             raise ValueError(f"one thing decides a rule, and this one has {' and '.join(deciders)}")
-        if not deciders and self.judge is None:
-            raise ValueError("nothing decides it; give it `when`, `judge`, `python`, or a sentence such as `at_most`")
+        match deciders:
+            case {"never_after": others} | {"only_after": others}:
+                found["sequence"] = {"kind": next(iter(deciders)), "others": others}
+            case {"at_most": count}:
+                found["sequence"] = {"kind": "at_most", "count": count}
+            case {} if not deciders and self.judge is None:
+                raise ValueError("nothing decides it; give it `when`, `judge`, `python`, `at_most` or the like")
         if self.judge is not None:
             found["llm_eval"] = self.judge.model_dump()
         return found
@@ -94,9 +93,9 @@ class RuleFile(_Strict):
     """A rule file."""
 
     version: Literal[1]
-    """Version of this form."""
+    """Version of the format."""
     rules: list[RuleData]
-    """The rules, in the order in which they are asked."""
+    """The rules, in the order in which they are evaluated."""
 
     @staticmethod
     def data_of(rules: tuple[SteeringRule, ...]) -> dict[str, Any]:

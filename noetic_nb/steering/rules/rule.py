@@ -1,13 +1,14 @@
 """One steering rule: when it applies, and what decides. A rule never changes; a rule book replaces it by a new one.
 
-A rule is decided by one of a Python predicate, a condition in CEL, or a sentence about the calls so far; and, where that has
-no opinion, by a judge.
+Its fields are flat, as in a rule file, and at most one of `predicate`, `when` and `sequence` is set. Code that depends on the
+form does not compare them with None, but matches `SteeringRule.decider`, a union of the forms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.alias_generators import to_camel
@@ -15,15 +16,26 @@ from pydantic.alias_generators import to_camel
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.names import nearest
 
-__all__ = ["DEFAULT_JUDGE_MODEL", "LLMEval", "Point", "RuleForm", "Sentence", "SteeringRule", "as_rule"]
+__all__ = [
+    "DEFAULT_JUDGE_MODEL",
+    "CelCondition",
+    "Decider",
+    "LLMEval",
+    "Point",
+    "PythonPredicate",
+    "RuleForm",
+    "SequenceRule",
+    "SteeringRule",
+    "as_rule",
+]
 
 Point: TypeAlias = Literal["before_tool_call", "after_model_call"]
 """The two enforcement points."""
 
 RuleForm: TypeAlias = Literal["python", "cel", "sequence", "judge", "none"]
-"""What decides a rule first."""
+"""What decides a rule first: the tag of `Decider`."""
 
-# Runtime specification, section 8.1.
+# Cheap and quick; see docs/behaviour/steering.md, "Constants".
 DEFAULT_JUDGE_MODEL: Final = "openai/gpt-4o-mini"
 
 _POINTS: Final = {
@@ -48,6 +60,8 @@ class _Frozen(BaseModel):
 class LLMEval(_Frozen):
     """A judge: a model that is shown the call or the response and answers ALLOW, DENY or GUIDE."""
 
+    form: ClassVar[RuleForm] = "judge"
+
     mode: Literal["sync", "async"]
     """``sync`` waits for the verdict; ``async`` lets the call pass and delivers the verdict with a later prompt."""
     prompt: str = Field(min_length=1)
@@ -60,23 +74,47 @@ class LLMEval(_Frozen):
 ToolName: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
-class Sentence(_Frozen):
-    """A rule about what came before: this tool never after those, only after those, or at most so often."""
+class SequenceRule(_Frozen):
+    """What a rule allows after the calls so far: its tools never after others, only after others, or at most so often."""
+
+    form: ClassVar[RuleForm] = "sequence"
 
     kind: Literal["never_after", "only_after", "at_most"]
     """How the calls so far decide."""
     others: tuple[ToolName, ...] = ()
     """The tools that came, or did not come, before."""
     count: int | None = Field(default=None, ge=0, strict=True)
-    """For ``at_most``: how many calls are let pass."""
+    """For ``at_most``: how many calls are allowed."""
 
     @model_validator(mode="after")
-    def _whole(self) -> Sentence:
+    def _others_or_count(self) -> SequenceRule:
         if self.kind == "at_most" and (self.count is None or self.others):
             raise ValueError("`at_most` has a count and no others")
         if self.kind != "at_most" and (self.count is not None or not self.others):
             raise ValueError(f"`{self.kind}` names others and has no count")
         return self
+
+
+@dataclass(frozen=True, slots=True)
+class PythonPredicate:
+    """A function of the hook's parameters that returns a decision, or None for no opinion."""
+
+    form: ClassVar[RuleForm] = "python"
+
+    function: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CelCondition:
+    """An expression in CEL that is true or false."""
+
+    form: ClassVar[RuleForm] = "cel"
+
+    text: str
+
+
+Decider: TypeAlias = PythonPredicate | CelCondition | SequenceRule | LLMEval
+"""What is evaluated first for a rule; each has its `form`."""
 
 
 class SteeringRule(_Frozen):
@@ -98,34 +136,35 @@ class SteeringRule(_Frozen):
     name: str | None = None
     """For people."""
     applies_to: tuple[Point, ...] = Field(min_length=1)
-    """When it is asked."""
+    """When it is evaluated."""
     predicate: Callable[[Any], Any] | None = None
-    """A function of the hook's parameters that answers a decision, or None for no opinion."""
+    """A function of the hook's parameters that returns a decision, or None for no opinion."""
     when: str | None = Field(default=None, min_length=1)
-    """A condition in CEL: where it is true, `action` is taken, or the judge is asked if there is one."""
-    sequence: Sentence | None = None
-    """A sentence about the calls so far: where it is broken, `action` is taken."""
+    """A condition in CEL: where it is true, `action` is taken, or the judge is consulted if there is one."""
+    sequence: SequenceRule | None = None
+    """What the calls so far allow: a call that violates it leads to `action`."""
     action: Literal["deny", "guide", "ask", "allow"] | None = None
-    """What a condition or a sentence leads to; ``"deny"`` where it is left out."""
+    """What a condition or a sequence rule leads to; ``"deny"`` where it is left out."""
     guidance: str | None = None
-    """What the model is told then; ``{tool.args.path}`` and the like are filled in."""
+    """Text for the model; ``{tool.args.path}`` and the like are filled in."""
     llm_eval: LLMEval | None = None
-    """The judge."""
+    """The judge: decides alone, where a predicate has no opinion, or where a condition is true."""
     tools: tuple[ToolName, ...] | None = None
-    """Tools it is asked about before a call; None means every tool."""
+    """Before a call: the tools it applies to; None means every tool."""
     history: bool = False
     """Whether the predicate reads ``call.history``."""
     isolate: Literal["thread", "process"] | None = None
-    """Where it runs so that hanging can be denied on time: a predicate in a thread, a condition in a process."""
+    """Where it runs so that one that hangs is denied on time: a predicate in a thread, a condition in a process."""
     source: str | None = None
     """The text of the predicate, for people."""
     enabled: bool = True
-    """Whether it is asked at all."""
+    """Whether it is evaluated at all."""
 
     def __init__(self, **data: Any) -> None:
         try:
             super().__init__(**data)
         except ValidationError as exc:
+            # Of several faults the first is enough: people correct one at a time.
             first = exc.errors()[0]
             where = ".".join(map(str, first["loc"])) or "rule"
             near = nearest(str(first["loc"][-1]), SteeringRule.model_fields) if first["loc"] else None
@@ -149,6 +188,7 @@ class SteeringRule(_Frozen):
             return value
         return tuple(_POINTS.get(name, name) if isinstance(name, str) else name for name in names)
 
+    # A text is iterable: "pay" would otherwise become the tools "p", "a" and "y".
     @field_validator("tools", mode="before")
     @classmethod
     def _tools(cls, value: object) -> object:
@@ -157,7 +197,7 @@ class SteeringRule(_Frozen):
     @field_validator("isolate", mode="before")
     @classmethod
     def _isolated(cls, value: object) -> object:
-        return None if value is False else value
+        return None if value is False else value  # `isolate=False` reads like the default
 
     @model_validator(mode="before")
     @classmethod
@@ -172,30 +212,45 @@ class SteeringRule(_Frozen):
         if len(deciders) > 1:
             raise ValueError(f"one thing decides a rule, and this one has {' and '.join(deciders)}")
         if self.action is not None or self.guidance is not None:
-            if self.when is None and self.sequence is None:
-                raise ValueError("`action` and `guidance` belong to a condition (`when`) or a sentence (`sequence`)")
+            if self.form not in ("cel", "sequence"):
+                raise ValueError("`action` and `guidance` belong to a condition (`when`) or a `sequence`")
             if self.llm_eval is not None:
                 raise ValueError("the judge decides what follows from the condition; leave `action` and `guidance` out")
-        if self.sequence is not None and (self.tools is None or self.applies_to != ("before_tool_call",)):
-            raise ValueError("a sentence is about `tools`, before they are called")
-        if self.sequence is not None and self.llm_eval is not None:
-            raise ValueError("a sentence has no judge")
-        if self.isolate == "process" and self.when is None:
+        if self.form == "sequence":
+            if self.tools is None or self.applies_to != ("before_tool_call",):
+                raise ValueError("a `sequence` is about `tools`, before they are called")
+            if self.llm_eval is not None:
+                raise ValueError("a `sequence` has no judge")
+        if self.isolate == "process" and self.form != "cel":
             raise ValueError("only a condition can run in a process; use isolate='thread' for a predicate")
-        if self.isolate == "thread" and self.predicate is None:
+        if self.isolate == "thread" and self.form != "python":
             raise ValueError("a condition holds the interpreter, so a thread does not help; use isolate='process'")
         return self
 
     @property
-    def form(self) -> RuleForm:
-        """What decides it first."""
+    def decider(self) -> Decider | None:
+        """What is evaluated first, to be matched by class; None where nothing decides and the rule has no opinion.
+
+        Examples
+        --------
+        >>> rule = SteeringRule(id="large", applies_to="before_tool_call", when="tool.args.amount > 100")
+        >>> match rule.decider:
+        ...     case CelCondition(text):
+        ...         print(text)
+        tool.args.amount > 100
+        """
+        # Made anew each time: `model_copy` changes the fields, and would carry a cached one along.
         if self.predicate is not None:
-            return "python"
+            return PythonPredicate(self.predicate)
         if self.when is not None:
-            return "cel"
-        if self.sequence is not None:
-            return "sequence"
-        return "judge" if self.llm_eval is not None else "none"
+            return CelCondition(self.when)
+        return self.sequence or self.llm_eval
+
+    @property
+    def form(self) -> RuleForm:
+        """Which form it has: ``"python"``, ``"cel"``, ``"sequence"``, ``"judge"`` or ``"none"``."""
+        decider = self.decider
+        return "none" if decider is None else decider.form
 
 
 def as_rule(value: SteeringRule | Mapping[str, Any]) -> SteeringRule:

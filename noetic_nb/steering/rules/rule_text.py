@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from noetic_nb.steering.rules.rule import SteeringRule
+from noetic_nb.steering.rules.rule import PythonPredicate, SequenceRule, SteeringRule
 
 __all__ = ["rule_data", "rule_text"]
 
@@ -24,15 +24,15 @@ def rule_data(rule: SteeringRule) -> dict[str, Any]:
     data["on"] = list(rule.applies_to)
     if rule.tools is not None:
         data["tools"] = list(rule.tools)
-    if rule.predicate is not None:
+    decider = rule.decider
+    if isinstance(decider, PythonPredicate):
         data["python"] = rule.id
     for key in ("when", "action", "guidance", "isolate"):
         value = getattr(rule, key)
         if value is not None:
             data[key] = value
-    if rule.sequence is not None:
-        key = "at_most" if rule.sequence.kind == "at_most" else rule.sequence.kind
-        data[key] = rule.sequence.count if rule.sequence.kind == "at_most" else list(rule.sequence.others)
+    if isinstance(decider, SequenceRule):
+        data[decider.kind] = decider.count if decider.kind == "at_most" else list(decider.others)
     if rule.llm_eval is not None:
         data["judge"] = rule.llm_eval.model_dump()
     if rule.history:
@@ -56,6 +56,7 @@ def rule_text(rule: SteeringRule) -> str:
       "when": "response.text == ''"
     }
     """
+    # A predicate without its text (typed at a prompt) is shown as data, by its name.
     if rule.source is not None:
         return rule.source
     return json.dumps(rule_data(rule), ensure_ascii=False, indent=2)

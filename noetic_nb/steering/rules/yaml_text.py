@@ -15,6 +15,7 @@ MAX_DEPTH: Final = 32
 
 _ESCAPED: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 
+# Of YAML 1.1 only what JSON has: `no`, `on`, dates and 0x1 stay text.
 _PLAIN: Final = (
     ("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false)$"), "tf"),
     ("tag:yaml.org,2002:null", re.compile(r"^(?:null|~|)$"), "n~\0"),
@@ -127,7 +128,7 @@ def dump_yaml(data: Any) -> str:
         yaml_implicit_resolvers = _resolvers()
 
         def ignore_aliases(self, data: Any) -> bool:
-            return True
+            return True  # the reader refuses anchors
 
     def text(dumper: Any, value: str) -> Any:
         # Some line breaks are folded away unless they are written as escapes.

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.steering import DEFAULT_JUDGE_MODEL, RuleBook, SteeringRule
-from noetic_nb.steering.predicates.sequence_rules import words_of
+from noetic_nb.steering.predicates.sequence_rules import describe_sequence
+from noetic_nb.steering.rules.rule import CelCondition, LLMEval, SequenceRule
 
 __all__ = ["NEW_FORMS", "Draft", "draft_of", "new_rule", "rule_of"]
 
@@ -40,14 +41,14 @@ def draft_of(rule: SteeringRule) -> Draft:
     >>> draft_of(rule).text, draft_of(rule).action
     ("tool.name == 'pay'", 'ask')
     """
-    judge = rule.llm_eval
     action, guidance = rule.action or "deny", rule.guidance or ""
-    if rule.predicate is None and judge is not None:
-        return Draft("judge", judge.prompt, mode=judge.mode, model=judge.model, condition=rule.when or "")
-    if rule.when is not None:
-        return Draft("cel", rule.when, action, guidance)
-    if rule.sequence is not None:
-        return Draft("sequence", words_of(rule), action, guidance)
+    match rule.decider, rule.llm_eval:
+        case CelCondition() | LLMEval(), LLMEval() as judge:
+            return Draft("judge", judge.prompt, mode=judge.mode, model=judge.model, condition=rule.when or "")
+        case CelCondition(text), _:
+            return Draft("cel", text, action, guidance)
+        case SequenceRule() as sequence, _:
+            return Draft("sequence", describe_sequence(rule, sequence), action, guidance)
     return Draft("python", rule.source or "")
 
 

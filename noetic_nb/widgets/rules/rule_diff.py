@@ -53,7 +53,7 @@ def diff_snapshot(table: Any) -> dict[str, Any]:
     if skipped:
         notes.append(f"Judges were not asked: {plain(', '.join(plain(name) for name in skipped), TEXT_LENGTH)}.")
     return {
-        "title": f"Tried on {len(table)} recorded moments",
+        "title": f"Tried on {len(table)} recorded calls",
         "counts": [[change, NAMES[change], summary[change]] for change in CHANGES if summary[change]],
         "rows": rows,
         "note": " ".join(notes),
