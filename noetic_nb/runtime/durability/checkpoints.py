@@ -1,10 +1,10 @@
-"""Where a turn stands, written down after every step, so that another process can go on with it.
+"""Where a turn is, written after every step, so that another process can resume it.
 
 A step whose end was recorded is never run again, be it a child's: its output is used. A step that was under way is run
 again from its beginning, with the log and the layers' state as they were before it; tools see the same idempotency key
-then. What is recorded of the steps, and of the children, is described in `recording`.
+then. What is recorded of the steps, and of the children, is described in `turn_record`.
 
-A snapshot holds the items of its turn; what was said before is in the thread's own parts (see `journal`). When the turn
+A snapshot holds the items of its turn; the conversation before it is in the thread's own parts (see `thread_log`). When the turn
 ends, what it added becomes a part of the thread and its snapshot goes.
 """
 
@@ -28,7 +28,7 @@ from noetic_nb.storage import get_many, write_together
 
 __all__ = ["Checkpoints", "as_checkpoints", "load_states"]
 
-# Runtime specification, section 4.1: retention of the step ledger.
+# docs/behaviour/durability.md, "Constants".
 MAX_ENTRY_BYTES: Final = 128 * 1024
 MAX_ENTRIES: Final = 1_000
 
@@ -73,7 +73,7 @@ class Checkpoints(Frozen):
         turn.root.ctx, ctx.record = ctx, turn.root
 
     async def unfinished(self) -> tuple[str, ...]:
-        """Return the executions one can go on with; snapshots of which a thread holds everything are removed."""
+        """Return the executions that can be resumed; snapshots of which a thread holds everything are removed."""
         ids = [key.split(":")[1] for key in await self.storage.list("execution:") if key.endswith(":snapshot")]
         snapshots = await get_many(self.storage, [snapshot_key(execution_id) for execution_id in ids])
         after = {}
@@ -82,7 +82,7 @@ class Checkpoints(Frozen):
             try:
                 after[execution_id] = part_key(data["threadId"], data["parts"])
             except (KeyError, TypeError, ValueError, AttributeError):
-                continue  # `load` says what is wrong with it
+                continue  # `load` raises what is wrong with it
         taken = await get_many(self.storage, after.values())
         for execution_id, key in after.items():
             if key in taken and _holds(taken[key], snapshots[snapshot_key(execution_id)]):
@@ -150,9 +150,9 @@ def _loads(state: Any) -> Callable[[Any], Any]:
 
 def as_checkpoints(given: bool | Checkpoints, stack: LayerStack) -> Checkpoints:
     """Return checkpoints that know where to write."""
-    asked = Checkpoints() if given is True else given
-    if not isinstance(asked, Checkpoints):
+    found = Checkpoints() if given is True else given
+    if not isinstance(found, Checkpoints):
         raise NoeticConfigError(
             "INVALID_OPTION", "checkpoints is True, False or Checkpoints(...).", given=given, hint="Pass True."
         )
-    return asked.model_copy(update={"storage": asked.storage or stack.storage, "stack": stack})
+    return found.model_copy(update={"storage": found.storage or stack.storage, "stack": stack})

@@ -1,4 +1,4 @@
-"""Where executions stood, as it is written and as it is read: a turn's own, and each of its children's."""
+"""Where executions were, as it is written and as it is read: a turn's own, and each of its children's."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class ExecutionSnapshot:
     returned: Mapping[str, dict[str, Any]]
 
     def put_back(self, ctx: Context, spent: Spent) -> None:
-        """Let a context go on from here; `spent` is the most that is known of."""
+        """Let a context continue from here; `spent` is the most that is known of."""
         ctx.tokens, ctx.cost, ctx.model_calls = spent.usage, spent.cost, spent.model_calls
         ctx.step_count, ctx.tool_calls = self.steps, self.tool_calls
         ctx.calls[:] = self.calls
@@ -88,7 +88,7 @@ class ExecutionSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSnapshot(ExecutionSnapshot):
-    """Where a child stood: its items follow the first `inherited` of its parent's; `above` is what its parents had spent."""
+    """Where a child was: its items follow the first `inherited` of its parent's; `above` is what its parents had spent."""
 
     place: str
     inherited: int
@@ -116,7 +116,7 @@ class ChildSnapshot(ExecutionSnapshot):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot(ExecutionSnapshot):
-    """Where a turn stood."""
+    """Where a turn was."""
 
     thread_id: str
     resource_id: str | None
@@ -232,7 +232,7 @@ def _under_way(ctx: Context) -> int:
 
 
 def snapshot_data(ctx: Context, *, first: int, parts: int, recorded: int, **more: Any) -> dict[str, Any]:
-    """Return where a turn stands, as it is written.
+    """Return where a turn is, as it is written.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def snapshot_data(ctx: Context, *, first: int, parts: int, recorded: int, **more
 
 
 def child_data(ctx: Context, place: str, inherited: int, **more: Any) -> dict[str, Any]:
-    """Return where a child stands, as it is written; `more` as for `snapshot_data`."""
+    """Return where a child is, as it is written; `more` as for `snapshot_data`."""
     above = {}
     parent = ctx.parent
     while parent is not None:

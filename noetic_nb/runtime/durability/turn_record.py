@@ -50,7 +50,7 @@ class ExecutionRecord:
     parent : ExecutionRecord or None
         The execution that began it.
     is_beside : bool
-        Whether its parent goes on meanwhile.
+        Whether its parent continues meanwhile.
     key : str or None
         Where it is written; None before it has begun, and once a step around it has ended.
     inherited : int
@@ -113,7 +113,7 @@ class ExecutionRecord:
         step.is_open_llm = False
         for level, record in enumerate(self._waiting()):
             then = (*spent_by(entry, level), float(entry["elapsedMs"]))
-            # Of children side by side the one that ended last says how far their parent was.
+            # Of children side by side the one that ended last tells how far their parent was.
             if record.replayed is None or record.replayed[2] <= then[2]:
                 record.replayed = then
         ctx.step_count -= 1  # it was counted when it was run
@@ -155,9 +155,9 @@ class ExecutionRecord:
                 self.held.append(step)
 
     def _was_run(self) -> None:
-        """Note that a step was really run: whoever waits for it has spent what its context says by now."""
+        """Note that a step was really run: whoever waits for it has spent what its context counts by now."""
         for record in self._waiting():
-            # Above, whatever a recorded step beside this one says: hence the latest of all times.
+            # Above, whatever a recorded step beside this one holds: hence the latest of all times.
             record.replayed = None if record is self else (Usage(), 0.0, math.inf)
 
     def _only_merged(self, step: StepRecord, definition: Step) -> bool:
@@ -217,7 +217,7 @@ class ExecutionRecord:
         return answer
 
     async def iteration_failed(self, loop: StepRecord, definition: Step, iteration: int, answer: str) -> None:
-        """Write that an iteration failed and the loop goes on."""
+        """Write that an iteration failed and how the loop dealt with it."""
         turn, ctx = self.turn, self.ctx
         begun = {key: n for key, n in ctx.tree.occurrences.items() if key.rpartition("/")[0] == loop.path}
         if not turn.is_turn or turn.is_over:
@@ -481,13 +481,14 @@ class TurnRecord:
         """Write a turn whose items have just been logged, and before it what is missing of its thread."""
         ctx, writer = self.root.ctx, self.writer
         self.first, self.is_turn = first, True
+        # The snapshot holds only items of this turn, counted from the last part: the part must be there before it.
         await attempt(writer.keep(ctx, first, max(writer.turn, ctx.turn - 1)))
         await self.root._write("turn", None, None, ended=0)
 
     async def end(self) -> None:
         """Add what the turn logged to the thread and forget its snapshot; a cancellation waits until that is done."""
         ctx, writer = self.root.ctx, self.writer
-        self.is_over = True
+        self.is_over = True  # before anything is awaited: steps left behind must not write after the deletion below
         if self.is_turn:
             writer.end(self.execution_id, [*self.written, *self.child_keys])
 

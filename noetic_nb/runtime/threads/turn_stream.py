@@ -1,7 +1,7 @@
 """Follow one turn while it happens: as text, as items, or as events.
 
-Everything begins with the first await or iteration; until then nothing was said. Each iterator sees the turn from its
-beginning, however many there are, because what came before it was asked for is kept, up to a limit.
+Everything begins with the first await or iteration; until then nothing is sent. Each iterator sees the turn from its
+beginning, however many there are, because what came before it began is kept, up to a limit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from noetic_nb.runtime.threads.thread import Message
 
 __all__ = ["TurnStream"]
 
-# What is kept for a reader that has not come yet, or is slow; runtime specification, section 4.2.
+# What is kept for a reader that has not come yet, or is slow: docs/behaviour/durability.md, "Constants".
 BUFFER: Final = 10_000
 
 
@@ -74,14 +74,14 @@ class TurnStream:
     Leaving an iterator early does not stop the turn: `AgentHarness.cancel` does.
     """
 
-    def __init__(self, harness: Any, message: Message, say: Callable[[], Awaitable[AgentReply]]) -> None:
+    def __init__(self, harness: Any, message: Message, send: Callable[[], Awaitable[AgentReply]]) -> None:
         self._harness = harness
-        self._say = say
+        self._send = send
         self._task: asyncio.Task[AgentReply] | None = None
         self._pipes: dict[str, _Pipe] = {name: _Pipe() for name in ("text", "reasoning", "items", "events")}
         self._ctx: Context | None = None
         self._executions: set[str] = set()
-        self._said = False
+        self._has_text = False
         message.watch = self._watch
 
     def _watch(self, ctx: Context) -> None:
@@ -89,15 +89,15 @@ class TurnStream:
         self._ctx = ctx
         others = ctx.tree.on_delta
 
-        def tell(delta: ModelDelta) -> None:
+        def forward(delta: ModelDelta) -> None:
             if others is not None:
                 others(delta)
             if delta.kind == "text":
-                self._said = True
+                self._has_text = True
             if delta.kind in ("text", "reasoning"):
                 self._pipes[delta.kind].put(delta.text)
 
-        ctx.tree.on_delta = tell
+        ctx.tree.on_delta = forward
 
     def emit(self, event: RunEvent) -> None:
         """Take an event of the harness; those of other turns are left out."""
@@ -116,8 +116,8 @@ class TurnStream:
     async def _whole(self) -> AgentReply:
         unsubscribe = self._harness.subscribe(self)
         try:
-            reply = await self._say()
-            if not self._said and reply.text:  # the model does not stream, or a layer spoke instead of it
+            reply = await self._send()
+            if not self._has_text and reply.text:  # the model does not stream, or a layer spoke instead of it
                 self._pipes["text"].put(reply.text)
             return reply
         finally:
