@@ -65,7 +65,7 @@ class Versioned:
 
 
 class SQLiteStorage:
-    """A `StorageAdapter` in one SQLite file.
+    """A `StorageAdapter` in one SQLite file [1]_.
 
     Safe with several event loops and threads, and with other processes that have the same file open. Opening happens
     at once, so that a path that cannot work fails where it is written. After ``await`` of a write the value survives a
@@ -87,6 +87,10 @@ class SQLiteStorage:
         ``INVALID_STORAGE_PATH`` or ``INVALID_STORAGE_OPTION``.
     NoeticError
         ``storage_failed`` if the file is read-only, damaged, not a database, not ours or of a newer schema.
+
+    References
+    ----------
+    .. [1] docs/behaviour/durability.md, "SQLiteStorage".
 
     Examples
     --------

@@ -22,9 +22,10 @@ from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.durability.snapshot import Snapshot
 from noetic_nb.runtime.durability.thread_log import ThreadStore, part_key
 from noetic_nb.runtime.durability.thread_writer import ThreadWriter, execution_prefix, snapshot_key
+from noetic_nb.runtime.durability.turn_reader import read_turn
 from noetic_nb.runtime.durability.turn_record import TurnRecord
 from noetic_nb.steps.base import Frozen, JustA
-from noetic_nb.storage import get_many, write_together
+from noetic_nb.storage import JsonValue, get_many, write_together
 
 __all__ = ["Checkpoints", "as_checkpoints", "load_states"]
 
@@ -34,7 +35,7 @@ MAX_ENTRIES: Final = 1_000
 
 
 class Checkpoints(Frozen):
-    """Where and how much.
+    """Where a harness writes its checkpoints, and how much [1]_.
 
     Parameters
     ----------
@@ -48,6 +49,10 @@ class Checkpoints(Frozen):
     NoeticConfigError
         ``STEP_LEDGER_RETENTION_INVALID``.
 
+    References
+    ----------
+    .. [1] docs/behaviour/durability.md, "What is written when".
+
     Examples
     --------
     >>> Checkpoints(max_entries=10).max_entries
@@ -56,7 +61,7 @@ class Checkpoints(Frozen):
 
     error_code: ClassVar[str] = "STEP_LEDGER_RETENTION_INVALID"
 
-    storage: Any = None
+    storage: Any = None  # a StorageAdapter; pydantic would call its methods to check a Protocol
     max_entry_bytes: int = Field(default=MAX_ENTRY_BYTES, ge=1)
     max_entries: int = Field(default=MAX_ENTRIES, ge=1)
     stack: JustA[LayerStack] | None = None
@@ -78,7 +83,7 @@ class Checkpoints(Frozen):
         snapshots = await get_many(self.storage, [snapshot_key(execution_id) for execution_id in ids])
         after = {}
         for execution_id in ids:
-            data: Any = snapshots.get(snapshot_key(execution_id))
+            data: JsonValue = snapshots.get(snapshot_key(execution_id))
             try:
                 after[execution_id] = part_key(data["threadId"], data["parts"])
             except (KeyError, TypeError, ValueError, AttributeError):
@@ -110,7 +115,7 @@ class Checkpoints(Frozen):
 
     async def restore(self, ctx: Context, snapshot: Snapshot) -> None:
         """Give a context what its snapshot holds: counters, layers' state, and the ledger of its steps."""
-        await ctx.record.turn.replay_from(snapshot)
+        await read_turn(ctx.record.turn, snapshot)
         stack = self.stack
         assert stack is not None
         await load_states(ctx.engine, ctx, stack.layers, snapshot.layers)
@@ -122,7 +127,7 @@ class Checkpoints(Frozen):
         await write_together(self.storage, {}, delete=[*keys, snapshot])
 
 
-def _holds(part: Any, snapshot: Any) -> bool:
+def _holds(part: JsonValue, snapshot: JsonValue) -> bool:
     """Tell whether a part of a thread begins with all items that a snapshot holds."""
     try:
         items = snapshot["itemLog"]["items"]
@@ -144,7 +149,7 @@ async def load_states(engine: Engine, ctx: Context, layers: Iterable[MemoryLayer
             await engine.stack_of((kept,)).init(hctx)
 
 
-def _loads(state: Any) -> Callable[[Any], Any]:
+def _loads(state: JsonValue) -> Callable[[Any], Any]:
     return lambda params: {"state": state}
 
 

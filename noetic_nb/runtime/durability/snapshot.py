@@ -13,6 +13,7 @@ from noetic_nb.models.client import NO_USAGE, Usage
 from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.durability.thread_log import unreadable
+from noetic_nb.storage import JsonValue
 
 __all__ = ["USAGE_FIELDS", "ChildSnapshot", "Snapshot", "Spent", "child_data", "place_of", "snapshot_data"]
 
@@ -95,7 +96,7 @@ class ChildSnapshot(ExecutionSnapshot):
     above: Mapping[str, Spent]
 
     @classmethod
-    def read(cls, data: Any, execution_id: str, registry: ItemRegistry) -> ChildSnapshot:
+    def read(cls, data: JsonValue, execution_id: str, registry: ItemRegistry) -> ChildSnapshot:
         """Read the stored form.
 
         Raises
@@ -128,7 +129,7 @@ class Snapshot(ExecutionSnapshot):
     elapsed_ms: float
 
     @classmethod
-    def read(cls, data: Any, execution_id: str, registry: ItemRegistry = DEFAULT_REGISTRY) -> Snapshot:
+    def read(cls, data: JsonValue, execution_id: str, registry: ItemRegistry = DEFAULT_REGISTRY) -> Snapshot:
         """Read the stored form.
 
         Raises
@@ -157,7 +158,7 @@ class Snapshot(ExecutionSnapshot):
         return _read(read, execution_id)
 
 
-def _fields(data: Any, registry: ItemRegistry) -> dict[str, Any]:
+def _fields(data: JsonValue, registry: ItemRegistry) -> dict[str, Any]:
     return {
         "sequence": int(data["sequence"]),
         "items": tuple([registry.parse(item) for item in data["itemLog"]["items"]]),

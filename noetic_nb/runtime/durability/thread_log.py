@@ -13,7 +13,7 @@ from typing import Any, Final
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.items import Item
 from noetic_nb.items.registry import ItemRegistry
-from noetic_nb.storage import StorageAdapter, get_many
+from noetic_nb.storage import JsonValue, StorageAdapter, get_many
 
 __all__ = ["Part", "ThreadStore", "open_key", "part_data", "part_key", "unreadable"]
 
@@ -110,7 +110,7 @@ class ThreadStore:
             data = await self.storage.get(part_key(thread_id, number + len(parts)))
         return parts, execution_of(found.get(open_key(thread_id)))
 
-    def part(self, data: Any, thread_id: str, number: int, position: int) -> Part:
+    def part(self, data: JsonValue, thread_id: str, number: int, position: int) -> Part:
         """Read one part, which must begin at a position.
 
         Raises
@@ -162,7 +162,7 @@ class ThreadStore:
         return sorted(await self.storage.list(thread_prefix(thread_id)), reverse=True)
 
 
-def execution_of(data: Any) -> str | None:
+def execution_of(data: JsonValue) -> str | None:
     """Return the execution that an ``open`` record names."""
     found = data.get("executionId") if isinstance(data, Mapping) else None
     return found if isinstance(found, str) else None

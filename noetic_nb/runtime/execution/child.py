@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import ChildEnded, ChildStarted
@@ -20,6 +20,9 @@ from noetic_nb.runtime.context.oversize import mind_size
 from noetic_nb.runtime.execution.copying import copied_state
 from noetic_nb.runtime.execution.handle import end_handles
 from noetic_nb.steps.loop_snapshot import output_text
+
+if TYPE_CHECKING:  # loaded with checkpoints, for those who keep them
+    from noetic_nb.runtime.durability.snapshot import ChildSnapshot, Spent
 
 __all__ = ["Child"]
 
@@ -120,7 +123,7 @@ class Child:
             await self._initialise(hctx)
         return handed
 
-    async def _resume(self, snapshot: Any, spent: Any) -> dict[str, Any]:
+    async def _resume(self, snapshot: ChildSnapshot, spent: Spent) -> dict[str, Any]:
         """Let a child continue where a process that has ended left it; returns its layers' states."""
         from noetic_nb.runtime.durability.checkpoints import load_states  # only turns that are resumed need it
 

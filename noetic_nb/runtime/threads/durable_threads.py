@@ -29,7 +29,7 @@ __all__ = ["DurableThreads", "durable_threads"]
 _log: Final = logging.getLogger("noetic_nb")
 
 
-def durable_threads(engine: Engine, harness: Any, checkpoints: bool | Checkpoints) -> DurableThreads:
+def durable_threads(engine: Engine, harness: object, checkpoints: bool | Checkpoints) -> DurableThreads:
     """Return the threads of a harness that keeps checkpoints.
 
     Raises
@@ -47,7 +47,7 @@ class DurableThreads(Threads):
     until somebody resumes it; with the next turn it counts as aborted.
     """
 
-    def __init__(self, engine: Engine, harness: Any, checkpoints: Checkpoints) -> None:
+    def __init__(self, engine: Engine, harness: object, checkpoints: Checkpoints) -> None:
         super().__init__(engine, harness)
         self.checkpoints = checkpoints
         self._store = checkpoints.threads

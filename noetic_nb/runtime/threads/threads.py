@@ -17,7 +17,7 @@ from noetic_nb.runtime.context.messages import as_input_items
 from noetic_nb.runtime.context.reply import AgentReply
 from noetic_nb.runtime.threads.state_history import StateHistory
 from noetic_nb.runtime.threads.thread import Delivery, Message, Thread
-from noetic_nb.runtime.threads.turn import Resumed, arm_deadline, close_execution, new_context, run_turn
+from noetic_nb.runtime.threads.turn import ExecutionEnd, Resumed, arm_deadline, close_execution, new_context, run_turn
 
 if TYPE_CHECKING:
     from noetic_nb.runtime.threads.memory_view import MemoryView
@@ -38,7 +38,7 @@ class Threads:
         Whom a context belongs to.
     """
 
-    def __init__(self, engine: Engine, harness: Any) -> None:
+    def __init__(self, engine: Engine, harness: object) -> None:
         self.by_id: dict[str, Thread] = {}
         self.live: dict[str, Context] = {}
         self._engine = engine
@@ -139,7 +139,14 @@ class Threads:
         ctx = self.live.get(execution_id)
         return None if ctx is None else (ctx.resource_id, ctx.where)
 
-    def message(self, content: Any, resource_id: str | None, delivery: str, limits: Any, state: Any) -> Message:
+    def message(
+        self,
+        content: str | Sequence[Mapping[str, Any]],
+        resource_id: str | None,
+        delivery: str,
+        limits: Limits | Mapping[str, Any] | None,
+        state: Mapping[str, Any] | None,
+    ) -> Message:
         """Check a message and its options; nothing has happened yet."""
         if delivery not in _DELIVERIES:
             raise NoeticConfigError(
@@ -197,7 +204,7 @@ class Threads:
         ctx = self._open(thread, resource_id, limits=limits, state=None if state is None else dict(state))
         thread.ctx = ctx
         timer = arm_deadline(ctx)
-        outcome: Any = "failure"
+        outcome: ExecutionEnd = "failure"
         try:
             await self._engine.stack.init(self._engine.hook_context(ctx))
             yield ctx

@@ -21,7 +21,7 @@ from noetic_nb.runtime.context.step_errors import StoppedError
 from noetic_nb.runtime.execution.run_step import run_step
 from noetic_nb.steps.loop_snapshot import output_text
 
-__all__ = ["Resumed", "arm_deadline", "close_execution", "new_context", "run_turn", "turn_input"]
+__all__ = ["ExecutionEnd", "Resumed", "arm_deadline", "close_execution", "new_context", "run_turn", "turn_input"]
 
 _log: Final = logging.getLogger("noetic_nb")
 
@@ -37,7 +37,7 @@ class _Turn:
     started_ms: float
     outcome: ExecutionEnd = "failure"
     stop: Stop | None = None
-    output: Any = None
+    output: Any = None  # whatever the agent's step returns
 
 
 def new_context(
@@ -50,7 +50,7 @@ def new_context(
     limits: Limits | None = None,
     state: dict[str, Any] | None = None,
     execution_id: str | None = None,
-    harness: Any = None,
+    harness: object = None,
 ) -> Context:
     """Return the context of a new root execution."""
     ctx = Context(

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from noetic_nb.events import ItemsAppended, RunEvent
+from noetic_nb.events import EventSink, ItemsAppended, RunEvent
 from noetic_nb.items import Item
 from noetic_nb.models.client import ModelDelta
 from noetic_nb.runtime.context.context import Context
@@ -68,13 +68,21 @@ class _Reply:
         return asyncio.shield(self._start()).__await__()
 
 
+class _Harness(Protocol):
+    """What a stream needs of a harness."""
+
+    def subscribe(self, sink: EventSink) -> Callable[[], None]:
+        """Send every event to a sink; returns a function that ends this."""
+        ...
+
+
 class TurnStream:
     """A turn to follow; made by `AgentHarness.stream`.
 
     Leaving an iterator early does not stop the turn: `AgentHarness.cancel` does.
     """
 
-    def __init__(self, harness: Any, message: Message, send: Callable[[], Awaitable[AgentReply]]) -> None:
+    def __init__(self, harness: _Harness, message: Message, send: Callable[[], Awaitable[AgentReply]]) -> None:
         self._harness = harness
         self._send = send
         self._task: asyncio.Task[AgentReply] | None = None
