@@ -749,7 +749,7 @@ async def test_two_harnesses_that_overlap_are_told_and_overwrite_nothing(
     del one._threads._ready  # type: ignore[attr-defined]
 
     assert reply.text == "found c!"
-    assert "Another harness has gone on with thread 'default'" in caplog.text
+    assert "Another harness has continued thread 'default'" in caplog.text
     with pytest.raises(nn.NoeticError) as caught:
         await one.execute("d")
     assert (caught.value.kind, caught.value.thread_id) == ("state_conflict", "default")

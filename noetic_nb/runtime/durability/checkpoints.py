@@ -107,7 +107,7 @@ class Checkpoints(Frozen):
             known = ", ".join(await self.unfinished()) or "none"
             raise NoeticConfigError(
                 "NO_CHECKPOINT",
-                "There is no such execution to go on with.",
+                "There is no such execution to resume.",
                 given=execution_id,
                 hint=f"There is {known}.",
             )

@@ -456,6 +456,6 @@ async def attempt(writing: Awaitable[None]) -> bool:
     try:
         await writing
     except Exception as exc:
-        _log.warning("A checkpoint could not be written; the turn goes on without it. %s", exc)
+        _log.warning("A checkpoint could not be written; the turn continues without it. %s", exc)
         return False
     return True
