@@ -170,7 +170,7 @@ class AgentHarness:
             Where something cannot work as it is set up.
         """
         message = self._threads.message(text_or_items, resource_id, delivery, limits, state)
-        return await self._threads.session(thread_id).say(message, self._threads.run, delivery)
+        return await self._threads.thread(thread_id).send(message, self._threads.run, delivery)
 
     def stream(
         self,
@@ -214,10 +214,10 @@ class AgentHarness:
         ['Hello, ', 'world!']
         """
         message = self._threads.message(text_or_items, resource_id, delivery, limits, state)
-        session = self._threads.session(thread_id)
+        session = self._threads.thread(thread_id)
         from noetic_nb.runtime.threads.turn_stream import TurnStream
 
-        return TurnStream(self, message, lambda: session.say(message, self._threads.run, delivery))
+        return TurnStream(self, message, lambda: session.send(message, self._threads.run, delivery))
 
     async def cancel(self, thread_id: str = "default", reason: str = "cancelled by the caller") -> bool:
         """Cancel the turn that is running on a thread; whoever waits for it gets ``cancelled``.
@@ -227,7 +227,7 @@ class AgentHarness:
         bool
             False where no turn was running.
         """
-        session = self._threads.sessions.get(thread_id)
+        session = self._threads.by_id.get(thread_id)
         return session is not None and session.abort(reason)
 
     @asynccontextmanager
@@ -365,7 +365,7 @@ class AgentHarness:
 
         The layers' part is what they last recalled on the thread; no hook is run.
         """
-        session = self._threads.session(thread_id)
+        session = self._threads.thread(thread_id)
         step = next(iter(llm_steps(self.config.step)), None)
         instructions = step.instructions if step is not None and isinstance(step.instructions, str) else ""
         last = session.ctx or session.last
@@ -392,7 +392,7 @@ class AgentHarness:
         >>> nn.AgentHarness(nn.AgentConfig(name="desk")).status()
         ThreadStatus(state='idle', turn_id=None, elapsed_ms=0.0, waiting=0)
         """
-        session = self._threads.sessions.get(thread_id)
+        session = self._threads.by_id.get(thread_id)
         return ThreadStatus("idle") if session is None else session.status
 
     def check(self) -> tuple[Finding, ...]:
@@ -409,7 +409,7 @@ class AgentHarness:
 
     def log(self, thread_id: str = "default") -> ItemLog:
         """Return a copy of a thread's log."""
-        return self._threads.session(thread_id).log.fork()
+        return self._threads.thread(thread_id).log.fork()
 
     def seed(self, thread_id: str, items: Iterable[Mapping[str, Any]]) -> None:
         """Begin a thread with an earlier conversation; no model is called.
@@ -442,7 +442,7 @@ class AgentHarness:
     @property
     def threads(self) -> tuple[str, ...]:
         """The threads there are."""
-        return tuple(self._threads.sessions)
+        return tuple(self._threads.by_id)
 
     # -- threads that outlive their process -----------------------------------------------------------------------
 
@@ -564,4 +564,4 @@ class AgentHarness:
             self._hub.emit(LayerStateChanged(ctx.where, now, layer_id, hook, thaw(state)))
 
     def __repr__(self) -> str:
-        return f"AgentHarness({self.config.name!r}, {len(self._threads.sessions)} threads)"
+        return f"AgentHarness({self.config.name!r}, {len(self._threads.by_id)} threads)"

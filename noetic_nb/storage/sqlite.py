@@ -1,8 +1,7 @@
 """State that outlives the process, in one SQLite file that several kernels may share.
 
 Writes go to a thread and are awaited; reads are answered on the spot, because a write-ahead log never makes them wait
-and a hop to a thread costs more than the read. ``put`` does not wait at all: what it takes is readable at once and
-durable after `SQLiteStorage.flush`.
+and a hop to a thread costs more than the read.
 """
 
 from __future__ import annotations
@@ -15,20 +14,13 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self, TypeVar, get_args
+from typing import Any, Final, Self, TypeVar, get_args
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.storage.adapter import JsonValue, key_taken
 from noetic_nb.storage.in_memory import json_text
-from noetic_nb.storage.sqlite_compare import (
-    Comparison,
-    Conflict,
-    Versioned,
-    compared_write,
-    grouped_write,
-    version_of,
-)
 from noetic_nb.storage.sqlite_file import (
     DELETE,
     UPSERT,
@@ -52,10 +44,28 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), al
 # What the event loop reads itself; more goes to a thread. 1 000 keys take about 0.3 ms.
 _MOST_INLINE_KEYS: Final = 1_000
 _MOST_INLINE_VALUES: Final = 64
+# Bytes of values kept for repeated reads: the states of a thousand layers at 4 KB. Any commit empties it.
+_CACHE_SIZE: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned:
+    """A value and the version to hand to `SQLiteStorage.compare_and_set`.
+
+    Attributes
+    ----------
+    value : object
+        The value, None when the key is missing.
+    version : int or None
+        Changes with every write of the key; compare it, but do not count with it. None when the key is missing.
+    """
+
+    value: JsonValue | None
+    version: int | None
 
 
 class SQLiteStorage:
-    """A `StorageAdapter` in one SQLite file.
+    """A `StorageAdapter` in one SQLite file [1]_.
 
     Safe with several event loops and threads, and with other processes that have the same file open. Opening happens
     at once, so that a path that cannot work fails where it is written. After ``await`` of a write the value survives a
@@ -70,15 +80,6 @@ class SQLiteStorage:
         ``OFF`` may lose the file at power loss.
     busy_timeout_ms : float
         How long to wait for other processes, milliseconds, before `storage_failed`.
-    write_behind : bool
-        Let ``set`` and ``delete`` behave as `put` and `put_delete`.
-    write_delay_ms : float
-        How long puts gather in the background, milliseconds.
-    cache_size : int
-        Bytes of values to keep for repeated reads; any commit, of this process or another, empties it.
-    on_error : callable, optional
-        Told with a `NoeticError` of puts that failed in the background, on the writing thread. Without it the failure
-        is logged. Either way the values stay readable and `flush` raises unless its own attempt succeeds.
 
     Raises
     ------
@@ -86,6 +87,10 @@ class SQLiteStorage:
         ``INVALID_STORAGE_PATH`` or ``INVALID_STORAGE_OPTION``.
     NoeticError
         ``storage_failed`` if the file is read-only, damaged, not a database, not ours or of a newer schema.
+
+    References
+    ----------
+    .. [1] docs/behaviour/durability.md, "SQLiteStorage".
 
     Examples
     --------
@@ -106,10 +111,6 @@ class SQLiteStorage:
         *,
         synchronous: Synchronous = "NORMAL",
         busy_timeout_ms: float = 30_000,
-        write_behind: bool = False,
-        write_delay_ms: float = 25,
-        cache_size: int = 4 * 1024 * 1024,
-        on_error: Callable[[NoeticError], None] | None = None,
     ) -> None:
         if synchronous not in get_args(Synchronous):
             raise NoeticConfigError(
@@ -118,28 +119,23 @@ class SQLiteStorage:
                 given=synchronous,
                 hint=f"Use one of {', '.join(get_args(Synchronous))}.",
             )
-        numbers = {"busy_timeout_ms": busy_timeout_ms, "write_delay_ms": write_delay_ms, "cache_size": cache_size}
-        for name, number in numbers.items():
-            if not (math.isfinite(number) and number >= 0):
-                raise NoeticConfigError(
-                    "INVALID_STORAGE_OPTION",
-                    f"`{name}` must be finite and not negative.",
-                    given=number,
-                    hint="Use 0 or more.",
-                )
+        if not (math.isfinite(busy_timeout_ms) and busy_timeout_ms >= 0):
+            raise NoeticConfigError(
+                "INVALID_STORAGE_OPTION",
+                "`busy_timeout_ms` must be finite and not negative.",
+                given=busy_timeout_ms,
+                hint="Use 0 or more.",
+            )
         self.path: Final = check_path(path)
         self.synchronous: Final = synchronous
-        self.write_behind: Final = write_behind
         self._busy_timeout_ms = busy_timeout_ms
         connection = open_writer(self.path, synchronous, busy_timeout_ms)
         try:
-            self._reader = Reader(self.path, cache_size=cache_size)
+            self._reader = Reader(self.path, cache_size=_CACHE_SIZE)
         except BaseException:
             connection.close()
             raise
-        self._writer = Writer(
-            connection, self.path, budget_ms=busy_timeout_ms, delay_ms=write_delay_ms, on_error=on_error
-        )
+        self._writer = Writer(connection, self.path, budget_ms=busy_timeout_ms)
         # The first answers the event loop; the second, opened when needed, serves long reads from other threads.
         self._readers = [self._reader]
         self._readers_lock = threading.Lock()
@@ -148,9 +144,8 @@ class SQLiteStorage:
 
     async def get(self, key: str) -> JsonValue | None:
         """Return the value under a key, or None."""
-        put = self._writer.peek(check_key(key))
-        if put is not None:
-            return None if put.text is None else json.loads(put.text)
+        check_key(key)
+        self._writer.check_open()
         try:
             return self._reader.get(key)
         except sqlite3.OperationalError:  # as in `_read`, which costs a tenth of a cached read
@@ -159,25 +154,20 @@ class SQLiteStorage:
     async def get_many(self, keys: Iterable[str]) -> dict[str, JsonValue]:
         """Return the values that exist under several keys, read at one moment."""
         wanted = [check_key(key) for key in dict.fromkeys(keys)]
-        puts = self._writer.unwritten()
-        kept = [key for key in wanted if key not in puts]
-        is_short = len(kept) <= _MOST_INLINE_VALUES
-        found = await self._read(lambda reader: reader.get_many(kept), inline=is_short) if kept else {}
-        texts = {key: put.text for key in wanted if (put := puts.get(key)) is not None and put.text is not None}
-        found |= {key: json.loads(text) for key, text in texts.items()}
-        return {key: found[key] for key in wanted if key in found}
+        self._writer.check_open()
+        if not wanted:
+            return {}
+        is_short = len(wanted) <= _MOST_INLINE_VALUES
+        return await self._read(lambda reader: reader.get_many(wanted), inline=is_short)
 
     async def list(self, prefix: str) -> list[str]:
         """Return the keys that begin with a prefix, sorted by code point."""
         check_key(prefix)
-        # Before the file is read: what is committed in between is then seen twice rather than not at all.
-        puts = {key: put for key, put in self._writer.unwritten().items() if key.startswith(prefix)}
+        self._writer.check_open()
         keys = await self._read(lambda reader: reader.keys(prefix, _MOST_INLINE_KEYS + 1))
         if len(keys) > _MOST_INLINE_KEYS:
             keys = await self._read(lambda reader: reader.keys(prefix), inline=False)
-        if not puts:
-            return keys
-        return sorted({*keys, *puts} - {key for key, put in puts.items() if put.text is None})
+        return keys
 
     async def set(self, key: str, value: JsonValue) -> None:
         """Keep a value under a key, replacing what was there.
@@ -188,18 +178,12 @@ class SQLiteStorage:
             ``storage_failed``; what was there before is then still there.
         """
         text = _text(check_key(key), value)
-        if self.write_behind:
-            self._writer.put(key, text)
-        else:
-            await self._write(lambda c: c.execute(UPSERT, (key, text)).rowcount, keys=(key,), is_single=True)
+        await self._write(lambda c: c.execute(UPSERT, (key, text)).rowcount, is_single=True)
 
     async def delete(self, key: str) -> None:
         """Forget a key; a missing one is no error."""
         check_key(key)
-        if self.write_behind:
-            self._writer.put(key, None)
-        else:
-            await self._write(lambda c: c.execute(DELETE, (key,)).rowcount, keys=(key,), is_single=True)
+        await self._write(lambda c: c.execute(DELETE, (key,)).rowcount, is_single=True)
 
     async def set_many(
         self, values: Mapping[str, JsonValue], *, delete: Iterable[str] = (), absent: Iterable[str] = ()
@@ -223,80 +207,39 @@ class SQLiteStorage:
         """
         rows = [(check_key(key), _text(key, value)) for key, value in values.items()]
         gone, fresh = [check_key(key) for key in delete], [check_key(key) for key in absent]
-        if rows or gone or fresh:
-            keys = [*(key for key, _ in rows), *gone]
-            found = await self._write(grouped_write(rows, gone, fresh), keys=keys)
-            if found is not None:
-                raise key_taken(found)
+        if not (rows or gone or fresh):
+            return
 
-    async def delete_many(self, keys: Iterable[str]) -> None:
-        """Forget several keys in one transaction."""
-        await self.set_many({}, delete=keys)
+        def run(connection: sqlite3.Connection) -> str | None:
+            for key in fresh:
+                if connection.execute("SELECT 1 FROM entries WHERE key = ?", (key,)).fetchone() is not None:
+                    return key
+            connection.executemany(DELETE, [(key,) for key in gone])
+            connection.executemany(UPSERT, rows)
+            return None
 
-    def put(self, key: str, value: JsonValue) -> None:
-        """Keep a value soon, without waiting: readable at once, durable after `flush`.
-
-        Of several values put under one key before they are written, only the last is written.
-
-        Raises
-        ------
-        NoeticError
-            ``storage_failed`` if the value is not JSON data; a failure of the disk is raised by `flush`.
-
-        Examples
-        --------
-        >>> import asyncio, tempfile
-        >>> async def main(folder):
-        ...     async with SQLiteStorage(f"{folder}/desk.db") as store:
-        ...         for n in range(3):
-        ...             store.put("state", {"n": n})
-        ...         seen = await store.get("state")
-        ...         await store.flush()
-        ...     return seen
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     asyncio.run(main(folder))
-        {'n': 2}
-        """
-        self._writer.put(key, _text(check_key(key), value))
-
-    def put_delete(self, key: str) -> None:
-        """Forget a key soon, without waiting; the counterpart of `put`."""
-        self._writer.put(check_key(key), None)
-
-    async def flush(self) -> None:
-        """Wait until everything put so far is in the file, trying again what failed before.
-
-        Raises
-        ------
-        NoeticError
-            ``storage_failed`` if any of it could not be written; it stays readable and the next flush tries again.
-        """
-        if self._writer.has_unwritten():
-            await self._write(lambda _: None, is_flush=True)
+        found = await self._write(run)
+        if found is not None:
+            raise key_taken(found)
 
     async def get_versioned(self, key: str) -> Versioned:
-        """Return a value with its version; what was put under the key is written first."""
-        if self._writer.peek(check_key(key)) is not None:
-            await self.flush()
+        """Return a value with its version."""
+        check_key(key)
+        self._writer.check_open()
         value, version = await self._read(lambda reader: reader.get_versioned(key))
         return Versioned(value, version)
 
-    async def compare_and_set(
-        self, key: str, expected: JsonValue, value: JsonValue, *, by: Comparison = "version"
-    ) -> int:
+    async def compare_and_set(self, key: str, expected: Versioned | int | None, value: JsonValue) -> int:
         """Keep a value only if nobody has changed the key since it was read.
 
         Parameters
         ----------
         key : str
             The key.
-        expected : Versioned, int or None; any JSON value with ``by="value"``
+        expected : Versioned, int or None
             What was read; None means that the key is missing.
         value : object
             The new value.
-        by : {"version", "value"}
-            Compare versions, or the values themselves as JSON: ``1`` and ``1.0`` differ, the order of keys does not
-            matter, and a value that changed and changed back counts as unchanged.
 
         Returns
         -------
@@ -323,30 +266,31 @@ class SQLiteStorage:
         noetic_nb.errors.NoeticError: The value under 'n' was changed by another writer. Read it again with
         get_versioned() and decide which state wins; nothing was written.
         """
-        text = _text(check_key(key), value)
-        outcome = await self._write(compared_write(key, text, expected, by, self.path), keys=(key,))
-        if not isinstance(outcome, Conflict):
-            return outcome
+        text, wanted = _text(check_key(key), value), _version_of(expected)
+
+        def run(connection: sqlite3.Connection) -> tuple[bool, int | None]:
+            row = connection.execute("SELECT version FROM entries WHERE key = ?", (key,)).fetchone()
+            found: int | None = None if row is None else row[0]
+            if found != wanted:
+                return False, found
+            connection.execute(UPSERT, (key, text))
+            return True, connection.execute("SELECT version FROM entries WHERE key = ?", (key,)).fetchone()[0]
+
+        is_kept, version = await self._write(run)
+        if is_kept and version is not None:
+            return version
         raise NoeticError(
             "state_conflict",
             f"The value under {key!r} was changed by another writer.",
             hint="Read it again with get_versioned() and decide which state wins; nothing was written.",
             key=key,
-            expected_version=version_of(expected) if by == "version" else None,
-            found_version=outcome.found_version,
+            expected_version=wanted,
+            found_version=version,
         )
 
     async def aclose(self) -> None:
-        """Write what was put, then let go of the file; may be repeated.
-
-        Raises
-        ------
-        NoeticError
-            ``storage_failed`` if something put could not be written and is lost; the file is closed all the same.
-        """
-        lost = await asyncio.to_thread(self._release)
-        if lost is not None:
-            raise lost
+        """Finish the writes under way, then let go of the file; may be repeated."""
+        await asyncio.to_thread(self._release)
 
     async def __aenter__(self) -> Self:
         return self
@@ -357,18 +301,12 @@ class SQLiteStorage:
         await self.aclose()
 
     def __repr__(self) -> str:
-        return f"SQLiteStorage({self.path!r}, synchronous={self.synchronous!r}, write_behind={self.write_behind!r})"
+        return f"SQLiteStorage({self.path!r}, synchronous={self.synchronous!r})"
 
-    async def _write(
-        self,
-        run: Callable[[sqlite3.Connection], T],
-        *,
-        keys: Sequence[str] = (),
-        is_single: bool = False,
-        is_flush: bool = False,
-    ) -> T:
+    async def _write(self, run: Callable[[sqlite3.Connection], T], *, is_single: bool = False) -> T:
+        self._writer.check_open()  # before the loop is asked for: a forked child has none, whatever its code says
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._writer.submit(Job(run, future, keys, is_single, is_flush))
+        self._writer.submit(Job(run, future, is_single))
         return await future
 
     async def _read(self, read: Callable[[Reader], T], *, inline: bool = True) -> T:
@@ -389,11 +327,23 @@ class SQLiteStorage:
             raise storage_error(exc, self.path, "Reading") from exc
 
 
-def _release(writer: Writer, readers: Sequence[Reader]) -> NoeticError | None:
-    lost = writer.close()
+def _release(writer: Writer, readers: Sequence[Reader]) -> None:
+    writer.close()
     for reader in readers:
         reader.close()
-    return lost
+
+
+def _version_of(expected: Any) -> int | None:
+    """Return the version that was expected; notebooks are not type-checked."""
+    version = expected.version if isinstance(expected, Versioned) else expected
+    if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
+        raise NoeticConfigError(
+            "INVALID_STORAGE_OPTION",
+            "`expected` is not a version.",
+            given=expected,
+            hint="Pass what get_versioned() returned, or None for a missing key.",
+        )
+    return version
 
 
 def _text(key: str, value: JsonValue) -> str:

@@ -56,7 +56,7 @@ _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQ
 _MEANING: Final[dict[int, tuple[str, str]]] = {
     sqlite3.SQLITE_FULL: (
         "The disk is full.",
-        "Free space on it and try again; what was kept before is intact, and put values wait for the next `flush()`.",
+        "Free space on it and try again; what was kept before is intact.",
     ),
     sqlite3.SQLITE_READONLY: ("The file is read-only.", "Make the file and its folder writable, or use another path."),
     sqlite3.SQLITE_CORRUPT: (

@@ -18,7 +18,7 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.storage.adapter import JsonValue
 from noetic_nb.storage.sqlite_file import is_busy, open_reader, prefix_range, storage_error
 
-__all__ = ["Reader", "parse"]
+__all__ = ["Reader"]
 
 _SELECT: Final = "SELECT value FROM entries WHERE key = ?"
 _SELECT_VERSIONED: Final = "SELECT value, version FROM entries WHERE key = ?"
@@ -26,7 +26,7 @@ _SELECT_VERSIONED: Final = "SELECT value, version FROM entries WHERE key = ?"
 _MOST_PARAMETERS: Final = 500
 
 
-def parse(key: str, text: str, path: str) -> JsonValue:
+def _parse(key: str, text: str, path: str) -> JsonValue:
     """Return the value that a text of the database stands for.
 
     Raises
@@ -82,7 +82,7 @@ class Reader:
             row = self._one(_SELECT, (key,))
             if row is None:
                 return None
-            value = parse(key, row[0], self._path)
+            value = _parse(key, row[0], self._path)
             if self._cache_size:
                 self._remember(key, value)
             return value
@@ -91,7 +91,7 @@ class Reader:
         """Return the value and version under a key, or two Nones."""
         with self._lock:
             row = self._one(_SELECT_VERSIONED, (key,))
-        return (None, None) if row is None else (parse(key, row[0], self._path), row[1])
+        return (None, None) if row is None else (_parse(key, row[0], self._path), row[1])
 
     def get_many(self, keys: Sequence[str]) -> dict[str, JsonValue]:
         """Return the values that exist under several keys, all of one moment."""
@@ -105,7 +105,7 @@ class Reader:
                     found.update(self._all(f"SELECT key, value FROM entries WHERE key IN ({marks})", some))
             finally:
                 self._connection.rollback()
-        return {key: parse(key, found[key], self._path) for key in keys if key in found}
+        return {key: _parse(key, found[key], self._path) for key in keys if key in found}
 
     def keys(self, prefix: str, limit: int = -1) -> list[str]:
         """Return the keys with a prefix, sorted; at most `limit` of them when it is not negative."""

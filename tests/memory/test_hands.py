@@ -421,7 +421,7 @@ async def test_rewinding_to_a_turn_that_was_not_or_under_a_name_that_is_taken_is
     assert caught.value.code == "THREAD_EXISTS"
 
 
-async def test_the_chronicle_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_history_of_states_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     from noetic_nb.runtime.threads import state_history
 
     monkeypatch.setattr(state_history, "MAX_CHANGES", 5)
@@ -431,6 +431,6 @@ async def test_the_chronicle_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
         for _ in range(3):
             await harness.execute("hi", thread_id=f"t{n}")
 
-    noted_changes = harness._threads._chronicle._changes
+    noted_changes = harness._threads._history._changes
     assert len(noted_changes) == 3
     assert all(len(changes) <= 5 for changes in noted_changes.values())

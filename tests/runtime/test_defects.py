@@ -306,7 +306,7 @@ async def test_16_limits_hooks_and_time_limits_are_honoured() -> None:
         lambda: nn.branch("b"),
         lambda: until.max_steps(-1),
         lambda: until.max_cost(float("nan")),
-        lambda: step.llm("a", model="m", output={"type": "object", "if": {}}),
+        lambda: step.llm("a", model="m", output={"type": "object", "iff": {}}),
     ],
 )
 def test_16_an_option_that_cannot_be_honoured_is_refused_when_it_is_set(make: Any) -> None:

@@ -145,7 +145,7 @@ async def test_a_new_harness_goes_on_where_the_last_one_was_left() -> None:
     assert list(texts(second.log("t"))) == told("abc")
     assert list(second.log("t"))[: len(first.log("t"))] == list(first.log("t"))
     assert list(texts(reply.items)) == told("c")
-    session = second._threads.sessions["t"]
+    session = second._threads.by_id["t"]
     assert (session.turn, session.resource_id) == (3, "ann")
 
 
@@ -447,7 +447,7 @@ def test_killed_at_any_write_a_conversation_goes_on_with_what_was_said(kind: Any
         assert await saved(store) == list(texts(second.log())) == [*before, *told("z")]
         assert whole(second.log())
         assert await second.unfinished() == ()
-        assert second._threads.sessions["default"].turn == 1 + sum(line.startswith("user") for line in before)
+        assert second._threads.by_id["default"].turn == 1 + sum(line.startswith("user") for line in before)
         for execution_id in unfinished:
             with pytest.raises(nn.NoeticConfigError) as caught:
                 await second.resume(execution_id)
@@ -707,7 +707,7 @@ async def test_stopping_a_turn_while_its_end_is_written_lets_it_be_written() -> 
         await turn
 
     assert await saved(store) == told("a")
-    assert harness._threads.sessions["default"].journal.ended == []  # type: ignore[union-attr]
+    assert harness._threads.by_id["default"].writer.ended == []  # type: ignore[union-attr]
 
 
 def test_a_store_that_hangs_does_not_hold_the_end_of_a_turn(caplog: pytest.LogCaptureFixture) -> None:
@@ -732,7 +732,7 @@ async def test_two_harnesses_that_take_turns_hear_each_other() -> None:
         await harness.execute(word)
 
     assert list(texts(two.log())) == await saved(store) == told("abcd")
-    assert two._threads.sessions["default"].turn == 4
+    assert two._threads.by_id["default"].turn == 4
 
 
 @pytest.mark.parametrize("kind", [Store, Grouped])
@@ -749,7 +749,7 @@ async def test_two_harnesses_that_overlap_are_told_and_overwrite_nothing(
     del one._threads._ready  # type: ignore[attr-defined]
 
     assert reply.text == "found c!"
-    assert "Another harness has gone on with thread 'default'" in caplog.text
+    assert "Another harness has continued thread 'default'" in caplog.text
     with pytest.raises(nn.NoeticError) as caught:
         await one.execute("d")
     assert (caught.value.kind, caught.value.thread_id) == ("state_conflict", "default")

@@ -162,7 +162,7 @@ async def test_a_batch_happens_whole_and_deletes_first(store: SQLiteStorage) -> 
     await store.set_many({"a": 1, "b": 2, "c": 3})
 
     await store.set_many({"a": 10}, delete=["a", "b", "none"])
-    await store.delete_many(["c"])
+    await store.set_many({}, delete=["c"])
     await store.set_many({})
 
     assert await store.get_many(["a", "b", "c"]) == {"a": 10}
@@ -256,21 +256,10 @@ async def test_a_key_made_again_never_looks_unchanged(store: SQLiteStorage) -> N
         await store.compare_and_set("n", before, 2)
 
 
-async def test_compare_and_set_by_value_compares_json(store: SQLiteStorage) -> None:
-    await store.compare_and_set("n", None, {"a": 1, "b": [True]}, by="value")
-    await store.compare_and_set("n", {"b": [True], "a": 1}, "next", by="value")
-
-    for other in (None, "text", ["next"]):
-        with pytest.raises(NoeticError) as caught:
-            await store.compare_and_set("n", other, "lost", by="value")
-        assert caught.value.kind == "state_conflict"
-    assert await store.get("n") == "next"
-
-
 async def test_compare_and_set_refuses_what_is_no_version(store: SQLiteStorage) -> None:
-    for expected, options in (("text", {}), (True, {}), (None, {"by": "hash"})):
+    for expected in ("text", True):
         with pytest.raises(NoeticConfigError) as caught:
-            await store.compare_and_set("n", expected, 1, **options)  # type: ignore[arg-type]
+            await store.compare_and_set("n", expected, 1)  # type: ignore[arg-type]
         assert caught.value.code == "INVALID_STORAGE_OPTION"
 
 
@@ -292,15 +281,26 @@ async def test_a_cached_value_is_dropped_when_another_connection_writes(path: Pa
 
 
 async def test_a_repeated_read_comes_from_the_cache_and_stays_within_its_size(path: Path) -> None:
-    async with SQLiteStorage(path, cache_size=300) as store:
+    async with SQLiteStorage(path) as store:
         await store.set_many({"a": "x" * 100, "b": "y" * 100, "c": "z" * 100, "huge": "h" * 400})
+        reader = Reader(store.path, cache_size=300)
         for key in ("a", "b", "c", "huge"):
-            await store.get(key)
-        kept = dict(store._reader._cache)
-        await store.get("c")
+            reader.get(key)
+        kept = dict(reader._cache)
+        reader.close()
 
     assert list(kept) == ["c"]
     assert sum(map(len, kept.values())) <= 300
+
+
+async def test_an_awaited_write_waits_behind_a_queue_that_does_not_fit_one_transaction(path: Path) -> None:
+    async with SQLiteStorage(path) as store:
+        tasks = [asyncio.create_task(store.set(f"k{n % 1_700}", n)) for n in range(3_400)]
+        await asyncio.sleep(0)
+        await store.set("k1600", "last")
+        await asyncio.gather(*tasks)
+
+        assert await store.get_many(["k1600", "k1601"]) == {"k1600": "last", "k1601": 3_301}
 
 
 async def test_the_loop_goes_on_and_reads_while_another_process_holds_the_lock(
@@ -418,26 +418,36 @@ async def test_a_closed_store_says_so_and_may_be_closed_again(store: SQLiteStora
     await store.aclose()
     await store.aclose()
 
-    for action in (store.get("a"), store.list(""), store.set("a", 1), store.flush(), store.get_many(["a"])):
+    for action in (store.get("a"), store.list(""), store.set("a", 1), store.get_many(["a"]), store.get_versioned("a")):
         with pytest.raises(NoeticError, match="is closed"):
             await action
 
 
-async def test_a_forgotten_store_writes_what_it_was_given(path: Path) -> None:
-    store = SQLiteStorage(path, write_delay_ms=60_000)
-    store.put("a", 1)
+async def test_a_forgotten_store_ends_its_thread_and_lets_go_of_the_file(path: Path) -> None:
+    store = SQLiteStorage(path)
+    await store.set("a", 1)
     thread = store._writer._thread
     del store
     gc.collect()
     thread.join()
 
+    assert [file.name for file in path.parent.iterdir()] == ["desk.db"]
     async with SQLiteStorage(path) as again:
         assert await again.get("a") == 1
 
 
-def test_leaving_the_program_writes_what_was_put(
-    path: Path, start_worker: Callable[..., subprocess.Popen[str]]
-) -> None:
+async def test_closing_finishes_the_writes_under_way(path: Path) -> None:
+    store = SQLiteStorage(path)
+    writing = [asyncio.create_task(store.set(f"k{n}", n)) for n in range(50)]
+    await asyncio.sleep(0)
+    await store.aclose()
+    await asyncio.gather(*writing)
+
+    async with SQLiteStorage(path) as again:
+        assert len(await again.list("")) == 50
+
+
+def test_a_program_may_leave_without_closing(path: Path, start_worker: Callable[..., subprocess.Popen[str]]) -> None:
     _, errors = start_worker("leave_without_closing", path).communicate()
 
     assert errors == ""
@@ -460,7 +470,7 @@ async def _get(path: Path, key: str) -> Any:
 async def test_the_repr_names_the_file_and_no_value(store: SQLiteStorage, path: Path) -> None:
     await store.set("secret", "hidden")
 
-    assert repr(store) == f"SQLiteStorage({str(path)!r}, synchronous='NORMAL', write_behind=False)"
+    assert repr(store) == f"SQLiteStorage({str(path)!r}, synchronous='NORMAL')"
 
 
 async def test_null_reads_none_and_is_listed_as_in_memory(store: SQLiteStorage) -> None:

@@ -57,24 +57,6 @@ async def test_a_value_that_does_not_fit_fails_its_own_caller_only(path: Path) -
         assert await store.list("") == ["a", "b"]
 
 
-async def test_puts_that_do_not_fit_stay_readable_and_are_written_when_there_is_room(path: Path) -> None:
-    told: list[NoeticError] = []
-    async with SQLiteStorage(path, write_delay_ms=60_000, on_error=told.append) as store:
-        limit_pages(store, 10)
-        store.put("a", 1)
-        store.put("big", BIG)
-        with pytest.raises(NoeticError, match="disk is full"):
-            await store.flush()
-        assert await store.get("big") == BIG
-        assert len(told) == 1
-
-        limit_pages(store, 10_000)
-        await store.flush()
-
-    async with SQLiteStorage(path) as store:
-        assert await store.get_many(["a", "big"]) == {"a": 1, "big": BIG}
-
-
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "tiny"
@@ -168,8 +150,7 @@ def test_a_path_that_cannot_hold_a_database_is_a_fault_of_the_set_up(
         {"synchronous": "EXTRA"},
         {"busy_timeout_ms": -1},
         {"busy_timeout_ms": float("nan")},
-        {"write_delay_ms": float("inf")},
-        {"cache_size": -1},
+        {"busy_timeout_ms": float("inf")},
     ],
 )
 def test_an_option_out_of_range_is_a_fault_of_the_set_up(path: Path, options: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ async def read_all(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.kill
-def test_whatever_was_flushed_survives_a_kill_at_any_moment(path: Path, start_worker: StartWorker) -> None:
+def test_whatever_was_awaited_survives_a_kill_at_any_moment(path: Path, start_worker: StartWorker) -> None:
     dice = random.Random()
     acknowledged = 0
     for turn in range(KILLS):
@@ -52,7 +52,7 @@ def test_whatever_was_flushed_survives_a_kill_at_any_moment(path: Path, start_wo
             assert found["pair/a"] == found["pair/b"] >= acknowledged, turn
             assert found[f"log/{acknowledged % 50}"]["n"] >= acknowledged
     assert acknowledged > 0
-    print(f"\n{KILLS} kills, {acknowledged} acknowledged flushes, none lost")
+    print(f"\n{KILLS} kills, {acknowledged} acknowledged writes, none lost")
 
 
 def test_two_processes_lose_no_update_and_never_see_a_lock(path: Path, start_worker: StartWorker) -> None:

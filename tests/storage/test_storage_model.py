@@ -94,28 +94,13 @@ class InMemoryMachine(StoreMachine):
 
 
 class SQLiteMachine(StoreMachine):
-    @initialize(write_behind=st.booleans())
-    def begin(self, write_behind: bool) -> None:
+    @initialize()
+    def begin(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
-        self.options: dict[str, Any] = {"write_behind": write_behind, "write_delay_ms": 1}
         self.open()
 
     def open(self) -> None:
-        self.store = SQLiteStorage(Path(self.folder.name) / "desk.db", **self.options)
-
-    @rule(key=KEYS, value=VALUES)
-    def put(self, key: str, value: Any) -> None:
-        self.store.put(key, value)
-        self.model[key] = copy.deepcopy(value)
-
-    @rule(key=KEYS)
-    def put_delete(self, key: str) -> None:
-        self.store.put_delete(key)
-        self.model.pop(key, None)
-
-    @rule()
-    def flush(self) -> None:
-        self.run(self.store.flush())
+        self.store = SQLiteStorage(Path(self.folder.name) / "desk.db")
 
     @rule(values=st.dictionaries(KEYS, VALUES, max_size=4), gone=st.lists(KEYS, max_size=3))
     def set_many(self, values: dict[str, Any], gone: Any) -> None:
@@ -143,8 +128,6 @@ class SQLiteMachine(StoreMachine):
 
     @rule(key=KEYS, value=VALUES)
     def write_through_another_connection(self, key: str, value: Any) -> None:
-        self.run(self.store.flush())
-
         async def write() -> None:
             async with SQLiteStorage(self.store.path) as other:
                 await other.set(key, value)

@@ -16,15 +16,14 @@ def say(text: str) -> None:
 
 
 async def work_until_killed(path: str) -> None:
-    """Report each number once its writes are flushed; the parent kills at any moment."""
+    """Report each number once its writes were awaited; the parent kills at any moment."""
     say("ready")
-    store = SQLiteStorage(path, write_delay_ms=1)
+    store = SQLiteStorage(path)
     start = await store.get("state/0") or {"n": 0}
     for n in count(start["n"] + 1):
         for layer in range(5):
-            store.put(f"state/{layer}", {"n": n, "text": "x" * 500})
+            await store.set(f"state/{layer}", {"n": n, "text": "x" * 500})
         await store.set_many({"pair/a": n, "pair/b": n, f"log/{n % 50}": {"n": n, "text": "y" * 3_000}})
-        await store.flush()
         say(str(n))
 
 
@@ -42,7 +41,7 @@ async def count_together(path: str, times: str) -> None:
                     if error.kind != "state_conflict":
                         raise
                     conflicts += 1
-            store.put(f"own/{os.getpid()}", n + 1)
+            await store.set(f"own/{os.getpid()}", n + 1)
     say(str(conflicts))
 
 
@@ -55,8 +54,8 @@ async def write_alone(path: str, times: str) -> None:
 
 
 async def leave_without_closing(path: str) -> None:
-    store = SQLiteStorage(path, write_delay_ms=60_000)
-    store.put("last", "words")
+    store = SQLiteStorage(path)
+    await store.set("last", "words")
     globals()["kept"] = store
 
 
@@ -66,7 +65,7 @@ async def fork_and_write(path: str) -> None:
         child = os.fork()
         if child == 0:
             try:
-                store.put("n", 2)
+                await store.set("n", 2)
             except errors.NoeticError as error:
                 say(str(error))
             os._exit(0)

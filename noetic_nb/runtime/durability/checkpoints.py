@@ -1,10 +1,10 @@
-"""Where a turn stands, written down after every step, so that another process can go on with it.
+"""Where a turn is, written after every step, so that another process can resume it.
 
 A step whose end was recorded is never run again, be it a child's: its output is used. A step that was under way is run
 again from its beginning, with the log and the layers' state as they were before it; tools see the same idempotency key
-then. What is recorded of the steps, and of the children, is described in `recording`.
+then. What is recorded of the steps, and of the children, is described in `turn_record`.
 
-A snapshot holds the items of its turn; what was said before is in the thread's own parts (see `journal`). When the turn
+A snapshot holds the items of its turn; the conversation before it is in the thread's own parts (see `thread_log`). When the turn
 ends, what it added becomes a part of the thread and its snapshot goes.
 """
 
@@ -22,19 +22,20 @@ from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.durability.snapshot import Snapshot
 from noetic_nb.runtime.durability.thread_log import ThreadStore, part_key
 from noetic_nb.runtime.durability.thread_writer import ThreadWriter, execution_prefix, snapshot_key
+from noetic_nb.runtime.durability.turn_reader import read_turn
 from noetic_nb.runtime.durability.turn_record import ExecutionRecord, TurnRecord
 from noetic_nb.steps.base import Frozen, InstanceField
-from noetic_nb.storage import get_many, write_together
+from noetic_nb.storage import JsonValue, get_many, write_together
 
 __all__ = ["Checkpoints", "as_checkpoints", "load_states"]
 
-# Runtime specification, section 4.1: retention of the step ledger.
+# docs/behaviour/durability.md, "Constants".
 MAX_ENTRY_BYTES: Final = 128 * 1024
 MAX_ENTRIES: Final = 1_000
 
 
 class Checkpoints(Frozen):
-    """Where and how much.
+    """Where a harness writes its checkpoints, and how much [1]_.
 
     Parameters
     ----------
@@ -48,6 +49,10 @@ class Checkpoints(Frozen):
     NoeticConfigError
         ``STEP_LEDGER_RETENTION_INVALID``.
 
+    References
+    ----------
+    .. [1] docs/behaviour/durability.md, "What is written when".
+
     Examples
     --------
     >>> Checkpoints(max_entries=10).max_entries
@@ -56,7 +61,7 @@ class Checkpoints(Frozen):
 
     error_code: ClassVar[str] = "STEP_LEDGER_RETENTION_INVALID"
 
-    storage: Any = None
+    storage: Any = None  # a StorageAdapter; pydantic would call its methods to check a Protocol
     max_entry_bytes: int = Field(default=MAX_ENTRY_BYTES, ge=1)
     max_entries: int = Field(default=MAX_ENTRIES, ge=1)
     stack: InstanceField[LayerStack] | None = None
@@ -73,16 +78,16 @@ class Checkpoints(Frozen):
         turn.root.ctx, ctx.record = ctx, turn.root
 
     async def unfinished(self) -> tuple[str, ...]:
-        """Return the executions one can go on with; snapshots of which a thread holds everything are removed."""
+        """Return the executions that can be resumed; snapshots of which a thread holds everything are removed."""
         ids = [key.split(":")[1] for key in await self.storage.list("execution:") if key.endswith(":snapshot")]
         snapshots = await get_many(self.storage, [snapshot_key(execution_id) for execution_id in ids])
         after = {}
         for execution_id in ids:
-            data: Any = snapshots.get(snapshot_key(execution_id))
+            data: JsonValue = snapshots.get(snapshot_key(execution_id))
             try:
                 after[execution_id] = part_key(data["threadId"], data["parts"])
             except (KeyError, TypeError, ValueError, AttributeError):
-                continue  # `load` says what is wrong with it
+                continue  # `load` raises what is wrong with it
         taken = await get_many(self.storage, after.values())
         for execution_id, key in after.items():
             if key in taken and _holds(taken[key], snapshots[snapshot_key(execution_id)]):
@@ -102,7 +107,7 @@ class Checkpoints(Frozen):
             known = ", ".join(await self.unfinished()) or "none"
             raise NoeticConfigError(
                 "NO_CHECKPOINT",
-                "There is no such execution to go on with.",
+                "There is no such execution to resume.",
                 given=execution_id,
                 hint=f"There is {known}.",
             )
@@ -112,7 +117,7 @@ class Checkpoints(Frozen):
         """Give a context what its snapshot holds: counters, layers' state, and the ledger of its steps."""
         record = ctx.record
         assert isinstance(record, ExecutionRecord)
-        await record.turn.replay_from(snapshot)
+        await read_turn(record.turn, snapshot)
         stack = self.stack
         assert stack is not None
         await load_states(ctx.engine, ctx, stack.layers, snapshot.layers)
@@ -124,7 +129,7 @@ class Checkpoints(Frozen):
         await write_together(self.storage, {}, delete=[*keys, snapshot])
 
 
-def _holds(part: Any, snapshot: Any) -> bool:
+def _holds(part: JsonValue, snapshot: JsonValue) -> bool:
     """Tell whether a part of a thread begins with all items that a snapshot holds."""
     try:
         items = snapshot["itemLog"]["items"]
@@ -146,15 +151,15 @@ async def load_states(engine: Engine, ctx: Context, layers: Iterable[MemoryLayer
             await engine.stack_of((kept,)).init(hook_ctx)
 
 
-def _loads(state: Any) -> Callable[[Any], Any]:
+def _loads(state: JsonValue) -> Callable[[Any], Any]:
     return lambda params: {"state": state}
 
 
 def as_checkpoints(given: bool | Checkpoints, stack: LayerStack) -> Checkpoints:
     """Return checkpoints that know where to write."""
-    asked = Checkpoints() if given is True else given
-    if not isinstance(asked, Checkpoints):
+    found = Checkpoints() if given is True else given
+    if not isinstance(found, Checkpoints):
         raise NoeticConfigError(
             "INVALID_OPTION", "checkpoints is True, False or Checkpoints(...).", given=given, hint="Pass True."
         )
-    return asked.model_copy(update={"storage": asked.storage or stack.storage, "stack": stack})
+    return found.model_copy(update={"storage": found.storage or stack.storage, "stack": stack})

@@ -1,4 +1,4 @@
-"""Where executions stood, as it is written and as it is read: a turn's own, and each of its children's."""
+"""Where executions were, as it is written and as it is read: a turn's own, and each of its children's."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from noetic_nb.models.client import NO_USAGE, Usage
 from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.durability.thread_log import unreadable
+from noetic_nb.storage import JsonValue
 
 __all__ = ["USAGE_FIELDS", "ChildSnapshot", "Snapshot", "Spent", "child_data", "place_of", "snapshot_data"]
 
@@ -79,7 +80,7 @@ class ExecutionSnapshot:
     returned: Mapping[str, dict[str, Any]]
 
     def put_back(self, ctx: Context, spent: Spent) -> None:
-        """Let a context go on from here; `spent` is the most that is known of."""
+        """Let a context continue from here; `spent` is the most that is known of."""
         ctx.tokens, ctx.cost, ctx.model_calls = spent.usage, spent.cost, spent.model_calls
         ctx.step_count, ctx.tool_calls = self.steps, self.tool_calls
         ctx.calls[:] = self.calls
@@ -88,14 +89,14 @@ class ExecutionSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSnapshot(ExecutionSnapshot):
-    """Where a child stood: its items follow the first `inherited` of its parent's; `above` is what its parents had spent."""
+    """Where a child was: its items follow the first `inherited` of its parent's; `above` is what its parents had spent."""
 
     place: str
     inherited: int
     above: Mapping[str, Spent]
 
     @classmethod
-    def read(cls, data: Any, execution_id: str, registry: ItemRegistry) -> ChildSnapshot:
+    def read(cls, data: JsonValue, execution_id: str, registry: ItemRegistry) -> ChildSnapshot:
         """Read the stored form.
 
         Raises
@@ -116,7 +117,7 @@ class ChildSnapshot(ExecutionSnapshot):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot(ExecutionSnapshot):
-    """Where a turn stood."""
+    """Where a turn was."""
 
     thread_id: str
     resource_id: str | None
@@ -128,7 +129,7 @@ class Snapshot(ExecutionSnapshot):
     elapsed_ms: float
 
     @classmethod
-    def read(cls, data: Any, execution_id: str, registry: ItemRegistry = DEFAULT_REGISTRY) -> Snapshot:
+    def read(cls, data: JsonValue, execution_id: str, registry: ItemRegistry = DEFAULT_REGISTRY) -> Snapshot:
         """Read the stored form.
 
         Raises
@@ -157,7 +158,7 @@ class Snapshot(ExecutionSnapshot):
         return _read(read, execution_id)
 
 
-def _fields(data: Any, registry: ItemRegistry) -> dict[str, Any]:
+def _fields(data: JsonValue, registry: ItemRegistry) -> dict[str, Any]:
     return {
         "sequence": int(data["sequence"]),
         "items": tuple([registry.parse(item) for item in data["itemLog"]["items"]]),
@@ -232,7 +233,7 @@ def _under_way(ctx: Context) -> int:
 
 
 def snapshot_data(ctx: Context, *, first: int, parts: int, recorded: int, **more: Any) -> dict[str, Any]:
-    """Return where a turn stands, as it is written.
+    """Return where a turn is, as it is written.
 
     Parameters
     ----------
@@ -269,7 +270,7 @@ def snapshot_data(ctx: Context, *, first: int, parts: int, recorded: int, **more
 
 
 def child_data(ctx: Context, place: str, inherited: int, **more: Any) -> dict[str, Any]:
-    """Return where a child stands, as it is written; `more` as for `snapshot_data`."""
+    """Return where a child is, as it is written; `more` as for `snapshot_data`."""
     above = {}
     parent = ctx.parent
     while parent is not None:

@@ -1,6 +1,6 @@
 """The end of one step, as it is written and as it is used again.
 
-What a model said is in the log already, and so is what it called: an entry that would be too large names the place there.
+A model's text and its calls are in the log already: an entry that would be too large names the position there.
 An output that was read from a model's text is read again, so that it is of the same type.
 """
 

@@ -1,6 +1,6 @@
 """Conversations in storage: what was added to a thread's log, in parts that are written once and never changed.
 
-A part lies under ``thread:<id>:part:<8 digits>`` and says at which position of the log it begins, so that a part that is
+A part lies under ``thread:<id>:part:<8 digits>`` and holds the position of the log at which it begins, so that a part that is
 missing or twice there is noticed when a thread is read. ``thread:<id>:open`` names the execution that is under way.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.items import Item
 from noetic_nb.items.registry import ItemRegistry
-from noetic_nb.storage import StorageAdapter, get_many
+from noetic_nb.storage import JsonValue, StorageAdapter, get_many
 
 __all__ = ["Part", "ThreadStore", "open_key", "part_data", "part_key", "unreadable"]
 
@@ -56,9 +56,9 @@ def open_key(thread_id: str) -> str:
 
 def unreadable(what: str, given: str, why: object, hint: str) -> NoeticConfigError:
     """Return the error for something in storage that is not what was written there."""
-    said = f"{type(why).__name__}: {why}" if isinstance(why, BaseException) else str(why)
+    reason = f"{type(why).__name__}: {why}" if isinstance(why, BaseException) else str(why)
     return NoeticConfigError(
-        "CHECKPOINT_SCHEMA_MISMATCH", f"{what} cannot be read: {said}", given=given, hint=f"It was damaged, or {hint}"
+        "CHECKPOINT_SCHEMA_MISMATCH", f"{what} cannot be read: {reason}", given=given, hint=f"It was damaged, or {hint}"
     )
 
 
@@ -110,7 +110,7 @@ class ThreadStore:
             data = await self.storage.get(part_key(thread_id, number + len(parts)))
         return parts, execution_of(found.get(open_key(thread_id)))
 
-    def part(self, data: Any, thread_id: str, number: int, position: int) -> Part:
+    def part(self, data: JsonValue, thread_id: str, number: int, position: int) -> Part:
         """Read one part, which must begin at a position.
 
         Raises
@@ -119,9 +119,9 @@ class ThreadStore:
             ``CHECKPOINT_SCHEMA_MISMATCH``.
         """
         try:
-            told = (data["version"], data["threadId"], data["part"], data["first"])
-            if told != (VERSION, thread_id, number, position):
-                raise ValueError(f"it says version, thread, part and position {told}")
+            found = (data["version"], data["threadId"], data["part"], data["first"])
+            if found != (VERSION, thread_id, number, position):
+                raise ValueError(f"version, thread, part and position are {found}")
             resource_id = data["resourceId"]
             if not isinstance(resource_id, str | None) or not isinstance(data["items"], list):
                 raise TypeError("a field has another type")
@@ -162,7 +162,7 @@ class ThreadStore:
         return sorted(await self.storage.list(thread_prefix(thread_id)), reverse=True)
 
 
-def execution_of(data: Any) -> str | None:
+def execution_of(data: JsonValue) -> str | None:
     """Return the execution that an ``open`` record names."""
     found = data.get("executionId") if isinstance(data, Mapping) else None
     return found if isinstance(found, str) else None

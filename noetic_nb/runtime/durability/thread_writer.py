@@ -47,7 +47,7 @@ class ThreadWriter:
     ended : list of str
         Executions that are over, or given up, and whose checkpoints are still there.
     lost : NoeticError or None
-        Why nothing can be added any more: somebody else has gone on with the thread.
+        Why nothing can be added any more: another harness has continued the thread.
     """
 
     store: ThreadStore
@@ -74,13 +74,14 @@ class ThreadWriter:
         Raises
         ------
         NoeticError
-            ``storage_failed`` and the like, or ``state_conflict`` where another harness has gone on with the thread.
+            ``storage_failed`` and the like, or ``state_conflict`` where another harness has continued the thread.
         """
         if self.lost is not None:
             raise self.lost
         for _ in range(MAX_ROUNDS):
             key = part_key(self.thread_id, self.parts)
             is_new = self.items < stop or self.turn < turn
+            # In one group with the part: a store without groups writes the part first, so that nothing is ever in neither.
             leftovers = [key for execution_id in self.ended for key in await self.checkpoint_keys(execution_id)]
             if self.ended:
                 leftovers.append(open_key(self.thread_id))
@@ -105,6 +106,7 @@ class ThreadWriter:
             except NoeticError as exc:
                 if exc.kind != "state_conflict" or exc.facts.get("key") != key:
                     raise
+                # Either our own write, whose answer was lost, or another harness: the next round tells.
                 await self._take_over(ctx.item_log)
                 continue
             if is_new:
@@ -125,17 +127,17 @@ class ThreadWriter:
         self.took(part)
 
     def fits(self, part: Part, log: ItemLog) -> bool:
-        """Tell whether a log holds the items of a part where it says they are."""
+        """Tell whether a log holds the items of a part at the position it names."""
         stop = part.first + len(part.items)
         return stop <= len(log) and all(a == b for a, b in zip(part.items, log[part.first : stop], strict=True))
 
     def parted(self) -> NoeticError:
-        """Return the error of a thread that another harness has gone on with, and remember it."""
+        """Return the error of a thread that another harness has continued, and remember it."""
         self.lost = NoeticError(
             "state_conflict",
-            f"Another harness has gone on with thread {self.thread_id!r}: what was said here from item {self.items} on is "
+            f"Another harness has continued thread {self.thread_id!r}: what was added here from item {self.items} on is "
             f"not in storage",
-            hint="Run a thread in one harness at a time. close_thread() forgets this side; the next turn then goes on with "
+            hint="Run a thread in one harness at a time. close_thread() forgets this side; the next turn then continues "
             "what is saved.",
             thread_id=self.thread_id,
             first=self.items,

@@ -15,20 +15,20 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from noetic_nb.models.client import Usage
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.oversize import warn_if_large
-from noetic_nb.runtime.durability.snapshot import ChildSnapshot, Snapshot, Spent, child_data, snapshot_data
+from noetic_nb.runtime.durability.snapshot import ChildSnapshot, Spent, child_data, snapshot_data
 from noetic_nb.runtime.durability.step_entry import entry_data, is_plain, output_of, restore_meta, spent_by
 from noetic_nb.runtime.durability.step_record import StepRecord
 from noetic_nb.runtime.durability.thread_log import open_key
 from noetic_nb.runtime.durability.thread_writer import ThreadWriter, execution_prefix, ledger_prefix, snapshot_key
 from noetic_nb.steps import Step
-from noetic_nb.storage import StorageAdapter, get_many, write_together
+from noetic_nb.storage import JsonValue, StorageAdapter, write_together
 
 __all__ = ["ExecutionRecord", "TurnRecord"]
 
@@ -50,7 +50,7 @@ class ExecutionRecord:
     parent : ExecutionRecord or None
         The execution that began it.
     is_beside : bool
-        Whether its parent goes on meanwhile.
+        Whether its parent continues meanwhile.
     key : str or None
         Where it is written; None before it has begun, and once a step around it has ended.
     inherited : int
@@ -113,7 +113,7 @@ class ExecutionRecord:
         step.is_open_llm = False
         for level, record in enumerate(self._waiting()):
             then = (*spent_by(entry, level), float(entry["elapsedMs"]))
-            # Of children side by side the one that ended last says how far their parent was.
+            # Of children side by side the one that ended last tells how far their parent was.
             if record.replayed is None or record.replayed[2] <= then[2]:
                 record.replayed = then
         ctx.step_count -= 1  # it was counted when it was run
@@ -155,9 +155,9 @@ class ExecutionRecord:
                 self.held.append(step)
 
     def _was_run(self) -> None:
-        """Note that a step was really run: whoever waits for it has spent what its context says by now."""
+        """Note that a step was really run: whoever waits for it has spent what its context counts by now."""
         for record in self._waiting():
-            # Above, whatever a recorded step beside this one says: hence the latest of all times.
+            # Above, whatever a recorded step beside this one holds: hence the latest of all times.
             record.replayed = None if record is self else (Usage(), 0.0, math.inf)
 
     def _only_merged(self, step: StepRecord, definition: Step) -> bool:
@@ -217,7 +217,7 @@ class ExecutionRecord:
         return answer
 
     async def iteration_failed(self, loop: StepRecord, definition: Step, iteration: int, answer: str) -> None:
-        """Write that an iteration failed and the loop goes on."""
+        """Write that an iteration failed and how the loop dealt with it."""
         turn, ctx = self.turn, self.ctx
         begun = {key: n for key, n in ctx.tree.occurrences.items() if key.rpartition("/")[0] == loop.path}
         if not turn.is_turn or turn.is_over:
@@ -289,7 +289,7 @@ class ExecutionRecord:
         """Tell whether the execution has done what its record, as it is in storage, knows nothing of."""
         try:
             assert self.key is not None
-            kept: Any = await self.turn.storage.get(self.key)
+            kept: JsonValue = await self.turn.storage.get(self.key)
             now = json.loads(json.dumps(self._data(ended=1)))
             return any(now[part] != kept[part] for part in ("itemLog", "layers", "state"))
         except Exception as exc:
@@ -415,59 +415,6 @@ class TurnRecord:
     def __post_init__(self) -> None:
         self.root = ExecutionRecord(self, StepRecord(), key=snapshot_key(self.execution_id))
 
-    async def replay_from(self, snapshot: Snapshot) -> None:
-        """Read what has ended; an end that no record of its execution knows of is forgotten, with what came of it."""
-        root, tree = self.root, self.root.start
-        found = await get_many(self.storage, await self.storage.list(execution_prefix(self.execution_id)))
-        self._take_in(root, snapshot)
-        totals = {"": snapshot.spent}
-        tree_steps, known = snapshot.tree_steps, {"": snapshot.sequence}
-        for key in sorted(found):
-            kind = key.split(":")[2]
-            if kind == "ledger":
-                self.written.append(key)
-                self.sequence = _number(key) + 1
-            elif kind == "child":
-                self.child_keys.append(key)
-                self.next_child = _number(key) + 1
-                child = ChildSnapshot.read(found[key], self.execution_id, root.ctx.item_log.registry)
-                start = tree.at_path(child.place)
-                record = ExecutionRecord(self, start, key=key, inherited=child.inherited, snapshot=child)
-                self.children[start] = record
-                self._take_in(record, child)
-                known[child.place] = child.sequence
-                tree_steps = max(tree_steps, child.tree_steps)
-                for place, spent in {**child.above, child.place: child.spent}.items():
-                    totals[place] = totals.get(place, spent).or_more(spent)
-        for record in self.children.values():
-            record.spent = totals[record.start.path]
-        self.sequence = max(self.sequence, *known.values())
-        ahead = [key for key in self.written if not self._take_entry(found[key], _number(key), known)]
-        snapshot.put_back(root.ctx, totals[""])
-        root.ctx.tree.steps = tree_steps
-        root.ctx.started_ms -= snapshot.elapsed_ms
-        if ahead:
-            await write_together(self.storage, {}, delete=ahead)
-
-    def _take_in(self, record: ExecutionRecord, snapshot: Snapshot | ChildSnapshot) -> None:
-        tree = self.root.start
-        record.returned = {tree.at_path(place): dict(result) for place, result in snapshot.returned.items()}
-        self.loops |= {tree.at_path(place): began for place, began in snapshot.loops.items()}
-
-    def _take_entry(self, entry: Any, number: int, known: Mapping[str, int]) -> bool:
-        """Put the end of a step where it will be looked for; False for one that no record knows of."""
-        if not isinstance(entry, Mapping) or not isinstance(entry.get("path"), str):
-            return True  # damaged: the step is run again
-        if number >= known.get(entry.get("in", ""), -1):
-            return False
-        self.replays = True
-        if "places" in entry:
-            path, _, iteration = entry["path"].rpartition("!")
-            self.root.start.at_path(path).failures[int(iteration)] = entry
-        else:
-            self.root.start.at_path(entry["path"]).entry = entry
-        return True
-
     def forget(self, step: StepRecord) -> None:
         """Forget what was recorded of a step and of all inside it; keys of children go when the turn ends."""
         for inner in step.subtree():
@@ -481,13 +428,14 @@ class TurnRecord:
         """Write a turn whose items have just been logged, and before it what is missing of its thread."""
         ctx, writer = self.root.ctx, self.writer
         self.first, self.is_turn = first, True
+        # The snapshot holds only items of this turn, counted from the last part: the part must be there before it.
         await attempt(writer.keep(ctx, first, max(writer.turn, ctx.turn - 1)))
         await self.root._write("turn", None, None, ended=0)
 
     async def end(self) -> None:
         """Add what the turn logged to the thread and forget its snapshot; a cancellation waits until that is done."""
         ctx, writer = self.root.ctx, self.writer
-        self.is_over = True
+        self.is_over = True  # before anything is awaited: steps left behind must not write after the deletion below
         if self.is_turn:
             writer.end(self.execution_id, [*self.written, *self.child_keys])
 
@@ -508,10 +456,6 @@ async def attempt(writing: Awaitable[None]) -> bool:
     try:
         await writing
     except Exception as exc:
-        _log.warning("A checkpoint could not be written; the turn goes on without it. %s", exc)
+        _log.warning("A checkpoint could not be written; the turn continues without it. %s", exc)
         return False
     return True
-
-
-def _number(key: str) -> int:
-    return int(key.rsplit(":", 1)[1])

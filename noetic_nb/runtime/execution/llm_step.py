@@ -42,7 +42,7 @@ class LLMStepRun:
     """The state of one llm step while it runs."""
 
     __slots__ = (
-        "_chosen", "_hctx", "budgets", "ctx", "engine", "ephemeral", "instructions", "model", "policy", "reading",
+        "_chosen", "_hook_ctx", "budgets", "ctx", "engine", "ephemeral", "instructions", "model", "policy", "reading",
         "recalled", "requests", "step", "system_tokens", "tools",
     )  # fmt: skip
 
@@ -54,7 +54,7 @@ class LLMStepRun:
         self.policy, self.tools, self.system_tokens, self.budgets, self.instructions = engine.setups.of(
             step, instructions
         )
-        self._hctx: ExecutionContext | None = None
+        self._hook_ctx: ExecutionContext | None = None
         self.recalled: tuple[RecallEntry, ...] = ()
         self.requests: tuple[RerenderRequest, ...] = ()
         self._chosen: tuple[int, Sequence[Item] | None] | None = None
@@ -65,9 +65,9 @@ class LLMStepRun:
     @property
     def hook_ctx(self) -> ExecutionContext:
         """The execution as hooks see it; made only where a hook will look."""
-        if self._hctx is None:
-            self._hctx = self.engine.hook_context(self.ctx)
-        return self._hctx
+        if self._hook_ctx is None:
+            self._hook_ctx = self.engine.hook_context(self.ctx)
+        return self._hook_ctx
 
     async def recall(self) -> None:
         """Recall from the layers, once per step."""
@@ -161,7 +161,7 @@ class LLMStepRun:
                 response, duration = await engine.call_model(
                     ctx, self.request(plan), step=ctx.step_count, on_delta=on_delta
                 )
-                self._hctx = None  # what has been spent is another sum now
+                self._hook_ctx = None  # what has been spent is another sum now
                 if "on_model_outcome" in hooks:
                     await self.report_outcome(response, duration)
                 failed = None

@@ -1,4 +1,4 @@
-"""Threads that outlive their process: a log is read where it was left, and a turn that was cut off is gone on with."""
+"""Threads that outlive their process: a log continues where it was left, and a turn that was cut off is resumed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from noetic_nb.runtime.durability.snapshot import Snapshot
 from noetic_nb.runtime.durability.thread_log import Part, unreadable
 from noetic_nb.runtime.durability.thread_writer import ThreadWriter, snapshot_key
 from noetic_nb.runtime.threads.memory_view import MemoryView
-from noetic_nb.runtime.threads.thread import Message, Session
+from noetic_nb.runtime.threads.thread import Message, Thread
 from noetic_nb.runtime.threads.threads import Threads
 from noetic_nb.runtime.threads.turn import Resumed, turn_input
 from noetic_nb.storage import write_together
@@ -30,7 +30,7 @@ _log: Final = logging.getLogger("noetic_nb")
 
 
 def durable_threads(engine: Engine, harness: Runner, checkpoints: bool | Checkpoints) -> DurableThreads:
-    """Return the threads of a harness that was asked to keep checkpoints.
+    """Return the threads of a harness that keeps checkpoints.
 
     Raises
     ------
@@ -54,24 +54,24 @@ class DurableThreads(Threads):
 
     # -- turns ----------------------------------------------------------------------------------------------------
 
-    async def run(self, session: Session, messages: Sequence[Message]) -> AgentReply:
+    async def run(self, thread: Thread, messages: Sequence[Message]) -> AgentReply:
         """Run one turn, on the log as it is in storage."""
-        with _opening(session):
-            await self._ready(session)
-            return await super().run(session, messages)
+        with _opening(thread):
+            await self._ready(thread)
+            return await super().run(thread, messages)
 
     async def _turn(
-        self, session: Session, ctx: Context, items: Sequence[Mapping[str, Any]], resumed: Resumed | None = None
+        self, thread: Thread, ctx: Context, items: Sequence[Mapping[str, Any]], resumed: Resumed | None = None
     ) -> AgentReply:
-        if session.aborted_early is not None:
-            ctx.abort(session.aborted_early)
-        session.is_opening, session.aborted_early = False, None
-        return await super()._turn(session, ctx, items, resumed)
+        if thread.aborted_early is not None:
+            ctx.abort(thread.aborted_early)
+        thread.is_opening, thread.aborted_early = False, None
+        return await super()._turn(thread, ctx, items, resumed)
 
-    def _open(self, session: Session, resource_id: str | None, **more: Any) -> Context:
-        ctx = super()._open(session, resource_id, **more)
-        assert session.journal is not None, "a thread is read before it is used"
-        self.checkpoints.open(ctx, session.journal)
+    def _open(self, thread: Thread, resource_id: str | None, **more: Any) -> Context:
+        ctx = super()._open(thread, resource_id, **more)
+        assert thread.writer is not None, "a thread is read before it is used"
+        self.checkpoints.open(ctx, thread.writer)
         return ctx
 
     @asynccontextmanager
@@ -79,52 +79,53 @@ class DurableThreads(Threads):
         self, thread_id: str, resource_id: str | None, limits: Limits | None, state: Mapping[str, Any] | None
     ) -> AsyncIterator[Context]:
         """Hold one execution of a thread open; what it logs is written after each of its steps."""
-        async with self._held(thread_id) as session:
-            await self._ready(session)
+        async with self._held(thread_id) as thread:
+            await self._ready(thread)
         async with super().execution(thread_id, resource_id, limits, state) as ctx:
             yield ctx
 
     async def resume(self, execution_id: str) -> AgentReply:
-        """Go on with a turn of a process that has ended."""
+        """Resume a turn of a process that has ended."""
         snapshot = await self.checkpoints.load(execution_id)
-        async with self._held(snapshot.thread_id) as session:
-            with _opening(session):
-                ctx = await self._reopened(session, snapshot, execution_id)
-                said = turn_input(ctx.query, ctx.item_log, snapshot.first)
-                return await self._turn(session, ctx, (), Resumed(snapshot.first, said, snapshot.elapsed_ms))
+        async with self._held(snapshot.thread_id) as thread:
+            with _opening(thread):
+                ctx = await self._reopened(thread, snapshot, execution_id)
+                given = turn_input(ctx.query, ctx.item_log, snapshot.first)
+                return await self._turn(thread, ctx, (), Resumed(snapshot.first, given, snapshot.elapsed_ms))
 
-    async def _reopened(self, session: Session, snapshot: Snapshot, execution_id: str) -> Context:
+    async def _reopened(self, thread: Thread, snapshot: Snapshot, execution_id: str) -> Context:
         """Read the thread of a turn that was cut off, and make its context as it was."""
-        with _reading(session):
+        with _reading(thread):
             parts = await self._store.read(snapshot.thread_id)
             if snapshot.parts < len(parts):
                 await self._is_over(snapshot, parts[snapshot.parts], execution_id)
-            journal = ThreadWriter(self._store, snapshot.thread_id)
-            items = [*_joined(journal, parts), *self._unsaved(snapshot, execution_id, journal)]
-            if list(session.log) != items[: len(session.log)]:
-                raise _begun_without(session)
+            writer = ThreadWriter(self._store, snapshot.thread_id)
+            items = [*_joined(writer, parts), *self._unsaved(snapshot, execution_id, writer)]
+            if list(thread.log) != items[: len(thread.log)]:
+                raise _begun_without(thread)
             engine = self._engine
-            session.log = ItemLog(items, registry=engine.stack.registry, tokenizer=engine.tokenizer)
-            session.turn, session.journal = snapshot.turn - 1, journal
+            thread.log = ItemLog(items, registry=engine.stack.registry, tokenizer=engine.tokenizer)
+            thread.turn, thread.writer = snapshot.turn - 1, writer
             ctx = self._open(
-                session,
+                thread,
                 snapshot.resource_id,
                 execution_id=execution_id,
                 state=dict(snapshot.state),
                 limits=snapshot.limits,
             )
+            # Everything that can fail for what is in storage comes before the turn counts as running.
             try:
                 await self.checkpoints.restore(ctx, snapshot)
             except BaseException:
                 # The turn has not begun again: it must not be ended, and the thread is read anew when it is next used.
                 self.live.pop(ctx.id, None)
                 engine.stack.state.cleanup(ctx.id)
-                self._forget(session)
+                self._forget(thread)
                 raise
             return ctx
 
     async def _is_over(self, snapshot: Snapshot, part: Part, execution_id: str) -> None:
-        """Refuse to go on with a turn whose thread has gone on; its snapshot goes where the thread holds what is in it."""
+        """Refuse to resume a turn whose thread has moved on; its snapshot goes where the thread holds all that is in it."""
         is_held = part.first == snapshot.recorded and part.items[: len(snapshot.items)] == snapshot.items
         if is_held:
             await self.checkpoints.clear(execution_id)
@@ -139,25 +140,26 @@ class DurableThreads(Threads):
 
     # -- reading --------------------------------------------------------------------------------------------------
 
-    async def _ready(self, session: Session) -> None:
+    async def _ready(self, thread: Thread) -> None:
         """See to it that a thread has all that is saved of it."""
-        with _reading(session):
-            if session.journal is None:
-                await self._read(session)
+        with _reading(thread):
+            if thread.writer is None:
+                await self._read(thread)
             else:
-                await self._catch_up(session, session.journal)
+                await self._catch_up(thread, thread.writer)
 
     async def _settled(self, thread_id: str) -> None:
         """Wait as long as somebody else reads a thread, or is just about to."""
-        while (known := self.sessions.get(thread_id)) is not None and known.busy:
+        while (known := self.by_id.get(thread_id)) is not None and known.busy:
             if known.reading is not None:
                 await asyncio.wait([known.reading])
-            elif known.journal is None:
+            elif known.writer is None:
+                # Busy but not reading yet: its task was made and has not run. One round of the loop lets it begin.
                 await asyncio.sleep(0)
             else:
                 return
 
-    async def _read(self, session: Session) -> None:
+    async def _read(self, thread: Thread) -> None:
         """Read a thread for the first time.
 
         Raises
@@ -165,118 +167,120 @@ class DurableThreads(Threads):
         NoeticConfigError
             ``CHECKPOINT_SCHEMA_MISMATCH``, or ``THREAD_EXISTS`` for one that was begun anew while another is saved.
         """
-        journal = ThreadWriter(self._store, session.thread_id)
-        parts = await self._store.read(session.thread_id)
-        items = _joined(journal, parts)
-        _, opened = await self._store.after(session.thread_id, journal.parts, journal.items)
-        cut = await self._cut_off(journal, opened)
+        writer = ThreadWriter(self._store, thread.thread_id)
+        parts = await self._store.read(thread.thread_id)
+        items = _joined(writer, parts)
+        _, opened = await self._store.after(thread.thread_id, writer.parts, writer.items)
+        cut = await self._cut_off(writer, opened)
         if cut is not None:
             items += cut.items
-        if (parts or cut is not None) and len(session.log):
-            raise _begun_without(session)
-        session.log.extend(items)
+        if (parts or cut is not None) and len(thread.log):
+            raise _begun_without(thread)
+        thread.log.extend(items)
         if parts or cut is not None:
             last: Part | Snapshot = parts[-1] if cut is None else cut
-            session.turn, session.resource_id = last.turn, last.resource_id
-        session.journal = journal
+            thread.turn, thread.resource_id = last.turn, last.resource_id
+        thread.writer = writer
 
-    async def _cut_off(self, journal: ThreadWriter, execution_id: str | None) -> Snapshot | None:
+    async def _cut_off(self, writer: ThreadWriter, execution_id: str | None) -> Snapshot | None:
         """Return where the turn stood that was under way when its process ended."""
-        if execution_id is None or execution_id in journal.ended or execution_id in self.live:
+        if execution_id is None or execution_id in writer.ended or execution_id in self.live:
             return None
         data = await self._store.storage.get(snapshot_key(execution_id))
         if data is None:
             return None
         snapshot = Snapshot.read(data, execution_id, self._store.registry)
-        journal.ended.append(execution_id)
-        if snapshot.parts < journal.parts:
+        # The next write removes its checkpoints: by then the thread holds what they hold.
+        writer.ended.append(execution_id)
+        if snapshot.parts < writer.parts:
             return None  # its end was written, and its snapshot not yet removed
-        self._unsaved(snapshot, execution_id, journal)
+        self._unsaved(snapshot, execution_id, writer)
         return snapshot
 
-    def _unsaved(self, snapshot: Snapshot, execution_id: str, journal: ThreadWriter) -> tuple[Item, ...]:
+    def _unsaved(self, snapshot: Snapshot, execution_id: str, writer: ThreadWriter) -> tuple[Item, ...]:
         """Return the items that only a snapshot holds; it must follow the parts there are."""
-        told = (snapshot.thread_id, snapshot.parts, snapshot.recorded)
-        if told != (journal.thread_id, journal.parts, journal.items):
+        follows = (snapshot.thread_id, snapshot.parts, snapshot.recorded)
+        if follows != (writer.thread_id, writer.parts, writer.items):
             raise unreadable(
                 f"The checkpoint of this execution follows {snapshot.parts} parts with {snapshot.recorded} items of "
-                f"thread {snapshot.thread_id!r}, of which there are {journal.parts} with {journal.items}, and",
+                f"thread {snapshot.thread_id!r}, of which there are {writer.parts} with {writer.items}, and",
                 execution_id,
                 "something between them is missing",
                 "parts of it were deleted; remove it with `await harness.clear_checkpoint(...)`.",
             )
         return snapshot.items
 
-    async def _catch_up(self, session: Session, journal: ThreadWriter) -> None:
-        """Take in what another harness has added; nothing is lost where this one has said something else meanwhile.
+    async def _catch_up(self, thread: Thread, writer: ThreadWriter) -> None:
+        """Take in what another harness has added; nothing is lost where this one has added something else meanwhile.
 
         Raises
         ------
         NoeticError
-            ``state_conflict`` where both have gone on.
+            ``state_conflict`` where both have added to the thread.
         """
-        if journal.lost is not None:
-            raise journal.lost
+        if writer.lost is not None:
+            raise writer.lost
         try:
-            parts, opened = await self._store.after(session.thread_id, journal.parts, journal.items)
-            has_news = len(session.log) > journal.items or bool(journal.ended)
+            parts, opened = await self._store.after(thread.thread_id, writer.parts, writer.items)
+            # Only items and ends that storage does not know of can be overtaken; without them the saved log just wins.
+            has_news = len(thread.log) > writer.items or bool(writer.ended)
             cut = None
             for part in parts:
-                if has_news and not journal.fits(part, session.log):
-                    raise journal.parted()
-                session.log.extend(part.items[max(0, len(session.log) - part.first) :])
-                journal.took(part)
-                session.turn, session.resource_id = max(session.turn, part.turn), part.resource_id
-                session.last = None  # what is said of the last turn is not about the last one here
+                if has_news and not writer.fits(part, thread.log):
+                    raise writer.parted()
+                thread.log.extend(part.items[max(0, len(thread.log) - part.first) :])
+                writer.took(part)
+                thread.turn, thread.resource_id = max(thread.turn, part.turn), part.resource_id
+                thread.last = None  # it describes a turn that is no longer the last
             if not has_news:
-                cut = await self._cut_off(journal, opened)
+                cut = await self._cut_off(writer, opened)
             if cut is not None:
-                session.log.extend(cut.items)
-                session.turn, session.resource_id, session.last = cut.turn, cut.resource_id, None
+                thread.log.extend(cut.items)
+                thread.turn, thread.resource_id, thread.last = cut.turn, cut.resource_id, None
         except NoeticConfigError:
             raise
         except Exception as exc:
-            if journal.lost is not None:
+            if writer.lost is not None:
                 raise
-            _log.warning("Thread %r could not be compared with what is saved. %s", session.thread_id, exc)
+            _log.warning("Thread %r could not be compared with what is saved. %s", thread.thread_id, exc)
 
     # -- by name --------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _held(self, thread_id: str) -> AsyncIterator[Session]:
+    async def _held(self, thread_id: str) -> AsyncIterator[Thread]:
         """Keep turns of a thread waiting."""
         await self._settled(thread_id)
-        session = self.resting(thread_id)
-        session.busy = True
+        thread = self.resting(thread_id)
+        thread.busy = True
         try:
-            yield session
+            yield thread
         finally:
-            session.release(self.run)
+            thread.release(self.run)
 
     async def load(self, thread_id: str) -> bool:
         """Read a thread from storage; False where none is saved."""
         await self._settled(thread_id)
-        known = self.sessions.get(thread_id)
+        known = self.by_id.get(thread_id)
         if known is not None and known.busy:
             return True  # a turn is running: it has been read
-        async with self._held(thread_id) as session:
-            await self._ready(session)
-            journal = session.journal
-            is_saved = journal is not None and bool(journal.parts or journal.ended)
-            if not is_saved and not len(session.log) and not session.turn and not session.waiting:
+        async with self._held(thread_id) as thread:
+            await self._ready(thread)
+            writer = thread.writer
+            is_saved = writer is not None and bool(writer.parts or writer.ended)
+            if not is_saved and not len(thread.log) and not thread.turn and not thread.waiting:
                 self.drop(thread_id)
             return is_saved
 
     async def forget(self, thread_id: str) -> bool:
         """Delete a thread and its checkpoints; False where there was none."""
-        async with self._held(thread_id) as session:
-            with _reading(session):
+        async with self._held(thread_id) as thread:
+            with _reading(thread):
                 executions, keys = await self._executions(thread_id), await self._store.keys(thread_id)
                 for execution_id in executions:
                     await self.checkpoints.clear(execution_id)
                 await write_together(self._store.storage, {}, delete=keys)
-            found = bool(executions or keys or len(session.log))
-            self._forget(session)
+            found = bool(executions or keys or len(thread.log))
+            self._forget(thread)
             return found
 
     async def _executions(self, thread_id: str) -> list[str]:
@@ -299,50 +303,50 @@ class DurableThreads(Threads):
         """Return the threads that are saved."""
         return await self._store.names()
 
-    def _forget(self, session: Session) -> None:
-        """Forget what is in memory of a thread; whoever waits to say something on it begins it anew."""
-        session.log = ItemLog(registry=self._engine.stack.registry, tokenizer=self._engine.tokenizer)
-        session.turn, session.resource_id, session.last, session.journal = 0, None, None, None
-        self.drop(session.thread_id)
-        if session.waiting:
-            self.sessions[session.thread_id] = session
+    def _forget(self, thread: Thread) -> None:
+        """Forget what is in memory of a thread; a message that waits begins it anew."""
+        thread.log = ItemLog(registry=self._engine.stack.registry, tokenizer=self._engine.tokenizer)
+        thread.turn, thread.resource_id, thread.last, thread.writer = 0, None, None, None
+        self.drop(thread.thread_id)
+        if thread.waiting:
+            self.by_id[thread.thread_id] = thread
 
 
 @contextmanager
-def _reading(session: Session) -> Iterator[None]:
+def _reading(thread: Thread) -> Iterator[None]:
     """Let others who need a thread wait until it has been read."""
-    done = session.reading = asyncio.get_running_loop().create_future()
+    done = thread.reading = asyncio.get_running_loop().create_future()
     try:
         yield
     finally:
-        session.reading = None
+        thread.reading = None
         done.set_result(None)
 
 
 @contextmanager
-def _opening(session: Session) -> Iterator[None]:
+def _opening(thread: Thread) -> Iterator[None]:
     """Let the turn that is about to begin be cancelled before it does."""
-    session.is_opening = True
+    thread.is_opening = True
     try:
         yield
     finally:
-        session.is_opening, session.aborted_early = False, None
+        thread.is_opening, thread.aborted_early = False, None
 
 
-def _begun_without(session: Session) -> NoeticConfigError:
+def _begun_without(thread: Thread) -> NoeticConfigError:
     return NoeticConfigError(
         "THREAD_EXISTS",
-        f"A thread {session.thread_id!r} is saved, and this one was begun without it.",
-        given=session.thread_id,
+        f"A thread {thread.thread_id!r} is saved, and this one was begun without it.",
+        given=thread.thread_id,
         hint="close_thread() forgets what was begun, `await load_thread()` reads what is saved, "
         "`await forget_thread()` deletes it; or use another id.",
     )
 
 
-def _joined(journal: ThreadWriter, parts: Sequence[Part]) -> list[Item]:
-    """Return the items of all parts, counted by a journal."""
+def _joined(writer: ThreadWriter, parts: Sequence[Part]) -> list[Item]:
+    """Return the items of all parts, counted by a writer."""
     items: list[Item] = []
     for part in parts:
         items += part.items
-        journal.took(part)
+        writer.took(part)
     return items

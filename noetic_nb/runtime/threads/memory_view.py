@@ -19,7 +19,7 @@ from noetic_nb.memory.hook_results import UNSET, field_of
 from noetic_nb.memory.hook_timeout import call_hook
 from noetic_nb.memory.write_behind import STATE_KEY
 from noetic_nb.runtime.context.engine import Engine
-from noetic_nb.runtime.threads.state_history import Chronicle, StateChange
+from noetic_nb.runtime.threads.state_history import StateChange, StateHistory
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
 from noetic_nb.tokens import estimate_tokens
 
@@ -77,7 +77,7 @@ class MemoryView:
     def __init__(
         self,
         engine: Engine,
-        chronicle: Chronicle,
+        history: StateHistory,
         ctx: ExecutionContext,
         log: ItemLog,
         *,
@@ -86,7 +86,7 @@ class MemoryView:
         threads: tuple[str, ...],
     ) -> None:
         self._engine = engine
-        self._chronicle = chronicle
+        self._history = history
         self._ctx = ctx
         self._log = log
         self._is_live = is_live
@@ -102,7 +102,7 @@ class MemoryView:
     @property
     def turns(self) -> tuple[int, ...]:
         """The turns one can rewind to."""
-        return self._chronicle.turns(self.thread_id)
+        return self._history.turns(self.thread_id)
 
     # -- looking --------------------------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class MemoryView:
 
     def history(self, layer_id: str) -> tuple[StateChange, ...]:
         """Return the writes of a layer's state that are remembered, oldest first."""
-        return self._chronicle.changes(layer_id, self._key(self._layer(layer_id)))
+        return self._history.changes(layer_id, self._key(self._layer(layer_id)))
 
     def tokenizer_error(self) -> dict[str, float]:
         """Return how far the estimate of four characters to a token is from the harness's own tokenizer on this thread.
@@ -156,7 +156,7 @@ class MemoryView:
         if self._is_live and live.has(self._ctx.execution_id, layer.id):
             return copy.deepcopy(live.get(self._ctx.execution_id, layer.id))
         if layer.scope == "execution":
-            changes = self._chronicle.changes(layer.id, self._key(layer))
+            changes = self._history.changes(layer.id, self._key(layer))
             return copy.deepcopy(changes[-1].state) if changes else None
         return await self._scoped(layer).get(STATE_KEY)
 
@@ -164,7 +164,7 @@ class MemoryView:
         state = await self._state(layer)
         text = "" if state is None else _text(state)
         key = self._key(layer)
-        changes = self._chronicle.changes(layer.id, key)
+        changes = self._history.changes(layer.id, key)
         return LayerMemory(
             layer.id, float(layer.slot), layer.scope, key, state, len(text), self._engine.tokenizer(text), changes
         )
@@ -228,14 +228,14 @@ class MemoryView:
         await scoped.set(STATE_KEY, state)
         if layer.hooks.init is None or layer.scope == "execution":
             return
-        told: list[BaseException] = []
+        problems: list[BaseException] = []
         ctx = ExecutionContext(
             execution_id=self._engine.ids.new("trial"),
             thread_id=self._ctx.thread_id,
             resource_id=self._ctx.resource_id,
             clock=self._engine.clock,
             ids=self._engine.ids,
-            diagnostic=lambda layer_id, hook, error: told.append(error),
+            diagnostic=lambda layer_id, hook, error: problems.append(error),
         )
         try:
             loaded = await call_hook(
@@ -246,14 +246,14 @@ class MemoryView:
                 timeout_ms=layer.timeout_ms("init"),
             )
         except Exception as exc:
-            told.append(exc)
+            problems.append(exc)
         else:
-            if not told and field_of(loaded, "state", hook="init") in (UNSET, None):
-                told.append(ValueError("it reads it as nothing"))
+            if not problems and field_of(loaded, "state", hook="init") in (UNSET, None):
+                problems.append(ValueError("it reads it as nothing"))
         finally:
             await self._forget_trial(layer, ctx)
-        if told:
-            raise _unreadable(layer, state, told[0]) from told[0]
+        if problems:
+            raise _unreadable(layer, state, problems[0]) from problems[0]
 
     async def _forget_trial(self, layer: MemoryLayer, ctx: ExecutionContext) -> None:
         if layer.hooks.dispose is not None:
@@ -266,7 +266,7 @@ class MemoryView:
             )
 
     def _note(self, layer: MemoryLayer, where: Where, hook: str, state: Any, scope_key: str | None = None) -> None:
-        self._chronicle.note(layer.id, self._key(layer) if scope_key is None else scope_key, where, hook, state)
+        self._history.note(layer.id, self._key(layer) if scope_key is None else scope_key, where, hook, state)
         if self._engine.sink is not None:
             now = self._engine.clock.now_ms()
             self._engine.sink.emit(LayerStateChanged(where, now, layer.id, hook, thaw(state)))
@@ -294,7 +294,7 @@ class MemoryView:
         NoeticConfigError
             ``UNKNOWN_TURN``, or ``THREAD_EXISTS``.
         """
-        end = (0, -1) if turn == 0 else self._chronicle.end_of(self.thread_id, turn)
+        end = (0, -1) if turn == 0 else self._history.end_of(self.thread_id, turn)
         if end is None:
             known = ", ".join(map(str, self.turns)) or "none"
             raise NoeticConfigError(
@@ -315,7 +315,7 @@ class MemoryView:
             if layer.scope in ("thread", "resource"):
                 await self._carry(layer, fork, order)
         self._open_thread(name, self._log.until(items), turn, resource)
-        self._chronicle.turn_ended(name, turn, items)
+        self._history.turn_ended(name, turn, items)
         return name
 
     async def _fresh_name(self, turn: int) -> str:
@@ -333,7 +333,7 @@ class MemoryView:
         source, target = self._scoped(layer), self._scoped(layer, fork)
         for key in await target.list():  # a fork of this name may have been there before
             await target.delete(key)
-        change = self._chronicle.state_at(layer.id, self._key(layer), order)
+        change = self._history.state_at(layer.id, self._key(layer), order)
         if order >= 0:
             for key in await source.list():
                 if key != STATE_KEY:
@@ -352,7 +352,7 @@ class MemoryView:
     def _repr_html_(self) -> str:
         rows = []
         for layer in sorted(self._engine.stack.layers, key=lambda layer: layer.slot):
-            changes = self._chronicle.changes(layer.id, self._key(layer))
+            changes = self._history.changes(layer.id, self._key(layer))
             last = changes[-1] if changes else None
             text = "" if last is None or last.state is None else _text(last.state)
             shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"

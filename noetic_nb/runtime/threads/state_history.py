@@ -14,7 +14,7 @@ from noetic_nb.clock import Clock
 from noetic_nb.events import Where
 from noetic_nb.memory import MemoryLayer, resolve_scope_key
 
-__all__ = ["Chronicle", "StateChange"]
+__all__ = ["StateChange", "StateHistory"]
 
 # Changes kept of one layer in one scope, scopes kept in all, and turns of one thread; the oldest go first.
 MAX_CHANGES: Final = 200
@@ -45,7 +45,7 @@ class _Ids(NamedTuple):
     resource_id: str | None
 
 
-class Chronicle:
+class StateHistory:
     """Listens to every write of a layer's state."""
 
     def __init__(self, clock: Clock) -> None:
@@ -68,14 +68,14 @@ class Chronicle:
         """
         scopes = {layer.id: layer.scope for layer in layers}
 
-        def heard(execution_id: str, layer_id: str, state: Any, hook: str) -> None:
+        def written(execution_id: str, layer_id: str, state: Any, hook: str) -> None:
             scope, place = scopes.get(layer_id), place_of(execution_id)
             if scope is not None and place is not None:
                 resource_id, where = place
                 key = resolve_scope_key(scope, _Ids(execution_id, where.thread_id, resource_id))
                 self.note(layer_id, key, where, hook, state)
 
-        return heard
+        return written
 
     def note(self, layer_id: str, scope_key: str, where: Where, hook: str, state: Any) -> None:
         """Note one write."""

@@ -1,4 +1,4 @@
-"""A thread of conversation: its log, and the queue of what is said while a turn is running.
+"""A thread of conversation: its log, and the queue of messages that arrive while a turn is running.
 
 Turns of a thread never overlap. What is queued while one runs is taken together into the next, and everyone who waits for
 it gets that reply.
@@ -19,15 +19,15 @@ from noetic_nb.runtime.context.reply import AgentReply
 if TYPE_CHECKING:
     from noetic_nb.runtime.durability.thread_writer import ThreadWriter
 
-__all__ = ["Delivery", "Message", "Session", "ThreadStatus"]
+__all__ = ["Delivery", "Message", "Thread", "ThreadStatus"]
 
 Delivery: TypeAlias = Literal["next_turn", "between_rounds", "interrupt"]
-"""When something said during a turn is heard: in the next one, before its next model call, or at once instead of it."""
+"""When a message that arrives during a turn is taken in: by the next one, before its next model call, or instead of it."""
 
 
 @dataclass(slots=True, eq=False)
 class Message:
-    """What someone said, and where their reply goes."""
+    """A message to the agent, and where the reply to it goes."""
 
     items: Sequence[Mapping[str, Any]]
     resource_id: str | None = None
@@ -68,12 +68,26 @@ class ThreadStatus(NamedTuple):
     waiting: int = 0
 
 
-RunMessages: TypeAlias = Callable[["Session", Sequence[Message]], Awaitable[AgentReply]]
+RunMessages: TypeAlias = Callable[["Thread", Sequence[Message]], Awaitable[AgentReply]]
 
 
 @dataclass(slots=True, eq=False)
-class Session:
-    """One thread."""
+class Thread:
+    """One conversation in this process.
+
+    Attributes
+    ----------
+    ctx, last : Context or None
+        The execution that is open, and the one before it.
+    busy : bool
+        Whether a turn runs or is about to; everything that changes the thread waits until it is False.
+    waiting : list of Message
+        For the next turn, in order.
+    between, offered : list of Message
+        Not yet taken in by the turn that runs, and all that it was offered: what it does not take waits for the next.
+    writer : ThreadWriter or None
+        How much of the log is in storage; None without checkpoints, and before the thread was read.
+    """
 
     thread_id: str
     log: ItemLog
@@ -84,9 +98,9 @@ class Session:
     busy: bool = False
     waiting: list[Message] = field(default_factory=list)
     between: list[Message] = field(default_factory=list)
-    heard: list[Message] = field(default_factory=list)
+    offered: list[Message] = field(default_factory=list)
     draining: asyncio.Task[None] | None = None
-    journal: ThreadWriter | None = None
+    writer: ThreadWriter | None = None
     reading: asyncio.Future[None] | None = None
     """Done when the thread has been read, while somebody reads it."""
     is_opening: bool = False
@@ -94,7 +108,7 @@ class Session:
     aborted_early: str | None = None
     """Why that turn is to be cancelled as soon as it begins."""
 
-    async def say(self, message: Message, run: RunMessages, delivery: Delivery = "next_turn") -> AgentReply:
+    async def send(self, message: Message, run: RunMessages, delivery: Delivery = "next_turn") -> AgentReply:
         """Run a turn for a message now, or let the turn that runs, or the next, take it."""
         if not self.busy:
             self.busy = True
@@ -111,7 +125,7 @@ class Session:
         message.reply = asyncio.get_running_loop().create_future()
         if delivery == "between_rounds" and self.ctx is not None:
             self.between.append(message)
-            self.heard.append(message)
+            self.offered.append(message)
         elif delivery == "interrupt":
             self.waiting.insert(0, message)
             self.abort("interrupted by a newer message")
@@ -139,19 +153,19 @@ class Session:
         return ThreadStatus(state, self.ctx.turn_id, self.ctx.elapsed_ms, waiting)
 
     def _share(self, outcome: AgentReply | BaseException) -> None:
-        """Tell those whose message was heard during a turn how it ended."""
-        if not self.heard:
+        """Give the outcome of a turn to those whose message it took in."""
+        if not self.offered:
             return
-        for message in self.heard:
+        for message in self.offered:
             if message.taken:
                 message.answer(outcome)
             elif message.waits:  # too late for this turn
                 self.waiting.append(message)
-        self.heard.clear()
+        self.offered.clear()
         self.between.clear()
 
     def release(self, run: RunMessages) -> None:
-        """Let the next turn begin: of what was said meanwhile, if anything was."""
+        """Let the next turn begin: with the messages that arrived meanwhile, if any did."""
         if not self.waiting:
             self.busy = False
         else:
@@ -161,6 +175,7 @@ class Session:
         """Run turns until nobody waits; what came together is answered together."""
         try:
             while messages := [message for message in self.waiting if message.waits]:
+                # Cleared before the turn runs: what arrives from now on is for the one after it.
                 self.waiting.clear()
                 try:
                     reply = await run(self, messages)

@@ -15,9 +15,9 @@ from noetic_nb.runtime.context.context import Context, Runner
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.messages import as_input_items
 from noetic_nb.runtime.context.reply import AgentReply
-from noetic_nb.runtime.threads.state_history import Chronicle
-from noetic_nb.runtime.threads.thread import Delivery, Message, Session
-from noetic_nb.runtime.threads.turn import Resumed, arm_deadline, close_execution, new_context, run_turn
+from noetic_nb.runtime.threads.state_history import StateHistory
+from noetic_nb.runtime.threads.thread import Delivery, Message, Thread
+from noetic_nb.runtime.threads.turn import ExecutionEnd, Resumed, arm_deadline, close_execution, new_context, run_turn
 
 if TYPE_CHECKING:
     from noetic_nb.runtime.threads.memory_view import MemoryView
@@ -28,25 +28,25 @@ _DELIVERIES: Final = get_args(Delivery)
 
 
 class Threads:
-    """Sessions by thread, contexts by execution.
+    """Threads by id, contexts by execution.
 
     Parameters
     ----------
     engine : Engine
         What runs their turns.
     harness : AgentHarness
-        Who a context says it belongs to.
+        Whom a context belongs to.
     """
 
     def __init__(self, engine: Engine, harness: Runner) -> None:
-        self.sessions: dict[str, Session] = {}
+        self.by_id: dict[str, Thread] = {}
         self.live: dict[str, Context] = {}
         self._engine = engine
         self._harness = harness
-        self._chronicle = Chronicle(engine.clock)
-        engine.stack.state.listen(self._chronicle.listener(engine.stack.layers, self._place_of))
+        self._history = StateHistory(engine.clock)
+        engine.stack.state.listen(self._history.listener(engine.stack.layers, self._place_of))
 
-    def session(self, thread_id: str) -> Session:
+    def thread(self, thread_id: str) -> Thread:
         """Return a thread, begun now where there is none.
 
         Raises
@@ -54,23 +54,21 @@ class Threads:
         NoeticConfigError
             ``INVALID_THREAD``.
         """
-        session = self.sessions.get(thread_id)
-        if session is None:
+        thread = self.by_id.get(thread_id)
+        if thread is None:
             if not isinstance(thread_id, str) or not thread_id:
                 raise NoeticConfigError("INVALID_THREAD", "A thread needs a non-empty id.", given=thread_id)
-            session = Session(
-                thread_id, ItemLog(registry=self._engine.stack.registry, tokenizer=self._engine.tokenizer)
-            )
-            self.sessions[thread_id] = session
-        return session
+            thread = Thread(thread_id, ItemLog(registry=self._engine.stack.registry, tokenizer=self._engine.tokenizer))
+            self.by_id[thread_id] = thread
+        return thread
 
     def drop(self, thread_id: str) -> None:
         """Forget a thread."""
-        self.sessions.pop(thread_id, None)
-        self._chronicle.forget(thread_id)
+        self.by_id.pop(thread_id, None)
+        self._history.forget(thread_id)
         self._engine.summaries.pop(thread_id, None)
 
-    def resting(self, thread_id: str) -> Session:
+    def resting(self, thread_id: str) -> Thread:
         """Return a thread in which nothing runs.
 
         Raises
@@ -78,33 +76,33 @@ class Threads:
         NoeticError
             ``step_failed`` where a turn is running.
         """
-        session = self.session(thread_id)
-        if session.busy:
+        thread = self.thread(thread_id)
+        if thread.busy:
             raise NoeticError(
                 "step_failed", f"A turn of thread {thread_id!r} is running", hint="Await it first.", step_id="execution"
             )
-        return session
+        return thread
 
     def close(self, thread_id: str) -> bool:
         """Forget a thread in which nothing runs; False where there is none."""
-        if thread_id not in self.sessions:
+        if thread_id not in self.by_id:
             return False
         self.resting(thread_id)
         self.drop(thread_id)
         return True
 
     def context_of(self, thread_id: str) -> Context:
-        """Return the context a remark about a thread belongs to: its last turn's."""
-        session = self.session(thread_id)
-        found = session.ctx or session.last
+        """Return the context an event about a thread belongs to: its last turn's."""
+        thread = self.thread(thread_id)
+        found = thread.ctx or thread.last
         if found is not None:
             return found
         return new_context(
             self._engine,
             thread_id=thread_id,
-            resource_id=session.resource_id,
-            log=session.log,
-            turn=session.turn,
+            resource_id=thread.resource_id,
+            log=thread.log,
+            turn=thread.turn,
             harness=self._harness,
         )
 
@@ -115,16 +113,16 @@ class Threads:
         ctx = self.context_of(thread_id)
         return MemoryView(
             self._engine,
-            self._chronicle,
+            self._history,
             self._engine.hook_context(ctx),
-            self.session(thread_id).log,
+            self.thread(thread_id).log,
             is_live=ctx.id in self.live,
             open_thread=self._open_thread,
-            threads=tuple(self.sessions),
+            threads=tuple(self.by_id),
         )
 
     def _open_thread(self, thread_id: str, log: ItemLog, turn: int, resource_id: str | None) -> None:
-        self.sessions[thread_id] = Session(thread_id, log, turn=turn, resource_id=resource_id)
+        self.by_id[thread_id] = Thread(thread_id, log, turn=turn, resource_id=resource_id)
 
     def find(self, execution_id: str) -> Context | None:
         """Return the context of an execution that is open, be it a child's."""
@@ -141,50 +139,58 @@ class Threads:
         ctx = self.live.get(execution_id)
         return None if ctx is None else (ctx.resource_id, ctx.where)
 
-    def message(self, said: Any, resource_id: str | None, delivery: str, limits: Any, state: Any) -> Message:
-        """Check what is said and how; nothing has happened yet."""
+    def message(
+        self,
+        content: str | Sequence[Mapping[str, Any]],
+        resource_id: str | None,
+        delivery: str,
+        limits: Limits | Mapping[str, Any] | None,
+        state: Mapping[str, Any] | None,
+    ) -> Message:
+        """Check a message and its options; nothing has happened yet."""
         if delivery not in _DELIVERIES:
             raise NoeticConfigError(
                 "INVALID_OPTION", "There is no such delivery.", given=delivery, hint=f"Use one of {_DELIVERIES}."
             )
-        items = as_input_items(self._engine, said, "execute", serialise=False)
+        items = as_input_items(self._engine, content, "execute", serialise=False)
         checked = limits if limits is None or isinstance(limits, Limits) else Limits(**limits)
         return Message(items, resource_id, checked, None if state is None else dict(state))
 
-    def run(self, session: Session, messages: Sequence[Message]) -> Awaitable[AgentReply]:
-        """Run one turn for everything that is said at once; its options are those of the first message."""
+    def run(self, thread: Thread, messages: Sequence[Message]) -> Awaitable[AgentReply]:
+        """Run one turn for all messages that wait; its options are those of the first message."""
         first = messages[0]
-        ctx = self._open(session, first.resource_id, limits=first.limits, state=first.state)
+        ctx = self._open(thread, first.resource_id, limits=first.limits, state=first.state)
         for message in messages:
             if message.watch is not None:
                 message.watch(ctx)
-        return self._turn(session, ctx, [item for message in messages for item in message.take()])
+        return self._turn(thread, ctx, [item for message in messages for item in message.take()])
 
     async def _turn(
-        self, session: Session, ctx: Context, items: Sequence[Mapping[str, Any]], resumed: Resumed | None = None
+        self, thread: Thread, ctx: Context, items: Sequence[Mapping[str, Any]], resumed: Resumed | None = None
     ) -> AgentReply:
-        session.ctx = ctx
-        ctx.tree.inbox = session.between
+        thread.ctx = ctx
+        ctx.tree.inbox = thread.between
         try:
             return await run_turn(self._engine, ctx, items, resumed=resumed)
         finally:
-            session.last, session.ctx = ctx, None
+            # `last` first: a status that is read in between must find one of the two.
+            thread.last, thread.ctx = ctx, None
             self.live.pop(ctx.id, None)
-            self._chronicle.turn_ended(session.thread_id, session.turn, len(session.log))
+            self._history.turn_ended(thread.thread_id, thread.turn, len(thread.log))
 
-    def _open(self, session: Session, resource_id: str | None, **more: Any) -> Context:
+    def _open(self, thread: Thread, resource_id: str | None, **more: Any) -> Context:
         """Make the context of a thread's next turn."""
-        session.turn += 1
+        thread.turn += 1
         ctx = new_context(
             self._engine,
-            thread_id=session.thread_id,
-            resource_id=session.resource_id if resource_id is None else resource_id,
-            log=session.log,
-            turn=session.turn,
+            thread_id=thread.thread_id,
+            resource_id=thread.resource_id if resource_id is None else resource_id,
+            log=thread.log,
+            turn=thread.turn,
             harness=self._harness,
             **more,
         )
-        session.resource_id = ctx.resource_id
+        thread.resource_id = ctx.resource_id
         self.live[ctx.id] = ctx
         return ctx
 
@@ -193,12 +199,12 @@ class Threads:
         self, thread_id: str, resource_id: str | None, limits: Limits | None, state: Mapping[str, Any] | None
     ) -> AsyncIterator[Context]:
         """Hold one execution of a thread open."""
-        session = self.resting(thread_id)
-        session.busy = True
-        ctx = self._open(session, resource_id, limits=limits, state=None if state is None else dict(state))
-        session.ctx = ctx
+        thread = self.resting(thread_id)
+        thread.busy = True
+        ctx = self._open(thread, resource_id, limits=limits, state=None if state is None else dict(state))
+        thread.ctx = ctx
         timer = arm_deadline(ctx)
-        outcome: Any = "failure"
+        outcome: ExecutionEnd = "failure"
         try:
             await self._engine.stack.init(self._engine.hook_context(ctx))
             yield ctx
@@ -212,10 +218,10 @@ class Threads:
         finally:
             if timer is not None:
                 timer.cancel()
-            session.last, session.ctx = ctx, None
+            thread.last, thread.ctx = ctx, None
             try:
                 await close_execution(self._engine, ctx, outcome)
             finally:
                 self.live.pop(ctx.id, None)
-                self._chronicle.turn_ended(session.thread_id, session.turn, len(session.log))
-                session.release(self.run)
+                self._history.turn_ended(thread.thread_id, thread.turn, len(thread.log))
+                thread.release(self.run)

@@ -21,7 +21,7 @@ from noetic_nb.runtime.context.step_errors import TurnStopped
 from noetic_nb.runtime.execution.run_step import run_step
 from noetic_nb.steps.loop_snapshot import output_text
 
-__all__ = ["Resumed", "arm_deadline", "close_execution", "new_context", "run_turn", "turn_input"]
+__all__ = ["ExecutionEnd", "Resumed", "arm_deadline", "close_execution", "new_context", "run_turn", "turn_input"]
 
 _log: Final = logging.getLogger("noetic_nb")
 
@@ -37,7 +37,7 @@ class _Turn:
     started_ms: float
     outcome: ExecutionEnd = "failure"
     stop: Stop | None = None
-    output: Any = None
+    output: Any = None  # whatever the agent's step returns
 
 
 def new_context(
@@ -78,12 +78,12 @@ def _open_memory(engine: Engine, ctx: Context) -> Mapping[str, Any]:
 async def run_turn(
     engine: Engine, ctx: Context, items: Sequence[Mapping[str, Any]], *, resumed: Resumed | None = None
 ) -> AgentReply:
-    """Log what the user said and let the agent answer.
+    """Log the user's items and let the agent answer.
 
     Parameters
     ----------
     items : sequence of items
-        What the user said.
+        The user's message.
     resumed : Resumed, optional
         The turn was under way before: its items are logged already and its layers have their state.
 
@@ -109,10 +109,10 @@ async def run_turn(
     if ctx.tree.limits is not None:
         timer = arm_deadline(ctx, 0.0 if resumed is None else resumed.used_ms)
     try:
-        said = await _begin(engine, ctx, turn, items) if resumed is None else resumed.said
+        given = await _begin(engine, ctx, turn, items) if resumed is None else resumed.given
         if ctx.record is not None:
             await ctx.record.turn.begin(first)
-        turn.output = await run_step(engine, step, said, ctx)
+        turn.output = await run_step(engine, step, given, ctx)
         if not _ends_with_answer(ctx, turn):
             _log_answer(engine, ctx, turn)
         turn.outcome = "success"
@@ -140,10 +140,10 @@ async def run_turn(
 
 
 class Resumed(NamedTuple):
-    """Where a turn stood: its first item, what the user had said, and the time it had taken."""
+    """Where a turn stood: its first item, what the user had sent, and the time it had taken."""
 
     first: int
-    said: TurnInput
+    given: TurnInput
     used_ms: float = 0.0
 
 
@@ -161,7 +161,7 @@ def arm_deadline(ctx: Context, used_ms: float = 0.0) -> asyncio.TimerHandle | No
 
 
 async def _begin(engine: Engine, ctx: Context, turn: _Turn, items: Sequence[Mapping[str, Any]]) -> TurnInput:
-    """Initialise the layers and log what the user said; what was said is kept even where a layer cannot be."""
+    """Initialise the layers and log the user's items, which are kept even where a layer fails."""
     if engine.stack.layers:
         hook_ctx = engine.hook_context(ctx)
         try:
@@ -227,7 +227,7 @@ async def close_execution(engine: Engine, ctx: Context, outcome: ExecutionEnd) -
     try:
         return await _close_layers(engine, ctx, outcome)
     finally:
-        # Last: a turn that is killed before this is gone on with, and its layers complete then.
+        # Last: a turn that is killed before this is resumed, and its layers complete then.
         await ctx.record.turn.end()
 
 

@@ -1,16 +1,16 @@
 """Follow one turn while it happens: as text, as items, or as events.
 
-Everything begins with the first await or iteration; until then nothing was said. Each iterator sees the turn from its
-beginning, however many there are, because what came before it was asked for is kept, up to a limit.
+Everything begins with the first await or iteration; until then nothing is sent. Each iterator sees the turn from its
+beginning, however many there are, because what came before it began is kept, up to a limit.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from noetic_nb.events import ItemsAppended, RunEvent
+from noetic_nb.events import EventSink, ItemsAppended, RunEvent
 from noetic_nb.items import Item
 from noetic_nb.models.client import ModelDelta
 from noetic_nb.runtime.context.context import Context
@@ -68,20 +68,28 @@ class _Reply:
         return asyncio.shield(self._start()).__await__()
 
 
+class _Harness(Protocol):
+    """What a stream needs of a harness."""
+
+    def subscribe(self, sink: EventSink) -> Callable[[], None]:
+        """Send every event to a sink; returns a function that ends this."""
+        ...
+
+
 class TurnStream:
     """A turn to follow; made by `AgentHarness.stream`.
 
     Leaving an iterator early does not stop the turn: `AgentHarness.cancel` does.
     """
 
-    def __init__(self, harness: Any, message: Message, say: Callable[[], Awaitable[AgentReply]]) -> None:
+    def __init__(self, harness: _Harness, message: Message, send: Callable[[], Awaitable[AgentReply]]) -> None:
         self._harness = harness
-        self._say = say
+        self._send = send
         self._task: asyncio.Task[AgentReply] | None = None
         self._pipes: dict[str, _Pipe] = {name: _Pipe() for name in ("text", "reasoning", "items", "events")}
         self._ctx: Context | None = None
         self._executions: set[str] = set()
-        self._said = False
+        self._has_text = False
         message.watch = self._watch
 
     def _watch(self, ctx: Context) -> None:
@@ -89,15 +97,15 @@ class TurnStream:
         self._ctx = ctx
         others = ctx.tree.on_delta
 
-        def tell(delta: ModelDelta) -> None:
+        def forward(delta: ModelDelta) -> None:
             if others is not None:
                 others(delta)
             if delta.kind == "text":
-                self._said = True
+                self._has_text = True
             if delta.kind in ("text", "reasoning"):
                 self._pipes[delta.kind].put(delta.text)
 
-        ctx.tree.on_delta = tell
+        ctx.tree.on_delta = forward
 
     def emit(self, event: RunEvent) -> None:
         """Take an event of the harness; those of other turns are left out."""
@@ -116,8 +124,8 @@ class TurnStream:
     async def _whole(self) -> AgentReply:
         unsubscribe = self._harness.subscribe(self)
         try:
-            reply = await self._say()
-            if not self._said and reply.text:  # the model does not stream, or a layer spoke instead of it
+            reply = await self._send()
+            if not self._has_text and reply.text:  # the model does not stream, or a layer spoke instead of it
                 self._pipes["text"].put(reply.text)
             return reply
         finally:
