@@ -15,6 +15,8 @@ from noetic_nb.storage import InMemoryStorage
 from noetic_nb.testing import drive_loop
 from tests.memory.stacks import CTX, RESPONSE, Watched, boom, context, hang, layer, returning
 
+pytestmark = pytest.mark.virtual_time
+
 CHILD = context("e2", depth=1)
 USER = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
 

@@ -12,7 +12,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, QualityGiven
 from noetic_nb.runs import Recorder, Run, record
 from noetic_nb.testing import FakeClock, SeededIds
-from tests.runs.made import where
+from tests.runs.factories import where
 
 
 class Desk:

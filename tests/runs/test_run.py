@@ -18,7 +18,7 @@ from noetic_nb.events import ItemsAppended, QualityGiven, RegulatorSaw, RunEvent
 from noetic_nb.items import input_message
 from noetic_nb.runs import Run
 from noetic_nb.testing import FakeClock, SeededIds
-from tests.runs.made import EVENTS, conversation, where
+from tests.runs.factories import EVENTS, conversation, where
 
 
 def made(turns: int = 2) -> Run:

@@ -7,7 +7,7 @@ import pytest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runs import Run
 from noetic_nb.runs.tables import TABLES
-from tests.runs.made import conversation
+from tests.runs.factories import conversation
 
 COMMON = ["run_id", "thread_id", "execution_id", "turn", "seq", "t_ms"]
 

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 import noetic_nb as nn
 from noetic_nb.items import assistant_message, input_message
 from noetic_nb.testing import SeededIds, drive_loop
-from tests.runtime.made import texts
+from tests.runtime.factories import texts
+
+pytestmark = pytest.mark.virtual_time
 
 
 class Store(nn.InMemoryStorage):

@@ -9,7 +9,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.items import input_message
 from noetic_nb.steps import branch, fork, loop, spawn, step, until
-from tests.runtime.cutting import cut_everywhere, pay
+from tests.runtime.crash_points import cut_everywhere, pay
 from tests.runtime.test_resumed_children import (
     COUNTED,
     Plan,

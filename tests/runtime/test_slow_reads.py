@@ -9,7 +9,9 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.items import input_message
-from tests.runtime.made import texts
+from tests.runtime.factories import texts
+
+pytestmark = pytest.mark.virtual_time
 
 
 class Slow(nn.InMemoryStorage):

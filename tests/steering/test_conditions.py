@@ -20,7 +20,7 @@ from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.steering.predicates.bindings import values_of
 from noetic_nb.steering.predicates.cel_names import analyse
 from noetic_nb.testing import drive_loop
-from tests.steering.kit import Bench, past
+from tests.steering.steering_helpers import Bench, past
 
 
 def holds(when: str, args: Any = None, *, history: Any = (), response: str | None = None) -> Any:

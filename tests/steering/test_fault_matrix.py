@@ -15,7 +15,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.memory.enforcement import FAILED_GUIDANCE
 from noetic_nb.steering import SteeringRule
 from noetic_nb.testing import drive_loop
-from tests.steering.kit import Bench
+from tests.steering.steering_helpers import Bench
 
 POINTS: Final = ("before_tool_call", "after_model_call")
 HANG_S: Final = 3_600.0

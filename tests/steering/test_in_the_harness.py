@@ -14,7 +14,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import RuleChanged, SteeringDecided
 from noetic_nb.steering import RuleBook
 from noetic_nb.testing import FakeClock, SeededIds, drive_loop
-from tests.steering.kit import Bench
+from tests.steering.steering_helpers import Bench
 
 DONE: list[dict[str, Any]] = []
 

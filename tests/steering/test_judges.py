@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.steering import RuleBook, SteeringRule, parse_verdict
 from noetic_nb.testing import drive_loop
-from tests.steering.kit import Bench
+from tests.steering.steering_helpers import Bench
 
 POINTS = ("before_tool_call", "after_model_call")
 SPACE = "\t\n\x0b\x0c\r \u00a0\u2003\u2028\ufeff"

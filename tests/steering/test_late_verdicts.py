@@ -13,7 +13,7 @@ from noetic_nb.memory import LayerStack
 from noetic_nb.steering import SteeringRule, steering
 from noetic_nb.storage import InMemoryStorage
 from noetic_nb.testing import drive_loop
-from tests.steering.kit import Bench, settle
+from tests.steering.steering_helpers import Bench, settle
 
 
 def watcher(rule_id: str = "watch", mode: str = "async") -> SteeringRule:

@@ -14,7 +14,7 @@ import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.testing import drive_loop
-from tests.steering.kit import Bench
+from tests.steering.steering_helpers import Bench
 
 
 def plain(rule_id: str, **more: Any) -> SteeringRule:

@@ -97,7 +97,7 @@ RAISED = {
 }
 
 
-def told(error: BaseException) -> dict[str, Any]:
+def error_data(error: BaseException) -> dict[str, Any]:
     """Return an error as the data describes errors."""
     if isinstance(error, NoeticConfigError):
         return {"type": "config", "code": error.code}
@@ -138,7 +138,7 @@ async def test_loops_run_as_recorded(case: dict[str, Any]) -> None:
         try:
             outcome: dict[str, Any] = {"output": await run_loop(ctx.engine, looped, given["input"], ctx, raw)}
         except (ValueError, NoeticError, NoeticConfigError) as exc:
-            outcome = {"error": told(exc)}
+            outcome = {"error": error_data(exc)}
 
     assert inputs == expect["bodyInputs"]
     got = [

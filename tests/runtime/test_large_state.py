@@ -10,7 +10,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.runtime.context.oversize import LIMIT_BYTES, LargeState
-from tests.runtime.made import made
+from tests.runtime.factories import make_harness
 
 MIB = 2**20
 
@@ -31,7 +31,7 @@ def fan(name: str) -> Any:
 
 
 async def test_a_large_state_is_told_of_once_for_every_step_that_copies_it() -> None:
-    harness = made([])
+    harness = make_harness([])
     told = told_of(harness)
 
     async with harness.execution(state={"text": "x" * 11 * MIB}) as ctx:
@@ -47,7 +47,7 @@ async def test_a_large_state_is_told_of_once_for_every_step_that_copies_it() -> 
 
 
 async def test_children_of_a_step_with_layers_of_its_own_do_not_tell_of_it_again() -> None:
-    harness = made([], memory=[nn.working_memory()])
+    harness = make_harness([], memory=[nn.working_memory()])
     told = told_of(harness)
     nested = nn.spawn("own", fan("fan"), memory=[nn.working_memory()])
 
@@ -60,7 +60,7 @@ async def test_children_of_a_step_with_layers_of_its_own_do_not_tell_of_it_again
 
 @pytest.mark.parametrize("over", [0, 1])
 async def test_the_limit_itself_is_still_fine(over: int) -> None:
-    harness = made([])
+    harness = make_harness([])
     told = told_of(harness)
     state = {"text": "é" * ((LIMIT_BYTES - len(json.dumps({"text": ""}, separators=(",", ":")))) // 2)}
     state["text"] += "x" * (
@@ -75,7 +75,7 @@ async def test_the_limit_itself_is_still_fine(over: int) -> None:
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, "\ud800"])
 async def test_a_state_that_is_no_json_data_is_no_problem(value: Any) -> None:
-    harness = made([])
+    harness = make_harness([])
     told = told_of(harness)
     state: dict[str, Any] = {"value": value}
     state["self"] = state

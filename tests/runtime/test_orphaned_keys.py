@@ -8,7 +8,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.steps import fork, loop, spawn, step, until
-from tests.runtime.cutting import Disk, GroupedDisk, harness, pay, said
+from tests.runtime.crash_points import Disk, GroupedDisk, harness, pay, texts_of
 
 
 def failing(kind: type[Disk], ends: str) -> Disk:
@@ -52,7 +52,7 @@ async def test_a_turn_that_could_not_be_named_at_first_is_named_later(kind: Any)
     await second.execute("did you pay?")
 
     assert len(unfinished) == 1
-    assert said(second.log())[:3] == ["user: pay", 'call pay {"amount":1}', "output paid 1"]
+    assert texts_of(second.log())[:3] == ["user: pay", 'call pay {"amount":1}', "output paid 1"]
     assert await second.unfinished() == ()
     assert not await cut.list("execution:")
 

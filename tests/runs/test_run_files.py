@@ -18,7 +18,7 @@ from noetic_nb.events import ErrorRaised, ItemsAppended, LayerStateChanged, Qual
 from noetic_nb.items import function_call, function_call_output
 from noetic_nb.runs import Run, load_run
 from noetic_nb.runs.event_codec import EVENT_TYPES, dump_event, parse_event
-from tests.runs.made import EVENTS, conversation, records, where
+from tests.runs.factories import EVENTS, conversation, records, where
 
 KEY = "sk-abcdefghijklmnopqrstuvwx"
 

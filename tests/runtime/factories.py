@@ -32,7 +32,7 @@ def fails(reason: str = "out of paper") -> str:
     raise RuntimeError(reason)
 
 
-def made(
+def make_harness(
     replies: Any,
     *,
     tools: Any = (lookup, fails),
@@ -60,7 +60,7 @@ def made(
     )
 
 
-def heard(harness: nn.AgentHarness) -> Events:
+def record_events(harness: nn.AgentHarness) -> Events:
     """Return the events of a harness from now on."""
     events = Events()
     harness.subscribe(events)

@@ -70,7 +70,7 @@ def harness(step: Any, store: Any, model: Any = None, *, checkpoints: Any = True
     return nn.AgentHarness(config, model=client, storage=store, checkpoints=checkpoints)
 
 
-def said(log: Any) -> list[str]:
+def texts_of(log: Any) -> list[str]:
     """Return what a log says, without ids."""
     told = []
     for item in log:
@@ -114,7 +114,7 @@ async def cut_everywhere(
         store = kind()
         first = harness(agent(), store, model(), **config)
         uncut = await first.execute("go", thread_id="t", limits=limits)
-        whole, log, seen = TRACES[0], said(first.log("t")), check(first, uncut)
+        whole, log, seen = TRACES[0], texts_of(first.log("t")), check(first, uncut)
         left = sorted(store._texts)
         for number, texts in enumerate(store.copies):
             copy = kind(texts)
@@ -125,7 +125,7 @@ async def cut_everywhere(
                 where = f"{kind.__name__}, write {number} of {len(store.copies)}"
                 trace = TRACES[-1]
                 assert (reply.output, reply.text) == (uncut.output, uncut.text), where
-                assert said(again.log("t")) == log, where
+                assert texts_of(again.log("t")) == log, where
                 assert not before & set(trace.ran), where
                 assert set(trace.ran) <= set(whole.ran), where
                 assert set(trace.keys) <= set(whole.keys), where
