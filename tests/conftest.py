@@ -24,9 +24,13 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Any]:
     return {"loop": VirtualTimeLoop if item.get_closest_marker("virtual_time") else asyncio.new_event_loop}
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if BROWSER in item.nodeid:
+            # One server and one browser, on one worker: two would only wait for each other.
+            item.add_marker(pytest.mark.xdist_group("browser"))
+            item.add_marker(pytest.mark.timeout(LONG_S))
         if item.get_closest_marker("kill"):
             item.add_marker(pytest.mark.timeout(LONG_S))
     # The browser's driver keeps an event loop running in this thread until the session ends, and two loops cannot share

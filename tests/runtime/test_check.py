@@ -231,3 +231,10 @@ async def test_sinks_that_are_equal_are_heard_each() -> None:
     await harness.execute("hi")
 
     assert len(one.seen) == len(two.seen) > 0
+
+
+@pytest.mark.parametrize(("reserve", "has_room"), [(99, True), (100, False), (101, False)])
+def test_check_finds_a_reserve_that_leaves_nothing(reserve: float, has_room: bool) -> None:
+    harness = make_harness(["x"], projection=nn.ProjectionPolicy(token_budget=100, response_reserve=reserve))
+
+    assert ("NO_ROOM" in {finding.code for finding in harness.check()}) is not has_room

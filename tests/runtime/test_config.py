@@ -360,3 +360,15 @@ def _fits(one: nn.AgentConfig, params: Any) -> bool:
     except nn.NoeticConfigError:
         return False
     return True
+
+
+def test_what_a_configuration_leaves_out_is_what_is_documented() -> None:
+    config = nn.AgentConfig(name="a")
+
+    left_out = {name: getattr(config, name) for name in type(config).model_fields if name not in ("name", "projection")}
+    assert {name: value for name, value in left_out.items() if value} == {
+        "on_steering_error": "deny",
+        "stream_idle_timeout_ms": 120_000,
+        "strict_item_schemas": True,
+    }
+    assert config.force_atomic_recall is False

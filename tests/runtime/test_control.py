@@ -547,3 +547,73 @@ def test_a_cancellation_at_any_suspension_leaves_a_thread_that_works(one: Any, r
         assert state is None or state["turns"] in (0, 1)
         assert drive_loop(turn()) == "ok"
     assert kinds == {"ok", "cancelled"}
+
+
+def waiting_tool() -> tuple[Any, asyncio.Event, asyncio.Event]:
+    """Return a tool that waits, the event of its start, and the one it waits for."""
+    started, go = asyncio.Event(), asyncio.Event()
+
+    @nn.tool
+    async def work() -> str:
+        """Work."""
+        started.set()
+        await go.wait()
+        return "done"
+
+    return work, started, go
+
+
+async def test_a_message_between_rounds_is_what_layers_are_asked_about() -> None:
+    work, started, go = waiting_tool()
+    asked: list[str] = []
+    hooks = nn.MemoryHooks(recall=lambda p: asked.append(p.query))
+    layer = nn.MemoryLayer(id="l", slot=1, scope="thread", hooks=hooks)
+    harness = make_harness(
+        nn.ScriptedModel([nn.CallTool("work"), nn.CallTool("work"), "All right."]), tools=[work], memory=[layer]
+    )
+    first = asyncio.create_task(harness.execute("one"))
+    await started.wait()
+    second = asyncio.create_task(harness.execute("also this", delivery="between_rounds"))
+    await asyncio.sleep(0)
+    go.set()
+    await asyncio.gather(first, second)
+
+    assert asked == ["one", "one", "also this"], "it is logged within the second round, and asked about from the third"
+
+
+async def test_a_message_between_rounds_is_for_the_agent_and_not_for_its_child() -> None:
+    work, started, go = waiting_tool()
+    model = nn.ScriptedModel([nn.CallTool("work"), "The child is done.", "All right."])
+    child = nn.spawn("child", nn.react(model="m", tools=[work]))
+    whole = nn.loop("all", [child, nn.step.llm("say", model="m")], until=nn.until.max_steps(1))
+    harness = make_harness(model, step=whole)
+    first = asyncio.create_task(harness.execute("one"))
+    await started.wait()
+    second = asyncio.create_task(harness.execute("also this", delivery="between_rounds"))
+    await asyncio.sleep(0)
+    go.set()
+    replies = await asyncio.gather(first, second, return_exceptions=True)
+
+    assert not [reply for reply in replies if isinstance(reply, BaseException)]
+    assert all("also this" not in str(request.items) for request in model.requests[:2])
+
+
+async def test_a_message_before_the_first_call_of_a_turn_is_the_next_turn() -> None:
+    started, go = asyncio.Event(), asyncio.Event()
+
+    async def prepare(value: Any, ctx: Any) -> Any:
+        if not started.is_set():
+            started.set()
+            await go.wait()
+        return value
+
+    model = nn.ScriptedModel(lambda request: f"re {list(texts(request.items))[-1]}")
+    whole = nn.loop("all", [nn.step.run("p", prepare), nn.step.llm("l", model="m")], until=nn.until.max_steps(1))
+    harness = make_harness(model, step=whole)
+    first = asyncio.create_task(harness.execute("one"))
+    await started.wait()
+    second = asyncio.create_task(harness.execute("two", delivery="between_rounds"))
+    await asyncio.sleep(0)
+    go.set()
+
+    assert [reply.text for reply in await asyncio.gather(first, second)] == ["re user: one", "re user: two"]

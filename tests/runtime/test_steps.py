@@ -705,3 +705,36 @@ async def test_an_agent_without_a_model_says_so_when_one_is_asked() -> None:
         await harness.execute("hi")
 
     assert caught.value.code == "NO_LLM_PROVIDER"
+
+
+@pytest.mark.parametrize(("after_ms", "runs"), [(None, 1), (30, 2), (60, 1)])
+async def test_a_loop_waits_for_its_inbox_as_long_as_it_may(after_ms: float | None, runs: int) -> None:
+    inbox = channel("inbox", external=True)
+    seen: list[int] = []
+    body = step.run("body", lambda value, ctx: seen.append(len(ctx.item_log)) or "out")
+    harness = make_harness([])
+
+    async with harness.execution() as ctx:
+        pipe = harness.channel_handle(inbox, ctx.id)
+        if after_ms is not None:
+            asyncio.get_running_loop().call_later(after_ms / 1000, pipe.send, "one more thing")
+        began = asyncio.get_running_loop().time()
+        waiting = loop("l", body, until=until.custom(lambda snapshot: True), inbox=inbox, park_timeout_ms=50)
+        assert await harness.run(waiting, None, ctx) == "out"
+        waited = asyncio.get_running_loop().time() - began
+
+    assert seen == list(range(runs))
+    assert waited == pytest.approx(0.05 if runs == 1 else 0.08)
+
+
+async def test_an_inbox_that_is_closed_while_a_loop_waits_fails_the_loop() -> None:
+    inbox = channel("inbox", external=True)
+    harness = make_harness([])
+
+    async with harness.execution() as ctx:
+        asyncio.get_running_loop().call_later(0.01, ctx.abort, "enough")
+        waiting = loop("l", says("out"), until=until.max_steps(1), inbox=inbox, park_timeout_ms=50)
+        with pytest.raises(nn.NoeticError) as caught:
+            await harness.run(waiting, None, ctx)
+
+    assert caught.value.kind == "cancelled"
