@@ -16,6 +16,11 @@ class Disk(nn.InMemoryStorage):
         self._texts.update(texts or {})
         self.copies: list[dict[str, str]] = []
 
+    @property
+    def texts(self) -> dict[str, str]:
+        """What is stored, as JSON text by key."""
+        return self._texts
+
     async def set(self, key: str, value: Any) -> None:
         await super().set(key, value)
         self.copies.append(dict(self._texts))
@@ -115,7 +120,7 @@ async def cut_everywhere(
         first = harness(agent(), store, model(), **config)
         uncut = await first.execute("go", thread_id="t", limits=limits)
         whole, log, seen = TRACES[0], texts_of(first.log("t")), check(first, uncut)
-        left = sorted(store._texts)
+        left = sorted(store.texts)
         for number, texts in enumerate(store.copies):
             copy = kind(texts)
             again = harness(agent(), copy, model(), **config)
@@ -132,6 +137,6 @@ async def cut_everywhere(
                 assert len(trace.keys) == len(set(trace.keys)), where
                 assert reply.cost >= uncut.cost, where  # what was asked for twice has cost twice
                 assert check(again, reply) == seen, where
-                assert sorted(copy._texts) == left, where
+                assert sorted(copy.texts) == left, where
                 resumed += 1
     return resumed

@@ -12,7 +12,7 @@ from pydantic import BaseModel, TypeAdapter
 
 import noetic_nb as nn
 from noetic_nb.steps import Registry, fork, spawn, step
-from tests.runtime.factories import make_harness
+from tests.runtime.factories import make_harness, requests_of
 
 
 class Desk(BaseModel):
@@ -70,7 +70,7 @@ async def test_every_function_of_a_step_reads_the_parameters() -> None:
         found = await harness.run(everywhere, None, ctx)
 
     assert [item["output"] for item in reply.items if item["type"] == "function_call_output"] == ["Ulm"]
-    assert harness._engine.models.requests[0].instructions == "You are in Ulm."  # type: ignore[union-attr]
+    assert requests_of(harness)[0].instructions == "You are in Ulm."
     assert found == ["Ulm", "Ulm"]
 
 
@@ -181,7 +181,7 @@ async def test_a_layer_of_a_child_may_recall_them_too() -> None:
     async with harness.execution() as ctx:
         await harness.run(spawn("s", step.llm("ask", model="m"), memory=[layer]), "go", ctx)
 
-    assert harness._engine.models.requests[0].items[0] == BADGE  # type: ignore[union-attr]
+    assert requests_of(harness)[0].items[0] == BADGE
 
 
 async def test_an_agent_that_is_not_strict_takes_what_it_does_not_know() -> None:

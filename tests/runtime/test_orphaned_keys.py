@@ -40,7 +40,7 @@ async def test_a_turn_that_could_not_be_named_at_first_is_named_later(kind: Any)
 
     def model(request: Any) -> Any:
         if request.items[-1]["type"] == "function_call_output":
-            cut._texts.update(store._texts)
+            cut.texts.update(store.texts)
             return "paid"
         return nn.CallTool("pay", amount=1)
 
@@ -62,7 +62,7 @@ async def orphan() -> tuple[Disk, str]:
     store = Disk()
 
     def dies(request: Any) -> str:
-        store.copies.append(dict(store._texts))
+        store.copies.append(dict(store.texts))
         raise RuntimeError
 
     with pytest.raises(nn.NoeticError):
@@ -125,13 +125,13 @@ async def test_the_end_of_a_turn_knows_what_to_remove(kind: Any) -> None:
     await agents.execute("go on")
 
     assert listed == []
-    assert [key for key in store._texts if key.startswith("execution:")] == []
+    assert [key for key in store.texts if key.startswith("execution:")] == []
     for texts in store.copies:
         copy = Disk(texts)
         again = harness(agent, copy, lambda request: "x")
         for execution_id in await again.unfinished():
             await again.resume(execution_id)
-            assert [key for key in copy._texts if key.startswith("execution:")] == []
+            assert [key for key in copy.texts if key.startswith("execution:")] == []
 
 
 async def test_the_records_of_children_go_when_the_step_around_them_ends() -> None:

@@ -27,7 +27,7 @@ class Once:
 
     def now(self) -> None:
         if self.disk is None:
-            self.disk = Disk(self.store._texts)
+            self.disk = Disk(self.store.texts)
             raise Cut
 
     def step(self, name: str = "cut", output: Any = None) -> Any:
