@@ -98,6 +98,12 @@ def costly_spawn() -> Any:
     return once(loop("lp", body, until=until.max_cost(3)), after())
 
 
+def costly_pair() -> Any:
+    """Return a loop whose child spends twice in each iteration: cut between the two, the first alone does not count."""
+    pair = spawn("s", once(step.llm("x", model="m"), step.llm("y", model="m"), name="pair"))
+    return once(loop("lp", [pair], until=until.max_cost(15), max_iterations=3), after())
+
+
 SHAPES: dict[str, tuple[Any, Any]] = {
     "settle": (settling, paying),
     "child that skips": (failing_child, answering),
@@ -115,6 +121,7 @@ SHAPES: dict[str, tuple[Any, Any]] = {
     ),
     "costly fork": (costly_fork, drafting),
     "costly spawn": (costly_spawn, planning),
+    "costly pair in a child": (costly_pair, drafting),
 }
 
 
