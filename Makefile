@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 NOTEBOOKS := notebooks
 BUILD := build
+# Browser tests stay together on one worker; everything else goes to whichever is free.
+PARALLEL := -n auto --dist loadgroup
 
 .PHONY: lab demo test bench fuzz clean lint types unit vectors notebooks browser
 
@@ -19,7 +21,7 @@ test: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest $(PARALLEL)
 
 # The groups of `make test`, for working on one thing at a time.
 lint: $(VENV)/.test
@@ -27,9 +29,9 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/mypy
 unit: $(VENV)/.test
-	$(BIN)/pytest noetic_nb README.md tests --ignore=tests/vectors --ignore=tests/notebooks --ignore=tests/browser
+	$(BIN)/pytest $(PARALLEL) noetic_nb README.md tests --ignore=tests/vectors --ignore=tests/notebooks --ignore=tests/browser
 vectors: $(VENV)/.test
-	$(BIN)/pytest tests/vectors tests/regulator
+	$(BIN)/pytest $(PARALLEL) tests/vectors tests/regulator
 notebooks: $(VENV)/.test
 	$(BIN)/pytest notebooks tests/notebooks
 browser: $(VENV)/.test
@@ -42,7 +44,7 @@ bench: $(VENV)/.bench
 
 # A million random events through our regulator and the compiled original, side by side.
 fuzz: $(VENV)/.test
-	NOETIC_NB_FUZZ_EVENTS=1000000 $(BIN)/pytest tests/regulator/test_wheel.py
+	NOETIC_NB_FUZZ_EVENTS=1000000 $(BIN)/pytest --timeout=0 tests/regulator/test_wheel.py
 
 clean:
 	rm -rf $(BUILD) $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks dist *.egg-info

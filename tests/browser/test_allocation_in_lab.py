@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.appearance import assert_contained, assert_marks_have_area, assert_readable, at_width
 from tests.browser.lab import wait_for
-from tests.browser.looks import assert_contained, assert_marks_have_area, assert_readable, at_width
 
 Open = Callable[..., Any]
 

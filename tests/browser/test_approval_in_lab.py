@@ -7,8 +7,8 @@ from typing import Any
 
 from playwright.sync_api import expect
 
+from tests.browser.appearance import assert_contained, assert_readable
 from tests.browser.lab import wait_for
-from tests.browser.looks import assert_contained, assert_readable
 
 Open = Callable[..., Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.looks import assert_contained, assert_readable, at_width
+from tests.browser.appearance import assert_contained, assert_readable, at_width
 
 Open = Callable[..., Any]
 

@@ -16,7 +16,7 @@ from noetic_nb.items import item_text
 from noetic_nb.memory import MemoryLayer
 from noetic_nb.storage import InMemoryStorage, SQLiteStorage
 from noetic_nb.tokens import estimate_tokens
-from tests.layers.talk import Talk
+from tests.layers.layer_driver import Conversation
 from tests.memory.stacks import boom
 
 # Id, slot, scope and budget as the table of the runtime specification, section 11.1, has them.
@@ -67,12 +67,12 @@ async def test_damaged_state_is_an_error_that_names_its_key(name: str, damaged: 
     key = f"layers/{layer.id}/{scope}/state"
 
     with pytest.raises(Exception, match="damaged") as caught:
-        await Talk(layer, storage=InMemoryStorage({key: damaged})).begin()
+        await Conversation(layer, storage=InMemoryStorage({key: damaged})).begin()
 
     assert (caught.value.kind, caught.value.key) == ("storage_failed", key)  # type: ignore[attr-defined]
 
 
-async def exercise(talk: Talk, id: str, name: str) -> None:
+async def exercise(talk: Conversation, id: str, name: str) -> None:
     """Bring a layer to hold something."""
     match name:
         case "working_memory":
@@ -91,11 +91,11 @@ async def exercise(talk: Talk, id: str, name: str) -> None:
 async def test_state_survives_in_a_file_and_reads_back_the_same(name: str, tmp_path: Path) -> None:
     async with SQLiteStorage(tmp_path / "a.db") as storage:
         layer = made(name)
-        talk = Talk(layer, storage=storage)
+        talk = Conversation(layer, storage=storage)
         await talk.begin("hello")
         await exercise(talk, layer.id, name)
         await talk.end("There you are.")
-        again = Talk(made(name), storage=storage)
+        again = Conversation(made(name), storage=storage)
         await again.begin()
 
         before = await storage.list(f"layers/{layer.id}/")
@@ -109,7 +109,7 @@ async def test_state_survives_in_a_file_and_reads_back_the_same(name: str, tmp_p
 @pytest.mark.parametrize("budget", [0, 1, 5, 12, 40, 200])
 @pytest.mark.parametrize("name", PLACES)
 async def test_a_layer_keeps_to_any_budget_without_being_cut(name: str, budget: int) -> None:
-    talk = Talk(made(name))
+    talk = Conversation(made(name))
     for n in range(4):
         await talk.turn(f"My name is Ann and my order is A{n}. " + "word " * 40, "Noted, order A17 is packed.")
     await talk.begin("What about order A17 of Ann?")
@@ -128,7 +128,7 @@ def test_static_content_keeps_its_tags_whatever_the_budget(text: str, budget: in
     import asyncio
 
     async def run() -> str:
-        talk = Talk(layers.static_content(text))
+        talk = Conversation(layers.static_content(text))
         await talk.begin()
         return await talk.shown(budget=budget)
 
@@ -178,7 +178,7 @@ async def test_a_layer_beside_a_broken_one_works_on(name: str) -> None:
     broken = MemoryLayer(id="broken", slot=1, scope="thread", hooks=layers.working_memory().hooks).with_hooks(
         recall=boom, store=boom
     )
-    alone, beside = Talk(made(name)), Talk(broken, made(name))
+    alone, beside = Conversation(made(name)), Conversation(broken, made(name))
 
     for talk in (alone, beside):
         await talk.turn("hello", "hi")
@@ -187,7 +187,9 @@ async def test_a_layer_beside_a_broken_one_works_on(name: str) -> None:
 
 
 async def test_what_is_shown_is_one_developer_message_per_layer() -> None:
-    talk = Talk(layers.static_content("Be kind."), layers.episodic_memory(), layers.semantic_recall(skip_recent=0))
+    talk = Conversation(
+        layers.static_content("Be kind."), layers.episodic_memory(), layers.semantic_recall(skip_recent=0)
+    )
     await talk.turn("The order is A17.", "Noted.")
     await talk.begin("Which order?")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from noetic_nb.layers import plan_memory
 from noetic_nb.layers.plan_documents import PlanProblem, cycle_in, read_document, references, slug_problem
-from tests.layers.talk import Talk
+from tests.layers.layer_driver import Conversation
 
 
 def llm(id: str = "a") -> dict[str, Any]:
@@ -30,18 +30,18 @@ def document(root: Any) -> dict[str, Any]:
     return {"version": 1, "root": root}
 
 
-async def planning(**options: Any) -> Talk:
-    talk = Talk(plan_memory(**options))
+async def planning(**options: Any) -> Conversation:
+    talk = Conversation(plan_memory(**options))
     await talk.begin()
     await talk.call("plan", "enter_plan_mode", goal="Ship it")
     return talk
 
 
-async def phase(talk: Talk) -> str:
+async def phase(talk: Conversation) -> str:
     return str(talk.data("plan", "status")["phase"])
 
 
-async def may_call(talk: Talk, name: str) -> bool:
+async def may_call(talk: Conversation, name: str) -> bool:
     decision = await talk.stack.before_tool_call(talk.context(), tool_name=name, tool_args={})
     return str(decision.action) == "allow"
 
@@ -55,7 +55,7 @@ async def test_defect_3_planning_refuses_tools_that_change_something_and_never_i
 
 
 async def test_outside_of_planning_every_tool_may_be_called() -> None:
-    talk = Talk(plan_memory())
+    talk = Conversation(plan_memory())
     await talk.begin()
 
     assert await may_call(talk, "pay")
@@ -90,7 +90,7 @@ async def test_a_plan_whose_execution_fails_has_failed() -> None:
 
 
 async def test_an_idle_plan_shows_nothing_and_refuses_everything_in_words() -> None:
-    talk = Talk(plan_memory())
+    talk = Conversation(plan_memory())
 
     assert await talk.begin() == ""
     for name, args in (
@@ -118,7 +118,7 @@ async def test_cancelling_drops_everything() -> None:
 
 
 async def test_a_plan_is_not_carried_out_before_it_stands() -> None:
-    talk = Talk(plan_memory())
+    talk = Conversation(plan_memory())
     await talk.begin()
     await talk.call("plan", "enter_plan_mode")
     ask = ("plan", "exit_plan_mode")

@@ -22,7 +22,7 @@ from noetic_nb.layers import (
 )
 from noetic_nb.memory import MemoryLayer
 from noetic_nb.storage import InMemoryStorage
-from tests.layers.talk import Talk
+from tests.layers.layer_driver import Conversation
 
 # (what is said in passing, what is asked much later, what the answer must hold)
 FACTS: list[tuple[str, str, str]] = [
@@ -86,7 +86,7 @@ async def recalled(make: Callable[[], MemoryLayer], sessions: int = 12, turns: i
     chance = random.Random(7)
     storage = InMemoryStorage()
     for session in range(sessions):
-        talk = Talk(make(), storage=storage, thread_id=f"t{session}")
+        talk = Conversation(make(), storage=storage, thread_id=f"t{session}")
         talk.clock.advance(session * 86_400_000)
         planted = FACTS[2 * session : 2 * session + 2]
         for n in range(turns):
@@ -98,7 +98,7 @@ async def recalled(make: Callable[[], MemoryLayer], sessions: int = 12, turns: i
             )
             await talk.turn(said, f"Here is something about {subject}, as you like it.")
     found = dict.fromkeys(BUDGETS, 0)
-    asking = Talk(make(), storage=storage, thread_id="asking")
+    asking = Conversation(make(), storage=storage, thread_id="asking")
     asking.clock.advance(sessions * 86_400_000)
     await asking.begin()
     for _, question, answer in FACTS:
@@ -124,10 +124,10 @@ async def test_a_planted_fact_is_recalled_within_the_budget(
 async def test_no_layer_recalls_the_facts_of_somebody_else() -> None:
     storage = InMemoryStorage()
     for make in (LAYERS["semantic recall"], LAYERS["observational"], LAYERS["entity"], LAYERS["episodic, by recency"]):
-        ann = Talk(make(), storage=storage)
+        ann = Conversation(make(), storage=storage)
         for said, _, _ in FACTS:
             await ann.turn(said)
-        bob = Talk(make(), storage=storage, resource_id="bob")
+        bob = Conversation(make(), storage=storage, resource_id="bob")
         await bob.begin()
 
         assert [await bob.shown(question) for _, question, _ in FACTS] == [""] * len(FACTS)

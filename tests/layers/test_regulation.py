@@ -10,6 +10,7 @@ import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import QualityGiven, RegulatorDecided, RegulatorSaw
 from noetic_nb.testing import FakeClock, SeededIds
+from tests.runtime.factories import MODELS, requests_of
 
 
 @nn.tool
@@ -25,9 +26,10 @@ def desk(replies: Any, *, grader: Any = None, regulator: nn.Regulator | None = N
         step=nn.react(model="m", tools=[search], max_steps=12),
         memory=[nn.regulation(template, grader=grader)],
     )
-    return nn.AgentHarness(
-        config, model=nn.ScriptedModel(replies), clock=FakeClock(step_ms=1), ids=SeededIds(), **options
-    )
+    model = nn.ScriptedModel(replies)
+    harness = nn.AgentHarness(config, model=model, clock=FakeClock(step_ms=1), ids=SeededIds(), **options)
+    MODELS[harness] = model
+    return harness
 
 
 def kinds(run: nn.Run) -> list[str]:
@@ -69,10 +71,9 @@ async def test_a_circuit_break_stays_until_the_task_is_reset() -> None:
     marks = iter([0.5, 0.3, 0.1, 0.9])
     harness = desk(["one", "two", "three", "four"], grader=lambda reply: next(marks))
     replies = [await harness.execute("Help me") for _ in range(3)]
-    model: Any = harness._engine.models
 
     stopped = await harness.execute("And now?")
-    asked_before_reset = len(model.requests)
+    asked_before_reset = len(requests_of(harness))
     await harness.reset_task()
     after = await harness.execute("A new question")
 
@@ -122,9 +123,9 @@ async def test_corrections_are_shared_by_a_person_and_counted_for_no_one_else() 
         await harness.execute("Refactor auth async", thread_id="a", resource_id="ann")
         await harness.correct("a", "No docstrings please")
     await harness.execute("Make auth async", thread_id="b", resource_id="ann")
-    of_ann = harness._engine.models.requests[-1]  # type: ignore[union-attr]
+    of_ann = requests_of(harness)[-1]
     await harness.execute("Make auth async", thread_id="c", resource_id="ben")
-    of_ben = harness._engine.models.requests[-1]  # type: ignore[union-attr]
+    of_ben = requests_of(harness)[-1]
 
     def prompt(request: nn.ModelRequest) -> str:
         return "".join(part["text"] for item in request.items for part in item["content"])
@@ -143,7 +144,7 @@ async def test_what_a_person_taught_survives_the_process() -> None:
     second = desk(lambda request: "Done.", storage=storage)
     await second.execute("Make auth async", thread_id="z", resource_id="ann")
 
-    items = second._engine.models.requests[-1].items  # type: ignore[union-attr]
+    items = requests_of(second)[-1].items
     assert any("No docstrings please" in part["text"] for item in items for part in item["content"])
 
 
@@ -164,7 +165,7 @@ def test_something_that_is_no_regulator_is_refused(wrong: Any) -> None:
 
 
 def last_prompt(harness: nn.AgentHarness) -> str:
-    request = harness._engine.models.requests[-1]  # type: ignore[union-attr]
+    request = requests_of(harness)[-1]
     return "".join(part["text"] for item in request.items for part in item["content"])
 
 

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from noetic_nb.errors import NoeticError
+from noetic_nb.events import MemoryTraceSpan
 from noetic_nb.items import ItemLog
 from noetic_nb.memory import HookTimeout, Stop
 from noetic_nb.models.client import NO_USAGE
 from noetic_nb.storage import InMemoryStorage
 from noetic_nb.testing import drive_loop
 from tests.memory.stacks import CTX, RESPONSE, Watched, boom, context, hang, layer, returning
+
+pytestmark = pytest.mark.virtual_time
 
 CHILD = context("e2", depth=1)
 USER = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
@@ -532,3 +535,54 @@ def test_a_cancellation_from_outside_passes_through_every_hook() -> None:
 
     for hook in ALL:
         assert drive_loop(run(hook)) == [], hook
+
+
+async def test_what_a_hook_notes_after_another_has_run_within_it_is_its_own() -> None:
+    inner = Watched(layer("inner", recall=returning("y")))
+
+    async def recall(p: Any) -> str:
+        await inner.recall(CTX, budgets={"inner": 9})
+        p.ctx.trace.set_attribute("hits", 3)
+        p.ctx.trace.add_event("found")
+        return "x"
+
+    stack = Watched(layer("a", recall=recall))
+    await stack.recall(CTX, budgets={"a": 9})
+
+    (span,) = [event for event in stack.events if isinstance(event, MemoryTraceSpan)]
+    assert dict(span.attributes or {}) == {"hits": 3}
+    assert [note["name"] for note in span.notes] == ["found"]
+
+
+TIMEOUTS_MS = {
+    "init": 10_000,
+    "recall": 5_000,
+    "store": 30_000,
+    "on_spawn": 10_000,
+    "on_return": 10_000,
+    "on_complete": 30_000,
+    "dispose": 5_000,
+    "before_tool_call": 5_000,
+    "after_model_call": 10_000,
+    "on_item_append": 5_000,
+    "project_history": 5_000,
+    "on_tool_outcome": 5_000,
+    "on_model_outcome": 5_000,
+    "on_feedback": 5_000,
+    "on_hook_failure": 5_000,
+}
+
+
+def test_every_hook_has_its_default_limit() -> None:
+    assert {name: layer("a").timeout_ms(name) for name in TIMEOUTS_MS} == TIMEOUTS_MS
+
+
+async def test_a_hook_that_hangs_is_left_at_its_default_limit() -> None:
+    stack = Watched(layer("a", project_history=hang))
+    await stack.init(CTX)
+    began = asyncio.get_running_loop().time()
+
+    await stack.project_history(CTX, [])
+
+    assert asyncio.get_running_loop().time() - began == pytest.approx(5)
+    assert stack.told == [("a", "project_history")]

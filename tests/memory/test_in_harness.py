@@ -526,3 +526,62 @@ async def test_hooks_that_hang_raise_or_babble_never_stop_the_conversation() -> 
     assert agent.sent() == ["still here", "hi"]
     assert {hook for _, hook in agent.notes} == set(hooks)
     assert len(agent.notes) == len(bad)
+
+
+async def test_what_a_child_stored_is_read_by_a_new_harness() -> None:
+    """A child writes where its parent's layer writes; the process ends before the parent takes anything back."""
+
+    async def start(p: Any) -> Any:
+        return {"state": await p.storage.get("state")}
+
+    hooks = nn.MemoryHooks(
+        init=start,
+        on_spawn=lambda p: {"child_state": {"by": "nobody"}},
+        store=lambda p: {"state": {"by": "the child"}} if p.ctx.depth else None,
+    )
+    notes = nn.MemoryLayer(id="notes", slot=100, scope="thread", hooks=hooks)
+
+    class Gone(BaseException):
+        """The process ends."""
+
+    def die(value: Any, ctx: Any) -> Any:
+        raise Gone
+
+    def agent(*steps: Any) -> nn.AgentHarness:
+        whole = nn.loop("all", list(steps), until=nn.until.max_steps(1))
+        return nn.AgentHarness(
+            nn.AgentConfig(name="a", step=whole, memory=[notes]), model=nn.ScriptedModel(["x"]), storage=store
+        )
+
+    store = InMemoryStorage()
+    first = agent(nn.spawn("child", nn.loop("c", [nn.step.llm("l", model="m"), nn.step.run("die", die)],
+                                            until=nn.until.max_steps(1))))  # fmt: skip
+    with pytest.raises(Gone):
+        await first.execute("go", thread_id="t")
+    second = agent(nn.step.run("look", lambda value, ctx: second.memory("t").state("notes")))
+    reply = await second.execute("again", thread_id="t")
+
+    assert await store.get("layers/notes/t/state") == {"by": "the child"}
+    assert reply.output == {"by": "the child"}
+
+
+async def test_an_eventual_layer_of_a_child_is_asked_once_while_its_value_lasts() -> None:
+    """A step that runs again has the layers, and with them the values, that it had before."""
+    asked: list[str] = []
+
+    def recall(p: Any) -> str:
+        asked.append(p.ctx.execution_id)
+        return "known"
+
+    slow = nn.MemoryLayer(
+        id="slow", slot=100, scope="resource", recall_mode="eventual", hooks=nn.MemoryHooks(recall=recall)
+    )
+    child = nn.spawn("child", nn.step.llm("l", model="m"), memory=[slow])
+    model = nn.ScriptedModel(lambda request: "x")
+    harness = nn.AgentHarness(nn.AgentConfig(name="a", step=child), model=model)
+
+    for _ in range(3):
+        await harness.execute("go", thread_id="t", resource_id="ann")
+
+    assert len(asked) == 1
+    assert all("known" in str(request.items) for request in model.requests)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib
+import threading
 from typing import Any
 
 import pytest
@@ -285,3 +286,30 @@ async def test_a_failing_refresh_is_a_diagnostic_and_the_next_recall_asks_anew()
     fails.clear()
 
     assert await shown(stack) == ["value 1"]
+
+
+async def test_a_state_that_is_written_by_another_thread_is_seen_by_the_next_recall() -> None:
+    stack = Watched(Counting().layer)
+    stack.state.set("e1", "ev", 1)
+    assert await shown(stack) == ["value 1"]
+
+    writer = threading.Thread(target=stack.state.set, args=("e1", "ev", 2))  # no loop to refresh the value on
+    writer.start()
+    writer.join()
+
+    assert await shown(stack) == ["value 2"]
+
+
+async def test_a_value_that_is_used_outlasts_those_that_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recall_module, "CACHE_ENTRIES", 3)
+    counting = Counting()
+    stack = Watched(counting.layer)
+    first, *others = [context(f"e{n}", f"t{n}") for n in range(6)]
+
+    for ctx in others:
+        await shown(stack, first)
+        await shown(stack, ctx)
+
+    assert len(counting.asked) == 6, "the first, used between all others, is asked once"
+    await shown(stack, others[0])
+    assert len(counting.asked) == 7, "one that nobody used has been forgotten"

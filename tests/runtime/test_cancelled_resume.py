@@ -11,6 +11,8 @@ import noetic_nb as nn
 from noetic_nb.testing import drive_loop
 from tests.runtime.test_control import REPLIES, Crash, Storage, durable
 
+pytestmark = pytest.mark.virtual_time
+
 
 class Slow(Storage):
     """Storage that lets the loop go round before and after each write."""

@@ -12,7 +12,7 @@ from pydantic import BaseModel, TypeAdapter
 
 import noetic_nb as nn
 from noetic_nb.steps import Registry, fork, spawn, step
-from tests.runtime.made import made
+from tests.runtime.factories import make_harness, requests_of
 
 
 class Desk(BaseModel):
@@ -63,20 +63,20 @@ async def test_every_function_of_a_step_reads_the_parameters() -> None:
     reads = step.run("reads", lambda value, ctx: ctx.params["city"])
     ask = step.llm("ask", model="m", instructions=lambda ctx: f"You are in {ctx.params.city}.", tools=[where])
     everywhere = fork("f", mode="all", paths=[reads, spawn("s", reads, memory=[])], merge=lambda found, ctx: found)
-    harness = made([nn.CallTool("where"), "ok"], step=ask, params={"city": "Ulm"})
+    harness = make_harness([nn.CallTool("where"), "ok"], step=ask, params={"city": "Ulm"})
 
     reply = await harness.execute("go")
     async with harness.execution() as ctx:
         found = await harness.run(everywhere, None, ctx)
 
     assert [item["output"] for item in reply.items if item["type"] == "function_call_output"] == ["Ulm"]
-    assert harness._engine.models.requests[0].instructions == "You are in Ulm."  # type: ignore[union-attr]
+    assert requests_of(harness)[0].instructions == "You are in Ulm."
     assert found == ["Ulm", "Ulm"]
 
 
 async def test_parameters_do_not_change() -> None:
     given = {"city": "Ulm", "list": [1, {"a": 1}]}
-    harness = made([], params=given)
+    harness = make_harness([], params=given)
     given["list"].append(2)  # type: ignore[attr-defined]
 
     async with harness.execution() as ctx:
@@ -116,8 +116,8 @@ def test_parameters_that_do_not_fit_say_where(params: Any, schema: Any, field: s
 
 
 def test_the_head_of_a_run_holds_the_parameters() -> None:
-    assert made([], params={"city": "Ulm"}).describe()["config"]["params"] == {"city": "Ulm"}
-    assert "params" not in made([]).describe()["config"]
+    assert make_harness([], params={"city": "Ulm"}).describe()["config"]["params"] == {"city": "Ulm"}
+    assert "params" not in make_harness([]).describe()["config"]
 
 
 # -- items --------------------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ async def test_everyone_may_log_an_item_that_the_agent_declares(schema: Any) -> 
             return {"items": [BADGE, text]}
 
     model, failures = Model(), list[Any]()
-    harness = made(
+    harness = make_harness(
         model, item_schemas={"items": [schema]}, memory=[layer], diagnostic=lambda *error: failures.append(error)
     )
     harness.seed("default", [BADGE])
@@ -167,7 +167,7 @@ async def test_a_child_may_log_them_too() -> None:
     def log(value: Any, ctx: Any) -> str:
         return str(ctx.item_log.append(BADGE)["type"])
 
-    harness = made([], item_schemas={"items": [Badge]})
+    harness = make_harness([], item_schemas={"items": [Badge]})
     async with harness.execution() as ctx:
         for memory in (None, []):
             assert await harness.run(spawn("s", step.run("log", log), memory=memory), None, ctx) == "my:badge"
@@ -176,27 +176,27 @@ async def test_a_child_may_log_them_too() -> None:
 async def test_a_layer_of_a_child_may_recall_them_too() -> None:
     hooks = nn.MemoryHooks(recall=lambda p: {"items": [BADGE], "token_count": 8})
     layer = nn.MemoryLayer(id="l", slot=1, scope="execution", hooks=hooks)
-    harness = made(["ok"], item_schemas={"items": [Badge]})
+    harness = make_harness(["ok"], item_schemas={"items": [Badge]})
 
     async with harness.execution() as ctx:
         await harness.run(spawn("s", step.llm("ask", model="m"), memory=[layer]), "go", ctx)
 
-    assert harness._engine.models.requests[0].items[0] == BADGE  # type: ignore[union-attr]
+    assert requests_of(harness)[0].items[0] == BADGE
 
 
 async def test_an_agent_that_is_not_strict_takes_what_it_does_not_know() -> None:
-    harness = made(["ok"], strict_item_schemas=False)
+    harness = make_harness(["ok"], strict_item_schemas=False)
 
     reply = await harness.execute([NOTE])
 
     assert reply.items[0] == NOTE
     with pytest.raises(nn.NoeticError, match="my:note"):
-        await made(["ok"]).execute([NOTE])
+        await make_harness(["ok"]).execute([NOTE])
 
 
 async def test_layers_add_their_own_to_what_the_agent_declares() -> None:
     layer = nn.MemoryLayer(id="l", slot=1, scope="execution", item_schemas={"items": [accepts_notes]})
-    harness = made(["ok"], item_schemas={"items": [Badge]}, memory=[layer])
+    harness = make_harness(["ok"], item_schemas={"items": [Badge]}, memory=[layer])
 
     assert [item["type"] for item in (await harness.execute([BADGE, NOTE])).items[:2]] == ["my:badge", "my:note"]
 
@@ -360,3 +360,15 @@ def _fits(one: nn.AgentConfig, params: Any) -> bool:
     except nn.NoeticConfigError:
         return False
     return True
+
+
+def test_what_a_configuration_leaves_out_is_what_is_documented() -> None:
+    config = nn.AgentConfig(name="a")
+
+    left_out = {name: getattr(config, name) for name in type(config).model_fields if name not in ("name", "projection")}
+    assert {name: value for name, value in left_out.items() if value} == {
+        "on_steering_error": "deny",
+        "stream_idle_timeout_ms": 120_000,
+        "strict_item_schemas": True,
+    }
+    assert config.force_atomic_recall is False

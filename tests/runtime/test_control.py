@@ -13,8 +13,10 @@ import noetic_nb as nn
 from noetic_nb.runtime import Checkpoints
 from noetic_nb.steps import channel, fork, loop, spawn, step, until
 from noetic_nb.testing import SeededIds, drive_loop
-from tests.runtime.made import heard, made, outputs, texts
+from tests.runtime.factories import make_harness, outputs, record_events, texts
 from tests.runtime.test_threads import Gate
+
+pytestmark = pytest.mark.virtual_time
 
 # -- limits -------------------------------------------------------------------------------------------------------------
 
@@ -26,7 +28,7 @@ from tests.runtime.test_threads import Gate
 async def test_spending_more_than_a_limit_raises(limits: Any, field: str) -> None:
     usage = {"input_tokens": 9, "output_tokens": 1}
     reply = nn.Reply(tool_calls=nn.CallTool("lookup", order_id="A"), usage=usage, cost=0.25)
-    harness = made(lambda request: reply, limits=limits)
+    harness = make_harness(lambda request: reply, limits=limits)
 
     with pytest.raises(nn.NoeticError) as caught:
         await harness.execute("go")
@@ -44,7 +46,7 @@ async def test_spending_more_than_a_limit_raises(limits: Any, field: str) -> Non
 
 def test_a_turn_that_takes_too_long_is_cut_short() -> None:
     async def main() -> Any:
-        harness = made([nn.Fault("hang")])
+        harness = make_harness([nn.Fault("hang")])
         try:
             await harness.execute("go", limits={"max_duration_ms": 250})
         except nn.NoeticError as exc:
@@ -55,7 +57,7 @@ def test_a_turn_that_takes_too_long_is_cut_short() -> None:
 
 async def test_children_count_towards_the_limit() -> None:
     one = fork("f", mode="settle", paths=[step.llm(n, model="m") for n in "abc"], merge=lambda r, c: r, concurrency=1)
-    harness = made(lambda request: nn.Reply("x", cost=1.0), step=loop("l", one, until=until.never()))
+    harness = make_harness(lambda request: nn.Reply("x", cost=1.0), step=loop("l", one, until=until.never()))
 
     with pytest.raises(nn.NoeticError) as caught:
         await harness.execute("go", limits={"max_cost": 4})
@@ -64,7 +66,7 @@ async def test_children_count_towards_the_limit() -> None:
 
 
 async def test_the_next_turn_begins_a_new_count() -> None:
-    harness = made(lambda request: nn.Reply("x", cost=1.0), limits={"max_cost": 1})
+    harness = make_harness(lambda request: nn.Reply("x", cost=1.0), limits={"max_cost": 1})
 
     assert [(await harness.execute("go")).cost for _ in range(3)] == [1.0, 1.0, 1.0]
 
@@ -72,7 +74,7 @@ async def test_the_next_turn_begins_a_new_count() -> None:
 @pytest.mark.parametrize("limits", [{"max_cost": -1}, {"max_cost": float("nan")}, {"max_steps": 0}, {"colour": 1}])
 async def test_limits_that_cannot_be_are_refused(limits: Any) -> None:
     with pytest.raises(nn.NoeticConfigError):
-        await made(["x"]).execute("go", limits=limits)
+        await make_harness(["x"]).execute("go", limits=limits)
 
 
 # -- channels -----------------------------------------------------------------------------------------------------------
@@ -89,14 +91,14 @@ async def test_paths_of_a_fork_talk_through_a_channel() -> None:
         return [await ctx.recv(pipe) for _ in range(3)]
 
     both = fork("f", mode="all", paths=[step.run("recv", recv), step.run("send", send)], merge="first")
-    harness = made([])
+    harness = make_harness([])
     async with harness.execution() as ctx:
         assert await harness.run(both, None, ctx) == [0, 1, 2]
 
 
 async def test_channels_do_not_leak_between_executions() -> None:
     pipe = channel("pipe")
-    harness = made([])
+    harness = make_harness([])
 
     async with harness.execution(thread_id="a") as one, harness.execution(thread_id="b") as two:
         await one.send(pipe, None)
@@ -108,7 +110,7 @@ async def test_channels_do_not_leak_between_executions() -> None:
 @pytest.mark.parametrize("message", ["3", 3.5, None, [3]])
 async def test_a_message_that_does_not_fit_is_refused_when_it_is_sent(message: Any) -> None:
     pipe = channel("numbers", schema=int, external=True)
-    harness = made([])
+    harness = make_harness([])
 
     async with harness.execution() as ctx:
         with pytest.raises(nn.NoeticError) as caught:
@@ -121,7 +123,7 @@ async def test_a_message_that_does_not_fit_is_refused_when_it_is_sent(message: A
 
 
 async def test_one_name_is_one_channel() -> None:
-    harness = made([])
+    harness = make_harness([])
 
     async with harness.execution() as ctx:
         await ctx.send(channel("c", schema=int), 1)
@@ -133,7 +135,7 @@ async def test_one_name_is_one_channel() -> None:
 
 
 async def test_an_inner_channel_cannot_be_reached_from_outside() -> None:
-    harness = made([])
+    harness = make_harness([])
 
     async with harness.execution() as ctx:
         with pytest.raises(nn.NoeticConfigError):
@@ -141,7 +143,7 @@ async def test_an_inner_channel_cannot_be_reached_from_outside() -> None:
 
 
 def test_a_message_for_a_reader_that_was_cut_goes_to_the_next_in_line() -> None:
-    harness = made([])
+    harness = make_harness([])
     pipe = channel("pipe")
 
     async def main() -> Any:
@@ -157,7 +159,7 @@ def test_a_message_for_a_reader_that_was_cut_goes_to_the_next_in_line() -> None:
 
 
 async def test_a_channel_can_be_reached_through_a_child_of_its_execution() -> None:
-    harness = made([])
+    harness = make_harness([])
     pipe = channel("pipe", external=True)
 
     async def talks(value: Any, ctx: Any) -> Any:
@@ -173,7 +175,7 @@ async def test_a_channel_can_be_reached_through_a_child_of_its_execution() -> No
 
 @pytest.mark.parametrize("was_used", [True, False])
 async def test_a_channel_of_an_execution_that_ended_takes_nothing_more(was_used: bool) -> None:
-    harness = made([])
+    harness = make_harness([])
     pipe = channel("pipe")
 
     async with harness.execution() as ctx:
@@ -200,7 +202,7 @@ def test_a_queue_loses_and_doubles_nothing(sends: list[int], capacity: int, read
     pipe = channel("q", capacity=capacity)
 
     async def main() -> list[int]:
-        harness = made([])
+        harness = make_harness([])
         got: list[int] = []
         async with harness.execution() as ctx:
 
@@ -229,7 +231,7 @@ def test_a_queue_loses_and_doubles_nothing(sends: list[int], capacity: int, read
 
 async def test_an_interruption_cancels_the_turn_and_is_answered_instead() -> None:
     gate = Gate()
-    harness = made(gate, tools=[])
+    harness = make_harness(gate, tools=[])
     first = asyncio.create_task(harness.execute("one"))
     await gate.entered.wait()
     queued = asyncio.create_task(harness.execute("queued"))
@@ -256,7 +258,7 @@ async def test_what_is_said_between_rounds_is_heard_in_the_same_turn() -> None:
         return "done"
 
     model = nn.ScriptedModel([nn.CallTool("work"), "All right."])
-    harness = made(model, tools=[work])
+    harness = make_harness(model, tools=[work])
     first = asyncio.create_task(harness.execute("one"))
     await started.wait()
     second = asyncio.create_task(harness.execute("also this", delivery="between_rounds"))
@@ -269,7 +271,7 @@ async def test_what_is_said_between_rounds_is_heard_in_the_same_turn() -> None:
 
 async def test_what_comes_too_late_for_a_round_is_the_next_turn() -> None:
     gate = Gate()
-    harness = made(gate, tools=[])
+    harness = make_harness(gate, tools=[])
     first = asyncio.create_task(harness.execute("one"))
     await gate.entered.wait()
     late = asyncio.create_task(harness.execute("two", delivery="between_rounds"))
@@ -281,7 +283,7 @@ async def test_what_comes_too_late_for_a_round_is_the_next_turn() -> None:
 
 async def test_an_unknown_delivery_is_refused() -> None:
     with pytest.raises(nn.NoeticConfigError):
-        await made(["x"]).execute("hi", delivery="carrier pigeon")  # type: ignore[arg-type]
+        await make_harness(["x"]).execute("hi", delivery="carrier pigeon")  # type: ignore[arg-type]
 
 
 # -- hooks and events ---------------------------------------------------------------------------------------------------
@@ -293,7 +295,7 @@ async def test_step_hooks_are_called_around_every_step() -> None:
     async def after(one: Any, output: Any, ctx: Any) -> None:
         seen.append(("after", one.id, output))
 
-    harness = made(
+    harness = make_harness(
         ["Hello!"],
         before_step=lambda one, value, ctx: seen.append(("before", one.id, str(value))),
         after_step=after,
@@ -309,8 +311,8 @@ async def test_step_hooks_are_called_around_every_step() -> None:
 
 
 async def test_every_step_leaves_its_path_duration_and_status() -> None:
-    harness = made([nn.CallTool("lookup", order_id="A"), nn.Fault("server_error")])
-    events = heard(harness)
+    harness = make_harness([nn.CallTool("lookup", order_id="A"), nn.Fault("server_error")])
+    events = record_events(harness)
 
     with pytest.raises(nn.NoeticError):
         await harness.execute("hi")
@@ -526,7 +528,7 @@ def test_a_cancellation_at_any_suspension_leaves_a_thread_that_works(one: Any, r
             on_spawn=lambda p: {"child_state": {}},
         )
         storage = nn.InMemoryStorage()
-        harness = made(Slow(replies), step=one, storage=storage,
+        harness = make_harness(Slow(replies), step=one, storage=storage,
                        memory=[nn.MemoryLayer(id="l", slot=1, scope="thread", hooks=hooks)])  # fmt: skip
 
         async def turn(harness: Any = harness) -> str:
@@ -545,3 +547,73 @@ def test_a_cancellation_at_any_suspension_leaves_a_thread_that_works(one: Any, r
         assert state is None or state["turns"] in (0, 1)
         assert drive_loop(turn()) == "ok"
     assert kinds == {"ok", "cancelled"}
+
+
+def waiting_tool() -> tuple[Any, asyncio.Event, asyncio.Event]:
+    """Return a tool that waits, the event of its start, and the one it waits for."""
+    started, go = asyncio.Event(), asyncio.Event()
+
+    @nn.tool
+    async def work() -> str:
+        """Work."""
+        started.set()
+        await go.wait()
+        return "done"
+
+    return work, started, go
+
+
+async def test_a_message_between_rounds_is_what_layers_are_asked_about() -> None:
+    work, started, go = waiting_tool()
+    asked: list[str] = []
+    hooks = nn.MemoryHooks(recall=lambda p: asked.append(p.query))
+    layer = nn.MemoryLayer(id="l", slot=1, scope="thread", hooks=hooks)
+    harness = make_harness(
+        nn.ScriptedModel([nn.CallTool("work"), nn.CallTool("work"), "All right."]), tools=[work], memory=[layer]
+    )
+    first = asyncio.create_task(harness.execute("one"))
+    await started.wait()
+    second = asyncio.create_task(harness.execute("also this", delivery="between_rounds"))
+    await asyncio.sleep(0)
+    go.set()
+    await asyncio.gather(first, second)
+
+    assert asked == ["one", "one", "also this"], "it is logged within the second round, and asked about from the third"
+
+
+async def test_a_message_between_rounds_is_for_the_agent_and_not_for_its_child() -> None:
+    work, started, go = waiting_tool()
+    model = nn.ScriptedModel([nn.CallTool("work"), "The child is done.", "All right."])
+    child = nn.spawn("child", nn.react(model="m", tools=[work]))
+    whole = nn.loop("all", [child, nn.step.llm("say", model="m")], until=nn.until.max_steps(1))
+    harness = make_harness(model, step=whole)
+    first = asyncio.create_task(harness.execute("one"))
+    await started.wait()
+    second = asyncio.create_task(harness.execute("also this", delivery="between_rounds"))
+    await asyncio.sleep(0)
+    go.set()
+    replies = await asyncio.gather(first, second, return_exceptions=True)
+
+    assert not [reply for reply in replies if isinstance(reply, BaseException)]
+    assert all("also this" not in str(request.items) for request in model.requests[:2])
+
+
+async def test_a_message_before_the_first_call_of_a_turn_is_the_next_turn() -> None:
+    started, go = asyncio.Event(), asyncio.Event()
+
+    async def prepare(value: Any, ctx: Any) -> Any:
+        if not started.is_set():
+            started.set()
+            await go.wait()
+        return value
+
+    model = nn.ScriptedModel(lambda request: f"re {list(texts(request.items))[-1]}")
+    whole = nn.loop("all", [nn.step.run("p", prepare), nn.step.llm("l", model="m")], until=nn.until.max_steps(1))
+    harness = make_harness(model, step=whole)
+    first = asyncio.create_task(harness.execute("one"))
+    await started.wait()
+    second = asyncio.create_task(harness.execute("two", delivery="between_rounds"))
+    await asyncio.sleep(0)
+    go.set()
+
+    assert [reply.text for reply in await asyncio.gather(first, second)] == ["re user: one", "re user: two"]

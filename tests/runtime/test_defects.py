@@ -11,12 +11,14 @@ import noetic_nb as nn
 from noetic_nb.errors import innermost
 from noetic_nb.steps import channel, fork, loop, spawn, step, until
 from noetic_nb.testing import drive_loop
-from tests.runtime.made import heard, lookup, made, outputs, texts
+from tests.runtime.factories import lookup, make_harness, outputs, record_events, texts
 from tests.runtime.test_control import Crash, Storage
+
+pytestmark = pytest.mark.virtual_time
 
 
 async def ran(one: Any, value: Any = None, replies: Any = (), **more: Any) -> Any:
-    harness = made(replies if callable(replies) else list(replies), step=one, **more)
+    harness = make_harness(replies if callable(replies) else list(replies), step=one, **more)
     async with harness.execution() as ctx:
         return await harness.run(one, value, ctx)
 
@@ -42,7 +44,7 @@ async def test_01_a_failed_init_does_not_switch_enforcement_off_for_the_next_run
         ran.append("acted")
         return "done"
 
-    harness = made([nn.CallTool("act"), "ok", nn.CallTool("act"), "ok"], tools=[act], memory=[guard],
+    harness = make_harness([nn.CallTool("act"), "ok", nn.CallTool("act"), "ok"], tools=[act], memory=[guard],
                    diagnostic=lambda *_: None)  # fmt: skip
 
     for _ in range(2):
@@ -57,7 +59,7 @@ async def test_02_tool_nodes_of_workflow_documents_are_steered() -> None:
     flow = nn.load_workflow(document, nn.Registry(tools=[lookup]))
 
     with pytest.raises(nn.NoeticError) as caught:
-        await made([], step=flow, memory=[nn.steering(rules)]).execute("go")
+        await make_harness([], step=flow, memory=[nn.steering(rules)]).execute("go")
 
     assert caught.value.kind == "steering_denied"
 
@@ -72,12 +74,12 @@ async def test_03_rules_see_a_tool_by_its_own_name_and_two_that_look_alike_are_r
         """Update."""
         return "ok"
 
-    await made([nn.CallTool("plan_update"), "ok"], tools=[update], memory=[nn.steering(rules)]).execute("go")
+    await make_harness([nn.CallTool("plan_update"), "ok"], tools=[update], memory=[nn.steering(rules)]).execute("go")
     assert seen == ["plan/update"]
 
     twin = nn.tool(name="plan_update")(lambda: "twin")
     with pytest.raises(nn.NoeticConfigError):
-        await made([nn.CallTool("plan_update"), "ok"], tools=[update, twin]).execute("go")
+        await make_harness([nn.CallTool("plan_update"), "ok"], tools=[update, twin]).execute("go")
 
 
 async def test_04_arguments_and_results_of_tools_are_checked() -> None:
@@ -89,9 +91,9 @@ async def test_04_arguments_and_results_of_tools_are_checked() -> None:
         ran_with.append(amount)
         return "three"  # type: ignore[return-value]
 
-    reply = await made([nn.CallTool("pay", amount="a lot"), nn.CallTool("pay", amount=3), "ok"], tools=[pay]).execute(
-        "go"
-    )
+    reply = await make_harness(
+        [nn.CallTool("pay", amount="a lot"), nn.CallTool("pay", amount=3), "ok"], tools=[pay]
+    ).execute("go")
 
     bad, wrong = outputs(reply.items)
     assert ("amount" in bad, "does not fit" in wrong, ran_with) == (True, True, [3])
@@ -104,7 +106,7 @@ async def test_04_an_approval_flag_gates_a_direct_tool_step_too() -> None:
         return "sent"
 
     with pytest.raises(nn.NoeticError) as caught:
-        await made([], step=step.tool("w", wire)).execute("go")
+        await make_harness([], step=step.tool("w", wire)).execute("go")
 
     assert caught.value.kind == "steering_denied"
 
@@ -121,7 +123,7 @@ async def test_05_a_response_is_reviewed_before_the_tools_it_asks_for_run() -> N
     def review(p: Any) -> None:
         order.append("review")
 
-    harness = made([nn.CallTool("act"), "ok"], tools=[act], memory=[layer(after_model_call=review)])
+    harness = make_harness([nn.CallTool("act"), "ok"], tools=[act], memory=[layer(after_model_call=review)])
     await harness.execute("go")
 
     assert order == ["review", "tool", "review"]
@@ -129,7 +131,7 @@ async def test_05_a_response_is_reviewed_before_the_tools_it_asks_for_run() -> N
 
 async def test_06_a_channel_is_closed_when_its_execution_ends() -> None:
     pipe = channel("c", external=True)
-    harness = made([])
+    harness = make_harness([])
 
     async with harness.execution() as ctx:
         handle = harness.channel_handle(pipe, ctx.id)
@@ -144,7 +146,7 @@ async def test_06_a_channel_is_closed_when_its_execution_ends() -> None:
 
 async def test_07_nothing_of_an_execution_is_left_behind() -> None:
     hooks = {"init": lambda p: {"state": 1}, "on_spawn": lambda p: {"child_state": 2}}
-    harness = made(lambda request: "ok", step=spawn("s", step.llm("a", model="m")), memory=[layer(**hooks)])
+    harness = make_harness(lambda request: "ok", step=spawn("s", step.llm("a", model="m")), memory=[layer(**hooks)])
 
     for _ in range(20):
         await harness.execute("go")
@@ -160,7 +162,7 @@ async def test_08_layers_of_a_spawn_are_initialised_and_recall() -> None:
     )  # fmt: skip
     model = nn.ScriptedModel(["ok"])
 
-    await made(model, step=nn.react(model="m", memory=[own])).execute("hi")
+    await make_harness(model, step=nn.react(model="m", memory=[own])).execute("hi")
 
     assert "I am ready" in str(list(model.requests[0].items))
 
@@ -172,7 +174,7 @@ async def test_09_a_layer_sees_what_the_user_says_what_tools_answer_and_what_is_
         seen.append(f"query {p.query}")
 
     hooks = {"on_item_append": lambda p: seen.extend(item["type"] for item in p.items), "recall": recall}
-    await made([nn.CallTool("lookup", order_id="A"), "ok"], memory=[layer(**hooks)]).execute("hi")
+    await make_harness([nn.CallTool("lookup", order_id="A"), "ok"], memory=[layer(**hooks)]).execute("hi")
 
     assert seen == ["message", "query hi", "function_call_output", "query hi"]
 
@@ -225,7 +227,7 @@ async def test_12_a_cancelled_race_is_cancelled_and_a_late_loser_merges_nothing(
 
     memory = [layer(on_spawn=lambda p: {"child_state": 1}, on_return=lambda p: back.append(p.result))]
     quick = step.run("quick", lambda value, ctx: asyncio.sleep(0.001, "quick"))
-    harness = made([], memory=memory)
+    harness = make_harness([], memory=memory)
 
     async with harness.execution() as ctx:
         race = fork("r", mode="race", paths=[step.run("stubborn", stubborn), quick])
@@ -242,14 +244,14 @@ async def test_14_what_layers_ask_models_is_paid_by_the_execution() -> None:
         return f"note {len(response.items)}"
 
     replies = {"scripted": [nn.Reply("ok", cost=1.0)], "helper": [nn.Reply("hint", cost=0.25)]}
-    harness = made(nn.ScriptedModel(replies), memory=[layer(recall=recall)])
+    harness = make_harness(nn.ScriptedModel(replies), memory=[layer(recall=recall)])
 
     assert (await harness.execute("go")).cost == 1.25
 
 
 async def test_14_a_refused_call_is_paid_too() -> None:
-    harness = made([nn.Fault("refusal")])
-    events = heard(harness)
+    harness = make_harness([nn.Fault("refusal")])
+    events = record_events(harness)
 
     with pytest.raises(nn.NoeticError):
         await harness.execute("go")
@@ -260,7 +262,7 @@ async def test_14_a_refused_call_is_paid_too() -> None:
 async def test_15_the_policy_holds_without_layers() -> None:
     policy = nn.ProjectionPolicy(token_budget=200, response_reserve=20, overflow="truncate")
     model = nn.ScriptedModel(lambda request: "y" * 100)
-    harness = made(model, tools=[], projection=policy)
+    harness = make_harness(model, tools=[], projection=policy)
 
     for number in range(5):
         await harness.execute(f"question {number}")
@@ -278,7 +280,7 @@ async def test_15_no_budget_at_all_is_refused_and_never_nan() -> None:
 async def test_16_limits_hooks_and_time_limits_are_honoured() -> None:
     hooks: list[str] = []
     late = spawn("late", step.run("r", lambda value, ctx: asyncio.sleep(10)), timeout_ms=1)
-    harness = made([nn.Reply("x", cost=1.0)], before_step=lambda one, value, ctx: hooks.append(one.id))
+    harness = make_harness([nn.Reply("x", cost=1.0)], before_step=lambda one, value, ctx: hooks.append(one.id))
 
     with pytest.raises(nn.NoeticError) as limited:
         await harness.execute("go", limits={"max_cost": 0.5})
@@ -329,7 +331,7 @@ async def test_17_feedback_of_every_member_reaches_the_next_round() -> None:
 async def test_17_a_predicate_knows_nothing_of_an_earlier_run() -> None:
     count: list[int] = []
     again = loop("l", step.run("same", lambda value, ctx: count.append(1) or "same"), until=until.converged())
-    harness = made([])
+    harness = make_harness([])
 
     async with harness.execution() as ctx:
         await harness.run(again, None, ctx)
@@ -346,7 +348,7 @@ async def test_17_a_loop_counts_what_it_spent_itself() -> None:
         return snapshot.step_count == 2
 
     ask = step.llm("ask", model="m")
-    harness = made(lambda request: nn.Reply("x", cost=1.0, usage={"input_tokens": 8, "output_tokens": 2}))
+    harness = make_harness(lambda request: nn.Reply("x", cost=1.0, usage={"input_tokens": 8, "output_tokens": 2}))
 
     async with harness.execution() as ctx:
         for _ in range(2):
@@ -398,10 +400,10 @@ def test_18_waiting_for_another_try_and_a_late_hook_end_on_time() -> None:
     async def main() -> Any:
         slow = nn.MemoryLayer(id="slow", slot=1, scope="execution", hooks=nn.MemoryHooks(recall=hook),
                               timeouts={"recall": 50})  # fmt: skip
-        await made(["ok"], memory=[slow], diagnostic=lambda *_: None).execute("hi")
+        await make_harness(["ok"], memory=[slow], diagnostic=lambda *_: None).execute("hi")
         began = asyncio.get_running_loop().time()
         retry = step.run("r", lambda value, ctx: 1 / 0, retry={"max_attempts": 5, "initial_delay_ms": 10_000})
-        harness = made([])
+        harness = make_harness([])
         async with harness.execution() as ctx:
             task = asyncio.create_task(harness.run(retry, None, ctx))
             await asyncio.sleep(0.001)
@@ -419,7 +421,7 @@ async def test_19_the_kind_of_an_error_survives_the_steps_around_it() -> None:
     async def outer(value: Any, ctx: Any) -> Any:
         return await ctx.run(loop("l", step.llm("ask", model="m", output=int), until=until.max_steps(1)), "n?")
 
-    harness = made(["no number"])
+    harness = make_harness(["no number"])
     async with harness.execution() as ctx:
         with pytest.raises(nn.NoeticError) as caught:
             await harness.run(step.run("outer", outer), None, ctx)
@@ -430,7 +432,7 @@ async def test_19_the_kind_of_an_error_survives_the_steps_around_it() -> None:
 
 
 async def test_20_a_failure_after_a_success_is_not_answered_with_the_old_reply() -> None:
-    harness = made(["fine", nn.Fault("server_error")])
+    harness = make_harness(["fine", nn.Fault("server_error")])
     await harness.execute("one")
 
     with pytest.raises(nn.NoeticError):
@@ -444,7 +446,7 @@ async def test_20_a_tool_that_returns_nothing_still_answers_and_data_can_be_said
     def ping() -> None:
         """Do nothing."""
 
-    reply = await made([nn.CallTool("ping"), "ok"], tools=[ping]).execute("hi")
+    reply = await make_harness([nn.CallTool("ping"), "ok"], tools=[ping]).execute("hi")
     sent: list[Any] = []
     await ran(step.llm("ask", model="m"), {"order": "A"}, lambda request: sent.extend(request.items) or "ok")
 
@@ -453,8 +455,8 @@ async def test_20_a_tool_that_returns_nothing_still_answers_and_data_can_be_said
 
 
 async def test_20_a_tool_that_failed_is_not_reported_as_a_success() -> None:
-    harness = made([nn.CallTool("fails"), "ok"])
-    events = heard(harness)
+    harness = make_harness([nn.CallTool("fails"), "ok"])
+    events = record_events(harness)
 
     await harness.execute("go")
 
@@ -465,7 +467,7 @@ async def test_21_nothing_that_was_logged_or_stored_can_be_changed_from_outside(
     storage, value = nn.InMemoryStorage(), {"list": [1]}
     await storage.set("k", value)
     value["list"].append(2)
-    harness = made(["ok"])
+    harness = make_harness(["ok"])
     reply = await harness.execute("hi")
 
     assert await storage.get("k") == {"list": [1]}
@@ -481,7 +483,7 @@ async def test_21_a_thread_named_like_a_path_has_a_place_of_its_own() -> None:
         id="l", slot=1, scope="thread",
         hooks=nn.MemoryHooks(init=lambda p: {"state": 0}, store=lambda p: {"state": p.ctx.thread_id}),
     )  # fmt: skip
-    harness = made(lambda request: "ok", memory=[notes], storage=storage)
+    harness = make_harness(lambda request: "ok", memory=[notes], storage=storage)
 
     for name in ("a", "a/state", "a~1state"):
         await harness.execute("hi", thread_id=name)
@@ -502,8 +504,8 @@ def test_22_a_tool_leaves_its_real_duration() -> None:
         return "done"
 
     async def main() -> float:
-        harness = made([nn.CallTool("slow"), "ok"], tools=[slow])
-        events = heard(harness)
+        harness = make_harness([nn.CallTool("slow"), "ok"], tools=[slow])
+        events = record_events(harness)
         await harness.execute("go")
         return events.of("tool_called")[0].duration_ms
 
@@ -511,8 +513,8 @@ def test_22_a_tool_leaves_its_real_duration() -> None:
 
 
 async def test_22_every_step_and_every_hook_leaves_a_record() -> None:
-    harness = made(["ok"], memory=[layer(recall=lambda p: "note")])
-    events = heard(harness)
+    harness = make_harness(["ok"], memory=[layer(recall=lambda p: "note")])
+    events = record_events(harness)
 
     await harness.execute("go")
 

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 import noetic_nb as nn
 from noetic_nb.items import assistant_message, input_message
 from noetic_nb.testing import SeededIds, drive_loop
-from tests.runtime.made import texts
+from tests.runtime.factories import texts
+
+pytestmark = pytest.mark.virtual_time
 
 
 class Store(nn.InMemoryStorage):
@@ -842,3 +844,37 @@ async def test_a_resume_whose_layers_cannot_start_leaves_a_thread_that_can_be_us
     third = talker(store, 3)
     assert (await third.resume(execution_id)).text == "found b!"
     assert await saved(store) == told("ab")
+
+
+async def test_a_turn_that_could_not_be_written_still_counts() -> None:
+    class Full(nn.InMemoryStorage):
+        full = False
+
+        async def set(self, key: str, value: Any) -> None:
+            if self.full:
+                raise OSError("no space left")
+            await super().set(key, value)
+
+    store = Full()
+    harness = nn.AgentHarness(
+        nn.AgentConfig(name="talker", step=nn.react(model="m")),
+        model=nn.ScriptedModel(lambda request: "x"),
+        storage=store,
+        checkpoints=True,
+        diagnostic=lambda *problem: None,
+    )
+    turns: list[int] = []
+    for full in (False, True, False):
+        store.full = full
+        await harness.execute("hi", thread_id="t")
+
+    again = nn.AgentHarness(
+        nn.AgentConfig(name="talker", step=nn.step.run("number", lambda value, ctx: turns.append(ctx.turn))),
+        storage=store,
+        checkpoints=True,
+    )
+    await again.execute("hi", thread_id="t")
+
+    assert turns == [4]
+    parts = [await store.get(key) for key in await store.list("thread:t:part:")]
+    assert [(part["first"], part["turn"]) for part in parts] == [(0, 1), (2, 2), (4, 3), (6, 4)]

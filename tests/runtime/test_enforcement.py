@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
-from tests.runtime.made import heard, lookup, made, outputs, texts
+from tests.runtime.factories import lookup, make_harness, outputs, record_events, texts
 
 
 def ruled(replies: Any, rules: nn.RuleBook, **more: Any) -> nn.AgentHarness:
-    return made(replies, memory=[nn.steering(rules)], **more)
+    return make_harness(replies, memory=[nn.steering(rules)], **more)
 
 
 @pytest.mark.parametrize(("decide", "action"), [(nn.deny, "deny"), (nn.guide, "guide")])
@@ -62,7 +62,7 @@ async def test_a_denied_response_is_an_error_is_not_logged_and_is_paid_for() -> 
     rules = nn.RuleBook()
     rules.rule("polite", on="after_model_call")(lambda response: nn.deny("Too rude."))
     harness = ruled(["Go away."], rules)
-    events = heard(harness)
+    events = record_events(harness)
 
     with pytest.raises(nn.NoeticError) as caught:
         await harness.execute("hi")
@@ -159,8 +159,10 @@ async def test_a_call_that_needs_approval_is_denied_where_nobody_is_asked() -> N
     async def yes(name: str, args: Any) -> bool:
         return args["amount"] < 10
 
-    alone = made([nn.CallTool("wire", amount=3), "ok"], tools=[wire])
-    asked = made([nn.CallTool("wire", amount=3), nn.CallTool("wire", amount=30), "ok"], tools=[wire], approve=yes)
+    alone = make_harness([nn.CallTool("wire", amount=3), "ok"], tools=[wire])
+    asked = make_harness(
+        [nn.CallTool("wire", amount=3), nn.CallTool("wire", amount=30), "ok"], tools=[wire], approve=yes
+    )
 
     first = await alone.execute("go")
     second = await asked.execute("go")
@@ -172,7 +174,7 @@ async def test_a_call_that_needs_approval_is_denied_where_nobody_is_asked() -> N
 
 def regulated(replies: Any, cap: int, **more: Any) -> nn.AgentHarness:
     regulator = nn.Regulator.for_user("ann").with_cost_cap(cap)
-    return made(replies, memory=[nn.regulation(regulator, **more)])
+    return make_harness(replies, memory=[nn.regulation(regulator, **more)])
 
 
 def costly(text: str, tokens_out: int) -> nn.Reply:
@@ -181,7 +183,7 @@ def costly(text: str, tokens_out: int) -> nn.Reply:
 
 async def test_a_circuit_break_stops_the_turn_with_its_suggestion() -> None:
     harness = regulated([costly("a", 90), costly("b", 90), costly("c", 90)], 100, grader=lambda reply: 0.1)
-    events = heard(harness)
+    events = record_events(harness)
 
     for text in ("one", "two"):
         await harness.execute(text)
@@ -224,7 +226,7 @@ async def test_one_threads_break_does_not_stop_another() -> None:
 async def test_feedback_counts_as_quality_and_a_correction_is_recalled_next_time() -> None:
     model = nn.ScriptedModel(lambda request: "Use telemetry.")
     harness = regulated(model, 10_000)
-    events = heard(harness)
+    events = record_events(harness)
     for _ in range(3):
         await harness.execute("Add telemetry to the parser module", resource_id="ann")
         await harness.correct("default", "no telemetry please")
@@ -239,7 +241,7 @@ async def test_feedback_counts_as_quality_and_a_correction_is_recalled_next_time
 @pytest.mark.parametrize("quality", [float("nan"), float("inf"), True, "good", None])
 async def test_quality_is_a_finite_number(quality: Any) -> None:
     with pytest.raises(nn.NoeticConfigError) as caught:
-        await made(["x"]).feedback("default", quality=quality)
+        await make_harness(["x"]).feedback("default", quality=quality)
 
     assert caught.value.code == "INVALID_FEEDBACK"
 
@@ -247,6 +249,6 @@ async def test_quality_is_a_finite_number(quality: Any) -> None:
 @pytest.mark.parametrize("message", ["", "  ", None, 3])
 async def test_a_correction_is_a_text(message: Any) -> None:
     with pytest.raises(nn.NoeticConfigError) as caught:
-        await made(["x"]).correct("default", message)
+        await make_harness(["x"]).correct("default", message)
 
     assert caught.value.code == "INVALID_FEEDBACK"

@@ -10,7 +10,7 @@ import noetic_nb as nn
 from noetic_nb.models import ModelResponse
 from noetic_nb.steps import channel, fork, spawn, step
 from noetic_nb.testing import drive_loop
-from tests.runtime.made import made
+from tests.runtime.factories import make_harness
 
 
 async def unknown_item(harness: nn.AgentHarness) -> Any:
@@ -18,7 +18,7 @@ async def unknown_item(harness: nn.AgentHarness) -> Any:
         async def complete(self, request: Any) -> ModelResponse:
             return ModelResponse((nn.Item(type="custom:thing"),))
 
-    return await made(Odd()).execute("hi")
+    return await make_harness(Odd()).execute("hi")
 
 
 async def waits(harness: nn.AgentHarness) -> Any:
@@ -49,22 +49,25 @@ DENYING = nn.RuleBook()
 DENYING.rule("no", on="after_model_call")(lambda response: nn.deny("No."))
 SUMMARY = spawn("s", step.llm("a", model="m"), context_out="summary")
 REACHED: dict[str, tuple[Any, Any]] = {
-    "step_failed": (lambda: made([]), lambda h: runs(h, step.run("r", boom))),
-    "llm_refused": (lambda: made([nn.Fault("refusal")]), lambda h: h.execute("hi")),
-    "llm_parse_error": (lambda: made(["x"]), lambda h: runs(h, step.llm("a", model="m", output=int))),
-    "llm_rate_limit": (lambda: made([nn.Fault("rate_limit")]), lambda h: h.execute("hi")),
-    "llm_failed": (lambda: made([nn.Fault("server_error")]), lambda h: h.execute("hi")),
-    "fork_partial": (lambda: made([]), lambda h: runs(h, fork("f", mode="race", paths=[step.run("r", boom)]))),
+    "step_failed": (lambda: make_harness([]), lambda h: runs(h, step.run("r", boom))),
+    "llm_refused": (lambda: make_harness([nn.Fault("refusal")]), lambda h: h.execute("hi")),
+    "llm_parse_error": (lambda: make_harness(["x"]), lambda h: runs(h, step.llm("a", model="m", output=int))),
+    "llm_rate_limit": (lambda: make_harness([nn.Fault("rate_limit")]), lambda h: h.execute("hi")),
+    "llm_failed": (lambda: make_harness([nn.Fault("server_error")]), lambda h: h.execute("hi")),
+    "fork_partial": (lambda: make_harness([]), lambda h: runs(h, fork("f", mode="race", paths=[step.run("r", boom)]))),
     "spawn_summary_failed": (
-        lambda: made(nn.ScriptedModel({"m": ["x", nn.Fault("server_error")]})),
+        lambda: make_harness(nn.ScriptedModel({"m": ["x", nn.Fault("server_error")]})),
         lambda h: runs(h, SUMMARY),
     ),
-    "channel_timeout": (lambda: made([]), waits),
-    "channel_closed": (lambda: made([]), closed),
-    "cancelled": (lambda: made([]), cancelled),
-    "item_schema_mismatch": (lambda: made([]), unknown_item),
-    "budget_exceeded": (lambda: made([nn.Reply("x", cost=2.0)]), lambda h: h.execute("hi", limits={"max_cost": 1})),
-    "steering_denied": (lambda: made(["x"], memory=[nn.steering(DENYING)]), lambda h: h.execute("hi")),
+    "channel_timeout": (lambda: make_harness([]), waits),
+    "channel_closed": (lambda: make_harness([]), closed),
+    "cancelled": (lambda: make_harness([]), cancelled),
+    "item_schema_mismatch": (lambda: make_harness([]), unknown_item),
+    "budget_exceeded": (
+        lambda: make_harness([nn.Reply("x", cost=2.0)]),
+        lambda h: h.execute("hi", limits={"max_cost": 1}),
+    ),
+    "steering_denied": (lambda: make_harness(["x"], memory=[nn.steering(DENYING)]), lambda h: h.execute("hi")),
 }
 
 

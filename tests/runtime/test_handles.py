@@ -16,7 +16,9 @@ from noetic_nb.runtime import Handle
 from noetic_nb.runtime.execution.handle import GRACE_PERIOD_MS
 from noetic_nb.steps import fork, spawn, step
 from noetic_nb.testing import drive_loop
-from tests.runtime.made import Events, heard, made
+from tests.runtime.factories import Events, make_harness, record_events
+
+pytestmark = pytest.mark.virtual_time
 
 
 class Reports(list[tuple[str, str, BaseException]]):
@@ -67,8 +69,8 @@ async def kind_of(handle: Handle) -> Any:
 
 def agent(execute: Any, replies: Any = (), **more: Any) -> tuple[nn.AgentHarness, Events, Reports]:
     reports = Reports()
-    harness = made(list(replies), step=step.run("main", execute), diagnostic=reports, **more)
-    return harness, heard(harness), reports
+    harness = make_harness(list(replies), step=step.run("main", execute), diagnostic=reports, **more)
+    return harness, record_events(harness), reports
 
 
 # -- results ------------------------------------------------------------------------------------------------------------
@@ -235,7 +237,7 @@ async def test_a_tool_may_start_something_that_goes_on_after_its_call() -> None:
         found: str = await handles[0].result()
         return found
 
-    harness = made([nn.CallTool("begin"), nn.CallTool("end"), "ok"], tools=[begin, end])
+    harness = make_harness([nn.CallTool("begin"), nn.CallTool("end"), "ok"], tools=[begin, end])
 
     reply = await harness.execute("go")
 
@@ -442,7 +444,7 @@ def test_every_execution_ends_what_it_started(shape: str) -> None:
             "fork": fork("f", mode="all", paths=[inner], merge="first"),
         }.get(shape, inner)
         reports = Reports()
-        harness = made([], step=outer, diagnostic=reports)
+        harness = make_harness([], step=outer, diagnostic=reports)
         if shape == "scope":
             async with harness.execution() as ctx:
                 output = await harness.run(outer, None, ctx)
@@ -455,7 +457,7 @@ def test_every_execution_ends_what_it_started(shape: str) -> None:
 
 
 async def test_a_handle_lives_as_long_as_a_scope_over_several_cells() -> None:
-    harness = made([])
+    harness = make_harness([])
     async with harness.execution() as ctx:
         handle = ctx.start(after(1, "x"))
         await harness.run(after(3), None, ctx)
@@ -470,7 +472,7 @@ async def test_nothing_is_started_in_an_execution_that_has_ended() -> None:
     async def main(value: Any, ctx: Any) -> Any:
         kept.append(ctx)
 
-    harness = made([], step=spawn("s", step.run("inner", main)))
+    harness = make_harness([], step=spawn("s", step.run("inner", main)))
     async with harness.execution() as root:
         await harness.run(harness.config.step, None, root)
         with pytest.raises(nn.NoeticError, match="has ended"):
@@ -505,7 +507,7 @@ def test_nothing_is_started_while_an_execution_ends() -> None:
 
 
 async def test_where_nothing_was_started_nothing_is_kept() -> None:
-    harness = made(["hi"])
+    harness = make_harness(["hi"])
 
     await harness.execute("go")
 
@@ -526,7 +528,7 @@ async def test_one_of_many_that_ended_well_is_not_kept() -> None:
 
 def test_no_step_is_nothing_to_start() -> None:
     async def whole() -> None:
-        harness = made([])
+        harness = make_harness([])
         async with harness.execution() as ctx:
             ctx.start("a step")
 

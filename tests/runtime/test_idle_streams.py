@@ -13,7 +13,9 @@ from noetic_nb.models import ModelDelta, ModelResponse
 from noetic_nb.models.stream_timeout import IdleTimeout
 from noetic_nb.runtime import dump_config, load_config
 from noetic_nb.testing import drive_loop
-from tests.runtime.made import heard, made, texts
+from tests.runtime.factories import make_harness, record_events, texts
+
+pytestmark = pytest.mark.virtual_time
 
 
 class Halting:
@@ -46,7 +48,7 @@ class Halting:
 
 def followed(model: Any, **config: Any) -> tuple[nn.AgentHarness, Any, list[str], float]:
     """Stream a turn; return the harness, how it ended, what was read and when."""
-    harness = made(model, tools=[], **config)
+    harness = make_harness(model, tools=[], **config)
 
     async def main() -> tuple[Any, list[str], float]:
         turn, pieces = harness.stream("hi"), []
@@ -84,7 +86,7 @@ def test_a_slow_stream_is_heard_to_its_end() -> None:
 
 def test_the_thread_can_be_used_after_a_silence() -> None:
     harness, end, _, _ = followed(Halting(None), stream_idle_timeout_ms=50)
-    events = heard(harness)
+    events = record_events(harness)
 
     async def again() -> str:
         harness._engine.models = nn.ScriptedModel(["Better now."])
@@ -108,7 +110,7 @@ def test_no_limit_is_no_limit(limit: float) -> None:
 
 
 def test_an_answer_that_is_not_streamed_may_take_its_time() -> None:
-    harness = made(Halting(None), tools=[], stream_idle_timeout_ms=50)
+    harness = make_harness(Halting(None), tools=[], stream_idle_timeout_ms=50)
 
     assert drive_loop(harness.execute("hi")).text == "whole"
 
@@ -140,8 +142,8 @@ class Translating(Halting):
 
 @pytest.mark.parametrize("outcome", [ConnectionError("gone"), nn.NoeticError("llm_failed", "cut"), None])
 def test_one_silence_is_one_error(outcome: Any) -> None:
-    harness = made(Translating(outcome), tools=[], stream_idle_timeout_ms=50)
-    events = heard(harness)
+    harness = make_harness(Translating(outcome), tools=[], stream_idle_timeout_ms=50)
+    events = record_events(harness)
 
     async def main() -> Any:
         task = asyncio.create_task(_reply(harness))
@@ -204,7 +206,7 @@ def test_a_cassette_minds_silence_as_the_model_it_records(tmp_path: Any) -> None
 @pytest.mark.parametrize("first", ["cancel", "silence"])
 def test_a_cancellation_beside_a_silence_stays_one(first: str) -> None:
     """Both happen in one round of the loop, and what the user asked for is what they are told."""
-    harness = made(Halting(None), tools=[], stream_idle_timeout_ms=50)
+    harness = make_harness(Halting(None), tools=[], stream_idle_timeout_ms=50)
 
     async def main() -> Any:
         loop = asyncio.get_running_loop()
@@ -228,12 +230,12 @@ async def _again(harness: nn.AgentHarness) -> str:
 
 def test_the_stop_button_during_a_silence_is_a_cancellation() -> None:
     model = Halting(None)
-    harness = made(model, tools=[], stream_idle_timeout_ms=50)
+    harness = make_harness(model, tools=[], stream_idle_timeout_ms=50)
 
     async def main() -> None:
         message = harness._threads.message("hi", None, "next_turn", None, None)
         message.watch = lambda ctx: setattr(ctx.tree, "on_delta", lambda delta: None)
-        await harness._threads.session("default").say(message, harness._threads.run)
+        await harness._threads.thread("default").send(message, harness._threads.run)
 
     for at in range(1, 5):
         with pytest.raises((asyncio.CancelledError, nn.NoeticError)) as caught:

@@ -11,7 +11,7 @@ import noetic_nb as nn
 from noetic_nb.interop.otel_export import OTelExporter
 from noetic_nb.steps import fork, step
 from noetic_nb.testing import drive_loop
-from tests.runtime.made import lookup, made
+from tests.runtime.factories import lookup, make_harness
 
 sdk = pytest.importorskip("opentelemetry.sdk.trace")
 
@@ -33,7 +33,7 @@ def tree(spans: Any) -> dict[str, str | None]:
 
 
 async def test_a_turn_is_a_tree_of_spans_in_the_words_of_the_conventions() -> None:
-    harness = made([nn.CallTool("lookup", order_id="A"), nn.Reply("Packed.", cost=0.5)], tools=[lookup],
+    harness = make_harness([nn.CallTool("lookup", order_id="A"), nn.Reply("Packed.", cost=0.5)], tools=[lookup],
                    memory=[nn.static_content("Be kind.", id="kind")])  # fmt: skip
     memory = traced(harness)
 
@@ -58,7 +58,7 @@ async def test_a_turn_is_a_tree_of_spans_in_the_words_of_the_conventions() -> No
 
 
 async def test_content_is_there_when_it_is_asked_for() -> None:
-    harness = made(["Hello!"])
+    harness = make_harness(["Hello!"])
     memory = traced(harness, capture_content=True)
 
     await harness.execute("Hi")
@@ -69,7 +69,7 @@ async def test_content_is_there_when_it_is_asked_for() -> None:
 
 async def test_children_hang_below_the_step_that_made_them() -> None:
     both = fork("both", mode="all", paths=[step.llm("a", model="m"), step.llm("b", model="m")], merge="last")
-    harness = made(lambda request: "ok", step=both)
+    harness = make_harness(lambda request: "ok", step=both)
     memory = traced(harness)
 
     await harness.execute("Hi")
@@ -83,7 +83,7 @@ async def test_children_hang_below_the_step_that_made_them() -> None:
 
 
 async def test_a_failure_is_an_error_of_its_span() -> None:
-    harness = made([nn.Fault("server_error")])
+    harness = make_harness([nn.Fault("server_error")])
     memory = traced(harness)
 
     with pytest.raises(nn.NoeticError):
@@ -95,7 +95,7 @@ async def test_a_failure_is_an_error_of_its_span() -> None:
 
 
 def test_steps_side_by_side_are_spans_side_by_side() -> None:
-    harness = made([])
+    harness = make_harness([])
     memory = traced(harness)
 
     async def later(value: Any, ctx: Any) -> None:

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 import noetic_nb as nn
 from noetic_nb.steps import fork, loop, spawn, step, until
-from tests.runtime.cutting import TRACES, GroupedDisk, cut_everywhere, pay
+from tests.runtime.crash_points import TRACES, GroupedDisk, cut_everywhere, pay
 
 
 def text_of(item: Any) -> str:

@@ -9,7 +9,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.items import input_message
 from noetic_nb.steps import branch, fork, loop, spawn, step, until
-from tests.runtime.cutting import cut_everywhere, pay
+from tests.runtime.crash_points import cut_everywhere, pay
 from tests.runtime.test_resumed_children import (
     COUNTED,
     Plan,
@@ -98,6 +98,12 @@ def costly_spawn() -> Any:
     return once(loop("lp", body, until=until.max_cost(3)), after())
 
 
+def costly_pair() -> Any:
+    """Return a loop whose child spends twice in each iteration: cut between the two, the first alone does not count."""
+    pair = spawn("s", once(step.llm("x", model="m"), step.llm("y", model="m"), name="pair"))
+    return once(loop("lp", [pair], until=until.max_cost(15), max_iterations=3), after())
+
+
 SHAPES: dict[str, tuple[Any, Any]] = {
     "settle": (settling, paying),
     "child that skips": (failing_child, answering),
@@ -115,6 +121,7 @@ SHAPES: dict[str, tuple[Any, Any]] = {
     ),
     "costly fork": (costly_fork, drafting),
     "costly spawn": (costly_spawn, planning),
+    "costly pair in a child": (costly_pair, drafting),
 }
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 import noetic_nb as nn
 from noetic_nb.runtime.durability.checkpoints import Checkpoints
 from noetic_nb.steps import branch, fork, json_lines, loop, spawn, step, until
-from tests.runtime.cutting import TRACES, Disk, harness, pay, said
+from tests.runtime.crash_points import TRACES, Disk, harness, pay, texts_of
 
 
 class Cut(Exception):
@@ -27,7 +27,7 @@ class Once:
 
     def now(self) -> None:
         if self.disk is None:
-            self.disk = Disk(self.store._texts)
+            self.disk = Disk(self.store.texts)
             raise Cut
 
     def step(self, name: str = "cut", output: Any = None) -> Any:
@@ -167,7 +167,7 @@ async def test_what_the_user_said_is_not_said_twice(passing: Any) -> None:
     once, asked = Once(), []
 
     def model(request: Any) -> Any:
-        asked.append(said(request.items))
+        asked.append(texts_of(request.items))
         once.now()
         return "ok"
 
@@ -176,14 +176,14 @@ async def test_what_the_user_said_is_not_said_twice(passing: Any) -> None:
     second, _ = await once.again(agent, model)
 
     assert asked == [["user: hello"], ["user: hello"]]
-    assert said(second.log()) == ["user: hello", "assistant: ok"]
+    assert texts_of(second.log()) == ["user: hello", "assistant: ok"]
 
 
 async def test_what_the_user_said_is_known_in_a_fork() -> None:
     once, asked = Once(), []
 
     def model(request: Any) -> Any:
-        asked.append(said(request.items))
+        asked.append(texts_of(request.items))
         once.now()
         return "ok"
 
@@ -230,7 +230,7 @@ async def test_an_answer_is_read_again_and_not_asked_for(output: Any, text: str,
     second, _ = await once.again(agent, model, **options)
 
     assert len(asked) == 1
-    assert said(second.log())[1:] == [f"assistant: {model(None)}"]
+    assert texts_of(second.log())[1:] == [f"assistant: {model(None)}"]
     again = json.dumps(got[0], default=lambda plan: plan.model_dump())
     assert again == json.dumps(value, default=lambda plan: plan.model_dump()).replace("home", "home" * size).replace(
         "words", "words" * size
@@ -290,7 +290,7 @@ async def test_a_step_that_cannot_be_written_logs_once_and_keeps_its_keys() -> N
     await once.first(agent, model)
     second, reply = await once.again(agent, model)
 
-    assert said(second.log()) == ["user: hello", "developer: noted", "user: word", "assistant: answer 2"]
+    assert texts_of(second.log()) == ["user: hello", "developer: noted", "user: word", "assistant: answer 2"]
     assert reply.output == 1
     assert TRACES[-1].keys == TRACES[-2].keys
 

@@ -9,7 +9,9 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.items import input_message
-from tests.runtime.made import texts
+from tests.runtime.factories import texts
+
+pytestmark = pytest.mark.virtual_time
 
 
 class Slow(nn.InMemoryStorage):
@@ -47,18 +49,28 @@ async def cut(store: Any) -> str:
         """The process ends."""
 
     class Dying(nn.InMemoryStorage):
+        """Reads and writes the store until it is dead."""
+
         dead = False
+
+        async def get(self, key: str) -> Any:
+            return await nn.InMemoryStorage.get(store, key)
+
+        async def get_many(self, keys: list[str]) -> dict[str, Any]:
+            return await nn.InMemoryStorage.get_many(store, keys)
+
+        async def list(self, prefix: str) -> Any:
+            return await nn.InMemoryStorage.list(store, prefix)
 
         async def set(self, key: str, value: Any) -> None:
             if not self.dead:
-                await super().set(key, value)
+                await store.set(key, value)
 
         async def delete(self, key: str) -> None:
             if not self.dead:
-                await super().delete(key)
+                await store.delete(key)
 
     disk = Dying()
-    disk._texts = store._texts
 
     def dies(request: Any) -> str:
         disk.dead = True

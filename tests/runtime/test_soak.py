@@ -10,13 +10,13 @@ import noetic_nb as nn
 from noetic_nb.runtime.context import step_setup
 from noetic_nb.runtime.threads import state_history
 from noetic_nb.steps import branch, spawn, step
-from tests.runtime.made import made
+from tests.runtime.factories import make_harness
 
 
 async def test_nothing_but_the_log_grows_with_the_turns() -> None:
     model = nn.ScriptedModel(lambda request: "ok")
     policy = nn.ProjectionPolicy(token_budget=2_000, response_reserve=100, overflow="truncate")
-    harness = made(model, tools=[], memory=[nn.working_memory()], projection=policy)
+    harness = make_harness(model, tools=[], memory=[nn.working_memory()], projection=policy)
 
     async def rest(turns: int) -> int:
         for _ in range(turns):
@@ -38,7 +38,7 @@ async def test_nothing_but_the_log_grows_with_the_turns() -> None:
 
 
 async def test_only_so_many_turns_can_be_gone_back_to() -> None:
-    harness = made(lambda request: "ok", tools=[])
+    harness = make_harness(lambda request: "ok", tools=[])
 
     for _ in range(state_history.MAX_TURNS + 20):
         await harness.execute("hi")
@@ -54,7 +54,7 @@ async def test_steps_that_are_made_anew_each_time_leave_nothing_behind() -> None
         return spawn("s", step.llm("ask", model="m"), memory=[nn.working_memory()])
 
     model = nn.ScriptedModel(lambda request: "ok")
-    harness = made(model, step=branch("b", fresh))
+    harness = make_harness(model, step=branch("b", fresh))
 
     for _ in range(step_setup.MAX_SETUPS + 20):
         await harness.execute("hi")
@@ -63,7 +63,7 @@ async def test_steps_that_are_made_anew_each_time_leave_nothing_behind() -> None
     assert len(made_for._inner) <= step_setup.MAX_SETUPS
     assert (await harness.execute("hi")).text == "ok"
 
-    plain = made(model, step=branch("b", lambda value, ctx: step.llm("ask", model="m")))
+    plain = make_harness(model, step=branch("b", lambda value, ctx: step.llm("ask", model="m")))
     for _ in range(step_setup.MAX_SETUPS + 20):
         await plain.execute("hi")
     assert len(plain._engine.setups._toolsets) <= step_setup.MAX_SETUPS

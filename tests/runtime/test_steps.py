@@ -13,12 +13,16 @@ from noetic_nb.errors import innermost
 from noetic_nb.memory import layer_fn
 from noetic_nb.steps import branch, channel, fork, loop, spawn, step, until
 from noetic_nb.testing import drive_loop
-from tests.runtime.made import fails as failing
-from tests.runtime.made import heard, lookup, made, outputs
+from tests.runtime.factories import fails as failing
+from tests.runtime.factories import lookup, make_harness, outputs, record_events
+
+pytestmark = pytest.mark.virtual_time
 
 
 async def ran(one: Any, value: Any = None, replies: Any = (), **more: Any) -> Any:
-    harness = made(replies if callable(replies) or hasattr(replies, "complete") else list(replies), step=one, **more)
+    harness = make_harness(
+        replies if callable(replies) or hasattr(replies, "complete") else list(replies), step=one, **more
+    )
     async with harness.execution() as ctx:
         return await harness.run(one, value, ctx), ctx
 
@@ -67,9 +71,9 @@ class Mute(Exception):
 
 @pytest.mark.parametrize("watched", [False, True])
 async def test_an_error_that_cannot_be_put_into_words_is_wrapped_like_any_other(watched: bool) -> None:
-    harness = made([])
+    harness = make_harness([])
     if watched:
-        heard(harness)
+        record_events(harness)
 
     async with harness.execution() as ctx:
         with pytest.raises(nn.NoeticError, match="Mute") as caught:
@@ -85,7 +89,7 @@ async def test_a_tool_that_cannot_say_what_is_wrong_does_not_end_the_turn() -> N
         """Fail."""
         raise Mute
 
-    reply = await made([nn.CallTool("mute"), "It failed."], tools=[mute]).execute("hi")
+    reply = await make_harness([nn.CallTool("mute"), "It failed."], tools=[mute]).execute("hi")
 
     assert reply.text == "It failed."
     assert outputs(reply.items)[0].startswith("Error: ")
@@ -96,9 +100,9 @@ async def test_an_error_without_words_that_is_not_wrapped_stays_what_it_is(watch
     def route(value: Any, ctx: Any) -> Any:
         raise Mute
 
-    harness = made([])
+    harness = make_harness([])
     if watched:
-        heard(harness)
+        record_events(harness)
 
     async with harness.execution() as ctx:
         with pytest.raises(Mute):
@@ -107,7 +111,7 @@ async def test_an_error_without_words_that_is_not_wrapped_stays_what_it_is(watch
 
 def test_waiting_between_attempts_minds_an_abort() -> None:
     async def main() -> Any:
-        harness = made([])
+        harness = make_harness([])
         waiting = step.run("r", lambda value, ctx: 1 / 0, retry={"max_attempts": 5, "initial_delay_ms": 10_000})
         async with harness.execution() as ctx:
             task = asyncio.create_task(harness.run(waiting, None, ctx))
@@ -244,8 +248,8 @@ async def test_every_step_of_each_element_has_an_id_of_its_own() -> None:
     )
     one = spawn("s", fork("g", mode="all", paths=[inner, word], merge="first"))
     each = fork("f", mode="all", each=one, merge="concat")
-    harness = made([], step=each)
-    events = heard(harness)
+    harness = make_harness([], step=each)
+    events = record_events(harness)
 
     async with harness.execution() as ctx:
         assert await harness.run(each, ["a", "b"], ctx) == "found\nfound"
@@ -274,7 +278,7 @@ async def test_a_fork_that_is_cancelled_is_cancelled_whatever_its_mode(mode: Any
     stopped: list[str] = []
     merge = None if mode == "race" else (lambda values, ctx: values)
     both = fork("f", mode=mode, paths=[hangs("a", stopped), hangs("b", stopped)], merge=merge)
-    harness = made([])
+    harness = make_harness([])
 
     async with harness.execution() as ctx:
         task = asyncio.create_task(harness.run(both, None, ctx))
@@ -305,7 +309,7 @@ async def test_a_path_starts_with_a_copy_of_state_and_log() -> None:
         ctx.item_log.append({"type": "message", "role": "user", "content": []})
         return len(ctx.item_log), ctx.depth
 
-    harness = made([])
+    harness = make_harness([])
     async with harness.execution(state={"list": []}) as ctx:
         both = fork("f", mode="all", paths=[step.run("a", change), step.run("b", change)], merge=lambda v, c: v)
         results = await harness.run(both, None, ctx)
@@ -330,7 +334,7 @@ async def children_view(context_in: Any) -> list[str]:
         seen.extend(part["text"] for item in ctx.item_log for part in item["content"])
         return "done"
 
-    harness = made(["hello"])
+    harness = make_harness(["hello"])
     async with harness.execution() as ctx:
         await harness.run(step.llm("ask", model="m"), "hi", ctx)
         await harness.run(spawn("s", step.run("look", look), context_in=context_in), "input", ctx)
@@ -421,7 +425,7 @@ async def test_what_did_not_fit_is_kept_as_json(output: Any, raw: str) -> None:
 
 @pytest.mark.parametrize("one", [spawn("c", says("x")), fork("c", mode="all", paths=[says("x")], merge="last")])
 async def test_state_that_cannot_be_copied_is_named(one: Any) -> None:
-    harness = made([])
+    harness = make_harness([])
 
     async with harness.execution() as ctx:
         ctx.state.update(fine=1, lock=threading.Lock())
@@ -457,7 +461,7 @@ def test_a_child_that_takes_too_long_is_aborted() -> None:
 
 async def test_the_spend_of_a_child_that_fails_is_the_parents() -> None:
     child = loop("c", [step.llm("ask", model="m"), fails("then")], until=until.never())
-    harness = made([nn.Reply("x", cost=0.5)])
+    harness = make_harness([nn.Reply("x", cost=0.5)])
 
     async with harness.execution() as ctx:
         with pytest.raises(nn.NoeticError):
@@ -479,8 +483,8 @@ async def test_layers_hand_state_and_items_down_and_merge_what_comes_back() -> N
     finished: list[Any] = []
     seen: list[int] = []
     child = step.run("look", lambda value, ctx: seen.append(len(ctx.item_log)) or "done")
-    harness = made([], memory=[nn.MemoryLayer(id="notes", slot=1, scope="execution", hooks=hooks)])
-    events = heard(harness)
+    harness = make_harness([], memory=[nn.MemoryLayer(id="notes", slot=1, scope="execution", hooks=hooks)])
+    events = record_events(harness)
 
     async with harness.execution() as ctx:
         outcome = await harness.run(spawn("s", child), "x", ctx)
@@ -510,7 +514,7 @@ async def test_layers_that_only_a_spawn_has_are_initialised_and_completed() -> N
 
 async def test_an_agent_made_of_a_spawn_hears_the_user_and_is_quoted_in_the_log() -> None:
     model = nn.ScriptedModel(["Hello!", "Again!"])
-    harness = made(model, step=spawn("s", step.llm("ask", model="m")))
+    harness = make_harness(model, step=spawn("s", step.llm("ask", model="m")))
 
     first = await harness.execute("Hi")
     second = await harness.execute("Hi again")
@@ -552,7 +556,7 @@ async def test_feedback_reaches_the_next_input() -> None:
 
 async def test_converged_forgets_between_two_runs_of_one_loop() -> None:
     again = loop("l", says("same"), until=until.converged())
-    harness = made([])
+    harness = make_harness([])
 
     async with harness.execution() as ctx:
         before = ctx.step_count
@@ -591,7 +595,7 @@ async def test_a_loop_that_stops_without_output_fails(stop: Any) -> None:
 
 async def test_a_message_comes_before_the_want_of_an_output() -> None:
     inbox = channel("inbox")
-    harness = made([])
+    harness = make_harness([])
     told: list[str] = []
 
     def listen(value: Any, ctx: Any) -> Any:
@@ -619,7 +623,7 @@ async def test_an_async_verifier_is_awaited() -> None:
 async def test_an_inbox_keeps_a_loop_going() -> None:
     inbox = channel("inbox", external=True)
     body = step.run("body", lambda value, ctx: len(ctx.item_log))
-    harness = made([])
+    harness = make_harness([])
 
     async with harness.execution() as ctx:
         harness.channel_handle(inbox, ctx.id).send("one more thing")
@@ -645,7 +649,7 @@ async def test_structured_output_is_read_and_checked() -> None:
 
 @pytest.mark.parametrize("text", ["not json", '{"n": "many"}', '```json\n{"n": 1}\n```', "[]", "[" * 100_000])
 async def test_output_that_does_not_fit_is_an_error_after_it_was_logged(text: str) -> None:
-    harness = made([text])
+    harness = make_harness([text])
     ask = step.llm("ask", model="m", output=dict[str, int])
 
     async with harness.execution() as ctx:
@@ -701,3 +705,36 @@ async def test_an_agent_without_a_model_says_so_when_one_is_asked() -> None:
         await harness.execute("hi")
 
     assert caught.value.code == "NO_LLM_PROVIDER"
+
+
+@pytest.mark.parametrize(("after_ms", "runs"), [(None, 1), (30, 2), (60, 1)])
+async def test_a_loop_waits_for_its_inbox_as_long_as_it_may(after_ms: float | None, runs: int) -> None:
+    inbox = channel("inbox", external=True)
+    seen: list[int] = []
+    body = step.run("body", lambda value, ctx: seen.append(len(ctx.item_log)) or "out")
+    harness = make_harness([])
+
+    async with harness.execution() as ctx:
+        pipe = harness.channel_handle(inbox, ctx.id)
+        if after_ms is not None:
+            asyncio.get_running_loop().call_later(after_ms / 1000, pipe.send, "one more thing")
+        began = asyncio.get_running_loop().time()
+        waiting = loop("l", body, until=until.custom(lambda snapshot: True), inbox=inbox, park_timeout_ms=50)
+        assert await harness.run(waiting, None, ctx) == "out"
+        waited = asyncio.get_running_loop().time() - began
+
+    assert seen == list(range(runs))
+    assert waited == pytest.approx(0.05 if runs == 1 else 0.08)
+
+
+async def test_an_inbox_that_is_closed_while_a_loop_waits_fails_the_loop() -> None:
+    inbox = channel("inbox", external=True)
+    harness = make_harness([])
+
+    async with harness.execution() as ctx:
+        asyncio.get_running_loop().call_later(0.01, ctx.abort, "enough")
+        waiting = loop("l", says("out"), until=until.max_steps(1), inbox=inbox, park_timeout_ms=50)
+        with pytest.raises(nn.NoeticError) as caught:
+            await harness.run(waiting, None, ctx)
+
+    assert caught.value.kind == "cancelled"

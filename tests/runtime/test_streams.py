@@ -11,12 +11,12 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.runtime.threads import turn_stream
-from tests.runtime.made import made
+from tests.runtime.factories import make_harness
 from tests.runtime.test_threads import Gate
 
 
 async def test_a_turn_is_streamed_as_text_items_and_events() -> None:
-    harness = made([nn.CallTool("lookup", order_id="A"), "It is packed."])
+    harness = make_harness([nn.CallTool("lookup", order_id="A"), "It is packed."])
     turn = harness.stream("Where?")
 
     pieces = [piece async for piece in turn.text]
@@ -31,7 +31,7 @@ async def test_a_turn_is_streamed_as_text_items_and_events() -> None:
 
 
 async def test_an_error_of_the_turn_reaches_whoever_follows_it() -> None:
-    turn = made([nn.Fault("server_error")]).stream("hi")
+    turn = make_harness([nn.Fault("server_error")]).stream("hi")
 
     with pytest.raises(nn.NoeticError):
         [piece async for piece in turn.text]
@@ -39,7 +39,7 @@ async def test_an_error_of_the_turn_reaches_whoever_follows_it() -> None:
 
 async def test_a_stream_sees_only_its_own_turn() -> None:
     gate = Gate()
-    harness = made(gate, tools=[])
+    harness = make_harness(gate, tools=[])
     one, two = harness.stream("1", thread_id="x"), harness.stream("2", thread_id="y")
     both = asyncio.gather(_all(one.events), _all(two.events))
     for _ in range(5):
@@ -57,7 +57,7 @@ async def _all(stream: Any) -> list[Any]:
 
 
 async def test_every_reader_sees_the_whole_turn() -> None:
-    turn = made(["It is packed and sent."]).stream("Where?")
+    turn = make_harness(["It is packed and sent."]).stream("Where?")
 
     first, second = await asyncio.gather(_all(turn.text), _all(turn.text))
     late = await _all(turn.text)
@@ -66,7 +66,7 @@ async def test_every_reader_sees_the_whole_turn() -> None:
 
 
 async def test_a_reader_that_leaves_early_takes_nothing_from_the_others() -> None:
-    turn = made(["one two three"]).stream("Count.")
+    turn = make_harness(["one two three"]).stream("Count.")
 
     async for piece in turn.text:
         assert piece == "one "
@@ -76,7 +76,7 @@ async def test_a_reader_that_leaves_early_takes_nothing_from_the_others() -> Non
 
 
 async def test_thoughts_are_streamed_apart_from_the_answer() -> None:
-    turn = made([nn.Reply("Packed.", reasoning="Look it up.")]).stream("Where?")
+    turn = make_harness([nn.Reply("Packed.", reasoning="Look it up.")]).stream("Where?")
 
     assert await _all(turn.reasoning) == ["Look ", "it ", "up."]
     assert await _all(turn.text) == ["Packed."]
@@ -85,14 +85,14 @@ async def test_thoughts_are_streamed_apart_from_the_answer() -> None:
 @pytest.mark.parametrize("words", [7, 8, 9, 16, 17])
 async def test_a_reader_that_comes_late_sees_the_newest_parts(words: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn_stream, "BUFFER", 8)
-    turn = made([" ".join(map(str, range(words)))]).stream("Count.")
+    turn = make_harness([" ".join(map(str, range(words)))]).stream("Count.")
     await turn.reply
 
     assert [int(piece) for piece in await _all(turn.text)] == list(range(words))[-8:]
 
 
 async def test_a_reply_that_nobody_awaits_leaves_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:
-    turn = made([nn.Fault("server_error")]).stream("hi")
+    turn = make_harness([nn.Fault("server_error")]).stream("hi")
     left = [turn.reply for _ in range(3)]
 
     with pytest.raises(nn.NoeticError):
@@ -113,7 +113,9 @@ def test_a_stream_takes_the_options_of_execute() -> None:
 
 
 async def test_a_stream_passes_its_options_on() -> None:
-    harness = made([], step=nn.step.run("look", lambda value, ctx: [ctx.resource_id, ctx.state, ctx.tree.limits]))
+    harness = make_harness(
+        [], step=nn.step.run("look", lambda value, ctx: [ctx.resource_id, ctx.state, ctx.tree.limits])
+    )
 
     turn = harness.stream("hi", thread_id="x", resource_id="ann", limits={"max_steps": 5}, state={"n": 1})
 

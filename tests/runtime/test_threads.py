@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
-from tests.runtime.made import heard, made, texts
+from tests.runtime.factories import make_harness, record_events, texts
 
 
 class Gate:
@@ -28,7 +28,7 @@ class Gate:
 
 async def test_what_is_said_while_a_turn_runs_shares_the_next_one() -> None:
     gate = Gate()
-    harness = made(gate, tools=[])
+    harness = make_harness(gate, tools=[])
     first = asyncio.create_task(harness.execute("one"))
     await gate.entered.wait()
     others = [asyncio.create_task(harness.execute(text)) for text in ("two", "three")]
@@ -44,7 +44,7 @@ async def test_what_is_said_while_a_turn_runs_shares_the_next_one() -> None:
 
 async def test_a_thread_says_what_it_is_doing() -> None:
     gate = Gate()
-    harness = made(gate, tools=[])
+    harness = make_harness(gate, tools=[])
     before = harness.status()
     first = asyncio.create_task(harness.execute("one"))
     await gate.entered.wait()
@@ -65,7 +65,7 @@ async def test_a_thread_says_what_it_is_doing() -> None:
 
 
 async def test_asking_what_a_thread_does_makes_none() -> None:
-    harness = made([])
+    harness = make_harness([])
 
     assert harness.status("nobody").state == "idle"
     assert harness.threads == ()
@@ -73,7 +73,7 @@ async def test_asking_what_a_thread_does_makes_none() -> None:
 
 async def test_threads_run_side_by_side() -> None:
     gate = Gate()
-    harness = made(gate, tools=[])
+    harness = make_harness(gate, tools=[])
     tasks = [asyncio.create_task(harness.execute("go", thread_id=name)) for name in "abc"]
     while gate.asked < 3:
         await asyncio.sleep(0)
@@ -86,8 +86,8 @@ async def test_threads_run_side_by_side() -> None:
 
 async def test_cancel_ends_the_running_turn_and_the_thread_goes_on() -> None:
     gate = Gate()
-    harness = made(gate, tools=[])
-    events = heard(harness)
+    harness = make_harness(gate, tools=[])
+    events = record_events(harness)
     running = asyncio.create_task(harness.execute("one"))
     await gate.entered.wait()
 
@@ -105,7 +105,7 @@ async def test_cancel_ends_the_running_turn_and_the_thread_goes_on() -> None:
 
 
 async def test_cancelling_a_thread_at_rest_does_nothing() -> None:
-    harness = made(["x"])
+    harness = make_harness(["x"])
 
     assert not await harness.cancel("default")
     assert not await harness.cancel("never heard of")
@@ -113,7 +113,7 @@ async def test_cancelling_a_thread_at_rest_does_nothing() -> None:
 
 async def test_a_waiter_that_gives_up_takes_only_its_own_message_with_it() -> None:
     gate = Gate()
-    harness = made(gate, tools=[])
+    harness = make_harness(gate, tools=[])
     first = asyncio.create_task(harness.execute("one"))
     await gate.entered.wait()
     gives_up, stays = (asyncio.create_task(harness.execute(text)) for text in ("two", "three"))
@@ -132,7 +132,7 @@ async def test_the_stop_button_cancels_the_turn_and_runs_its_clean_up() -> None:
     ended: list[str] = []
     gate = Gate()
     hooks = nn.MemoryHooks(on_complete=lambda p: ended.append(p.outcome), dispose=lambda p: ended.append("disposed"))
-    harness = made(gate, tools=[], memory=[nn.MemoryLayer(id="l", slot=1, scope="thread", hooks=hooks)])
+    harness = make_harness(gate, tools=[], memory=[nn.MemoryLayer(id="l", slot=1, scope="thread", hooks=hooks)])
     running = asyncio.create_task(harness.execute("one"))
     await gate.entered.wait()
 
@@ -157,7 +157,7 @@ async def test_a_failed_shared_turn_fails_for_everyone_in_it() -> None:
                 raise error
             return answer
 
-    harness = made(Failing(), tools=[])
+    harness = make_harness(Failing(), tools=[])
     first = asyncio.create_task(harness.execute("one"))
     await gate.entered.wait()
     others = [asyncio.create_task(harness.execute(text)) for text in ("two", "three")]
@@ -175,7 +175,7 @@ async def test_the_resource_of_a_thread_is_remembered() -> None:
     layer = nn.MemoryLayer(
         id="l", slot=1, scope="resource", hooks=nn.MemoryHooks(recall=lambda p: seen.append(p.ctx.resource_id))
     )
-    harness = made(["a", "b"], memory=[layer])
+    harness = make_harness(["a", "b"], memory=[layer])
 
     await harness.execute("one", resource_id="ann")
     await harness.execute("two")
@@ -186,7 +186,7 @@ async def test_the_resource_of_a_thread_is_remembered() -> None:
 async def test_an_execution_stays_open_over_several_steps_and_ends_once() -> None:
     ended: list[Any] = []
     hooks = nn.MemoryHooks(init=lambda p: {"state": 0}, on_complete=lambda p: ended.append((p.outcome, len(p.log))))
-    harness = made(["a", "b"], memory=[nn.MemoryLayer(id="l", slot=1, scope="thread", hooks=hooks)])
+    harness = make_harness(["a", "b"], memory=[nn.MemoryLayer(id="l", slot=1, scope="thread", hooks=hooks)])
 
     async with harness.execution(thread_id="t") as ctx:
         first = await harness.run(nn.step.llm("ask", model="scripted"), "one", ctx)
@@ -198,7 +198,7 @@ async def test_an_execution_stays_open_over_several_steps_and_ends_once() -> Non
 
 
 async def test_what_is_said_while_an_execution_is_open_is_answered_after_it() -> None:
-    harness = made(["later"])
+    harness = make_harness(["later"])
 
     async with harness.execution():
         waiting = asyncio.create_task(harness.execute("hi"))
@@ -210,7 +210,7 @@ async def test_what_is_said_while_an_execution_is_open_is_answered_after_it() ->
 
 async def test_an_execution_cannot_be_opened_inside_a_turn_of_its_thread() -> None:
     gate = Gate()
-    harness = made(gate, tools=[])
+    harness = make_harness(gate, tools=[])
     running = asyncio.create_task(harness.execute("one"))
     await gate.entered.wait()
 
@@ -223,14 +223,14 @@ async def test_an_execution_cannot_be_opened_inside_a_turn_of_its_thread() -> No
 
 
 def test_run_sync_answers_without_await() -> None:
-    assert nn.run_sync(made(["Hello!"]).execute("Hi")).text == "Hello!"
+    assert nn.run_sync(make_harness(["Hello!"]).execute("Hi")).text == "Hello!"
 
 
 async def test_run_sync_answers_inside_a_running_loop() -> None:
-    assert nn.run_sync(made(["Hello!"]).execute("Hi")).text == "Hello!"
+    assert nn.run_sync(make_harness(["Hello!"]).execute("Hi")).text == "Hello!"
 
 
 def test_run_sync_can_be_used_again_and_again_on_one_harness() -> None:
-    harness = made(["a", "b"], memory=[nn.working_memory()])
+    harness = make_harness(["a", "b"], memory=[nn.working_memory()])
 
     assert [nn.run_sync(harness.execute(text)).text for text in ("1", "2")] == ["a", "b"]

@@ -11,11 +11,11 @@ import noetic_nb as nn
 from noetic_nb.errors import innermost
 from noetic_nb.items import input_message, item_text
 from noetic_nb.models import ModelResponse
-from tests.runtime.made import heard, lookup, made, outputs, texts
+from tests.runtime.factories import lookup, make_harness, outputs, record_events, texts
 
 
 async def test_a_turn_without_tools_logs_question_and_answer() -> None:
-    harness = made(["Hello!"])
+    harness = make_harness(["Hello!"])
 
     reply = await harness.execute("Hi")
 
@@ -26,7 +26,7 @@ async def test_a_turn_without_tools_logs_question_and_answer() -> None:
 
 async def test_a_tool_is_run_and_the_model_reads_its_result() -> None:
     model = nn.ScriptedModel([nn.CallTool("lookup", order_id="A17"), "Packed."])
-    harness = made(model)
+    harness = make_harness(model)
 
     reply = await harness.execute("Where is A17?")
 
@@ -39,7 +39,7 @@ async def test_the_reply_carries_what_the_turn_cost() -> None:
     usage = {"input_tokens": 10, "output_tokens": 2}
     replies = [nn.Reply(tool_calls=nn.CallTool("lookup", order_id="A"), usage=usage, cost=0.25),
                nn.Reply("done", usage=usage, cost=0.5), nn.Reply("again", usage=usage, cost=1.0)]  # fmt: skip
-    harness = made(replies)
+    harness = make_harness(replies)
 
     first, second = await harness.execute("one"), await harness.execute("two")
 
@@ -49,7 +49,7 @@ async def test_the_reply_carries_what_the_turn_cost() -> None:
 
 async def test_several_calls_of_one_response_run_in_order() -> None:
     calls = [nn.CallTool("lookup", order_id="A"), nn.CallTool("lookup", order_id="B")]
-    harness = made([calls, "both"])
+    harness = make_harness([calls, "both"])
 
     reply = await harness.execute("two orders")
 
@@ -70,7 +70,7 @@ async def test_several_calls_of_one_response_run_in_order() -> None:
     ],
 )
 async def test_the_model_reads_why_its_call_failed_and_goes_on(call: nn.CallTool, says: str) -> None:
-    harness = made([call, "I see."])
+    harness = make_harness([call, "I see."])
 
     reply = await harness.execute("try")
 
@@ -79,7 +79,7 @@ async def test_the_model_reads_why_its_call_failed_and_goes_on(call: nn.CallTool
 
 
 async def test_a_deeply_nested_argument_text_is_refused_and_not_a_crash() -> None:
-    harness = made([nn.CallTool.raw("lookup", "[" * 100_000), "I see."])
+    harness = make_harness([nn.CallTool.raw("lookup", "[" * 100_000), "I see."])
 
     reply = await harness.execute("try")
 
@@ -92,8 +92,8 @@ async def test_a_tool_result_that_does_not_fit_its_annotation_is_an_error_for_th
         """Count."""
         return "many"  # type: ignore[return-value]
 
-    harness = made([nn.CallTool("count"), "I see."], tools=[count])
-    events = heard(harness)
+    harness = make_harness([nn.CallTool("count"), "I see."], tools=[count])
+    events = record_events(harness)
 
     reply = await harness.execute("count")
 
@@ -106,7 +106,7 @@ async def test_a_tool_that_returns_nothing_still_answers_its_call() -> None:
     def ping() -> None:
         """Do nothing."""
 
-    harness = made([nn.CallTool("ping"), "ok"], tools=[ping])
+    harness = make_harness([nn.CallTool("ping"), "ok"], tools=[ping])
 
     assert outputs((await harness.execute("ping")).items) == ["null"]
 
@@ -120,7 +120,7 @@ async def test_a_tool_is_told_its_context() -> None:
         seen.append((ctx.thread_id, ctx.resource_id))
         return "ok"
 
-    await made([nn.CallTool("peek"), "done"], tools=[peek]).execute("look", thread_id="t9", resource_id="ann")
+    await make_harness([nn.CallTool("peek"), "done"], tools=[peek]).execute("look", thread_id="t9", resource_id="ann")
 
     assert seen == [("t9", "ann")]
 
@@ -131,7 +131,7 @@ async def test_garbage_from_a_model_is_one_clear_error(value: Any) -> None:
         async def complete(self, request: Any) -> ModelResponse:
             return value
 
-    harness = made(Garbage())
+    harness = make_harness(Garbage())
 
     with pytest.raises(nn.NoeticError) as caught:
         await harness.execute("hi")
@@ -146,14 +146,14 @@ async def test_an_unknown_item_type_from_a_model_is_refused() -> None:
             return ModelResponse((nn.Item(type="custom:thing"),))
 
     with pytest.raises(nn.NoeticError) as caught:
-        await made(Odd()).execute("hi")
+        await make_harness(Odd()).execute("hi")
 
     assert caught.value.kind == "item_schema_mismatch"
 
 
 async def test_an_empty_answer_is_asked_for_again_without_a_trace_in_the_log() -> None:
     model = nn.ScriptedModel([nn.Fault("empty"), nn.Fault("empty"), "There."])
-    harness = made(model)
+    harness = make_harness(model)
 
     reply = await harness.execute("hi")
 
@@ -166,7 +166,7 @@ async def test_four_empty_answers_in_a_row_fail_the_turn() -> None:
     model = nn.ScriptedModel([nn.Fault("empty")] * 9)
 
     with pytest.raises(nn.NoeticError) as caught:
-        await made(model).execute("hi")
+        await make_harness(model).execute("hi")
 
     assert caught.value.kind == "llm_failed"
     assert len(model.requests) == 4
@@ -174,7 +174,7 @@ async def test_four_empty_answers_in_a_row_fail_the_turn() -> None:
 
 @pytest.mark.parametrize("line", [nn.Fault("refusal", message="No."), nn.Reply(refusal="No.")])
 async def test_a_refusal_is_an_error_of_its_own_and_is_not_logged(line: Any) -> None:
-    harness = made([line])
+    harness = make_harness([line])
 
     with pytest.raises(nn.NoeticError) as caught:
         await harness.execute("hi")
@@ -193,8 +193,8 @@ async def test_a_refusal_is_an_error_of_its_own_and_is_not_logged(line: Any) -> 
     ],
 )
 async def test_a_failed_turn_keeps_the_question_and_the_thread_usable(fault: Any, kind: str) -> None:
-    harness = made([fault, "Better now."])
-    events = heard(harness)
+    harness = make_harness([fault, "Better now."])
+    events = record_events(harness)
 
     with pytest.raises(nn.NoeticError) as caught:
         await harness.execute("first")
@@ -210,7 +210,7 @@ async def test_a_failed_turn_keeps_the_question_and_the_thread_usable(fault: Any
 async def test_max_steps_counts_model_calls() -> None:
     model = nn.ScriptedModel(lambda request: nn.CallTool("lookup", order_id="A"))
 
-    reply = await made(model, max_steps=3).execute("loop")
+    reply = await make_harness(model, max_steps=3).execute("loop")
 
     assert len(model.requests) == 3
     assert [item["type"] for item in reply.items][-1] == "function_call_output", "no call is left without an answer"
@@ -219,7 +219,7 @@ async def test_max_steps_counts_model_calls() -> None:
 async def test_an_llm_step_of_its_own_runs_all_rounds_and_says_so_when_they_never_end() -> None:
     step = nn.step.llm("ask", model="scripted", tools=[lookup], tool_rounds=3)
     model = nn.ScriptedModel(lambda request: nn.CallTool("lookup", order_id="A"))
-    harness = made(model, step=step)
+    harness = make_harness(model, step=step)
 
     with pytest.raises(nn.NoeticError, match="still calling tools after 6 rounds") as caught:
         await harness.execute("go")
@@ -237,7 +237,7 @@ async def test_a_model_that_answers_when_told_to_continue_has_answered() -> None
     def answer(request: Any) -> Any:
         return "Enough." if item_text(request.items[-1]) == "continue" else nn.CallTool("lookup", order_id="A")
 
-    assert (await made(answer, step=step).execute("go")).text == "Enough."
+    assert (await make_harness(answer, step=step).execute("go")).text == "Enough."
 
 
 @pytest.mark.parametrize("arguments", ['{"x": NaN}', '{"x": -Infinity}', '{"x": ' + "[" * 250 + "]" * 250 + "}"])
@@ -250,7 +250,7 @@ async def test_arguments_that_are_no_json_data_are_told_to_the_model(arguments: 
         ran.append(x)
         return "kept"
 
-    reply = await made([nn.CallTool.raw("keep", arguments), "I see."], tools=[keep]).execute("go")
+    reply = await make_harness([nn.CallTool.raw("keep", arguments), "I see."], tools=[keep]).execute("go")
 
     assert (reply.text, ran) == ("I see.", [])
     assert outputs(reply.items)[0].startswith("Error: ")
@@ -262,7 +262,7 @@ async def test_arguments_of_a_tool_step_that_are_no_json_data_fail_the_step() ->
         """Keep anything."""
         return "kept"
 
-    harness = made([])
+    harness = make_harness([])
     async with harness.execution() as ctx:
         with pytest.raises(nn.NoeticError) as caught:
             await harness.run(nn.step.tool("keep", keep), {"x": object()}, ctx)
@@ -277,7 +277,7 @@ async def test_a_failed_step_is_not_wrapped_again_by_one_that_tried_it_twice() -
     async def outer(value: Any, ctx: Any) -> Any:
         return await ctx.run(nn.step.run("inner", fails), value)
 
-    harness = made([], step=nn.step.run("outer", outer, retry={"max_attempts": 2}))
+    harness = make_harness([], step=nn.step.run("outer", outer, retry={"max_attempts": 2}))
     with pytest.raises(nn.NoeticError) as caught:
         await harness.execute("go")
 
@@ -289,7 +289,7 @@ async def test_the_innermost_error_says_what_failed_not_what_it_was_raised_from(
         return await ctx.run(nn.step.llm("ask", model="m", output=int), "How many?")
 
     with pytest.raises(nn.NoeticError) as caught:
-        await made(["no number"], step=nn.step.run("outer", asks)).execute("go")
+        await make_harness(["no number"], step=nn.step.run("outer", asks)).execute("go")
 
     assert caught.value.kind == "step_failed"
     assert innermost(caught.value).kind == "llm_parse_error"  # type: ignore[attr-defined]
@@ -306,13 +306,13 @@ async def test_what_has_been_spent_is_known_at_each_round_of_a_step() -> None:
     call = nn.Reply(tool_calls=[nn.CallTool("lookup", order_id="A")], cost=1.0)
     step = nn.step.llm("ask", model="scripted", tools=[lookup], tool_rounds=8)
 
-    await made([call, call, call, "done"], step=step, memory=[layer]).execute("go")
+    await make_harness([call, call, call, "done"], step=step, memory=[layer]).execute("go")
 
     assert seen == [1.0, 2.0, 3.0]
 
 
 async def test_another_agents_reply_is_read_by_its_names_and_said_by_its_text() -> None:
-    other = made(["It is packed."])
+    other = make_harness(["It is packed."])
 
     @nn.tool
     async def delegate() -> Any:
@@ -320,7 +320,7 @@ async def test_another_agents_reply_is_read_by_its_names_and_said_by_its_text() 
         return await other.execute("Where?")
 
     model = nn.ScriptedModel([nn.CallTool("delegate"), "Packed."])
-    reply = await made(model, tools=[delegate]).execute("go")
+    reply = await make_harness(model, tools=[delegate]).execute("go")
     told = json.loads(outputs(reply.items)[0])
     assert (told["text"], told["usage"]["output_tokens"] > 0) == ("It is packed.", True)
 
@@ -330,7 +330,7 @@ async def test_another_agents_reply_is_read_by_its_names_and_said_by_its_text() 
     other._engine.models = nn.ScriptedModel(["On its way."])
     model = nn.ScriptedModel(["ok"])
     both = nn.loop("both", [nn.step.run("ask", ask), nn.step.llm("say", model="m")], until=nn.until.max_steps(1))
-    await made(model, step=both).execute("go")
+    await make_harness(model, step=both).execute("go")
     assert item_text(model.requests[0].items[-1]) == "On its way."
 
 
@@ -341,7 +341,7 @@ async def test_a_hook_may_hand_on_what_a_model_answered() -> None:
     layer = nn.MemoryLayer(id="asks", slot=1, scope="execution", hooks=nn.MemoryHooks(recall=recall))
     model = nn.ScriptedModel(lambda request: "a summary" if request.purpose == "layer" else "ok")
 
-    await made(model, memory=[layer]).execute("go")
+    await make_harness(model, memory=[layer]).execute("go")
 
     assert [item_text(item) for item in model.requests[-1].items] == ["a summary", "go"]
 
@@ -352,7 +352,7 @@ async def test_instructions_may_be_computed_from_the_context() -> None:
     async def instructions(ctx: nn.Context) -> str:
         return f"You serve {ctx.resource_id}."
 
-    await made(model, instructions=instructions).execute("hi", resource_id="ann")
+    await make_harness(model, instructions=instructions).execute("hi", resource_id="ann")
 
     assert model.requests[0].instructions == "You serve ann."
 
@@ -360,7 +360,7 @@ async def test_instructions_may_be_computed_from_the_context() -> None:
 async def test_items_can_be_said_as_they_are() -> None:
     item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "look"},
                                                            {"type": "input_image", "image_url": "a.png"}]}  # fmt: skip
-    harness = made(["nice"])
+    harness = make_harness(["nice"])
 
     reply = await harness.execute([item])
 
@@ -369,7 +369,7 @@ async def test_items_can_be_said_as_they_are() -> None:
 
 @pytest.mark.parametrize("value", [3, {"text": "hi"}, [{"role": "user"}], object()])
 async def test_what_is_no_item_is_refused_before_anything_happens(value: Any) -> None:
-    harness = made(["never"])
+    harness = make_harness(["never"])
 
     with pytest.raises(nn.NoeticError) as caught:
         await harness.execute(value)
@@ -383,7 +383,7 @@ async def test_recall_sees_the_text_of_the_latest_user_message_as_its_query() ->
     layer = nn.MemoryLayer(
         id="q", slot=1, scope="thread", hooks=nn.MemoryHooks(recall=lambda p: queries.append(p.query))
     )
-    harness = made(["a", "b"], memory=[layer])
+    harness = make_harness(["a", "b"], memory=[layer])
 
     await harness.execute("first")
     await harness.execute("second")
@@ -394,7 +394,7 @@ async def test_recall_sees_the_text_of_the_latest_user_message_as_its_query() ->
 async def test_layers_complete_and_dispose_whether_a_turn_ends_well_or_not() -> None:
     ended: list[Any] = []
     hooks = nn.MemoryHooks(on_complete=lambda p: ended.append(p.outcome), dispose=lambda p: ended.append("disposed"))
-    harness = made(
+    harness = make_harness(
         ["a", nn.Fault("server_error")], memory=[nn.MemoryLayer(id="l", slot=1, scope="thread", hooks=hooks)]
     )
 
@@ -411,7 +411,7 @@ async def test_a_layer_that_cannot_start_fails_the_turn_and_keeps_the_message() 
 
     told: list[Any] = []
     layer = nn.MemoryLayer(id="disk", slot=1, scope="thread", hooks=nn.MemoryHooks(init=init))
-    harness = made(["never"], memory=[layer], diagnostic=lambda *what: told.append(what[:2]))
+    harness = make_harness(["never"], memory=[layer], diagnostic=lambda *what: told.append(what[:2]))
 
     with pytest.raises(RuntimeError, match="no disk"):
         await harness.execute("hi")
@@ -427,7 +427,7 @@ async def test_user_messages_and_tool_outputs_pass_through_the_layers() -> None:
         seen.extend(item["type"] for item in p.items)
 
     layer = nn.MemoryLayer(id="l", slot=1, scope="thread", hooks=nn.MemoryHooks(on_item_append=on_append))
-    await made([nn.CallTool("lookup", order_id="A"), "ok"], memory=[layer]).execute("hi")
+    await make_harness([nn.CallTool("lookup", order_id="A"), "ok"], memory=[layer]).execute("hi")
 
     assert seen == ["message", "function_call_output"]
 
@@ -435,8 +435,8 @@ async def test_user_messages_and_tool_outputs_pass_through_the_layers() -> None:
 async def test_history_beyond_the_budget_is_left_out_with_a_reason() -> None:
     model = nn.ScriptedModel(lambda request: "x" * 400)
     policy = nn.ProjectionPolicy(token_budget=400, response_reserve=50, overflow="truncate")
-    harness = made(model, tools=[], projection=policy)
-    events = heard(harness)
+    harness = make_harness(model, tools=[], projection=policy)
+    events = record_events(harness)
 
     for number in range(4):
         await harness.execute(f"question {number}")
@@ -456,7 +456,7 @@ async def test_history_can_be_summarised_once_for_what_falls_out() -> None:
 
     model = nn.ScriptedModel({"scripted": answer})
     policy = nn.ProjectionPolicy(token_budget=500, response_reserve=50, overflow="summarize")
-    harness = made(model, tools=[], projection=policy)
+    harness = make_harness(model, tools=[], projection=policy)
 
     for number in range(8):
         await harness.execute(f"question {number}")
@@ -471,12 +471,12 @@ async def test_a_summary_that_cannot_be_made_leaves_a_truncated_view() -> None:
     def answer(request: Any) -> Any:
         return nn.Fault("server_error") if request.purpose == "summary" else "y" * 400
 
-    harness = made(
+    harness = make_harness(
         nn.ScriptedModel({"scripted": answer}),
         tools=[],
         projection=nn.ProjectionPolicy(token_budget=400, response_reserve=50, overflow="summarize"),
     )
-    events = heard(harness)
+    events = record_events(harness)
 
     for number in range(4):
         reply = await harness.execute(f"question {number}")

@@ -481,3 +481,30 @@ async def test_null_reads_none_and_is_listed_as_in_memory(store: SQLiteStorage) 
     assert await store.get("a") is None
     assert await store.list("") == await memory.list("") == ["a"]
     assert await store.get_many(["a"]) == await memory.get_many(["a"]) == {"a": None}
+
+
+async def test_a_read_that_finds_the_file_busy_is_tried_again_elsewhere(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SQLiteStorage(path) as store:
+        await store.set("a", 1)
+    busy, tried = busy_error(path), []
+    get, get_many, keys = Reader.get, Reader.get_many, Reader.keys
+
+    def first_busy(read: Any) -> Any:
+        def reading(reader: Reader, *args: Any) -> Any:
+            tried.append((read.__name__, threading.current_thread() is threading.main_thread()))
+            if len(tried) % 2:
+                raise busy
+            return read(reader, *args)
+
+        return reading
+
+    for read in (get, get_many, keys):
+        monkeypatch.setattr(Reader, read.__name__, first_busy(read))
+    async with SQLiteStorage(path) as store:
+        assert await store.get("a") == 1
+        assert await store.get_many(["a", "b"]) == {"a": 1}
+        assert await store.list("") == ["a"]
+
+    assert [is_main for _, is_main in tried[:2]] == [True, False], "the loop is not held up by the second try"

@@ -15,7 +15,7 @@ from noetic_nb.runtime.execution.child import Child
 from noetic_nb.steps import step
 from noetic_nb.testing import drive_loop
 from tests.vectors.cases import close, load, snake
-from tests.vectors.test_until_vectors import told
+from tests.vectors.test_until_vectors import error_data
 
 CASES = load("retry")
 RETRIES = [case for case in CASES if case.values[0]["given"]["op"] == "retry"]
@@ -35,7 +35,7 @@ def failure(kind: str, number: int) -> BaseException:
 
 
 def fits(error: BaseException, wanted: dict[str, Any]) -> bool:
-    got = told(error)
+    got = error_data(error)
     return all(got.get(snake(key), got.get(key)) == value for key, value in wanted.items())
 
 

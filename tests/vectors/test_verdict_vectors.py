@@ -75,4 +75,9 @@ def test_judges_are_read_as_recorded(case: dict[str, Any]) -> None:
     if model is not None:
         assert models == {model}
         (prompt,) = prompts  # a retry asks the identical question
-        assert all(part in prompt for part in included)
+        question, context, forms = prompt.rsplit("\n\n", 2)
+        if case["given"]["hook"] == "beforeToolCall":
+            assert [question, context] == [included[0], f"Tool: {included[1]}, Args: {included[2]}"]
+        else:
+            assert [question, context] == [included[0], f"Response items: {included[1]}"]
+        assert all(word in forms for word in ("ALLOW", "DENY", "GUIDE"))

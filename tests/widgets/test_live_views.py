@@ -251,3 +251,30 @@ def test_one_turn_of_a_run_can_be_shown() -> None:
 
     assert turns == {3}
     assert any(isinstance(event, ViewAssembled) for event in demo_run().events)
+
+
+@pytest.mark.parametrize("view_type", VIEWS)
+def test_a_view_in_a_with_block_is_closed_at_its_end(view_type: Any, sent: list[dict[str, Any]]) -> None:
+    run = demo_run()
+    with view_type(run) as opened:
+        pass
+    sent.clear()
+
+    run.append(QualityGiven(Where("t1", "e-t1-1", 1), 0.0, 0.25, "grader"))
+
+    assert sent == []
+    assert opened.comm is None
+
+
+def test_trends_of_a_live_run_have_one_row_a_turn(sent: list[dict[str, Any]]) -> None:
+    live = Run(run_id="live")
+    with RegulatorTrends(live) as growing:
+        for number in (1, 2, 3):
+            for event in turn(number, quality=0.5, spent=100 * number):
+                live.append(event)
+        live.append(QualityGiven(Where("t1", "e-t1-2", 2), 0.0, 0.25, "grader"))  # a grade that comes late
+
+        rows = growing.snapshot["threads"][0]["turns"]
+        assert [row["cells"][0] for row in rows] == ["1", "2", "3"]
+        with RegulatorTrends(live) as whole:
+            assert whole.snapshot == growing.snapshot

@@ -25,7 +25,7 @@ from noetic_nb.layers.embedding import cosine
 from noetic_nb.layers.window import window_of
 from noetic_nb.storage import InMemoryStorage
 from tests.items.strategies import CONVERSATIONS
-from tests.layers.talk import Talk
+from tests.layers.layer_driver import Conversation
 
 # -- history window ---------------------------------------------------------------------------------------------------
 
@@ -61,7 +61,7 @@ def test_a_window_is_bounded_in_order_and_tears_no_pair(items: list[dict[str, An
 
 
 async def test_the_window_changes_what_is_sent_and_never_the_log() -> None:
-    talk = Talk(history_window(2))
+    talk = Conversation(history_window(2))
     log = ItemLog([input_message(str(n)) for n in range(10)])
 
     shown = await talk.stack.project_history(talk.context(), log.items)
@@ -73,7 +73,7 @@ async def test_the_window_changes_what_is_sent_and_never_the_log() -> None:
 
 
 async def test_past_executions_are_told_in_the_order_in_which_they_happened() -> None:
-    talk = Talk(episodic_memory())
+    talk = Conversation(episodic_memory())
     await talk.turn("Where is order A17?", "It is packed.")
     await talk.begin("Cancel order B2.")
     await talk.end("I cannot do that.", outcome="failure")
@@ -86,7 +86,7 @@ async def test_past_executions_are_told_in_the_order_in_which_they_happened() ->
 
 
 async def test_only_the_newest_episodes_are_kept_and_shown_where_there_is_little_room() -> None:
-    talk = Talk(episodic_memory(lambda items: f"episode {talk.turns}", max_episodes=3))
+    talk = Conversation(episodic_memory(lambda items: f"episode {talk.turns}", max_episodes=3))
     for _ in range(6):
         await talk.turn("hello", "hi")
     await talk.begin()
@@ -98,7 +98,7 @@ async def test_only_the_newest_episodes_are_kept_and_shown_where_there_is_little
 
 
 async def test_episodes_are_found_by_what_they_are_about() -> None:
-    talk = Talk(episodic_memory(retrieval="similarity"))
+    talk = Conversation(episodic_memory(retrieval="similarity"))
     await talk.turn("My dog Rex has a birthday.", "Congratulations to Rex.")
     for n in range(5):
         await talk.turn(f"Tell me about invoice number {n}.", "It is paid.")
@@ -121,9 +121,9 @@ async def test_a_model_can_summarise_and_its_failure_is_a_diagnostic() -> None:
             ]
         }
 
-    good = Talk(episodic_memory(model="small"), call_model=call_model)
+    good = Conversation(episodic_memory(model="small"), call_model=call_model)
     await good.turn("Where is order A17?", "Packed.")
-    bad = Talk(episodic_memory(model="small"))
+    bad = Conversation(episodic_memory(model="small"))
     await bad.turn("Where is order A17?", "Packed.")
 
     assert "A17 was packed." in await good.begin()
@@ -134,7 +134,7 @@ async def test_a_model_can_summarise_and_its_failure_is_a_diagnostic() -> None:
 
 
 async def test_what_was_said_long_ago_is_brought_back_by_a_question_about_it() -> None:
-    talk = Talk(semantic_recall(top_k=2))
+    talk = Conversation(semantic_recall(top_k=2))
     await talk.turn("My locker number is 4711.", "Noted.")
     for n in range(20):
         await talk.turn(f"Let us talk about topic {n}.", f"Topic {n} is interesting.")
@@ -145,14 +145,14 @@ async def test_what_was_said_long_ago_is_brought_back_by_a_question_about_it() -
 
 
 async def test_recent_messages_are_not_repeated() -> None:
-    talk = Talk(semantic_recall(skip_recent=4))
+    talk = Conversation(semantic_recall(skip_recent=4))
     await talk.turn("My locker number is 4711.", "Noted.")
 
     assert await talk.begin("What is my locker number?") == ""
 
 
 async def test_neighbours_of_a_hit_come_along() -> None:
-    talk = Talk(semantic_recall(top_k=1, neighbours=1, skip_recent=0))
+    talk = Conversation(semantic_recall(top_k=1, neighbours=1, skip_recent=0))
     await talk.turn("What is the code of the door?", "The digits are 12 and 34.")
     for n in range(4):
         await talk.turn(f"Something else {n}", "Yes.")
@@ -162,11 +162,11 @@ async def test_neighbours_of_a_hit_come_along() -> None:
 
 async def test_what_is_remembered_survives_and_is_the_persons_own() -> None:
     storage = InMemoryStorage()
-    talk = Talk(semantic_recall(), storage=storage)
+    talk = Conversation(semantic_recall(), storage=storage)
     await talk.turn("My locker number is 4711.", "Noted.")
 
-    later = Talk(semantic_recall(), storage=storage, thread_id="t2")
-    other = Talk(semantic_recall(), storage=storage, thread_id="t3", resource_id="bob")
+    later = Conversation(semantic_recall(), storage=storage, thread_id="t2")
+    other = Conversation(semantic_recall(), storage=storage, thread_id="t3", resource_id="bob")
 
     assert "4711" in await later.begin("Which locker number?")
     assert await other.begin("Which locker number?") == ""
@@ -176,7 +176,7 @@ async def test_what_is_remembered_survives_and_is_the_persons_own() -> None:
 
 async def test_the_oldest_remarks_go_when_there_are_too_many() -> None:
     storage = InMemoryStorage()
-    talk = Talk(semantic_recall(max_entries=4), storage=storage)
+    talk = Conversation(semantic_recall(max_entries=4), storage=storage)
     for n in range(5):
         await talk.turn(f"remark {n}", f"answer {n}")
 
@@ -186,7 +186,7 @@ async def test_the_oldest_remarks_go_when_there_are_too_many() -> None:
 
 async def test_what_two_processes_say_at_once_is_all_remembered_and_seen_by_both() -> None:
     storage = InMemoryStorage()
-    here, there = (Talk(semantic_recall(), storage=storage, thread_id=thread) for thread in ("t1", "t2"))
+    here, there = (Conversation(semantic_recall(), storage=storage, thread_id=thread) for thread in ("t1", "t2"))
     await here.begin("My locker number is 4711.")
     await there.begin("The door code is 1234.")
     await here.end("ok")
@@ -203,7 +203,10 @@ async def test_what_two_processes_say_at_once_is_all_remembered_and_seen_by_both
 
 async def test_one_layer_over_two_stores_keeps_them_apart() -> None:
     shared = semantic_recall()
-    one, two = Talk(shared, storage=InMemoryStorage()), Talk(shared, storage=InMemoryStorage(), thread_id="t2")
+    one, two = (
+        Conversation(shared, storage=InMemoryStorage()),
+        Conversation(shared, storage=InMemoryStorage(), thread_id="t2"),
+    )
     await one.turn("My locker number is 4711.")
     await two.begin("hello")
 
@@ -211,7 +214,7 @@ async def test_one_layer_over_two_stores_keeps_them_apart() -> None:
 
 
 async def test_nothing_is_indexed_twice() -> None:
-    talk = Talk(semantic_recall())
+    talk = Conversation(semantic_recall())
     await talk.begin("one remark")
     response = {"items": [assistant_message("one answer", item_id="a1")], "usage": {}}
     for _ in range(3):
@@ -224,7 +227,7 @@ async def test_a_damaged_remark_is_reported_by_its_key() -> None:
     key = "layers/semantic-recall/ann/said/0000000000"
 
     with pytest.raises(NoeticError, match=r"said/0000000000.*damaged"):
-        await Talk(semantic_recall(), storage=InMemoryStorage({key: {"text": "half"}})).begin()
+        await Conversation(semantic_recall(), storage=InMemoryStorage({key: {"text": "half"}})).begin()
 
 
 class Broken:
@@ -233,7 +236,7 @@ class Broken:
 
 
 async def test_an_embedder_that_answers_nonsense_is_a_diagnostic() -> None:
-    talk = Talk(semantic_recall(Broken()))
+    talk = Conversation(semantic_recall(Broken()))
     await talk.begin("one")
 
     await talk.end("two")
@@ -270,7 +273,7 @@ def test_vectors_are_the_same_in_every_process() -> None:
 
 
 async def test_a_procedure_is_shown_when_its_kind_of_task_comes_up() -> None:
-    talk = Talk(procedural_memory())
+    talk = Conversation(procedural_memory())
     await talk.begin()
     await talk.call("procedural-memory", "learn", name="refund", when="refund an order", steps=["check", "pay back"])
     await talk.call("procedural-memory", "learn", name="greet", when="somebody says hello", steps=["smile"])
@@ -282,7 +285,7 @@ async def test_a_procedure_is_shown_when_its_kind_of_task_comes_up() -> None:
 
 
 async def test_procedures_are_replaced_refused_and_forgotten_in_words() -> None:
-    talk = Talk(procedural_memory(max_procedures=2))
+    talk = Conversation(procedural_memory(max_procedures=2))
     await talk.begin()
     learn = {"when": "x", "steps": ["a"]}
     for name in ("one", "two", "one", "three"):
@@ -303,7 +306,7 @@ def noon() -> datetime:
 
 
 async def test_the_time_is_told_in_words_a_model_can_reckon_with() -> None:
-    talk = Talk(temporal_memory(now=noon))
+    talk = Conversation(temporal_memory(now=noon))
 
     lines = (await talk.begin()).splitlines()
 
@@ -312,7 +315,7 @@ async def test_the_time_is_told_in_words_a_model_can_reckon_with() -> None:
 
 
 async def test_the_time_is_the_executions_own() -> None:
-    talk = Talk(temporal_memory())
+    talk = Conversation(temporal_memory())
     expected = datetime.fromtimestamp(talk.clock.now_ms() / 1000)
 
     assert f"Now: {expected:%Y/%m/%d}" in await talk.begin()
@@ -322,7 +325,7 @@ async def test_facts_are_gathered_and_shown_newest_first_within_the_rest_of_the_
     def extract(texts: Any, now: datetime) -> dict[str, list[str]]:
         return {"2026-02-01": ["moved to Rome", "moved to Rome"], "2026-02-27": ["has a new dog"]}
 
-    talk = Talk(temporal_memory(now=noon, extract=extract, inject_ledger=True, buffer_threshold=2))
+    talk = Conversation(temporal_memory(now=noon, extract=extract, inject_ledger=True, buffer_threshold=2))
     await talk.turn("I moved to Rome and have a dog.", "")
 
     shown = await talk.begin()
@@ -334,7 +337,7 @@ async def test_facts_are_gathered_and_shown_newest_first_within_the_rest_of_the_
 
 
 async def test_without_an_extractor_nothing_is_gathered() -> None:
-    talk = Talk(temporal_memory())
+    talk = Conversation(temporal_memory())
     for _ in range(5):
         await talk.turn("word " * 500, "word " * 500)
     await talk.begin()
@@ -346,7 +349,7 @@ async def test_an_extractor_that_always_fails_is_reported_and_the_buffer_stays_s
     def extract(texts: Any, now: datetime) -> Any:
         return "nonsense"
 
-    talk = Talk(temporal_memory(extract=extract, buffer_threshold=10))
+    talk = Conversation(temporal_memory(extract=extract, buffer_threshold=10))
     for _ in range(40):
         await talk.turn("word " * 10, "")
     await talk.begin()
@@ -361,7 +364,7 @@ async def test_only_the_newest_facts_are_kept() -> None:
     def extract(texts: Any, now: datetime) -> dict[str, list[str]]:
         return {f"2026-01-{next(days):02}": ["something happened"]}
 
-    talk = Talk(temporal_memory(extract=extract, buffer_threshold=1, max_facts=3))
+    talk = Conversation(temporal_memory(extract=extract, buffer_threshold=1, max_facts=3))
     for _ in range(6):
         await talk.turn("hello", "")
     await talk.begin()
@@ -373,7 +376,7 @@ async def test_a_searcher_of_ones_own_is_asked() -> None:
     async def search(query: str, facts: Any) -> dict[str, list[str]]:
         return {"2026-01-01": [f"asked for {query}"]}
 
-    talk = Talk(temporal_memory(search=search))
+    talk = Conversation(temporal_memory(search=search))
     await talk.begin()
 
     assert await talk.call("temporal", "search_memory", query="tea") == ["- [2026-01-01] asked for tea"]

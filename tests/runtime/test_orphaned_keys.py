@@ -8,7 +8,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.steps import fork, loop, spawn, step, until
-from tests.runtime.cutting import Disk, GroupedDisk, harness, pay, said
+from tests.runtime.crash_points import Disk, GroupedDisk, harness, pay, texts_of
 
 
 def failing(kind: type[Disk], ends: str) -> Disk:
@@ -40,7 +40,7 @@ async def test_a_turn_that_could_not_be_named_at_first_is_named_later(kind: Any)
 
     def model(request: Any) -> Any:
         if request.items[-1]["type"] == "function_call_output":
-            cut._texts.update(store._texts)
+            cut.texts.update(store.texts)
             return "paid"
         return nn.CallTool("pay", amount=1)
 
@@ -52,7 +52,7 @@ async def test_a_turn_that_could_not_be_named_at_first_is_named_later(kind: Any)
     await second.execute("did you pay?")
 
     assert len(unfinished) == 1
-    assert said(second.log())[:3] == ["user: pay", 'call pay {"amount":1}', "output paid 1"]
+    assert texts_of(second.log())[:3] == ["user: pay", 'call pay {"amount":1}', "output paid 1"]
     assert await second.unfinished() == ()
     assert not await cut.list("execution:")
 
@@ -62,7 +62,7 @@ async def orphan() -> tuple[Disk, str]:
     store = Disk()
 
     def dies(request: Any) -> str:
-        store.copies.append(dict(store._texts))
+        store.copies.append(dict(store.texts))
         raise RuntimeError
 
     with pytest.raises(nn.NoeticError):
@@ -125,13 +125,13 @@ async def test_the_end_of_a_turn_knows_what_to_remove(kind: Any) -> None:
     await agents.execute("go on")
 
     assert listed == []
-    assert [key for key in store._texts if key.startswith("execution:")] == []
+    assert [key for key in store.texts if key.startswith("execution:")] == []
     for texts in store.copies:
         copy = Disk(texts)
         again = harness(agent, copy, lambda request: "x")
         for execution_id in await again.unfinished():
             await again.resume(execution_id)
-            assert [key for key in copy._texts if key.startswith("execution:")] == []
+            assert [key for key in copy.texts if key.startswith("execution:")] == []
 
 
 async def test_the_records_of_children_go_when_the_step_around_them_ends() -> None:

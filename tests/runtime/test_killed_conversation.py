@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
-from tests.runtime.durable_talk import talker
+from tests.runtime.durable_conversation import talker
 
 ROOT = Path(__file__).parents[2]
-AGENT = "tests.runtime.durable_talk"
+AGENT = "tests.runtime.durable_conversation"
 KILLS = int(os.environ.get("NOETIC_NB_KILLS", "6"))
 
 

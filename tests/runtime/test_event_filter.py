@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import noetic_nb as nn
 from noetic_nb.runtime.context.event_hub import HIDEABLE_EVENTS
 from noetic_nb.steps import Registry, dump_step, load_step, step
-from tests.runtime.made import Events, heard, lookup, made
+from tests.runtime.factories import Events, lookup, make_harness, record_events
 
 SCRIPT = [nn.CallTool("lookup", order_id="A"), "done"]
 HOOKS = nn.MemoryHooks(
@@ -28,8 +28,10 @@ LAYER = nn.MemoryLayer(id="l", slot=1, scope="thread", hooks=HOOKS)
 async def followed(emit: Any, replies: Any = SCRIPT, **more: Any) -> tuple[Any, Events, list[Any]]:
     reports: list[Any] = []
     ask = step.llm("ask", model="m", tools=[lookup], emit=emit)
-    harness = made(list(replies), step=ask, memory=[LAYER], diagnostic=lambda *told: reports.append(told), **more)
-    events = heard(harness)
+    harness = make_harness(
+        list(replies), step=ask, memory=[LAYER], diagnostic=lambda *told: reports.append(told), **more
+    )
+    events = record_events(harness)
     try:
         reply: Any = await harness.execute("go")
     except nn.NoeticError as exc:
@@ -89,8 +91,8 @@ async def test_what_is_hidden_is_only_what_the_step_does() -> None:
         return str(await ctx.run(inner, "what?"))
 
     outer = step.llm("outer", model="m", tools=[think], emit=False)
-    harness = made([nn.CallTool("think"), "thought", "done"], step=outer)
-    events = heard(harness)
+    harness = make_harness([nn.CallTool("think"), "thought", "done"], step=outer)
+    events = record_events(harness)
 
     await harness.execute("go")
 
@@ -105,8 +107,8 @@ async def test_what_judges_ask_for_the_step_is_hidden_with_it() -> None:
 
     judging = nn.MemoryLayer(id="j", slot=1, scope="execution", hooks=nn.MemoryHooks(after_model_call=judge))
     model = nn.ScriptedModel({"m": ["done"], "judge": ["ALLOW"]})
-    harness = made(model, step=step.llm("ask", model="m", emit=False), memory=[judging])
-    events = heard(harness)
+    harness = make_harness(model, step=step.llm("ask", model="m", emit=False), memory=[judging])
+    events = record_events(harness)
 
     reply = await harness.execute("go")
 
@@ -147,7 +149,7 @@ async def test_an_error_is_never_hidden() -> None:
 
 async def test_nobody_is_asked_where_nobody_listens() -> None:
     asked: list[str] = []
-    harness = made(["x"], step=step.llm("ask", model="m", emit=lambda kind, data: asked.append(kind)))
+    harness = make_harness(["x"], step=step.llm("ask", model="m", emit=lambda kind, data: asked.append(kind)))
 
     await harness.execute("go")
 
@@ -163,7 +165,7 @@ async def test_whoever_begins_to_listen_during_the_step_hears_the_rest() -> None
         harness.subscribe(late)
         return "ok"
 
-    harness = made([nn.CallTool("begin"), "done"], step=step.llm("ask", model="m", tools=[begin], emit=False))
+    harness = make_harness([nn.CallTool("begin"), "done"], step=step.llm("ask", model="m", tools=[begin], emit=False))
 
     await harness.execute("go")
 
@@ -174,8 +176,8 @@ async def test_whoever_begins_to_listen_during_the_step_hears_the_rest() -> None
 async def test_steps_side_by_side_have_filters_of_their_own() -> None:
     asks = [step.llm(name, model="m", emit=name == "loud") for name in ("quiet", "loud")]
     both = nn.fork("f", mode="all", paths=asks, merge="last")
-    harness = made(["1", "2"], step=both)
-    events = heard(harness)
+    harness = make_harness(["1", "2"], step=both)
+    events = record_events(harness)
 
     await harness.execute("go")
 

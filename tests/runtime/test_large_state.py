@@ -1,4 +1,4 @@
-"""State beyond 10 MiB, which is copied for every child and written after every step, is told of once per step."""
+"""State beyond 10 MiB, which is copied for every child and written after every step, is reported once per step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.runtime.context.oversize import LIMIT_BYTES, LargeState
-from tests.runtime.made import made
+from tests.runtime.factories import make_harness
 
 MIB = 2**20
 
@@ -19,49 +19,45 @@ def says(text: str) -> Any:
     return nn.step.run(text, lambda value, ctx: text)
 
 
-def told_of(harness: nn.AgentHarness) -> list[Any]:
-    """Return what its diagnostic is told from now on."""
-    told: list[Any] = []
-    harness._stack.state.diagnostic = lambda *what: told.append(what)
-    return told
+def reporting(**options: Any) -> tuple[nn.AgentHarness, list[Any]]:
+    """Return a harness, and the list of what its diagnostic is called with."""
+    reports: list[Any] = []
+    return make_harness([], diagnostic=lambda *what: reports.append(what), **options), reports
 
 
 def fan(name: str) -> Any:
     return nn.fork(name, mode="all", paths=[says("a"), says("b")], merge="first")
 
 
-async def test_a_large_state_is_told_of_once_for_every_step_that_copies_it() -> None:
-    harness = made([])
-    told = told_of(harness)
+async def test_a_large_state_is_reported_once_for_every_step_that_copies_it() -> None:
+    harness, reports = reporting()
 
     async with harness.execution(state={"text": "x" * 11 * MIB}) as ctx:
         for one in (fan("fan"), fan("fan"), nn.spawn("child", says("c"))):
             await harness.run(one, None, ctx)
 
-    assert [(step_id, hook, error.size // MIB) for step_id, hook, error in told] == [
+    assert [(step_id, hook, error.size // MIB) for step_id, hook, error in reports] == [
         ("fan", "state", 11),
         ("child", "state", 11),
     ]
-    assert all(isinstance(error, LargeState) for _, _, error in told)
-    assert "11.0 MiB as JSON at step 'fan'" in str(told[0][2])
+    assert all(isinstance(error, LargeState) for _, _, error in reports)
+    assert "11.0 MiB as JSON at step 'fan'" in str(reports[0][2])
 
 
 async def test_children_of_a_step_with_layers_of_its_own_do_not_tell_of_it_again() -> None:
-    harness = made([], memory=[nn.working_memory()])
-    told = told_of(harness)
+    harness, reports = reporting(memory=[nn.working_memory()])
     nested = nn.spawn("own", fan("fan"), memory=[nn.working_memory()])
 
     async with harness.execution(state={"text": "x" * 11 * MIB}) as ctx:
         for one in (nested, nested, fan("fan")):
             await harness.run(one, None, ctx)
 
-    assert [step_id for step_id, _, _ in told] == ["own", "fan"]
+    assert [step_id for step_id, _, _ in reports] == ["own", "fan"]
 
 
 @pytest.mark.parametrize("over", [0, 1])
 async def test_the_limit_itself_is_still_fine(over: int) -> None:
-    harness = made([])
-    told = told_of(harness)
+    harness, reports = reporting()
     state = {"text": "é" * ((LIMIT_BYTES - len(json.dumps({"text": ""}, separators=(",", ":")))) // 2)}
     state["text"] += "x" * (
         LIMIT_BYTES + over - len(json.dumps(state, ensure_ascii=False, separators=(",", ":")).encode())
@@ -70,13 +66,12 @@ async def test_the_limit_itself_is_still_fine(over: int) -> None:
     async with harness.execution(state=state) as ctx:
         await harness.run(fan("fan"), None, ctx)
 
-    assert len(told) == over
+    assert len(reports) == over
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, "\ud800"])
 async def test_a_state_that_is_no_json_data_is_no_problem(value: Any) -> None:
-    harness = made([])
-    told = told_of(harness)
+    harness, reports = reporting()
     state: dict[str, Any] = {"value": value}
     state["self"] = state
 
@@ -84,10 +79,10 @@ async def test_a_state_that_is_no_json_data_is_no_problem(value: Any) -> None:
         async with harness.execution(state=one) as ctx:
             assert await harness.run(fan("fan"), None, ctx) == "a"
 
-    assert told == []
+    assert reports == []
 
 
-async def test_a_large_checkpoint_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_large_checkpoint_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     def grow(value: Any, ctx: Any) -> str:
         ctx.state["text"] = "x" * 11 * MIB
         return "grown"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import noetic_nb as nn
 from noetic_nb.events import RunEvent
@@ -32,7 +33,7 @@ def fails(reason: str = "out of paper") -> str:
     raise RuntimeError(reason)
 
 
-def made(
+def make_harness(
     replies: Any,
     *,
     tools: Any = (lookup, fails),
@@ -50,7 +51,7 @@ def made(
         step = nn.react(model="scripted", instructions=instructions, tools=tools, max_steps=max_steps)
     model = replies if hasattr(replies, "complete") else nn.ScriptedModel(replies)
     options = {} if diagnostic is None else {"diagnostic": diagnostic}
-    return nn.AgentHarness(
+    harness = nn.AgentHarness(
         nn.AgentConfig(name="desk", step=step, memory=memory, **config),
         model=model,
         ids=SeededIds(),
@@ -58,9 +59,20 @@ def made(
         storage=storage,
         **options,
     )
+    MODELS[harness] = model
+    return harness
 
 
-def heard(harness: nn.AgentHarness) -> Events:
+MODELS: WeakKeyDictionary[nn.AgentHarness, Any] = WeakKeyDictionary()
+
+
+def requests_of(harness: nn.AgentHarness) -> list[nn.ModelRequest]:
+    """Return what a harness of `make_harness` has sent to its scripted model."""
+    requests: list[nn.ModelRequest] = MODELS[harness].requests
+    return requests
+
+
+def record_events(harness: nn.AgentHarness) -> Events:
     """Return the events of a harness from now on."""
     events = Events()
     harness.subscribe(events)

@@ -13,7 +13,7 @@ from noetic_nb.items import function_call
 from noetic_nb.layers import durable_task_state, entity_memory, observational_memory, tool_memory, working_memory
 from noetic_nb.storage import InMemoryStorage
 from noetic_nb.testing import drive_loop
-from tests.layers.talk import Talk
+from tests.layers.layer_driver import Conversation
 from tests.memory.stacks import context
 
 
@@ -26,7 +26,7 @@ class Profile(BaseModel):
 
 
 async def test_updates_of_working_memory_merge_objects_and_replace_the_rest() -> None:
-    talk = Talk(working_memory(initial={"a": {"c": 2}, "d": [1]}))
+    talk = Conversation(working_memory(initial={"a": {"c": 2}, "d": [1]}))
     await talk.begin()
 
     await talk.call("working-memory", "update", a={"b": 1}, __proto__={"x": 1})
@@ -35,7 +35,7 @@ async def test_updates_of_working_memory_merge_objects_and_replace_the_rest() ->
 
 
 async def test_updating_text_keeps_it_beside_the_new_notes() -> None:
-    talk = Talk(working_memory(initial="prior text"))
+    talk = Conversation(working_memory(initial="prior text"))
     await talk.begin()
 
     await talk.call("working-memory", "update", x=1)
@@ -44,7 +44,7 @@ async def test_updating_text_keeps_it_beside_the_new_notes() -> None:
 
 
 async def test_an_update_that_breaks_the_schema_changes_nothing() -> None:
-    talk = Talk(working_memory(schema=Profile, initial={"name": "Ann"}))
+    talk = Conversation(working_memory(schema=Profile, initial={"name": "Ann"}))
     await talk.begin()
 
     with pytest.raises(NoeticError, match="age"):
@@ -54,7 +54,7 @@ async def test_an_update_that_breaks_the_schema_changes_nothing() -> None:
 
 async def test_stored_notes_that_no_longer_fit_are_reported_and_kept_aside() -> None:
     storage = InMemoryStorage({"layers/working-memory/t1/state": {"age": "old"}})
-    talk = Talk(working_memory(schema=Profile), storage=storage)
+    talk = Conversation(working_memory(schema=Profile), storage=storage)
 
     await talk.begin()
 
@@ -64,7 +64,7 @@ async def test_stored_notes_that_no_longer_fit_are_reported_and_kept_aside() -> 
 
 
 async def test_working_memory_honours_the_legacy_call() -> None:
-    talk = Talk(working_memory())
+    talk = Conversation(working_memory())
     await talk.begin()
     calls = [
         function_call("updateWorkingMemory", "not json", "c1"),
@@ -79,7 +79,7 @@ async def test_working_memory_honours_the_legacy_call() -> None:
 
 async def test_read_only_working_memory_can_be_changed_in_no_way() -> None:
     layer = working_memory(read_only=True, initial={"city": "Rome"})
-    talk = Talk(layer)
+    talk = Conversation(layer)
     await talk.begin()
     legacy = [function_call("updateWorkingMemory", '{"city": "Paris"}', "c1")]
 
@@ -91,7 +91,7 @@ async def test_read_only_working_memory_can_be_changed_in_no_way() -> None:
 
 @pytest.mark.parametrize(("scope", "passed"), [("resource", {"n": {"m": 1}}), ("thread", None)])
 async def test_a_child_gets_a_copy_of_the_notes_of_a_person_only(scope: Any, passed: Any) -> None:
-    talk = Talk(working_memory(scope=scope, initial={"n": {"m": 1}}))
+    talk = Conversation(working_memory(scope=scope, initial={"n": {"m": 1}}))
     await talk.begin()
     child = context("child", depth=1)
 
@@ -116,7 +116,7 @@ async def test_what_was_said_is_distilled_when_it_is_enough() -> None:
         seen.append(tuple(texts))
         return [f"{len(texts)} remarks", "  "]
 
-    talk = Talk(observational_memory(observer, buffer_threshold=10))
+    talk = Conversation(observational_memory(observer, buffer_threshold=10))
 
     assert await talk.turn(words(4), words(3)) == ""
     shown = await talk.turn(words(3), "ok")
@@ -141,7 +141,7 @@ async def test_a_failing_observer_loses_nothing_and_is_tried_again() -> None:
             raise RuntimeError("no model")
         return list(texts)
 
-    talk = Talk(observational_memory(observer, buffer_threshold=3))
+    talk = Conversation(observational_memory(observer, buffer_threshold=3))
     await talk.turn(words(4), words(1))
     assert {hook for _, hook in talk.stack.told} == {"store", "on_item_append"}
     fails.clear()
@@ -153,7 +153,7 @@ async def test_an_observer_that_always_fails_does_not_make_the_buffer_grow_for_e
     def observer(texts: Any) -> list[str]:
         raise RuntimeError("never")
 
-    talk = Talk(observational_memory(observer, buffer_threshold=5, max_observations=8))
+    talk = Conversation(observational_memory(observer, buffer_threshold=5, max_observations=8))
     for n in range(60):
         await talk.turn(f"{n} {words(3)}", "")
     await talk.begin()
@@ -164,7 +164,7 @@ async def test_an_observer_that_always_fails_does_not_make_the_buffer_grow_for_e
 
 
 async def test_without_an_observer_the_texts_themselves_are_kept() -> None:
-    talk = Talk(observational_memory(buffer_threshold=2, max_observations=2))
+    talk = Conversation(observational_memory(buffer_threshold=2, max_observations=2))
     for text in ("first remark", "second remark", "third remark"):
         await talk.turn(text, "")
 
@@ -179,7 +179,7 @@ async def test_a_model_can_observe() -> None:
         text = "- Ann likes tea.\n\n- Ann lives in Rome."
         return {"items": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}]}
 
-    talk = Talk(observational_memory(model="small", buffer_threshold=2), call_model=call_model)
+    talk = Conversation(observational_memory(model="small", buffer_threshold=2), call_model=call_model)
     await talk.turn("I am Ann and like tea.", "")
 
     assert "- Ann likes tea.\n- Ann lives in Rome." in await talk.begin()
@@ -187,7 +187,7 @@ async def test_a_model_can_observe() -> None:
 
 
 async def test_the_oldest_observations_make_way_where_the_budget_is_small() -> None:
-    talk = Talk(observational_memory(buffer_threshold=1))
+    talk = Conversation(observational_memory(buffer_threshold=1))
     for n in range(9):
         await talk.turn(f"remark number {n}", "")
     await talk.begin()
@@ -202,7 +202,7 @@ async def test_the_oldest_observations_make_way_where_the_budget_is_small() -> N
 
 
 async def test_entities_named_in_the_question_are_shown_first() -> None:
-    talk = Talk(entity_memory())
+    talk = Conversation(entity_memory())
     await talk.begin()
     await talk.call("entity-memory", "remember", name="Rome", fact="The office is on the river.")
     talk.clock.advance(10)
@@ -215,7 +215,7 @@ async def test_entities_named_in_the_question_are_shown_first() -> None:
 
 
 async def test_a_forgotten_entity_is_not_shown() -> None:
-    talk = Talk(entity_memory())
+    talk = Conversation(entity_memory())
     await talk.begin()
     await talk.call("entity-memory", "remember", name="Ann", fact="She likes tea.")
 
@@ -225,7 +225,7 @@ async def test_a_forgotten_entity_is_not_shown() -> None:
 
 
 async def test_an_extractor_reads_both_sides_and_repeats_nothing() -> None:
-    talk = Talk(entity_memory(lambda text: {"Ann": ["likes tea"]} if "tea" in text else {}, max_facts=2))
+    talk = Conversation(entity_memory(lambda text: {"Ann": ["likes tea"]} if "tea" in text else {}, max_facts=2))
     await talk.turn("I like tea", "Tea it is")
     await talk.turn("coffee", "")
 
@@ -237,7 +237,7 @@ async def test_an_extractor_reads_both_sides_and_repeats_nothing() -> None:
 
 
 async def test_task_state_is_checkpointed_and_tells_how_the_execution_ended() -> None:
-    talk = Talk(durable_task_state())
+    talk = Conversation(durable_task_state())
     await talk.begin("go")
     assert await talk.call("durable-task-state", "record_artifact", path="a.txt") == "a.txt is noted."
     assert await talk.call("durable-task-state", "record_artifact", path="a.txt") == "a.txt was noted before."
@@ -255,7 +255,7 @@ async def test_task_state_is_checkpointed_and_tells_how_the_execution_ended() ->
 
 @pytest.mark.parametrize(("merge", "data"), [("shallow", {"k": 2}), ("namespace", {"k": 1, "child1": {"k": 2}})])
 async def test_a_childs_task_state_is_merged_without_repeating_what_it_inherited(merge: Any, data: Any) -> None:
-    talk = Talk(durable_task_state(merge_data=merge))
+    talk = Conversation(durable_task_state(merge_data=merge))
     await talk.begin()
     await talk.call("durable-task-state", "set_task_data", key="k", value=1)
     await talk.stack.store(talk.context(), response={"items": [], "usage": {}}, log=())
@@ -271,7 +271,7 @@ async def test_a_childs_task_state_is_merged_without_repeating_what_it_inherited
 
 
 async def test_a_small_budget_costs_the_oldest_checkpoints_first() -> None:
-    talk = Talk(durable_task_state())
+    talk = Conversation(durable_task_state())
     await talk.begin()
     await talk.call("durable-task-state", "record_artifact", path="important.txt")
     for _ in range(60):
@@ -288,7 +288,9 @@ async def test_a_small_budget_costs_the_oldest_checkpoints_first() -> None:
 
 
 async def test_tools_share_a_state_by_id_that_the_model_is_shown() -> None:
-    talk = Talk(tool_memory("cart", initial=lambda: {"items": []}, show=lambda cart: f"Cart: {len(cart['items'])}"))
+    talk = Conversation(
+        tool_memory("cart", initial=lambda: {"items": []}, show=lambda cart: f"Cart: {len(cart['items'])}")
+    )
 
     assert await talk.begin() == "Cart: 0"
     await talk.call("cart", "set", value={"items": ["tea"]})
@@ -298,7 +300,7 @@ async def test_tools_share_a_state_by_id_that_the_model_is_shown() -> None:
 
 async def test_tool_memory_is_new_in_every_execution_and_never_stored() -> None:
     first = {"n": 0}
-    talk = Talk(tool_memory("count", initial=first))
+    talk = Conversation(tool_memory("count", initial=first))
     await talk.begin()
     talk.stack.state.set(talk.context().execution_id, "count", {"n": 5})
     await talk.end()
@@ -315,7 +317,7 @@ def test_a_slow_observer_is_cut_off_after_a_minute() -> None:
         return []
 
     async def run() -> list[tuple[str, str]]:
-        talk = Talk(observational_memory(observer, buffer_threshold=1))
+        talk = Conversation(observational_memory(observer, buffer_threshold=1))
         before = asyncio.get_running_loop().time()
         await talk.begin("hello there")
         assert asyncio.get_running_loop().time() - before == 60

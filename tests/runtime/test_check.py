@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
-from tests.runtime.made import Events, lookup, made
+from tests.runtime.factories import Events, lookup, make_harness
 
 
 async def test_a_preview_shows_what_the_next_call_sends_and_calls_nothing() -> None:
     model = nn.ScriptedModel(["a", "b"])
-    harness = made(model, instructions="Be brief.", memory=[nn.static_content("Policy: no refunds.")])
+    harness = make_harness(model, instructions="Be brief.", memory=[nn.static_content("Policy: no refunds.")])
     await harness.execute("one")
 
     plan = harness.preview()
@@ -28,7 +28,7 @@ async def test_a_preview_shows_what_the_next_call_sends_and_calls_nothing() -> N
 
 
 def test_a_preview_of_a_new_thread_is_empty() -> None:
-    assert len(made(["a"]).preview("new").items) == 0
+    assert len(make_harness(["a"]).preview("new").items) == 0
 
 
 def test_check_finds_an_unknown_model_a_missing_step_and_an_idle_layer() -> None:
@@ -46,7 +46,7 @@ def test_check_finds_rules_about_tools_that_are_not_there_and_budgets_that_do_no
     rules.rule("typo", on="before_tool_call", tools=["lookpu"])(lambda call: None)
     big = nn.MemoryLayer(id="big", slot=1, scope="thread", budget={"min": 900, "max": 1000},
                          hooks=nn.MemoryHooks(recall=lambda p: None))  # fmt: skip
-    harness = made([], memory=[nn.steering(rules), big],
+    harness = make_harness([], memory=[nn.steering(rules), big],
                    projection=nn.ProjectionPolicy(token_budget=1000, response_reserve=200, overflow="truncate"))  # fmt: skip
 
     assert {f.code for f in harness.check()} == {"UNKNOWN_TOOL", "MINIMUMS_DO_NOT_FIT"}
@@ -58,12 +58,12 @@ def test_check_finds_approvals_nobody_gives() -> None:
         """Send."""
         return "sent"
 
-    assert [f.code for f in made([], tools=[wire]).check()] == ["NOBODY_APPROVES"]
-    assert made([], tools=[wire], approve=lambda name, args: True).check() == ()
+    assert [f.code for f in make_harness([], tools=[wire]).check()] == ["NOBODY_APPROVES"]
+    assert make_harness([], tools=[wire], approve=lambda name, args: True).check() == ()
 
 
 def test_a_description_is_plain_json_data() -> None:
-    harness = made([], memory=[nn.working_memory()], instructions="Be brief.")
+    harness = make_harness([], memory=[nn.working_memory()], instructions="Be brief.")
 
     about = json.loads(json.dumps(harness.describe(), allow_nan=False))
 
@@ -120,7 +120,7 @@ def test_two_tools_that_look_alike_on_the_wire_are_refused() -> None:
         """Two."""
         return ""
 
-    assert [f.code for f in made([], tools=[one, two]).check()] == ["TOOL_NAME_COLLISION"]
+    assert [f.code for f in make_harness([], tools=[one, two]).check()] == ["TOOL_NAME_COLLISION"]
 
 
 @pytest.mark.parametrize("max_steps", [0, -1, True, 1.5, None])
@@ -132,7 +132,7 @@ def test_react_needs_at_least_one_step(max_steps: Any) -> None:
 @pytest.mark.parametrize("thread", ["", None, 3])
 async def test_a_thread_has_a_name(thread: Any) -> None:
     with pytest.raises(nn.NoeticConfigError) as caught:
-        await made(["x"]).execute("hi", thread_id=thread)
+        await make_harness(["x"]).execute("hi", thread_id=thread)
 
     assert caught.value.code == "INVALID_THREAD"
 
@@ -155,7 +155,7 @@ async def test_a_sink_that_raises_is_taken_off_and_the_turn_goes_on() -> None:
         def emit(self, event: Any) -> None:
             raise RuntimeError("full")
 
-    harness = made(["x"], diagnostic=lambda *what: told.append(what[:2]))
+    harness = make_harness(["x"], diagnostic=lambda *what: told.append(what[:2]))
     harness.subscribe(Broken())
 
     assert (await harness.execute("hi")).text == "x"
@@ -170,7 +170,7 @@ async def test_nothing_is_recorded_once_the_last_listener_is_gone() -> None:
         scope="thread",
         hooks=nn.MemoryHooks(on_record=lambda sink, clock: begun.append("begun") or (lambda: begun.append("ended"))),
     )
-    harness = made(["a", "b"], memory=[layer])
+    harness = make_harness(["a", "b"], memory=[layer])
     events = Events()
 
     stop = harness.subscribe(events)
@@ -197,7 +197,7 @@ async def test_a_sink_that_raises_ends_what_was_recorded_for_it() -> None:
         def emit(self, event: Any) -> None:
             raise RuntimeError("full")
 
-    harness = made(["x"], memory=[layer], diagnostic=lambda *what: None)
+    harness = make_harness(["x"], memory=[layer], diagnostic=lambda *what: None)
     harness.subscribe(Broken())
     await harness.execute("hi")
 
@@ -205,7 +205,7 @@ async def test_a_sink_that_raises_ends_what_was_recorded_for_it() -> None:
 
 
 async def test_a_closed_thread_begins_again_without_its_past_turns() -> None:
-    harness = made(lambda request: "x")
+    harness = make_harness(lambda request: "x")
     await harness.execute("hi", thread_id="t")
     await harness.execute("hi", thread_id="t")
     before = harness.memory("t").turns
@@ -223,7 +223,7 @@ async def test_sinks_that_are_equal_are_heard_each() -> None:
         def emit(self, event: Any) -> None:
             self.seen.append(event)
 
-    harness = made(["x"])
+    harness = make_harness(["x"])
     one, two = Collector(), Collector()
     harness.subscribe(one)
     harness.subscribe(two)
@@ -231,3 +231,10 @@ async def test_sinks_that_are_equal_are_heard_each() -> None:
     await harness.execute("hi")
 
     assert len(one.seen) == len(two.seen) > 0
+
+
+@pytest.mark.parametrize(("reserve", "has_room"), [(99, True), (100, False), (101, False)])
+def test_check_finds_a_reserve_that_leaves_nothing(reserve: float, has_room: bool) -> None:
+    harness = make_harness(["x"], projection=nn.ProjectionPolicy(token_budget=100, response_reserve=reserve))
+
+    assert ("NO_ROOM" in {finding.code for finding in harness.check()}) is not has_room

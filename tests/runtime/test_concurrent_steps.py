@@ -11,7 +11,9 @@ import noetic_nb as nn
 from noetic_nb.runtime.execution import run_step
 from noetic_nb.steps import branch, fork, step
 from noetic_nb.testing import drive_loop
-from tests.runtime.made import heard, made
+from tests.runtime.factories import make_harness, record_events
+
+pytestmark = pytest.mark.virtual_time
 
 
 async def _later(value: Any, ctx: Any) -> Any:
@@ -21,9 +23,9 @@ async def _later(value: Any, ctx: Any) -> Any:
 
 @pytest.mark.parametrize("is_followed", [False, True])
 def test_many_steps_side_by_side_are_no_nesting(is_followed: bool) -> None:
-    harness = made([])
+    harness = make_harness([])
     if is_followed:
-        heard(harness)
+        record_events(harness)
 
     async def main() -> list[int]:
         async with harness.execution() as ctx:
@@ -34,9 +36,9 @@ def test_many_steps_side_by_side_are_no_nesting(is_followed: bool) -> None:
 
 @pytest.mark.parametrize("is_followed", [False, True])
 def test_a_step_within_itself_is_found_beside_others(is_followed: bool) -> None:
-    harness = made([])
+    harness = make_harness([])
     if is_followed:
-        heard(harness)
+        record_events(harness)
     endless: Any = branch("again", lambda value, ctx: endless)
 
     async def main() -> None:
@@ -52,7 +54,7 @@ def test_a_step_within_itself_is_found_beside_others(is_followed: bool) -> None:
 
 def test_a_recursion_through_tasks_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_step, "MAX_RUNNING", 10**9)  # nesting is seen through tasks; this limit is for the others
-    harness = made([])
+    harness = make_harness([])
 
     async def again(value: Any, ctx: Any) -> Any:
         return await asyncio.create_task(ctx.run(step.run("again", again), value))
@@ -66,7 +68,7 @@ def test_a_recursion_through_tasks_ends(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_steps_of_a_child_are_not_nested_in_those_of_its_parent() -> None:
-    harness = made([])
+    harness = make_harness([])
 
     def nested(depth: int, inner: Any) -> Any:
         for n in range(depth):
@@ -81,8 +83,8 @@ def test_steps_of_a_child_are_not_nested_in_those_of_its_parent() -> None:
 
 
 def test_steps_side_by_side_have_places_of_their_own() -> None:
-    harness = made([])
-    events = heard(harness)
+    harness = make_harness([])
+    events = record_events(harness)
 
     async def both(value: Any, ctx: Any) -> list[Any]:
         return await asyncio.gather(*[ctx.run(step.run(f"o{n}", _later), n) for n in range(3)])
@@ -108,7 +110,7 @@ def _raises(value: Any, ctx: Any) -> Any:
 
 @pytest.mark.parametrize("mode", ["all", "settle", "race"])
 def test_what_is_no_exception_leaves_a_fork_as_it_is(mode: Any) -> None:
-    harness = made([])
+    harness = make_harness([])
     more = {} if mode == "race" else {"merge": lambda results, ctx: results}
     ended: list[str] = []
 
@@ -152,7 +154,7 @@ def _both(harness: nn.AgentHarness, mode: Any, seconds: float) -> tuple[Any, flo
 
 
 def test_a_path_that_cancels_itself_has_failed() -> None:
-    error, took = _both(made([]), "all", 3_600)
+    error, took = _both(make_harness([]), "all", 3_600)
 
     assert took < 1
     assert error.kind == "fork_partial"
@@ -161,8 +163,8 @@ def test_a_path_that_cancels_itself_has_failed() -> None:
 
 
 def test_the_other_paths_go_on_where_failures_are_taken_as_they_come() -> None:
-    assert _both(made([]), "settle", 5)[0] == ["rejected", "fulfilled"]
-    assert _both(made([]), "race", 5)[0] == "slow"
+    assert _both(make_harness([]), "settle", 5)[0] == ["rejected", "fulfilled"]
+    assert _both(make_harness([]), "race", 5)[0] == "slow"
 
 
 def test_paths_whose_values_do_not_compare_are_told_apart() -> None:
@@ -173,8 +175,8 @@ def test_paths_whose_values_do_not_compare_are_told_apart() -> None:
         __hash__ = None  # type: ignore[assignment]
 
     same = step.run("same", lambda value, ctx: Odd())
-    harness = made([])
-    events = heard(harness)
+    harness = make_harness([])
+    events = record_events(harness)
 
     async def main() -> int:
         async with harness.execution() as ctx:

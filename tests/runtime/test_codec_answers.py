@@ -16,7 +16,7 @@ from noetic_nb.models.client import ModelDelta, ModelRequest, ModelResponse
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
 from noetic_nb.steps import fenced_json, fork, json_lines, loop, step, until
 from noetic_nb.tokens import estimate_tokens
-from tests.runtime.made import heard, lookup, made
+from tests.runtime.factories import lookup, make_harness, record_events
 
 
 class Tape:
@@ -72,13 +72,13 @@ async def streamed(harness: nn.AgentHarness, text: str = "go") -> tuple[Any, lis
 
 def agent(codec: Any, replies: Any, *, instructions: Any = "Be kind.", **more: Any) -> nn.AgentHarness:
     one = step.llm("ask", model="m", instructions=instructions, output=codec, tools=[lookup])
-    return made(replies, step=one, **more)
+    return make_harness(replies, step=one, **more)
 
 
 async def test_the_model_is_told_how_to_answer_and_it_is_counted() -> None:
     tape, model = Tape(), nn.ScriptedModel(["so", "so"])
     harness = agent(tape, model, memory=[nn.MemoryLayer(id="l", slot=1, scope="thread")])
-    events = heard(harness)
+    events = record_events(harness)
     said = "Be kind.\n\nAnswer in words of one syllable."
 
     planned: TurnPlan = harness.preview()
@@ -170,7 +170,7 @@ async def test_steps_side_by_side_read_their_own_answers() -> None:
     both = fork("f", mode="all", paths=asks, merge=lambda found, ctx: found)
     model = nn.ScriptedModel({"m0": ["so be it"], "m1": ["no way out"]})
 
-    reply, _ = await streamed(made(model, step=both))
+    reply, _ = await streamed(make_harness(model, step=both))
 
     assert reply.output == ["SO BE IT", "NO WAY OUT"]
     assert [tape.runs for tape in tapes] == [[["so ", "be ", "it"]], [["no ", "way ", "out"]]]
@@ -206,7 +206,7 @@ async def test_a_loop_feeds_on_what_the_codec_read() -> None:
     whole = loop("l", ask, until=until.verified(done))
     replies = ['Thinking.\n```json\n{"done": false}\n```', '```json\n{"done": true}\n```']
 
-    reply = await made(replies, step=whole).execute("go")
+    reply = await make_harness(replies, step=whole).execute("go")
 
     assert reply.output == {"done": True}
     assert seen == [{"done": False}, {"done": True}]

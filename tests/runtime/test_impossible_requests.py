@@ -9,7 +9,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.steps import Registry, branch, dump_step, fork, load_step, load_workflow, loop, spawn, step, until
-from tests.runtime.made import lookup, made
+from tests.runtime.factories import lookup, make_harness
 
 ASK: dict[str, Any] = {"kind": "llm", "id": "q", "instructions": "x"}
 KNOWN = Registry(
@@ -23,7 +23,7 @@ KNOWN = Registry(
 
 
 async def ran(one: Any, value: Any = None) -> Any:
-    harness = made(["ok"] * 9, step=one)
+    harness = make_harness(["ok"] * 9, step=one)
     async with harness.execution() as ctx:
         return await harness.run(one, value, ctx)
 
@@ -69,7 +69,7 @@ async def test_a_step_that_leads_back_to_itself_ends_in_one_clear_error(make: An
 
 def test_a_step_that_holds_itself_can_be_looked_at_and_not_written() -> None:
     whole = holds_itself()
-    harness = made([], step=whole)
+    harness = make_harness([], step=whole)
 
     assert [finding for finding in harness.check() if finding.level == "error"] == []
     assert json.loads(json.dumps(harness.describe()))["config"]["step"]["steps"] == [{"kind": "loop", "id": "round"}]

@@ -11,7 +11,7 @@ from noetic_nb.testing import FakeClock, SeededIds
 from tests.memory.stacks import Watched
 
 
-class Talk:
+class Conversation:
     """Layers, a log, and the moments of a turn."""
 
     def __init__(self, *layers: MemoryLayer, storage: Any = None, thread_id: str = "t1", **ctx: Any) -> None:

@@ -224,3 +224,12 @@ def test_two_rules_of_one_id_are_refused() -> None:
         parse_rules(HEAD + "- {id: a, when: 'true'}\n- {id: a, when: 'false'}")
 
     assert caught.value.code == "DUPLICATE_RULE_ID"
+
+
+@pytest.mark.parametrize("nothing", ["", "~", "null"])
+def test_a_field_without_a_value_is_left_out(nothing: str) -> None:
+    text = f"version: 1\nrules:\n- id: a\n  on: [before_tool_call]\n  when: 'true'\n  name: {nothing}\n  tools: {nothing}\n"
+
+    (rule,) = parse_rules(text)
+
+    assert (rule.name, rule.tools) == (None, None)

@@ -437,3 +437,24 @@ def test_cutting_keeps_what_came_before_the_first_stop_of_each_thread(
         kept = [e for e in cut.events if e.where.thread_id == thread]
         stop = next((n for n, e in enumerate(marked) if isinstance(e, RegulatorDecided) and e.stops), None)
         assert (kept if stop is None else kept[:-1]) == marked[: len(marked) if stop is None else stop + 1]
+
+
+@pytest.mark.parametrize(
+    ("number", "whole"),
+    [(7, 7), (2.5, 2), (3.5, 4), (-1.0, 0), (1e30, 2**32 - 1), (float("inf"), 0), (float("nan"), 0)],
+)
+def test_a_regulator_is_given_whole_numbers_whatever_was_recorded(number: float, whole: int) -> None:
+    where = Where("t1", "e1", 1)
+    recorded = [
+        TurnStarted(where, 0.0, "turn1", 0, 1, "hi", None),
+        ModelCalled(where, 0.0, 0, "recorded", "agent", number, "ok", (), number, number),
+        TurnCompleted(where, 0.0, "turn1", "success", 5.0, "yes", 5, 5, 0.0, 1, 0),
+    ]  # type: ignore[arg-type]
+    run = Run(run_id="r")
+    for event in recorded:
+        run.append(event)
+
+    seen = replay_regulator(run, Regulator.for_user("ann")).select(RegulatorSaw)
+
+    (cost,) = [event.event for event in seen if event.event["kind"] == "cost"]
+    assert (cost["tokens_in"], cost["tokens_out"], cost["wallclock_ms"]) == (whole,) * 3

@@ -16,6 +16,11 @@ class Disk(nn.InMemoryStorage):
         self._texts.update(texts or {})
         self.copies: list[dict[str, str]] = []
 
+    @property
+    def texts(self) -> dict[str, str]:
+        """What is stored, as JSON text by key."""
+        return self._texts
+
     async def set(self, key: str, value: Any) -> None:
         await super().set(key, value)
         self.copies.append(dict(self._texts))
@@ -70,7 +75,7 @@ def harness(step: Any, store: Any, model: Any = None, *, checkpoints: Any = True
     return nn.AgentHarness(config, model=client, storage=store, checkpoints=checkpoints)
 
 
-def said(log: Any) -> list[str]:
+def texts_of(log: Any) -> list[str]:
     """Return what a log says, without ids."""
     told = []
     for item in log:
@@ -114,8 +119,8 @@ async def cut_everywhere(
         store = kind()
         first = harness(agent(), store, model(), **config)
         uncut = await first.execute("go", thread_id="t", limits=limits)
-        whole, log, seen = TRACES[0], said(first.log("t")), check(first, uncut)
-        left = sorted(store._texts)
+        whole, log, seen = TRACES[0], texts_of(first.log("t")), check(first, uncut)
+        left = sorted(store.texts)
         for number, texts in enumerate(store.copies):
             copy = kind(texts)
             again = harness(agent(), copy, model(), **config)
@@ -125,13 +130,13 @@ async def cut_everywhere(
                 where = f"{kind.__name__}, write {number} of {len(store.copies)}"
                 trace = TRACES[-1]
                 assert (reply.output, reply.text) == (uncut.output, uncut.text), where
-                assert said(again.log("t")) == log, where
+                assert texts_of(again.log("t")) == log, where
                 assert not before & set(trace.ran), where
                 assert set(trace.ran) <= set(whole.ran), where
                 assert set(trace.keys) <= set(whole.keys), where
                 assert len(trace.keys) == len(set(trace.keys)), where
                 assert reply.cost >= uncut.cost, where  # what was asked for twice has cost twice
                 assert check(again, reply) == seen, where
-                assert sorted(copy._texts) == left, where
+                assert sorted(copy.texts) == left, where
                 resumed += 1
     return resumed
