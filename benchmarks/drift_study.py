@@ -25,9 +25,6 @@ from typing import Any
 import numpy as np
 
 from noetic_nb.regulator import (
-    CONTEXT_SCORER,
-    NEWER_KEYWORDS,
-    RELEASE_KEYWORDS,
     DriftInput,
     DriftScorer,
     Predicate,
@@ -36,7 +33,8 @@ from noetic_nb.regulator import (
     ToolLoop,
 )
 from noetic_nb.regulator.events import ToolCall, ToolResult, TurnStart
-from noetic_nb.regulator.predicates.context_scorer import FEATURES, ContextScorer, drift_features
+from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, FEATURES, ContextScorer, drift_features
+from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS, RELEASE_KEYWORDS
 
 FOLDS = 5
 SWAPS = 5

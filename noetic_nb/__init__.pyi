@@ -1,4 +1,3 @@
-from .errors import ItemValidationError as ItemValidationError
 from .errors import NoeticConfigError as NoeticConfigError
 from .errors import NoeticError as NoeticError
 from .errors import innermost as innermost
@@ -21,8 +20,6 @@ from .layers import static_content as static_content
 from .layers import temporal_memory as temporal_memory
 from .layers import tool_memory as tool_memory
 from .layers import working_memory as working_memory
-from .memory import ExecutionContext as ExecutionContext
-from .memory import LayerStack as LayerStack
 from .memory import MemoryHooks as MemoryHooks
 from .memory import MemoryLayer as MemoryLayer
 from .memory import ProjectionPolicy as ProjectionPolicy
@@ -89,9 +86,7 @@ from .steps import task_tree as task_tree
 from .steps import tool as tool
 from .steps import until as until
 from .storage import InMemoryStorage as InMemoryStorage
-from .storage import ScopedStorage as ScopedStorage
 from .storage import SQLiteStorage as SQLiteStorage
-from .storage import StorageAdapter as StorageAdapter
 from .sync import run_sync as run_sync
 from .tokens import estimate_tokens as estimate_tokens
 

@@ -13,10 +13,7 @@ from types import ModuleType
 
 from lazy_loader import attach_stub
 
-__all__ = ["attach", "make_callable"]
-
-MOVED: dict[str, dict[str, str]] = {}
-"""Names that a package offered in the version before: ``MOVED[package][name]`` is where it is found now."""
+__all__ = ["attach", "make_callable", "moved_names"]
 
 
 def attach(
@@ -62,8 +59,8 @@ def attach(
     True
     """
     from_stub, listed, names = attach_stub(package, file)
-    elsewhere = {**(also or {}), **dict.fromkeys(modules, package)}
-    moved = MOVED.get(package, {})
+    elsewhere = dict(also or {})
+    unknown = moved_names(package)
 
     def __getattr__(name: str) -> object:
         if name in modules:
@@ -72,13 +69,42 @@ def attach(
             value = getattr(import_module(elsewhere[name]), name)
             setattr(sys.modules[package], name, value)
             return value
-        if name in moved:
-            raise ImportError(f"{package}.{name} has moved. Given: {name!r}. Use {moved[name]}.", name=package)
-        if name not in names:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
-        return from_stub(name)
+        return from_stub(name) if name in names else unknown(name)
 
     return __getattr__, listed, sorted({*names, *elsewhere})
+
+
+def moved_names(package: str) -> Callable[[str], object]:
+    """Return a module ``__getattr__`` that says where a name of the version before is found now.
+
+    Parameters
+    ----------
+    package : str
+        ``__name__`` of the package.
+
+    Returns
+    -------
+    callable
+        Raises `ImportError` for a name that has moved and `AttributeError` for every other.
+
+    Examples
+    --------
+    >>> moved_names("noetic_nb.runtime")("OTelExporter")
+    Traceback (most recent call last):
+    ...
+    ImportError: noetic_nb.runtime.OTelExporter has moved. Given: 'OTelExporter'. Use noetic_nb.interop.OTelExporter.
+    """
+
+    def __getattr__(name: str) -> object:
+        if not name.startswith("__"):  # the import system asks for names of its own on every import
+            from noetic_nb.moved import MOVED  # read only where a name was not found
+
+            where = MOVED.get(package, {}).get(name)
+            if where is not None:
+                raise ImportError(f"{package}.{name} has moved. Given: {name!r}. Use {where}.", name=package)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
+
+    return __getattr__
 
 
 def make_callable(package: str, function: Callable[..., object]) -> None:

@@ -23,8 +23,9 @@ from noetic_nb.events import (
     TurnStarted,
     Where,
 )
-from noetic_nb.items import compact_json
-from noetic_nb.regulator import Person, Regulator, decisions, events
+from noetic_nb.items.json_text import compact_json
+from noetic_nb.regulator import Regulator, decisions, events
+from noetic_nb.regulator.person import Person
 from noetic_nb.runs import Run
 
 __all__ = ["RecordedReply", "StopPoint", "first_stop", "replay_regulator"]

@@ -16,8 +16,8 @@ from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.memory.steering_decision import SteeringAction
 from noetic_nb.models.client import ModelClient
 from noetic_nb.runs import Run
-from noetic_nb.steering import RuleSnapshot
 from noetic_nb.steering.evaluation.evaluate import OnError, OnUnparseable, Policy
+from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
 
 if TYPE_CHECKING:
     import pandas

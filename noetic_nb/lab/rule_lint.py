@@ -17,8 +17,9 @@ from noetic_nb.lab.rule_trial import TrialResult, as_snapshot, try_rules
 from noetic_nb.memory.steering_decision import SteeringAction
 from noetic_nb.names import looks_alike, nearest, skeleton
 from noetic_nb.runs import Run
-from noetic_nb.steering import RuleSnapshot, SequenceRule, SteeringRule
+from noetic_nb.steering import SequenceRule, SteeringRule
 from noetic_nb.steering.evaluation.evaluate import Policy
+from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering.rules.rule import CelCondition
 
 __all__ = ["LintCode", "LintFinding", "lint"]

@@ -12,8 +12,9 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.lab.recorded_calls import RecordedCall
 from noetic_nb.memory.execution_context import HookModelRequest
 from noetic_nb.models.client import ModelClient, ModelRequest
-from noetic_nb.steering import RuleBook, RuleSnapshot, SteeringDecision, SteeringRule, allow, deny
+from noetic_nb.steering import RuleBook, SteeringDecision, SteeringRule, allow, deny
 from noetic_nb.steering.evaluation.evaluate import Evaluation, Policy, evaluate
+from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering.layer import TIMEOUTS_MS
 from noetic_nb.steering.predicates.judge import call_judge
 from noetic_nb.steering.rules.rule import LLMEval, as_rule

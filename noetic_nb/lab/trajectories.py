@@ -21,14 +21,8 @@ from noetic_nb.events import (
     TurnStarted,
     Where,
 )
-from noetic_nb.items import (
-    Item,
-    assistant_message,
-    content_tokens,
-    function_call,
-    function_call_output,
-    input_message,
-)
+from noetic_nb.items import Item, assistant_message, function_call, function_call_output, input_message
+from noetic_nb.items.build import content_tokens
 from noetic_nb.runs import Run
 from noetic_nb.tokens import estimate_tokens
 

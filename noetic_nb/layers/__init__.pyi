@@ -6,8 +6,6 @@ from .file_references import file_reference as file_reference
 from .observational import observational_memory as observational_memory
 from .plan import plan_memory as plan_memory
 from .procedural import procedural_memory as procedural_memory
-from .regulator_layer import Grader as Grader
-from .regulator_layer import RegulatedReply as RegulatedReply
 from .regulator_layer import regulation as regulation
 from .semantic import semantic_recall as semantic_recall
 from .static_text import static_content as static_content
@@ -15,5 +13,4 @@ from .task_state import durable_task_state as durable_task_state
 from .temporal import temporal_memory as temporal_memory
 from .tool_state import tool_memory as tool_memory
 from .window import history_window as history_window
-from .working import deep_merge as deep_merge
 from .working import working_memory as working_memory

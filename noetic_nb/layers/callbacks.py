@@ -7,8 +7,8 @@ from typing import Any
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item, assistant_text
-from noetic_nb.memory import ExecutionContext, HookModelRequest
-from noetic_nb.memory.execution_context import as_response
+from noetic_nb.memory import ExecutionContext
+from noetic_nb.memory.execution_context import HookModelRequest, as_response
 
 __all__ = ["awaited", "model_text"]
 

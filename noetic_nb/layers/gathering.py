@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from noetic_nb.items import assistant_text, input_texts
+from noetic_nb.items import assistant_text
+from noetic_nb.items.build import input_texts
 from noetic_nb.layers.schemas import StoredState, copy_to_child, init_hook
 from noetic_nb.memory import ExecutionContext, MemoryHooks, OnItemAppendParams, RecallParams, StoreParams
 

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import QualityGiven, RegulatorDecided, RegulatorSaw
-from noetic_nb.items import assistant_text, compact_json
+from noetic_nb.items import assistant_text
+from noetic_nb.items.json_text import compact_json
 from noetic_nb.layers.callbacks import awaited
 from noetic_nb.memory import (
     BeforeToolCallParams,
@@ -24,7 +25,6 @@ from noetic_nb.memory import (
     InitParams,
     MemoryHooks,
     MemoryLayer,
-    ModelOutcome,
     RecallParams,
     SteeringAction,
     SteeringDecision,
@@ -33,8 +33,10 @@ from noetic_nb.memory import (
     ToolOutcome,
     resolve_scope_key,
 )
+from noetic_nb.memory.params import ModelOutcome
 from noetic_nb.models.client import ModelResponse
-from noetic_nb.regulator import Person, Regulator, decisions, events
+from noetic_nb.regulator import Regulator, decisions, events
+from noetic_nb.regulator.person import Person
 
 __all__ = ["Grader", "RegulatedReply", "regulation"]
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.items import Item, input_texts, output_texts
+from noetic_nb.items import Item
+from noetic_nb.items.build import input_texts, output_texts
 from noetic_nb.layers.blocks import fitting_lines, tagged
 from noetic_nb.layers.embedding import Embedder, HashingEmbedder, embed
 from noetic_nb.layers.schemas import Arguments, StoredState, load_state, option_error

@@ -10,7 +10,8 @@ from typing import Any, Final, Literal, TypeAlias
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.events import EventSink, Where
 from noetic_nb.ids import SYSTEM_IDS, Ids
-from noetic_nb.items import DEFAULT_REGISTRY, Item, ItemRegistry
+from noetic_nb.items import Item, ItemRegistry
+from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.trace import TRACE, Trace
 from noetic_nb.models.client import NO_USAGE, ModelResponse, Usage
 from noetic_nb.tokens import Tokenizer, estimate_tokens

@@ -9,7 +9,8 @@ from typing import Any, Final, Literal
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, LayerTokens, MemoryTraceSpan
-from noetic_nb.items import DEFAULT_REGISTRY, ItemRegistry
+from noetic_nb.items import ItemRegistry
+from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET
 from noetic_nb.memory.hook_timeout import HookTimeout, call_hook

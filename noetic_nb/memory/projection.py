@@ -14,7 +14,9 @@ from pydantic.alias_generators import to_camel
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ItemFate
-from noetic_nb.items import Item, ItemView, item_tokens, parse_item, unresolved_positions
+from noetic_nb.items import Item, item_tokens, parse_item
+from noetic_nb.items.build import unresolved_positions
+from noetic_nb.items.log import ItemView
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["Overflow", "ProjectedHistory", "ProjectionPolicy", "assemble_view", "project_tail"]

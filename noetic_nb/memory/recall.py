@@ -15,7 +15,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.events import LayerTokens
 from noetic_nb.ids import SYSTEM_IDS, Ids
-from noetic_nb.items import Item, content_tokens, input_message
+from noetic_nb.items import Item, input_message
+from noetic_nb.items.build import content_tokens
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of, rerender_request
 from noetic_nb.memory.hook_runner import HookRunner

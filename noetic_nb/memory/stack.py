@@ -14,7 +14,8 @@ from typing import Any, Final, Literal
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.events import EventSink
 from noetic_nb.ids import SYSTEM_IDS, Ids
-from noetic_nb.items import DEFAULT_REGISTRY, Item, ItemLog, ItemRegistry, parse_item
+from noetic_nb.items import Item, ItemLog, ItemRegistry, parse_item
+from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.enforcement import OnSteeringError, decide
 from noetic_nb.memory.execution_context import ExecutionContext, as_response
 from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of

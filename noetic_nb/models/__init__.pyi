@@ -1,5 +1,4 @@
 from .cassette import CassetteModel as CassetteModel
-from .client import NO_USAGE as NO_USAGE
 from .client import ModelClient as ModelClient
 from .client import ModelDelta as ModelDelta
 from .client import ModelParams as ModelParams
@@ -10,13 +9,9 @@ from .client import StreamPart as StreamPart
 from .client import TokenLogprob as TokenLogprob
 from .client import ToolSpec as ToolSpec
 from .client import Usage as Usage
-from .model_errors import FailureReason as FailureReason
 from .openai_model import OpenAIModel as OpenAIModel
 from .pricing import Price as Price
 from .script import CallTool as CallTool
 from .script import Fault as Fault
-from .script import FaultKind as FaultKind
 from .script import Reply as Reply
-from .scripted import Line as Line
-from .scripted import Script as Script
 from .scripted import ScriptedModel as ScriptedModel

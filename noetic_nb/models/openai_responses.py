@@ -11,7 +11,8 @@ from typing import Any, Final, Literal
 
 from noetic_nb.errors import ItemValidationError
 from noetic_nb.ids import Ids
-from noetic_nb.items import FrozenDict, Item, ItemRegistry, item_text, thaw
+from noetic_nb.items import Item, ItemRegistry, item_text, thaw
+from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.models.client import ModelDelta, ModelRequest, TokenLogprob, Usage
 from noetic_nb.models.model_errors import failed, rate_limited
 from noetic_nb.models.openai_wire import WireOptions, enforceable, garbage, schema_name, system_text, unsendable

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from noetic_nb.ids import Ids
-from noetic_nb.items import FrozenDict, Item, assistant_message, function_call
+from noetic_nb.items import Item, assistant_message, function_call
+from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.models.client import NO_USAGE, ModelDelta, ModelResponse, TokenLogprob, Usage
 from noetic_nb.models.model_errors import failed, refused
 

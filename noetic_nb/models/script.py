@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
-from noetic_nb.items import FrozenDict, compact_json, freeze
+from noetic_nb.items import freeze
+from noetic_nb.items.frozen import FrozenDict
+from noetic_nb.items.json_text import compact_json
 from noetic_nb.models.client import TokenLogprob, Usage
 
 __all__ = ["CallTool", "Fault", "FaultKind", "Reply"]

@@ -14,7 +14,8 @@ from typing import Any, Final, TypeAlias, cast
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.ids import Ids
-from noetic_nb.items import Item, compact_json, function_call, item_tokens, thaw
+from noetic_nb.items import Item, function_call, item_tokens, thaw
+from noetic_nb.items.json_text import compact_json
 from noetic_nb.models.client import (
     NO_USAGE,
     ModelDelta,

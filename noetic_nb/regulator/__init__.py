@@ -2,53 +2,33 @@
 
 from noetic_nb.regulator import decisions, events, predicates
 from noetic_nb.regulator.adapters.otel_spans import events_from_span
-from noetic_nb.regulator.adapters.replay import Reading, Recording, record_events
+from noetic_nb.regulator.adapters.replay import Recording, record_events
 from noetic_nb.regulator.adapters.thread_safe import Locked, ThreadSafeRegulator
-from noetic_nb.regulator.measures.topics import RANKED_TOPICS, RELEASE_TOPICS, Topics, cluster_of
-from noetic_nb.regulator.measures.word_lists import RELEASE_WORDS, WordLists
-from noetic_nb.regulator.person import Person
-from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, ContextScorer
+from noetic_nb.regulator.measures.topics import Topics
+from noetic_nb.regulator.measures.word_lists import WordLists
+from noetic_nb.regulator.predicates.context_scorer import ContextScorer
 from noetic_nb.regulator.predicates.core import CostCap, ProceduralWarning, QualityDecline, ScopeDrift
-from noetic_nb.regulator.predicates.drift import (
-    NEWER_KEYWORDS,
-    RELEASE_KEYWORDS,
-    DriftInput,
-    DriftScore,
-    DriftScorer,
-    KeywordScorer,
-)
-from noetic_nb.regulator.predicates.explanation import Change, Condition, Explanation, Finding, Predicate
+from noetic_nb.regulator.predicates.drift import DriftInput, DriftScore, DriftScorer, KeywordScorer
+from noetic_nb.regulator.predicates.explanation import Finding, Predicate
 from noetic_nb.regulator.predicates.low_confidence import LowConfidence
 from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
 from noetic_nb.regulator.regulator import Regulator
-from noetic_nb.regulator.settings import RELEASE_PREDICATES, Settings
+from noetic_nb.regulator.settings import Settings
 from noetic_nb.regulator.state import RegulatorState
 
 __all__ = [
-    "CONTEXT_SCORER",
-    "NEWER_KEYWORDS",
-    "RANKED_TOPICS",
-    "RELEASE_KEYWORDS",
-    "RELEASE_PREDICATES",
-    "RELEASE_TOPICS",
-    "RELEASE_WORDS",
-    "Change",
-    "Condition",
     "ContextScorer",
     "CostCap",
     "DriftInput",
     "DriftScore",
     "DriftScorer",
-    "Explanation",
     "Finding",
     "KeywordScorer",
     "Locked",
     "LowConfidence",
-    "Person",
     "Predicate",
     "ProceduralWarning",
     "QualityDecline",
-    "Reading",
     "Recording",
     "Regulator",
     "RegulatorState",
@@ -59,10 +39,32 @@ __all__ = [
     "ToolLoop",
     "Topics",
     "WordLists",
-    "cluster_of",
     "decisions",
     "events",
     "events_from_span",
     "predicates",
     "record_events",
 ]
+
+# Names of version 0.1 that are found in their own modules now; said for one version.
+_MOVED = {
+    "CONTEXT_SCORER": "noetic_nb.regulator.predicates.context_scorer.CONTEXT_SCORER",
+    "Change": "noetic_nb.regulator.predicates.explanation.Change",
+    "Condition": "noetic_nb.regulator.predicates.explanation.Condition",
+    "Explanation": "noetic_nb.regulator.predicates.explanation.Explanation",
+    "NEWER_KEYWORDS": "noetic_nb.regulator.predicates.drift.NEWER_KEYWORDS",
+    "Person": "noetic_nb.regulator.person.Person",
+    "RANKED_TOPICS": "noetic_nb.regulator.measures.topics.RANKED_TOPICS",
+    "RELEASE_KEYWORDS": "noetic_nb.regulator.predicates.drift.RELEASE_KEYWORDS",
+    "RELEASE_PREDICATES": "noetic_nb.regulator.settings.RELEASE_PREDICATES",
+    "RELEASE_TOPICS": "noetic_nb.regulator.measures.topics.RELEASE_TOPICS",
+    "RELEASE_WORDS": "noetic_nb.regulator.measures.word_lists.RELEASE_WORDS",
+    "Reading": "noetic_nb.regulator.adapters.replay.Reading",
+    "cluster_of": "noetic_nb.regulator.measures.topics.cluster_of",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _MOVED:
+        raise ImportError(f"{__name__}.{name} has moved. Given: {name!r}. Use {_MOVED[name]}.", name=__name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -13,7 +13,8 @@ from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, 
 
 from noetic_nb.errors import ItemValidationError
 from noetic_nb.events import RunEvent
-from noetic_nb.items import FrozenDict, Item, ItemRegistry
+from noetic_nb.items import Item, ItemRegistry
+from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.runs.payload import from_wire, frozen_data, to_wire
 
 __all__ = ["EVENT_TYPES", "SCHEMA", "SCHEMA_VERSION", "WireError", "dump_event", "parse_event", "settled"]

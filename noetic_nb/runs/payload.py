@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from noetic_nb.items import FrozenDict
+from noetic_nb.items.frozen import FrozenDict
 
 __all__ = ["from_wire", "frozen_data", "to_wire"]
 

@@ -1,6 +1,5 @@
 import noetic_nb.steps
 
-from .check import Finding as Finding
 from .config.config import AgentConfig as AgentConfig
 from .config.config import dump_config as dump_config
 from .config.config import load_config as load_config
@@ -8,14 +7,11 @@ from .config.limits import Limits as Limits
 from .context.context import Context as Context
 from .context.reply import AgentReply as AgentReply
 from .durability.checkpoints import Checkpoints as Checkpoints
-from .execution.context_memory import ContextMemory as ContextMemory
 from .execution.handle import Handle as Handle
 from .harness import AgentHarness as AgentHarness
 from .planning.turn_plan import TurnPlan as TurnPlan
 from .planning.turn_plan import plan_turn as plan_turn
-from .threads.memory_view import LayerMemory as LayerMemory
 from .threads.memory_view import MemoryView as MemoryView
-from .threads.thread import ThreadStatus as ThreadStatus
 from .threads.turn_stream import TurnStream as TurnStream
 
 channel = noetic_nb.steps.channel

@@ -1,6 +1,6 @@
 """Steering: rules enforced before tool calls and after model responses, edited while an agent runs."""
 
-from noetic_nb.lazy import make_callable
+from noetic_nb.lazy import make_callable, moved_names
 from noetic_nb.memory.steering_decision import (
     SteeringAction,
     SteeringDecision,
@@ -11,20 +11,17 @@ from noetic_nb.memory.steering_decision import (
     guide,
     most_restrictive,
 )
-from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering.layer import steering
 from noetic_nb.steering.predicates.judge import parse_verdict
 from noetic_nb.steering.rulebook.rule_files import dump_rules, load_rules, parse_rules, save_rules
 from noetic_nb.steering.rulebook.rulebook import RuleBook, RuleChange
 from noetic_nb.steering.rules.file_schema import rule_file_schema
-from noetic_nb.steering.rules.rule import DEFAULT_JUDGE_MODEL, LLMEval, SequenceRule, SteeringRule
+from noetic_nb.steering.rules.rule import LLMEval, SequenceRule, SteeringRule
 
 __all__ = [
-    "DEFAULT_JUDGE_MODEL",
     "LLMEval",
     "RuleBook",
     "RuleChange",
-    "RuleSnapshot",
     "SequenceRule",
     "SteeringAction",
     "SteeringDecision",
@@ -45,3 +42,4 @@ __all__ = [
 ]
 
 make_callable(__name__, steering)
+__getattr__ = moved_names(__name__)

@@ -10,7 +10,6 @@ from .json_codecs import json_lines as json_lines
 from .loop_predicates import UntilPredicate as UntilPredicate
 from .loop_predicates import until as until
 from .loop_snapshot import LoopSnapshot as LoopSnapshot
-from .loop_snapshot import StepMeta as StepMeta
 from .loop_snapshot import Verdict as Verdict
 from .multi_agent import dual_agent as dual_agent
 from .multi_agent import ralph_wiggum as ralph_wiggum
@@ -37,7 +36,5 @@ from .task_plans import PlanNode as PlanNode
 from .task_plans import adaptive_plan as adaptive_plan
 from .task_plans import task_tree as task_tree
 from .tools import Tool as Tool
-from .tools import make_tool as make_tool
 from .tools import tool as tool
-from .tools import wire_name as wire_name
 from .workflow import load_workflow as load_workflow

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from noetic_nb.items import compact_json
+from noetic_nb.items.json_text import compact_json
 from noetic_nb.steps.output_codec import OutputCodec
 from noetic_nb.steps.schema import OutputSchema, as_schema
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from pydantic_core import to_jsonable_python
 
-from noetic_nb.items import Item, compact_json
+from noetic_nb.items import Item
+from noetic_nb.items.json_text import compact_json
 from noetic_nb.models.client import NO_USAGE, Usage
 
 __all__ = ["LoopSnapshot", "StepMeta", "Verdict", "flowing_text", "json_text", "output_text"]

@@ -14,7 +14,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_camel, to_snake
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
-from noetic_nb.items import FrozenDict, freeze, thaw
+from noetic_nb.items import freeze, thaw
+from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.steps.output_codec import CodecOutput
 from noetic_nb.steps.records import STEP_ADAPTER, Step

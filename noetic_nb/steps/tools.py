@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create
 from pydantic_core import to_jsonable_python
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.items import compact_json, thaw
+from noetic_nb.items import thaw
+from noetic_nb.items.json_text import compact_json
 from noetic_nb.models.client import ToolSpec
 from noetic_nb.tokens import estimate_tokens
 

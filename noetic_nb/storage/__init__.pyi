@@ -1,10 +1,5 @@
 from .adapter import JsonValue as JsonValue
 from .adapter import ScopedStorage as ScopedStorage
 from .adapter import StorageAdapter as StorageAdapter
-from .adapter import escape_segment as escape_segment
-from .adapter import get_many as get_many
-from .adapter import layer_prefix as layer_prefix
-from .adapter import write_together as write_together
 from .in_memory import InMemoryStorage as InMemoryStorage
 from .sqlite import SQLiteStorage as SQLiteStorage
-from .sqlite import Versioned as Versioned

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from noetic_nb.errors import ItemValidationError
-from noetic_nb.items import ItemLog, dump_item, item_tokens, parse_item, strip_unresolved, unresolved_positions
+from noetic_nb.items import ItemLog, dump_item, item_tokens, parse_item, strip_unresolved
+from noetic_nb.items.build import unresolved_positions
 from tests.items.strategies import CONVERSATIONS, ITEMS, message
 
 

@@ -8,7 +8,8 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.items import DEFAULT_REGISTRY, ItemLog, ItemRegistry, dump_item
+from noetic_nb.items import ItemLog, ItemRegistry, dump_item
+from noetic_nb.items.registry import DEFAULT_REGISTRY
 
 
 class Thing(BaseModel):

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from noetic_nb.items import (
     assistant_message,
-    compact_json,
     dump_item,
     function_call,
     function_call_output,
@@ -22,7 +21,7 @@ from noetic_nb.items import (
     item_tokens,
     parse_item,
 )
-from noetic_nb.items.json_text import number_text
+from noetic_nb.items.json_text import compact_json, number_text
 from noetic_nb.tokens import estimate_tokens, utf16_units
 from tests.items.strategies import ITEMS_WITH_EXTRA, JSON
 

@@ -15,7 +15,8 @@ import pytest
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ItemsAppended, ModelCalled, QualityGiven, ToolCalled, TurnCompleted
-from noetic_nb.items import assistant_message, content_tokens, unresolved_positions
+from noetic_nb.items import assistant_message
+from noetic_nb.items.build import content_tokens, unresolved_positions
 from noetic_nb.lab import datasets
 from noetic_nb.lab.datasets_build import CHOSEN, build
 from noetic_nb.runs import Run, load_run

@@ -47,7 +47,7 @@ def test_a_window_grows_to_a_whole_exchange_but_not_beyond_four_times_and_keeps_
 
 @given(CONVERSATIONS, st.integers(2, 8))
 def test_a_window_is_bounded_in_order_and_tears_no_pair(items: list[dict[str, Any]], max_items: int) -> None:
-    from noetic_nb.items import unresolved_positions
+    from noetic_nb.items.build import unresolved_positions
 
     log = [parse_item(item) for item in items]
 

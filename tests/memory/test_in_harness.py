@@ -10,7 +10,8 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.events import ErrorRaised, MemoryTraceSpan, ModelCalled, ViewAssembled
-from noetic_nb.items import content_tokens, item_text, item_tokens, unresolved_positions
+from noetic_nb.items import item_text, item_tokens
+from noetic_nb.items.build import content_tokens, unresolved_positions
 from noetic_nb.memory import MemoryLayer
 from noetic_nb.runtime.planning import summary
 from noetic_nb.storage import InMemoryStorage, SQLiteStorage

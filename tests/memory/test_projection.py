@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.items import ItemLog, dump_item, item_tokens, parse_item, unresolved_positions
-from noetic_nb.memory import ProjectionPolicy, assemble_view, project_tail
+from noetic_nb.items import ItemLog, dump_item, item_tokens, parse_item
+from noetic_nb.items.build import unresolved_positions
+from noetic_nb.memory import ProjectionPolicy, assemble_view
+from noetic_nb.memory.projection import project_tail
 from noetic_nb.runtime import plan_turn
 from tests.items.strategies import CONVERSATIONS, message
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetic_nb.items import content_tokens, input_message, item_text
+from noetic_nb.items import input_message, item_text
+from noetic_nb.items.build import content_tokens
 from noetic_nb.memory import LayerStack, LayerStateStore
 from noetic_nb.storage import InMemoryStorage
 from noetic_nb.testing import drive_loop

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from noetic_nb.regulator import NEWER_KEYWORDS, Regulator, decisions
+from noetic_nb.regulator import Regulator, decisions
 from noetic_nb.regulator.decisions import CircuitBreak, ScopeDriftWarn
 from noetic_nb.regulator.events import (
     Cost,
@@ -17,6 +17,7 @@ from noetic_nb.regulator.events import (
     TurnStart,
     UserCorrection,
 )
+from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS
 from tests.regulator.sessions import differences
 from tests.regulator.test_vectors import load
 

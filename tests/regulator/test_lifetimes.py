@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from noetic_nb.regulator import Person, Regulator, ThreadSafeRegulator, decisions, events
+from noetic_nb.regulator import Regulator, ThreadSafeRegulator, decisions, events
 from noetic_nb.regulator.events import (
     Cost,
     QualityFeedback,
@@ -24,6 +24,7 @@ from noetic_nb.regulator.events import (
     TurnStart,
     UserCorrection,
 )
+from noetic_nb.regulator.person import Person
 from tests.regulator.sessions import RELAXED
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from noetic_nb.regulator import RANKED_TOPICS, RELEASE_TOPICS, Regulator
+from noetic_nb.regulator import Regulator
 from noetic_nb.regulator.decisions import (
     CircuitBreak,
     Continue,
@@ -28,6 +28,7 @@ from noetic_nb.regulator.events import (
     UserCorrection,
 )
 from noetic_nb.regulator.measures.tool_history import trailing_cycles
+from noetic_nb.regulator.measures.topics import RANKED_TOPICS, RELEASE_TOPICS
 
 NAN, INF = math.nan, math.inf
 

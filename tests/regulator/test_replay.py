@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noetic_nb.regulator import (
-    CONTEXT_SCORER,
     ContextScorer,
     CostCap,
     DriftInput,
@@ -36,7 +35,7 @@ from noetic_nb.regulator.events import (
     TurnStart,
     UserCorrection,
 )
-from noetic_nb.regulator.predicates.context_scorer import FEATURES, drift_features
+from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, FEATURES, drift_features
 from tests.regulator.sessions import RELAXED
 
 some_events = st.lists(

@@ -10,9 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.regulator import (
-    CONTEXT_SCORER,
-    NEWER_KEYWORDS,
-    RELEASE_WORDS,
     CostCap,
     DriftInput,
     DriftScore,
@@ -30,6 +27,9 @@ from noetic_nb.regulator import (
     WordLists,
 )
 from noetic_nb.regulator.events import TurnComplete, TurnStart, UserCorrection
+from noetic_nb.regulator.measures.word_lists import RELEASE_WORDS
+from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER
+from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS
 from tests.regulator.sessions import RELAXED
 
 FRESH = (

@@ -17,7 +17,8 @@ import pytest
 import noetic_nb.regulator as regulator
 from noetic_nb import compat
 from noetic_nb.compat import noos
-from noetic_nb.regulator import CostCap, Person, Predicate, Regulator, Settings, predicates
+from noetic_nb.regulator import CostCap, Predicate, Regulator, Settings, predicates
+from noetic_nb.regulator.person import Person
 from noetic_nb.regulator.session.session import Session
 from tests.regulator.sessions import random_event
 from tests.regulator.test_predicates import EVERY_PREDICATE

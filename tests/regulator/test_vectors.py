@@ -9,18 +9,10 @@ from typing import Any
 
 import pytest
 
-from noetic_nb.regulator import (
-    NEWER_KEYWORDS,
-    RANKED_TOPICS,
-    RELEASE_KEYWORDS,
-    RELEASE_TOPICS,
-    DriftInput,
-    Regulator,
-    decisions,
-    events,
-)
+from noetic_nb.regulator import DriftInput, Regulator, decisions, events
 from noetic_nb.regulator.measures.costs import normalize_cost
-from noetic_nb.regulator.measures.topics import cluster_of
+from noetic_nb.regulator.measures.topics import RANKED_TOPICS, RELEASE_TOPICS, cluster_of
+from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS, RELEASE_KEYWORDS
 from noetic_nb.regulator.session.arousal import impression_of
 from noetic_nb.regulator.session.session import Session
 from noetic_nb.regulator.session.strategy import STRATEGY_LABELS, classify_strategy

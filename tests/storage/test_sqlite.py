@@ -16,14 +16,9 @@ from typing import Any
 import pytest
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.storage import (
-    InMemoryStorage,
-    ScopedStorage,
-    SQLiteStorage,
-    StorageAdapter,
-    Versioned,
-    write_together,
-)
+from noetic_nb.storage import InMemoryStorage, ScopedStorage, SQLiteStorage, StorageAdapter
+from noetic_nb.storage.adapter import write_together
+from noetic_nb.storage.sqlite import Versioned
 from noetic_nb.storage.sqlite_file import prefix_range
 from noetic_nb.storage.sqlite_reader import Reader
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.storage import InMemoryStorage, SQLiteStorage, get_many
+from noetic_nb.storage import InMemoryStorage, SQLiteStorage
+from noetic_nb.storage.adapter import get_many
 
 ODD = [
     "",

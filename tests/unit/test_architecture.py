@@ -33,6 +33,7 @@ FLOORS: tuple[frozenset[str], ...] = (
             "regulator",
             "sync",
             "lazy",
+            "moved",
         ],
     ),
     frozenset({"memory", "models"}),

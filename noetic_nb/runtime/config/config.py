@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_origin
 from pydantic import Field, field_validator
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
-from noetic_nb.items import DEFAULT_REGISTRY, FrozenDict, ItemRegistry, freeze, thaw
+from noetic_nb.items import ItemRegistry, freeze, thaw
+from noetic_nb.items.frozen import FrozenDict
+from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory import MemoryConfig, MemoryLayer, ProjectionPolicy, memory
 from noetic_nb.models.stream_timeout import IDLE_TIMEOUT_MS
 from noetic_nb.runtime.config.limits import Limits
-from noetic_nb.steps import Step, Tool, make_tool
+from noetic_nb.steps import Step, Tool
 from noetic_nb.steps.base import Frozen, InstanceField
 from noetic_nb.steps.schema import OutputSchema, as_schema
+from noetic_nb.steps.tools import make_tool
 
 if TYPE_CHECKING:
     from noetic_nb.steps import Registry

@@ -15,13 +15,15 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import Where
 from noetic_nb.items import Item, ItemLog
-from noetic_nb.memory import PastCall, RecallEntry, RerenderRequest
+from noetic_nb.memory import PastCall, RerenderRequest
+from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.models.client import NO_USAGE, ModelDelta, ModelResponse, Usage
 from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.runtime.context.channels import Channels
 from noetic_nb.runtime.context.engine import Engine
-from noetic_nb.steps import Channel, LoopStep, Step, StepMeta
+from noetic_nb.steps import Channel, LoopStep, Step
 from noetic_nb.steps.channel_type import DEFAULT_TIMEOUT_MS as WAIT_MS
+from noetic_nb.steps.loop_snapshot import StepMeta
 
 __all__ = ["RUNNING", "Context", "ExecutionRecorder", "Runner", "StepHandle", "StepRunner", "StepValue", "Tree"]
 

@@ -12,8 +12,8 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ErrorRaised, EventSink, ModelCalled, Where
 from noetic_nb.ids import Ids
 from noetic_nb.items import ItemLog
-from noetic_nb.memory import ExecutionContext, HookModelRequest, LayerStack, MemoryLayer
-from noetic_nb.memory.execution_context import as_response
+from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
+from noetic_nb.memory.execution_context import HookModelRequest, as_response
 from noetic_nb.models.client import (
     ModelClient,
     ModelDelta,

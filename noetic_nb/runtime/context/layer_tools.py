@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 from pydantic import RootModel, ValidationError
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.memory import ExecutionContext, LayerFunction, LayerStack, MemoryLayer
+from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
 from noetic_nb.memory.hook_results import UNSET, field_of
+from noetic_nb.memory.layer_functions import LayerFunction
 from noetic_nb.models.client import ToolSpec
 from noetic_nb.runtime.context.engine import Execution
 from noetic_nb.steps import Tool

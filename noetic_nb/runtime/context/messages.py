@@ -7,7 +7,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import ItemValidationError, NoeticError
 from noetic_nb.events import ItemsAppended
-from noetic_nb.items import Item, ItemLog, compact_json, freeze, input_message
+from noetic_nb.items import Item, ItemLog, freeze, input_message
+from noetic_nb.items.json_text import compact_json
 from noetic_nb.memory import ExecutionContext, RerenderRequest
 from noetic_nb.runtime.context.context import Context, StepValue
 from noetic_nb.runtime.context.engine import Engine

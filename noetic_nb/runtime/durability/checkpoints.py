@@ -25,7 +25,8 @@ from noetic_nb.runtime.durability.thread_writer import ThreadWriter, execution_p
 from noetic_nb.runtime.durability.turn_reader import read_turn
 from noetic_nb.runtime.durability.turn_record import ExecutionRecord, TurnRecord
 from noetic_nb.steps.base import Frozen, InstanceField
-from noetic_nb.storage import JsonValue, get_many, write_together
+from noetic_nb.storage import JsonValue
+from noetic_nb.storage.adapter import get_many, write_together
 
 __all__ = ["Checkpoints", "as_checkpoints", "load_states"]
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
-from noetic_nb.items import DEFAULT_REGISTRY, Item, ItemRegistry, dump_item, freeze, thaw
+from noetic_nb.items import Item, ItemRegistry, dump_item, freeze, thaw
+from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory import PastCall
 from noetic_nb.models.client import NO_USAGE, Usage
 from noetic_nb.runtime.config.limits import Limits

@@ -15,7 +15,8 @@ from noetic_nb.models.client import Usage
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.messages import TurnInput
 from noetic_nb.runtime.durability.snapshot import Spent, place_of
-from noetic_nb.steps import Step, StepMeta
+from noetic_nb.steps import Step
+from noetic_nb.steps.loop_snapshot import StepMeta
 from noetic_nb.steps.output_codec import parse_output
 
 __all__ = ["entry_data", "is_plain", "output_of", "restore_meta", "spent_by"]

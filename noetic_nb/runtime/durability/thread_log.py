@@ -13,7 +13,8 @@ from typing import Any, Final
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.items import Item
 from noetic_nb.items.registry import ItemRegistry
-from noetic_nb.storage import JsonValue, StorageAdapter, get_many
+from noetic_nb.storage import JsonValue, StorageAdapter
+from noetic_nb.storage.adapter import get_many
 
 __all__ = ["Part", "ThreadStore", "open_key", "part_data", "part_key", "unreadable"]
 

@@ -13,7 +13,7 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.items import ItemLog, dump_item
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.durability.thread_log import Part, ThreadStore, open_key, part_data, part_key
-from noetic_nb.storage import write_together
+from noetic_nb.storage.adapter import write_together
 
 __all__ = ["ThreadWriter", "execution_prefix", "ledger_prefix", "snapshot_key"]
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from noetic_nb.runtime.durability.snapshot import ChildSnapshot, Snapshot
 from noetic_nb.runtime.durability.thread_writer import execution_prefix
 from noetic_nb.runtime.durability.turn_record import ExecutionRecord, TurnRecord
-from noetic_nb.storage import JsonValue, get_many, write_together
+from noetic_nb.storage import JsonValue
+from noetic_nb.storage.adapter import get_many, write_together
 
 __all__ = ["read_turn"]
 

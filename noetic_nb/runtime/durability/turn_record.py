@@ -28,7 +28,8 @@ from noetic_nb.runtime.durability.step_record import StepRecord
 from noetic_nb.runtime.durability.thread_log import open_key
 from noetic_nb.runtime.durability.thread_writer import ThreadWriter, execution_prefix, ledger_prefix, snapshot_key
 from noetic_nb.steps import Step
-from noetic_nb.storage import JsonValue, StorageAdapter, write_together
+from noetic_nb.storage import JsonValue, StorageAdapter
+from noetic_nb.storage.adapter import write_together
 
 __all__ = ["ExecutionRecord", "TurnRecord"]
 

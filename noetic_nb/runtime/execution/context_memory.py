@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.memory import LayerData, LayerFunction, MemoryLayer
+from noetic_nb.memory import MemoryLayer
+from noetic_nb.memory.layer_functions import LayerData, LayerFunction
 from noetic_nb.memory.steering_decision import denied
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine

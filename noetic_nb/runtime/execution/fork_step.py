@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.items import FrozenDict, compact_json
+from noetic_nb.items.frozen import FrozenDict
+from noetic_nb.items.json_text import compact_json
 from noetic_nb.runtime.context.context import Context, StepRunner, StepValue
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.step_errors import TurnStopped

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import Item, assistant_text, function_call_output, input_message
-from noetic_nb.memory import ExecutionContext, RecallEntry, RerenderRequest, SteeringAction, SteeringDecision
+from noetic_nb.memory import ExecutionContext, RerenderRequest, SteeringAction, SteeringDecision
+from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.memory.steering_decision import denied
 from noetic_nb.models.client import NO_USAGE, ModelDelta, ModelRequest, ModelResponse
 from noetic_nb.runtime.context.context import Context, StepValue
@@ -21,7 +22,8 @@ from noetic_nb.runtime.context.step_errors import TurnStopped
 from noetic_nb.runtime.execution.approval import RESPONSE, approval
 from noetic_nb.runtime.execution.tool_call import call_tool
 from noetic_nb.runtime.planning.turn_plan import TurnPlan, budgets_allocated, plan_turn
-from noetic_nb.steps import LLMStep, StepMeta
+from noetic_nb.steps import LLMStep
+from noetic_nb.steps.loop_snapshot import StepMeta
 from noetic_nb.steps.output_codec import CodecOutput, OutputReader, parse_output
 from noetic_nb.steps.schema import OutputSchema
 from noetic_nb.steps.traverse import listed_tools

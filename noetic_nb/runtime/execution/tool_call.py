@@ -11,7 +11,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.events import ToolCalled
-from noetic_nb.items import compact_json, freeze
+from noetic_nb.items import freeze
+from noetic_nb.items.json_text import compact_json
 from noetic_nb.memory import ExecutionContext, PastCall, SteeringAction, SteeringDecision
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from noetic_nb.items import Item, assistant_text, content_tokens, input_message, item_text
+from noetic_nb.items import Item, assistant_text, input_message, item_text
+from noetic_nb.items.build import content_tokens
 from noetic_nb.layers.blocks import cut_block
-from noetic_nb.memory import ProjectionPolicy, RecallEntry
+from noetic_nb.memory import ProjectionPolicy
+from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.models.client import ModelRequest
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine

@@ -10,17 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, overload
 
 from noetic_nb.events import BudgetsAllocated, ItemFate, LayerTokens, ViewAssembled, Where
-from noetic_nb.items import Item, ItemLog, ItemView, content_tokens, item_tokens
-from noetic_nb.memory import (
-    BudgetPlan,
-    MemoryLayer,
-    ProjectedHistory,
-    ProjectionPolicy,
-    RecallEntry,
-    allocate_budgets,
-    project_tail,
-)
-from noetic_nb.memory.projection import latest_user, must_send
+from noetic_nb.items import Item, ItemLog, item_tokens
+from noetic_nb.items.build import content_tokens
+from noetic_nb.items.log import ItemView
+from noetic_nb.memory import BudgetPlan, MemoryLayer, ProjectionPolicy, allocate_budgets
+from noetic_nb.memory.projection import ProjectedHistory, latest_user, must_send, project_tail
+from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["SentItems", "TurnPlan", "budgets_allocated", "plan_turn"]

@@ -22,7 +22,7 @@ from noetic_nb.runtime.threads.memory_view import MemoryView
 from noetic_nb.runtime.threads.thread import Message, Thread
 from noetic_nb.runtime.threads.threads import Threads
 from noetic_nb.runtime.threads.turn import Resumed, turn_input
-from noetic_nb.storage import write_together
+from noetic_nb.storage.adapter import write_together
 
 __all__ = ["DurableThreads", "durable_threads"]
 

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import LayerStateChanged, Where
-from noetic_nb.items import ItemLog, compact_json, thaw
+from noetic_nb.items import ItemLog, thaw
+from noetic_nb.items.json_text import compact_json
 from noetic_nb.markup import escape
 from noetic_nb.memory import DisposeParams, ExecutionContext, InitParams, MemoryLayer, resolve_scope_key
 from noetic_nb.memory.hook_results import UNSET, field_of

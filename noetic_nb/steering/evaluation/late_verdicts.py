@@ -11,7 +11,8 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from noetic_nb.items import Item, content_tokens, input_message
+from noetic_nb.items import Item, input_message
+from noetic_nb.items.build import content_tokens
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.tokens import Tokenizer
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from noetic_nb.items import compact_json, thaw
+from noetic_nb.items import thaw
+from noetic_nb.items.json_text import compact_json
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.names import nearest
 from noetic_nb.steering.predicates.bindings import values_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from noetic_nb.items import assistant_text, compact_json, input_message, thaw
+from noetic_nb.items import assistant_text, input_message, thaw
+from noetic_nb.items.json_text import compact_json
 from noetic_nb.memory.execution_context import HookModelRequest, as_response
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision

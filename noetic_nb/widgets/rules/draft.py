@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from noetic_nb.steering import DEFAULT_JUDGE_MODEL, RuleBook, SteeringRule
+from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.steering.predicates.sequence_rules import describe_sequence
-from noetic_nb.steering.rules.rule import CelCondition, LLMEval, SequenceRule
+from noetic_nb.steering.rules.rule import DEFAULT_JUDGE_MODEL, CelCondition, LLMEval, SequenceRule
 
 __all__ = ["NEW_FORMS", "Draft", "draft_of", "new_rule", "rule_of"]
 
