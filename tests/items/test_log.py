@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -187,3 +187,4 @@ class Forks(RuleBasedStateMachine):
 
 
 TestForks = Forks.TestCase
+TestForks.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

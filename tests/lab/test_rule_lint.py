@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -172,7 +173,8 @@ BOOKS: Final[dict[str, Callable[[], tuple[RuleBook, Any, list[nn.Run]]]]] = {
 
 
 @pytest.mark.parametrize("name", BOOKS)
-def test_a_clean_book_has_no_finding(name: str) -> None:
+def test_a_clean_book_has_no_finding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "perf_counter", time.process_time)  # a busy machine makes no rule slow
     rules, tools, runs = BOOKS[name]()
 
     assert [str(finding) for finding in lint(rules, runs, tools=tools)] == []
