@@ -6,8 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 NOTEBOOKS := notebooks
 BUILD := build
-# Browser tests stay together on one worker; everything else goes to whichever is free.
-PARALLEL := -n auto --dist loadgroup
+# A worker for each processor; tests/conftest.py keeps the browser's tests together on one of them.
+PARALLEL := -n auto
 
 .PHONY: lab demo test bench fuzz clean lint types unit vectors notebooks browser
 

@@ -24,15 +24,30 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Any]:
     return {"loop": VirtualTimeLoop if item.get_closest_marker("virtual_time") else asyncio.new_event_loop}
 
 
-@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if BROWSER in item.nodeid:
+        item.add_marker(pytest.mark.timeout(LONG_S))
+    if item.get_closest_marker("kill"):
+        item.add_marker(pytest.mark.timeout(LONG_S))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the browser's tests on one worker, which begins with them; everything else goes to whichever is free.
+
+    One server and one browser are enough: two would only wait for each other.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class BrowserTogether(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return BROWSER if BROWSER in nodeid else nodeid
+
+    return BrowserTogether(config, log)
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if BROWSER in item.nodeid:
-            # One server and one browser, on one worker: two would only wait for each other.
-            item.add_marker(pytest.mark.xdist_group("browser"))
-            item.add_marker(pytest.mark.timeout(LONG_S))
-        if item.get_closest_marker("kill"):
-            item.add_marker(pytest.mark.timeout(LONG_S))
     # The browser's driver keeps an event loop running in this thread until the session ends, and two loops cannot share
     # a thread: its tests come last.
     items.sort(key=lambda item: BROWSER in item.nodeid)

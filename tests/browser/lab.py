@@ -176,6 +176,7 @@ class LabNotebook:
         self.lab = lab
         self.foreign: list[str] = []
         self.problems: list[str] = []
+        self.tolerated: str | None = None
         self.dialogs: list[str] = []
         self._kernel: Kernel | None = None
         self.path = lab.root / f"{name}.ipynb"

@@ -9,6 +9,8 @@ import pytest
 from playwright.sync_api import expect
 
 Open = Callable[..., Any]
+# The kernel closes these views faster than a busy page can load them, and the page says so: no fault of theirs.
+CLOSED_WHILE_LOADING = "[anywidget] Failed to initialize model."
 
 COUNTS = """
 import ipywidgets
@@ -26,6 +28,7 @@ def counts():
 )
 def test_fifty_runs_of_a_cell_leave_the_comms_and_observers_of_one(notebook: Open, cells_of: Open, made: str) -> None:
     opened = notebook(*cells_of("demo_run", [COUNTS]))
+    opened.tolerated = CLOSED_WHILE_LOADING
     opened.run_all()
     cell = f"view = {made}\ndisplay(view)"
     opened.kernel.run(cell)
