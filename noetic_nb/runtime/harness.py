@@ -18,10 +18,11 @@ from noetic_nb.models.client import ModelClient, check_clients
 from noetic_nb.runtime.config.config import AgentConfig
 from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.runtime.context.channels import ChannelHandle
-from noetic_nb.runtime.context.context import Context, StepValue
+from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Approve, Engine
 from noetic_nb.runtime.context.event_hub import EventHub
 from noetic_nb.runtime.context.messages import log_items
+from noetic_nb.runtime.context.protocols import StepValue
 from noetic_nb.runtime.context.reply import AgentReply
 from noetic_nb.runtime.context.step_errors import TurnStopped
 from noetic_nb.runtime.execution.run_step import run_step

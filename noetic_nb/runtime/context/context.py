@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import current_task
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -21,11 +21,12 @@ from noetic_nb.models.client import NO_USAGE, ModelDelta, ModelResponse, Usage
 from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.runtime.context.channels import Channels
 from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.runtime.context.protocols import Inbox, StepHandle, StepValue, TurnRecorder
 from noetic_nb.steps import Channel, LoopStep, Step
 from noetic_nb.steps.channel_type import DEFAULT_TIMEOUT_MS as WAIT_MS
 from noetic_nb.steps.loop_snapshot import StepMeta
 
-__all__ = ["RUNNING", "Context", "ExecutionRecorder", "Runner", "StepHandle", "StepRunner", "StepValue", "Tree"]
+__all__ = ["RUNNING", "Context", "ExecutionRecorder", "Runner", "StepRunner", "Tree"]
 
 T = TypeVar("T")
 
@@ -37,39 +38,8 @@ RUNNING: Final[ContextVar[tuple[Context, tuple[str, ...], int] | None]] = Contex
 they are of. Tasks that a step begins take it with them."""
 
 
-StepValue: TypeAlias = Any
-"""What a step takes or returns. Any, as that is the user's own: text, items, data, an object of any class."""
-
 StepRunner: TypeAlias = Callable[[Engine, Step, StepValue, "Context"], Awaitable[StepValue]]
 """Runs one step. Steps that contain others are handed it, as the file that knows all kinds imports theirs."""
-
-
-class Incoming(Protocol):
-    """A message for the agent that waits to become part of its turn."""
-
-    def take(self) -> Sequence[Mapping[str, Any]]:
-        """Return its items, which are part of a turn from now on."""
-
-
-class Inbox(Collection[Incoming], Protocol):
-    """Messages that arrived while the agent was working; a list."""
-
-    def clear(self) -> None:
-        """Empty it."""
-
-
-class StepHandle(Protocol):
-    """A step that runs beside its execution; see `noetic_nb.runtime.Handle`."""
-
-    @property
-    def done(self) -> bool:
-        """Whether there is a result, or an error."""
-
-    async def result(self) -> StepValue:
-        """Wait for the step's output."""
-
-    def cancel(self, reason: str = ...) -> bool:
-        """Abort the step; False where it had ended already."""
 
 
 class Runner(Protocol):
@@ -107,16 +77,6 @@ class ChildState(Protocol):
 
     def put_back(self, ctx: Context, spent: Any) -> None:
         """Set the counters of a context to what they were."""
-
-
-class TurnRecorder(Protocol):
-    """Writes down a turn."""
-
-    async def begin(self, first: int) -> None:
-        """Write that its items, from `first` on, have been logged."""
-
-    async def end(self) -> None:
-        """Write what it logged, and forget how far it was."""
 
 
 S = TypeVar("S")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import ErrorRaised, EventSink, ModelCalled, Where
+from noetic_nb.events import ErrorRaised, EventSink, ModelCalled
 from noetic_nb.ids import Ids
-from noetic_nb.items import ItemLog
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
 from noetic_nb.memory.execution_context import HookModelRequest, as_response
 from noetic_nb.models.client import (
@@ -24,14 +23,14 @@ from noetic_nb.models.client import (
 )
 from noetic_nb.models.stream_timeout import IdleTimeout
 from noetic_nb.runtime.config.config import AgentConfig
-from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.runtime.context.event_hub import EventHub, StepEvents
+from noetic_nb.runtime.context.protocols import Execution
 from noetic_nb.runtime.context.step_errors import error_text
 from noetic_nb.runtime.context.step_setup import MAX_SETUPS, StepSetups
 from noetic_nb.steps import LLMStep, Tool
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["Approve", "Engine", "Execution"]
+__all__ = ["Approve", "Engine"]
 
 T = TypeVar("T")
 # The answer is Any, as it may be awaitable; the arguments are those of any tool.
@@ -40,48 +39,6 @@ Approve: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
 
 
 CallStatus: TypeAlias = Literal["ok", "error", "cancelled"]
-
-
-class TurnTree(Protocol):
-    """What a model call has to know of the turn it belongs to."""
-
-    limits: Limits | None
-    on_delta: Callable[[ModelDelta], None] | None
-
-
-class Execution(Protocol):
-    """What an engine has to know of an execution; `Context`, which stands above it, is one."""
-
-    id: str
-    thread_id: str
-    resource_id: str | None
-    depth: int
-    turn: int
-    step_count: int
-    tokens: Usage
-    cost: float
-    item_log: ItemLog
-    aborted: bool
-
-    @property
-    def where(self) -> Where:
-        """The place of the execution in a run's events."""
-
-    @property
-    def tree(self) -> TurnTree:
-        """What it shares with its descendants."""
-
-    def lock(self, layer_id: str) -> asyncio.Lock:
-        """Return the lock under which functions of a layer run one at a time."""
-
-    def charge(self, response: ModelResponse) -> None:
-        """Add what a model call cost."""
-
-    def check_limits(self) -> None:
-        """Raise where more was spent than may be."""
-
-    async def until_aborted(self, awaitable: Awaitable[T]) -> T:
-        """Await something; an abort cuts it short."""
 
 
 class Engine:

@@ -13,7 +13,7 @@ from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
 from noetic_nb.memory.hook_results import UNSET, field_of
 from noetic_nb.memory.layer_functions import LayerFunction
 from noetic_nb.models.client import ToolSpec
-from noetic_nb.runtime.context.engine import Execution
+from noetic_nb.runtime.context.protocols import Execution
 from noetic_nb.steps import Tool
 from noetic_nb.steps.tools import spec_tokens
 

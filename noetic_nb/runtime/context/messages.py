@@ -10,8 +10,9 @@ from noetic_nb.events import ItemsAppended
 from noetic_nb.items import Item, ItemLog, freeze, input_message
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.memory import ExecutionContext, RerenderRequest
-from noetic_nb.runtime.context.context import Context, StepValue
+from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.runtime.context.protocols import StepValue
 from noetic_nb.runtime.context.reply import AgentReply
 
 __all__ = ["TurnInput", "append_input", "as_input_items", "log_items", "query_of"]

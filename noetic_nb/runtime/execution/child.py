@@ -15,9 +15,10 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.events import ChildEnded, ChildStarted
 from noetic_nb.items import ItemLog
 from noetic_nb.memory import ExecutionContext, MemoryLayer
-from noetic_nb.runtime.context.context import ChildState, Context, StepValue
+from noetic_nb.runtime.context.context import ChildState, Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.oversize import warn_if_large
+from noetic_nb.runtime.context.protocols import StepValue
 from noetic_nb.runtime.context.step_errors import error_text, step_failed
 from noetic_nb.runtime.execution.handle import end_handles
 from noetic_nb.steps.loop_snapshot import output_text

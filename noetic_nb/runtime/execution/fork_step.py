@@ -12,8 +12,9 @@ from typing import Any
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.runtime.context.context import Context, StepRunner, StepValue
+from noetic_nb.runtime.context.context import Context, StepRunner
 from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.runtime.context.protocols import StepValue
 from noetic_nb.runtime.context.step_errors import TurnStopped
 from noetic_nb.runtime.execution.child import Child, Outcome, outcome_of
 from noetic_nb.steps import ForkStep, Step

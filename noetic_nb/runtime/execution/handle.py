@@ -13,8 +13,9 @@ from typing import Final
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.memory import Stop
-from noetic_nb.runtime.context.context import Context, StepValue
+from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.runtime.context.protocols import StepValue
 from noetic_nb.runtime.context.step_errors import step_failed
 
 __all__ = ["GRACE_PERIOD_MS", "Handle", "Started", "end_handles", "started_by"]

@@ -15,9 +15,10 @@ from noetic_nb.memory import ExecutionContext, RerenderRequest, SteeringAction, 
 from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.memory.steering_decision import denied
 from noetic_nb.models.client import NO_USAGE, ModelDelta, ModelRequest, ModelResponse
-from noetic_nb.runtime.context.context import Context, StepValue
+from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.messages import TurnInput, append_input, as_input_items, log_items, query_of
+from noetic_nb.runtime.context.protocols import StepValue
 from noetic_nb.runtime.context.step_errors import TurnStopped
 from noetic_nb.runtime.execution.approval import RESPONSE, approval
 from noetic_nb.runtime.execution.tool_call import call_tool

@@ -8,9 +8,10 @@ from typing import Any
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import input_message
 from noetic_nb.models.client import NO_USAGE
-from noetic_nb.runtime.context.context import Context, StepRunner, StepValue
+from noetic_nb.runtime.context.context import Context, StepRunner
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.messages import log_items
+from noetic_nb.runtime.context.protocols import StepValue
 from noetic_nb.runtime.context.step_errors import TurnStopped, step_failed
 from noetic_nb.steps import Channel, LoopSnapshot, LoopStep, Verdict
 from noetic_nb.steps.channel_type import EMPTY

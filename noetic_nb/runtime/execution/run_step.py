@@ -9,10 +9,11 @@ from typing import Any, Final, Literal, TypeAlias
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import StepEnded, StepStarted
 from noetic_nb.memory.steering_decision import denied
-from noetic_nb.runtime.context.context import RUNNING, Context, StepValue
+from noetic_nb.runtime.context.context import RUNNING, Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.event_hub import is_shown
 from noetic_nb.runtime.context.messages import TurnInput
+from noetic_nb.runtime.context.protocols import StepValue
 from noetic_nb.runtime.context.step_errors import TurnStopped, error_text, step_failed
 from noetic_nb.runtime.execution.llm_step import run_llm
 from noetic_nb.runtime.execution.loop_step import run_loop

@@ -9,8 +9,9 @@ from typing import Any
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import ItemLog, assistant_text, input_message
 from noetic_nb.models.client import ModelRequest
-from noetic_nb.runtime.context.context import Context, StepRunner, StepValue
+from noetic_nb.runtime.context.context import Context, StepRunner
 from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.runtime.context.protocols import StepValue
 from noetic_nb.runtime.execution.child import Child, Outcome, outcome_of
 from noetic_nb.steps import SpawnStep
 from noetic_nb.steps.loop_snapshot import json_text

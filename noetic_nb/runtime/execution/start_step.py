@@ -6,8 +6,9 @@ import asyncio
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import ItemLog
-from noetic_nb.runtime.context.context import Context, StepRunner, StepValue
+from noetic_nb.runtime.context.context import Context, StepRunner
 from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.runtime.context.protocols import StepValue
 from noetic_nb.runtime.context.step_errors import TurnStopped
 from noetic_nb.runtime.execution.child import Child, Outcome, outcome_of
 from noetic_nb.runtime.execution.handle import Handle, Started, started_by

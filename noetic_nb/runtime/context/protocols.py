@@ -1,0 +1,99 @@
+"""What the parts of an execution need of one another, as protocols: none of them has to import the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from noetic_nb.events import Where
+from noetic_nb.items import ItemLog
+from noetic_nb.models.client import ModelDelta, ModelResponse, Usage
+from noetic_nb.runtime.config.limits import Limits
+
+__all__ = ["Execution", "Inbox", "Incoming", "StepHandle", "StepValue", "TurnRecorder", "TurnTree"]
+
+T = TypeVar("T")
+
+StepValue: TypeAlias = Any
+"""What a step takes or returns. Any, as that is the user's own: text, items, data, an object of any class."""
+
+
+class TurnTree(Protocol):
+    """What a model call has to know of the turn it belongs to."""
+
+    limits: Limits | None
+    on_delta: Callable[[ModelDelta], None] | None
+
+
+class Execution(Protocol):
+    """What an engine has to know of an execution; `Context`, which stands above it, is one."""
+
+    id: str
+    thread_id: str
+    resource_id: str | None
+    depth: int
+    turn: int
+    step_count: int
+    tokens: Usage
+    cost: float
+    item_log: ItemLog
+    aborted: bool
+
+    @property
+    def where(self) -> Where:
+        """The place of the execution in a run's events."""
+
+    @property
+    def tree(self) -> TurnTree:
+        """What it shares with its descendants."""
+
+    def lock(self, layer_id: str) -> asyncio.Lock:
+        """Return the lock under which functions of a layer run one at a time."""
+
+    def charge(self, response: ModelResponse) -> None:
+        """Add what a model call cost."""
+
+    def check_limits(self) -> None:
+        """Raise where more was spent than may be."""
+
+    async def until_aborted(self, awaitable: Awaitable[T]) -> T:
+        """Await something; an abort cuts it short."""
+
+
+class Incoming(Protocol):
+    """A message for the agent that waits to become part of its turn."""
+
+    def take(self) -> Sequence[Mapping[str, Any]]:
+        """Return its items, which are part of a turn from now on."""
+
+
+class Inbox(Collection[Incoming], Protocol):
+    """Messages that arrived while the agent was working; a list."""
+
+    def clear(self) -> None:
+        """Empty it."""
+
+
+class StepHandle(Protocol):
+    """A step that runs beside its execution; see `noetic_nb.runtime.Handle`."""
+
+    @property
+    def done(self) -> bool:
+        """Whether there is a result, or an error."""
+
+    async def result(self) -> StepValue:
+        """Wait for the step's output."""
+
+    def cancel(self, reason: str = ...) -> bool:
+        """Abort the step; False where it had ended already."""
+
+
+class TurnRecorder(Protocol):
+    """Writes down a turn."""
+
+    async def begin(self, first: int) -> None:
+        """Write that its items, from `first` on, have been logged."""
+
+    async def end(self) -> None:
+        """Write what it logged, and forget how far it was."""
