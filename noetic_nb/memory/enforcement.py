@@ -15,7 +15,7 @@ from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, field_of
 from noetic_nb.memory.hook_runner import HookRunner
 from noetic_nb.memory.layer import MemoryLayer
-from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, HookFailure, PastCall
+from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, HookFailure, PastCall, tool_call_params
 from noetic_nb.memory.steering_decision import (
     ALLOW,
     SteeringAction,
@@ -73,6 +73,7 @@ async def decide(
     tool_args: Any = None,
     call_id: str = "",
     history: Sequence[PastCall] = (),
+    raw_args: Any = None,
     response: ModelResponse | None = None,
 ) -> SteeringDecision:
     """Call every layer that enforces at this point; the first deny, or the first stop, ends the round.
@@ -96,7 +97,9 @@ async def decide(
         so_far = most_restrictive(decisions) if decisions else ALLOW
         params: BeforeToolCallParams | AfterModelCallParams
         if point == "before_tool_call":
-            params = BeforeToolCallParams(tool_name, tool_args, ctx, state, call_id, history, ctx.depth, so_far)
+            params = tool_call_params(
+                tool_name, tool_args, ctx, state, call_id, history, ctx.depth, so_far, raw_args
+            )
         else:
             assert response is not None
             params = AfterModelCallParams(response, ctx, state, history, so_far)
