@@ -184,8 +184,6 @@ def thaw(value: Any) -> Any:
     >>> thaw(freeze({"content": [{"text": "a"}]}))
     {'content': [{'text': 'a'}]}
     """
-    if type(value) in FLAT:
-        return value
     if isinstance(value, Mapping):
         return {key: thaw(inner) for key, inner in value.items()}
     if isinstance(value, tuple) and type(value) is not tuple and hasattr(value, "_asdict"):

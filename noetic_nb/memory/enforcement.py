@@ -48,7 +48,9 @@ def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None]:
         return value, UNSET, None
     # Looked up directly, because this runs before every tool call.
     if type(value) is dict:  # the fields of this hook are spelled the same in both forms
-        given, stop, state, outcome = [value.get(name, UNSET) for name in _FIELDS]
+        get = value.get
+        given, stop = get("decision", UNSET), get("stop", UNSET)
+        state, outcome = get("state", UNSET), get("outcome", UNSET)
     else:
         given, stop, state, outcome = [field_of(value, name, hook=hook) for name in _FIELDS]
     if given is UNSET:
@@ -198,15 +200,15 @@ def _record(
     """Put a decision into the run's ledger: all of a layer that enforces, of others what is more than an allow."""
     if runner.sink is None or not (layer.enforces or decision.action is not SteeringAction.ALLOW):
         return
-    call = params if isinstance(params, BeforeToolCallParams) else None
+    name, args = params[:2] if isinstance(params, BeforeToolCallParams) else (None, None)
     runner.sink.emit(
         SteeringDecided(
             ctx.where,
             runner.clock.now_ms(),
             layer.id,
             point,
-            None if call is None else call.tool_name,
-            None if call is None else call.tool_args,
+            name,
+            args,
             decision.action.value,
             decision.guidance,
             decision.rule_ids,

@@ -101,14 +101,27 @@ class DisposeParams(NamedTuple):
     ctx: ExecutionContext
 
 
-class PastCall(NamedTuple):
-    """A tool call of this execution and how it ended; `status` None while it is running."""
-
+class _PastCall(NamedTuple):
     name: str
     args: Mapping[str, Any]
     call_id: str
     status: str | None = None
     output: str | None = None
+
+
+class PastCall(_PastCall):
+    """A tool call of this execution and how it ended; `status` None while it is running.
+
+    `args` is what the tool got; each look at it gives a copy, as with the call that is judged.
+    """
+
+    __slots__ = ()
+
+    @property
+    def args(self) -> Mapping[str, Any]:  # type: ignore[override]
+        """What the tool got, as JSON data."""
+        found: Mapping[str, Any] = own_copy(self[1])
+        return found
 
 
 class _BeforeToolCall(NamedTuple):
@@ -167,13 +180,14 @@ class _FlatToolCall(BeforeToolCallParams):
 def tool_call_params(*fields: Any) -> BeforeToolCallParams:
     """Return the parameters of a call, in the form that is quickest to read."""
     args = fields[1]
-    # Looked at once a call, where every rule would have to look again.
-    flat = type(args) is FrozenDict and all([type(value) in FLAT or _is_flat(value) for value in args.values()])
-    return (_FlatToolCall if flat else BeforeToolCallParams)(*fields)
-
-
-def _is_flat(value: Any) -> bool:
-    return type(value) is tuple and all([type(inner) in FLAT for inner in value])
+    if type(args) is FrozenDict:
+        # Looked at once a call, where every rule would have to look again.
+        for value in args.values():
+            if type(value) not in FLAT and (type(value) is not tuple or not FLAT.issuperset(map(type, value))):
+                break
+        else:
+            return _FlatToolCall(*fields)
+    return BeforeToolCallParams(*fields)
 
 
 class AfterModelCallParams(NamedTuple):
