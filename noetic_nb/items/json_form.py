@@ -87,7 +87,8 @@ def _key(key: Any) -> str:
     form = json_form(key)
     if isinstance(form, str):
         return form
-    return next(iter(to_jsonable_python({form: None})))
+    text: str = next(iter(to_jsonable_python({form: None})))
+    return text
 
 
 def _number(value: Decimal) -> int | float:

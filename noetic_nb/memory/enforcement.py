@@ -99,9 +99,7 @@ async def decide(
         so_far = most_restrictive(decisions) if decisions else ALLOW
         params: BeforeToolCallParams | AfterModelCallParams
         if point == "before_tool_call":
-            params = tool_call_params(
-                tool_name, tool_args, ctx, state, call_id, history, ctx.depth, so_far, raw_args
-            )
+            params = tool_call_params(tool_name, tool_args, ctx, state, call_id, history, ctx.depth, so_far, raw_args)
         else:
             assert response is not None
             params = AfterModelCallParams(response, ctx, state, history, so_far)

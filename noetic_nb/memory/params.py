@@ -118,7 +118,7 @@ class PastCall(_PastCall):
     __slots__ = ()
 
     @property
-    def args(self) -> Mapping[str, Any]:  # type: ignore[override]
+    def args(self) -> Mapping[str, Any]:
         """What the tool got, as JSON data."""
         found: Mapping[str, Any] = own_copy(self[1])
         return found
@@ -156,7 +156,7 @@ class BeforeToolCallParams(_BeforeToolCall):
     __slots__ = ()
 
     @property
-    def tool_args(self) -> Mapping[str, Any]:  # type: ignore[override]
+    def tool_args(self) -> Mapping[str, Any]:
         """What the tool will get, as JSON data."""
         found: Mapping[str, Any] = own_copy(self[1])
         return found
@@ -173,7 +173,7 @@ class _FlatToolCall(BeforeToolCallParams):
     __slots__ = ()
 
     @property
-    def tool_args(self) -> Mapping[str, Any]:  # type: ignore[override]
+    def tool_args(self) -> Mapping[str, Any]:
         return FrozenDict(self[1])
 
 
