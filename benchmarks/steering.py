@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import cel
 
@@ -96,6 +96,17 @@ class Span:
     duration_ms: float
 
 
+class Call(NamedTuple):
+    """What a rule reads of a call, and nothing that keeps one rule from another."""
+
+    tool_name: str
+    tool_args: Any
+    ctx: ExecutionContext
+    state: Any
+    call_id: str
+    history: Any
+
+
 def bare_floor() -> Callable[[], Coroutine[Any, Any, Any]]:
     """Ask ten functions in order, keep the newest 100 ledger entries, record trace and decision: by hand."""
     checks = [predicate(100 + number) for number in range(10)]
@@ -105,7 +116,7 @@ def bare_floor() -> Callable[[], Coroutine[Any, Any, Any]]:
     clock = SYSTEM_CLOCK
 
     async def call() -> Any:
-        params = BeforeToolCallParams("pay", ARGS, ctx, None, "c", HISTORY)
+        params = Call("pay", ARGS, ctx, None, "c", HISTORY)
         start = clock.monotonic_ms()
         found = None
         for check in checks:

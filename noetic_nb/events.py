@@ -206,7 +206,7 @@ class ModelCalled:
 
 @dataclass(frozen=True, slots=True)
 class ToolCalled:
-    """A tool call was settled: run, failed, or kept from running."""
+    """A tool call was settled: run, failed, or kept from running. `args` is what the tool got, as JSON data."""
 
     kind: ClassVar[str] = "tool_called"
     where: Where
@@ -218,6 +218,8 @@ class ToolCalled:
     duration_ms: float
     status: Literal["ok", "error", "denied", "guided", "invalid_args", "invalid_result", "unknown"]
     error: str | None = None
+    raw_args: Any = None
+    """What the model wrote, as parsed JSON; None where it was no JSON, or nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn, Self
 
 from noetic_nb.errors import ItemValidationError
 
-__all__ = ["MAX_DEPTH", "FrozenDict", "freeze", "thaw"]
+__all__ = ["FLAT", "MAX_DEPTH", "FrozenDict", "freeze", "own_copy", "thaw"]
 
 # Deeper data is cyclic or hostile: the longest nesting seen in recorded tool results is below 12.
 MAX_DEPTH: Final = 200
@@ -91,6 +91,8 @@ class FrozenDict(dict[str, Any]):
 
 # Types whose values are frozen by nature; looked up before anything else, because most of an item is text.
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
+FLAT: Final = _PLAIN | {float}
+"""Types of JSON data that hold nothing else."""
 
 
 def freeze(value: Any, *, _depth: int = 0) -> Any:
@@ -144,6 +146,34 @@ def freeze(value: Any, *, _depth: int = 0) -> Any:
         given=value,
         hint="Use text, numbers, booleans, None, lists and dicts.",
     )
+
+
+def own_copy(value: Any) -> Any:
+    """Return the same data in mappings and lists of its own: what is written into one does not reach the other.
+
+    A frozen mapping refuses to change, but ``dict.update(mapping, ...)`` passes it by.
+
+    Examples
+    --------
+    >>> arguments = freeze({"to": {"name": "Ann"}, "tags": ["a"]})
+    >>> mine = own_copy(arguments)
+    >>> dict.update(mine["to"], name="Eve")
+    >>> arguments
+    {'to': {'name': 'Ann'}, 'tags': ('a',)}
+    """
+    kind = type(value)
+    if kind in FLAT:
+        return value
+    if kind is FrozenDict or kind is dict:
+        # The copy in one go is quicker by far, and most arguments hold no more mappings or lists.
+        copied = kind(value)
+        for key, inner in value.items():
+            if type(inner) not in FLAT:
+                dict.__setitem__(copied, key, own_copy(inner))
+        return copied
+    if kind is tuple or kind is list:
+        return kind([inner if type(inner) in FLAT else own_copy(inner) for inner in value])
+    return value
 
 
 def thaw(value: Any) -> Any:

@@ -13,7 +13,8 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, ToolCalled, TurnStarted, Where
 from noetic_nb.items import freeze
 from noetic_nb.memory import ExecutionContext, PastCall
-from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
+from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, tool_call_params
+from noetic_nb.memory.steering_decision import ALLOW
 from noetic_nb.models.client import ModelResponse, Usage
 from noetic_nb.runs import Run
 from noetic_nb.steering.rules.rule import Point
@@ -141,7 +142,10 @@ def _context(where: Where, t_ms: float, before: _Execution) -> ExecutionContext:
 def _call(event: ToolCalled, before: _Execution) -> BeforeToolCallParams:
     args: Any = freeze({}) if event.args is None else event.args
     ctx = _context(event.where, event.t_ms, before)
-    return BeforeToolCallParams(event.name, args, ctx, _STATE, event.call_id, tuple(before.calls), event.where.depth)
+    history = tuple(before.calls)
+    return tool_call_params(
+        event.name, args, ctx, _STATE, event.call_id, history, event.where.depth, ALLOW, event.raw_args
+    )
 
 
 def _response(event: ModelCalled, before: _Execution) -> AfterModelCallParams:

@@ -15,7 +15,7 @@ from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, field_of
 from noetic_nb.memory.hook_runner import HookRunner
 from noetic_nb.memory.layer import MemoryLayer
-from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, HookFailure, PastCall
+from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, HookFailure, PastCall, tool_call_params
 from noetic_nb.memory.steering_decision import (
     ALLOW,
     SteeringAction,
@@ -48,7 +48,9 @@ def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None]:
         return value, UNSET, None
     # Looked up directly, because this runs before every tool call.
     if type(value) is dict:  # the fields of this hook are spelled the same in both forms
-        given, stop, state, outcome = [value.get(name, UNSET) for name in _FIELDS]
+        get = value.get
+        given, stop = get("decision", UNSET), get("stop", UNSET)
+        state, outcome = get("state", UNSET), get("outcome", UNSET)
     else:
         given, stop, state, outcome = [field_of(value, name, hook=hook) for name in _FIELDS]
     if given is UNSET:
@@ -73,6 +75,7 @@ async def decide(
     tool_args: Any = None,
     call_id: str = "",
     history: Sequence[PastCall] = (),
+    raw_args: Any = None,
     response: ModelResponse | None = None,
 ) -> SteeringDecision:
     """Call every layer that enforces at this point; the first deny, or the first stop, ends the round.
@@ -96,7 +99,7 @@ async def decide(
         so_far = most_restrictive(decisions) if decisions else ALLOW
         params: BeforeToolCallParams | AfterModelCallParams
         if point == "before_tool_call":
-            params = BeforeToolCallParams(tool_name, tool_args, ctx, state, call_id, history, ctx.depth, so_far)
+            params = tool_call_params(tool_name, tool_args, ctx, state, call_id, history, ctx.depth, so_far, raw_args)
         else:
             assert response is not None
             params = AfterModelCallParams(response, ctx, state, history, so_far)
@@ -195,15 +198,15 @@ def _record(
     """Put a decision into the run's ledger: all of a layer that enforces, of others what is more than an allow."""
     if runner.sink is None or not (layer.enforces or decision.action is not SteeringAction.ALLOW):
         return
-    call = params if isinstance(params, BeforeToolCallParams) else None
+    name, args = params[:2] if isinstance(params, BeforeToolCallParams) else (None, None)
     runner.sink.emit(
         SteeringDecided(
             ctx.where,
             runner.clock.now_ms(),
             layer.id,
             point,
-            None if call is None else call.tool_name,
-            None if call is None else call.tool_args,
+            name,
+            args,
             decision.action.value,
             decision.guidance,
             decision.rule_ids,

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from pydantic import TypeAdapter
+from pydantic.errors import PydanticSchemaGenerationError
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.items.json_form import without_json_form
 
 __all__ = ["LayerData", "LayerFunction", "LayerProvides", "checked_provides", "layer_data", "layer_fn"]
 
@@ -72,6 +74,11 @@ def layer_fn(
     for_model : bool, default True
         Offer it to the model as the tool ``<layer id>/<name>`` as well; code can always call it.
 
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_PROVIDES`` or ``INVALID_TOOL``.
+
     Examples
     --------
     >>> fn = layer_fn(description="Adds.", input=dict[str, int], output=int,
@@ -81,7 +88,18 @@ def layer_fn(
     """
     if not callable(execute):
         raise NoeticConfigError("INVALID_PROVIDES", "layer_fn needs a function to execute.", given=execute)
-    return LayerFunction(description, TypeAdapter(input), TypeAdapter(output), execute, input, for_model)
+    try:
+        checked: TypeAdapter[Any] = TypeAdapter(input)
+        problem = without_json_form(checked.core_schema)
+    except PydanticSchemaGenerationError as exc:
+        problem = exc.message.splitlines()[0]
+    if problem is not None:
+        raise NoeticConfigError(
+            "INVALID_TOOL",
+            f"A layer's function has a parameter without a JSON form: {problem}",
+            hint="Use JSON types, dates, enumerations, dataclasses or pydantic models, which rules can judge.",
+        )
+    return LayerFunction(description, checked, TypeAdapter(output), execute, input, for_model)
 
 
 def checked_provides(provides: LayerProvides | None, *, layer_id: str) -> LayerProvides | None:

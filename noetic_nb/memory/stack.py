@@ -220,6 +220,7 @@ class LayerStack:
         tool_args: Mapping[str, Any],
         call_id: str = "",
         history: Sequence[PastCall] = (),
+        raw_args: Any = None,
     ) -> SteeringDecision:
         """Decide whether a tool may be called; see `noetic_nb.memory.enforcement`."""
         return await decide(
@@ -231,6 +232,7 @@ class LayerStack:
             tool_args=tool_args,
             call_id=call_id,
             history=history,
+            raw_args=raw_args,
         )
 
     async def after_model_call(

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.items import freeze, thaw
+from noetic_nb.items.frozen import FLAT, FrozenDict
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.memory.steering_decision import SteeringDecision
 
@@ -54,7 +55,7 @@ def decision_entry(
             "timestamp": now,
             "kind": "tool_call",
             "toolName": params.tool_name,
-            "toolArgs": _copied(params.tool_args),
+            "toolArgs": _copied(params[1]),  # itself: each look at `tool_args` would be one more copy
             "action": action,
         }
     else:
@@ -75,13 +76,17 @@ def decision_entry(
     return entry
 
 
-def _copied(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments that later changes do not reach; what is no JSON data is kept as text."""
+def _copied(args: Any) -> Any:
+    """Return arguments that later changes do not reach, as plain data; what is no JSON data is kept as text."""
+    kind = type(args)
+    if kind is FrozenDict:  # as the runtime gives them: nothing in them needs to be checked
+        return {key: inner if type(inner) in FLAT else _copied(inner) for key, inner in args.items()}
+    if kind is tuple:
+        return [inner if type(inner) in FLAT else _copied(inner) for inner in args]
     try:
-        found: dict[str, Any] = thaw(freeze(args))
+        return thaw(freeze(args))
     except ValueError:
         return {str(key): repr(value)[:200] for key, value in args.items()}
-    return found
 
 
 def change_entry(change: str, rule_id: str, version: int, now_ms: float) -> LedgerEntry:

@@ -10,18 +10,21 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar, get_type_hints, overload
+from functools import lru_cache
+from typing import Any, Final, Literal, NamedTuple, TypeVar, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
-from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.items import thaw
+from noetic_nb.items.frozen import FrozenDict
+from noetic_nb.items.json_form import ModelForm, without_json_form
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.models.client import ToolSpec
 from noetic_nb.tokens import estimate_tokens
 
-__all__ = ["Tool", "ToolSet", "make_tool", "spec_tokens", "tool", "wire_name"]
+__all__ = ["BoundArguments", "Tool", "ToolSet", "make_tool", "spec_tokens", "tool", "wire_name"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,6 +49,20 @@ def _problems(error: ValidationError) -> str:
         place = ".".join(map(str, problem["loc"])) or "value"
         parts.append(f"{place}: {problem['msg']}")
     return "; ".join(parts)
+
+
+class BoundArguments(NamedTuple):
+    """The arguments of one call: validated, coerced, defaults filled in."""
+
+    values: dict[str, Any]
+    """What `execute` is called with, by parameter."""
+    args: FrozenDict
+    """The same as JSON data, by the keys of the schema that the model was shown."""
+
+
+# Built once a class, because layers make the tools of their functions anew in each execution; bounded, because a notebook
+# makes tools anew whenever a cell runs.
+_form_of: Final = lru_cache(maxsize=512)(ModelForm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,16 +106,15 @@ class Tool:
         Returns
         -------
         dict
-            The arguments that were given, as JSON data; nothing is added or coerced in it.
+            What the tool would get, as JSON data: coerced, with defaults, under the keys of its schema.
 
         Raises
         ------
         NoeticError
             ``tool_failed`` with ``reason`` ``"malformed"`` or ``"invalid"``.
         """
-        given = self.read(text)
-        self.bind(given)
-        return dict(given)
+        found: dict[str, Any] = thaw(self.bind(self.read(text)).args)
+        return found
 
     def read(self, text: str | Mapping[str, Any]) -> Any:
         """Return arguments as data, not checked yet.
@@ -120,27 +136,29 @@ class Tool:
                 tool_name=self.name,
             ) from exc
 
-    def bind(self, args: Any) -> dict[str, Any]:
-        """Return the keyword arguments of `execute` for checked and coerced `args`.
+    def bind(self, args: Any) -> BoundArguments:
+        """Check and coerce arguments, and fill in defaults: once, so that what is judged is what runs.
 
         Raises
         ------
         NoeticError
             ``tool_failed`` with ``reason`` ``"invalid"``, naming every field that does not fit.
         """
+        form = _form_of(self.input)
         try:
-            bound = self.input.__pydantic_validator__.validate_python(args)
-        except ValidationError as exc:
+            bound = form.validate(args)
+            shown = form.dump(bound)
+        except (ValidationError, ItemValidationError) as exc:
+            problem = _problems(exc) if isinstance(exc, ValidationError) else exc.what
             raise NoeticError(
                 "tool_failed",
-                f"the arguments of {self.name!r} do not fit: {_problems(exc)}",
+                f"the arguments of {self.name!r} do not fit: {problem}",
                 given=args,
                 reason="invalid",
                 tool_name=self.name,
             ) from exc
-        # What was not given is left to the function, whose default may be an object of its own.
-        given = bound.__pydantic_fields_set__
-        return {name: value for name, value in vars(bound).items() if name in given}
+        # A layer's function may take a single value, which has no name.
+        return BoundArguments(dict(vars(bound)), shown if isinstance(shown, FrozenDict) else FrozenDict(value=shown))
 
     async def call(self, args: Any, ctx: Any = None) -> Any:
         """Check arguments, run, check the result.
@@ -152,12 +170,12 @@ class Tool:
         Exception
             What the tool raises.
         """
-        result = self.begin(self.bind(args), ctx)
+        result = self.begin(self.bind(args).values, ctx)
         return self.checked(await result if hasattr(result, "__await__") else result)
 
-    def begin(self, bound: Mapping[str, Any], ctx: Any = None) -> Any:
-        """Run with arguments that `bind` has checked; an async function returns what is to be awaited."""
-        return self.execute(**bound, ctx=ctx) if self.wants_context else self.execute(**bound)
+    def begin(self, values: Mapping[str, Any], ctx: Any = None) -> Any:
+        """Run with the values that `bind` has checked; an async function returns what is to be awaited."""
+        return self.execute(**values, ctx=ctx) if self.wants_context else self.execute(**values)
 
     def checked(self, result: Any) -> Any:
         """Check a result.
@@ -219,12 +237,30 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[type[BaseModel
                 given=str(parameter),
                 hint="Name every parameter; a model passes arguments by name.",
             )
-        default = ... if parameter.default is parameter.empty else parameter.default
-        fields[parameter.name] = (hints.get(parameter.name, Any), default)
+        annotation = hints.get(parameter.name, Any)
+        # Without a default the annotation stands alone, because it may bring one: ``Field(default_factory=...)``.
+        fields[parameter.name] = annotation if parameter.default is parameter.empty else (annotation, parameter.default)
     model: type[BaseModel] = create_model(
         f"{wire_name(name)}_arguments", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields
     )
     return model, hints.get("return", Any), _CONTEXT in signature.parameters
+
+
+def _check_json_form(model: type[BaseModel], name: str) -> None:
+    """Refuse parameters, and defaults, that rules could not be shown."""
+    problem = without_json_form(model.__pydantic_core_schema__)
+    for parameter, field in model.model_fields.items():
+        if problem is None and not field.is_required() and field.default_factory is None:
+            try:
+                _form_of(model).dump_fields({parameter: field.default})
+            except ItemValidationError as exc:
+                problem = f"the default of {parameter!r} ({exc.what})"
+    if problem is not None:
+        raise NoeticConfigError(
+            "INVALID_TOOL",
+            f"Tool {name!r} has a parameter without a JSON form: {problem}",
+            hint="Use JSON types, dates, enumerations, dataclasses or pydantic models, which rules can judge.",
+        )
 
 
 def make_tool(
@@ -257,6 +293,7 @@ def make_tool(
             f"The annotations of tool {given!r} have no JSON Schema: {exc}",
             hint="Use JSON types, dataclasses or pydantic models.",
         ) from exc
+    _check_json_form(model, given)
     schema.pop("title", None)
     spec = ToolSpec(given, about, schema)
     return Tool(

@@ -63,8 +63,11 @@ async def test_a_run_of_the_same_agent_says_the_same_today(tmp_path: Path) -> No
     then, now = nn.load_run(SAVED / "run.jsonl.gz"), nn.load_run(tmp_path / "run.jsonl.gz")
 
     assert [event.kind for event in now.events] == [event.kind for event in then.events]
+    # What the model wrote was not kept beside the arguments then.
+    assert not any(then.to_frame("tools")["raw_args"])
+    assert all(now.to_frame("tools")["raw_args"])
     for name in ("turns", "tools", "ledger", "decisions", "regulator"):
-        kept = [column for column in then.to_frame(name) if column not in ("run_id", "duration_ms")]
+        kept = [column for column in then.to_frame(name) if column not in ("run_id", "duration_ms", "raw_args")]
         assert now.to_frame(name)[kept].to_json() == then.to_frame(name)[kept].to_json(), name
 
 

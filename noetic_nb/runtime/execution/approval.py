@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.events import SteeringDecided
+from noetic_nb.items.frozen import own_copy
 from noetic_nb.memory import SteeringAction, SteeringDecision
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
@@ -60,7 +61,9 @@ async def approval(
     outcome: Outcome = "nobody"
     if engine.approve is not None:
         try:
-            answer = engine.approve(name, args, **({"question": question} if _takes_question(engine.approve) else {}))
+            asked = {"question": question} if _takes_question(engine.approve) else {}
+            # A copy: a form that writes into it changes neither the call nor its record.
+            answer = engine.approve(name, own_copy(args), **asked)
             if hasattr(answer, "__await__"):
                 answer = await answer
             # `is True`: a text, a number or a mock that is merely truthy must not let a call through.

@@ -115,29 +115,30 @@ async def call_tool(
     ctx.tool_calls += 1
     if tool is None:
         end = CallEnd("unknown", f"Error: unknown tool '{name}'")
-        _record(engine, ctx, name, call_id, None, end, 0.0)
+        _record(engine, ctx, name, call_id, None, None, end, 0.0)
         return end
+    raw = None
     try:
-        args = tool.read(arguments)
-        bound = tool.bind(args)
-        frozen = freeze(args)
-    except (NoeticError, ItemValidationError) as exc:  # what Python reads as JSON need not be: NaN, for one
-        text = f"Error: {exc.what}"
-        end = CallEnd("invalid_args", text, error=exc)
-        _record(engine, ctx, tool.name, call_id, None, end, 0.0)
+        given = tool.read(arguments)
+        raw = _raw(given)
+        # Once: whatever is judged, recorded and run from here on comes of this.
+        values, args = tool.bind(given)
+    except NoeticError as exc:
+        end = CallEnd("invalid_args", f"Error: {exc.what}", error=exc)
+        _record(engine, ctx, tool.name, call_id, None, raw, end, 0.0)
         return end
     if hook_ctx is None and engine.stack.hooks:
         hook_ctx = engine.hook_context(ctx)
     if tool.needs_approval or hook_ctx is not None:
-        refused = await _steer(engine, ctx, hook_ctx, tool, frozen, call_id)
+        refused = await _steer(engine, ctx, hook_ctx, tool, args, raw, call_id)
         if refused is not None:
-            _record(engine, ctx, tool.name, call_id, frozen, refused, 0.0)
+            _record(engine, ctx, tool.name, call_id, args, raw, refused, 0.0)
             return refused
     # Only now: the time a person takes to approve is not the tool's.
     start = engine.clock.monotonic_ms()
-    end = await _run(tool, bound, ctx, call_id)
+    end = await _run(tool, values, ctx, call_id)
     duration = engine.clock.monotonic_ms() - start
-    _record(engine, ctx, tool.name, call_id, frozen, end, duration)
+    _record(engine, ctx, tool.name, call_id, args, raw, end, duration)
     if hook_ctx is not None and "on_tool_outcome" in engine.stack.hooks:
         await engine.stack.tool_outcome(
             hook_ctx,
@@ -153,13 +154,19 @@ async def call_tool(
 
 
 async def _steer(
-    engine: Engine, ctx: Context, hook_ctx: ExecutionContext | None, tool: Tool, args: Mapping[str, Any], call_id: str
+    engine: Engine,
+    ctx: Context,
+    hook_ctx: ExecutionContext | None,
+    tool: Tool,
+    args: Mapping[str, Any],
+    raw: Any,
+    call_id: str,
 ) -> CallEnd | None:
     """Return how the call ended if it must not be made, None where it may."""
     decision = None
     if hook_ctx is not None and "before_tool_call" in engine.stack.hooks:
         decision = await engine.stack.before_tool_call(
-            hook_ctx, tool_name=tool.name, tool_args=args, call_id=call_id, history=tuple(ctx.calls)
+            hook_ctx, tool_name=tool.name, tool_args=args, call_id=call_id, history=tuple(ctx.calls), raw_args=raw
         )
         # Before the decision itself: a turn that ends needs no answer for the model.
         stop = engine.stack.take_stop(hook_ctx) or decision.stop
@@ -174,10 +181,18 @@ async def _steer(
     return None
 
 
-async def _run(tool: Tool, bound: Mapping[str, Any], ctx: Context, call_id: str) -> CallEnd:
+def _raw(given: Any) -> Any:
+    """Return what was written as frozen JSON data, None where it is none: NaN, or objects that code passed."""
+    try:
+        return freeze(given)
+    except ItemValidationError:
+        return None
+
+
+async def _run(tool: Tool, values: Mapping[str, Any], ctx: Context, call_id: str) -> CallEnd:
     seen = ToolCallContext(ctx, call_id) if tool.wants_context else None
     try:
-        result = tool.begin(bound, seen)
+        result = tool.begin(values, seen)
         value = tool.checked(await ctx.until_aborted(result) if hasattr(result, "__await__") else result)
         return CallEnd("ok", tool.render(value), value)
     except asyncio.CancelledError:
@@ -199,6 +214,7 @@ def _record(
     name: str,
     call_id: str,
     args: Mapping[str, Any] | None,
+    raw: Any,
     end: CallEnd,
     duration_ms: float,
 ) -> None:
@@ -215,6 +231,7 @@ def _record(
                 duration_ms,
                 end.status,
                 None if end.error is None else str(end.error),
+                raw,
             )
         )
 

@@ -18,7 +18,7 @@ Params = BeforeToolCallParams | AfterModelCallParams
 
 _CALL: Final[Mapping[str, Callable[[PastCall], Any]]] = {
     "name": lambda call: call.name,
-    "args": lambda call: call.args,
+    "args": lambda call: call[1],  # a condition cannot write, so it needs no copy
     "status": lambda call: call.status or "running",
     "output": lambda call: (call.output or "")[:MAX_OUTPUT],
     "ok": lambda call: call.status == "ok",
@@ -72,7 +72,7 @@ def values_of(params: Params, needs: Collection[str]) -> dict[str, Any]:
         root, _, name = need.partition(".")
         # Only what is named is computed: thawing a long response would cost more than the condition.
         if root == "tool":
-            part = params.tool_name if name == "name" else params.tool_args  # type: ignore[union-attr]
+            part = params[0] if name == "name" else params[1]  # no copy: a condition cannot write
             found.setdefault("tool", {})[name] = part
         elif root == "response":
             found.setdefault("response", {})[name] = _response(name, params)  # type: ignore[arg-type]

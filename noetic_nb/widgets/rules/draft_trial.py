@@ -15,6 +15,7 @@ from noetic_nb.lab.rule_backtest import Trials
 from noetic_nb.lab.rule_lint_text import read_rule
 from noetic_nb.memory import ExecutionContext
 from noetic_nb.memory.params import BeforeToolCallParams, PastCall
+from noetic_nb.memory.steering_decision import ALLOW
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.widgets.rules.debounced import LiveTrial
@@ -142,9 +143,8 @@ def sample_calls(run: Any, rule: SteeringRule) -> tuple[BeforeToolCallParams, ..
             ctx = ExecutionContext(
                 execution_id=where.execution_id, thread_id=where.thread_id, depth=where.depth, turn=where.turn
             )
-            found.append(
-                BeforeToolCallParams(event.name, event.args, ctx, None, event.call_id, tuple(before), where.depth)
-            )
+            facts = (event.call_id, tuple(before), where.depth, ALLOW, event.raw_args)
+            found.append(BeforeToolCallParams(event.name, event.args, ctx, None, *facts))
         # After the call itself: a rule sees the calls before it, refused ones of other rules included.
         before.append(PastCall(event.name, event.args, event.call_id, event.status, event.output))
     return tuple(found[-MOST_CALLS:])
