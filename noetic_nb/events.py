@@ -22,6 +22,7 @@ __all__ = [
     "ItemsAppended",
     "LayerStateChanged",
     "LayerTokens",
+    "LayersDropped",
     "MemoryTraceSpan",
     "ModelCalled",
     "QualityGiven",
@@ -397,6 +398,18 @@ class ChildEnded:
     cost: float
 
 
+@dataclass(frozen=True, slots=True)
+class LayersDropped:
+    """A child execution begins (`where` is its own) without layers of its parent: its step drops them by name."""
+
+    kind: ClassVar[str] = "layers_dropped"
+    where: Where
+    t_ms: float
+    parent_id: str
+    step_id: str
+    layer_ids: tuple[str, ...]
+
+
 RunEvent: TypeAlias = (
     TurnStarted
     | ItemsAppended
@@ -417,6 +430,7 @@ RunEvent: TypeAlias = (
     | StepEnded
     | ChildStarted
     | ChildEnded
+    | LayersDropped
 )
 
 

@@ -200,7 +200,7 @@ def _record(
         SteeringDecided(
             ctx.where,
             runner.clock.now_ms(),
-            layer.id,
+            layer.recorded_id,
             point,
             None if call is None else call.tool_name,
             None if call is None else call.tool_args,

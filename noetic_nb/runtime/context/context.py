@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import current_task
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -78,7 +78,9 @@ class Runner(Protocol):
     async def run(self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context) -> StepValue:
         """Run a step and return its output."""
 
-    def start(self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context) -> StepHandle:
+    def start(
+        self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context, *, drop: Iterable[str] = ()
+    ) -> StepHandle:
         """Start a step and return at once."""
 
 
@@ -502,9 +504,9 @@ class Context:
         """Run a step inside this execution, from within a function of a step."""
         return await self.harness.run(step, value, self)
 
-    def start(self, step: Step | Mapping[str, Any], value: StepValue = None) -> StepHandle:
+    def start(self, step: Step | Mapping[str, Any], value: StepValue = None, *, drop: Iterable[str] = ()) -> StepHandle:
         """Start a step beside this execution and return its `Handle` at once; see `AgentHarness.start`."""
-        return self.harness.start(step, value, self)
+        return self.harness.start(step, value, self, drop=drop)
 
     def __repr__(self) -> str:
         return f"Context({self.id!r}, thread {self.thread_id!r}, {self.step_count} steps, {self.tokens.total_tokens} tokens)"
