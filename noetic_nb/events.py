@@ -219,6 +219,10 @@ class ToolCalled:
     duration_ms: float
     status: Literal["ok", "error", "denied", "guided", "invalid_args", "invalid_result", "unknown"]
     error: str | None = None
+    place: int | None = None
+    """Where it stands among the calls of its execution tree, by the order of decision; None in runs of others."""
+    behind: tuple[int, ...] = ()
+    """The places before it of calls that had not ended when its decision began."""
 
 
 @dataclass(frozen=True, slots=True)

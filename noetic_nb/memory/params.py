@@ -100,17 +100,18 @@ class DisposeParams(NamedTuple):
 
 
 class PastCall(NamedTuple):
-    """A tool call of this execution and how it ended; `status` None while it is running."""
+    """A tool call of an execution tree and how it ended; `status` is ``"pending"`` from its decision until it has ended."""
 
     name: str
     args: Mapping[str, Any]
     call_id: str
     status: str | None = None
     output: str | None = None
+    execution_id: str = ""
 
 
 class BeforeToolCallParams(NamedTuple):
-    """A tool is about to be called: `tool_name` is canonical, `history` holds the calls so far."""
+    """A tool is about to be called: `tool_name` is canonical, `history` holds the calls of the whole tree so far."""
 
     tool_name: str
     tool_args: Mapping[str, Any]

@@ -14,6 +14,7 @@ from noetic_nb.events import ErrorRaised, EventSink, ModelCalled, Where
 from noetic_nb.ids import Ids
 from noetic_nb.items import ItemLog
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
+from noetic_nb.memory.call_history import CallHistory
 from noetic_nb.memory.execution_context import HookModelRequest, as_response
 from noetic_nb.memory.hook_runner import NO_SOURCES
 from noetic_nb.models.client import (
@@ -48,6 +49,7 @@ class TurnTree(Protocol):
     """What a model call has to know of the turn it belongs to."""
 
     limits: Limits | None
+    calls: CallHistory
     on_delta: Callable[[ModelDelta], None] | None
 
 
@@ -285,6 +287,7 @@ class Engine:
             ids=self.ids,
             diagnostic=self.stack.state.diagnostic,
             sink=self.sink,
+            past_calls=ctx.tree.calls.so_far,
         )
 
     def call_model_for_layer(
