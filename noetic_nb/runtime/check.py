@@ -34,7 +34,7 @@ class Finding:
 def find(engine: Engine) -> tuple[Finding, ...]:
     """Return the findings about an engine's configuration, worst first."""
     config = engine.config
-    found = [*_steps(config, engine.models), *_tools(engine), *_layers(config), *_dropped(config)]
+    found = [*_steps(config, engine.models), *_tools(engine), *_layers(config), *_dropped(config), *_saved(config)]
     order = {"error": 0, "warning": 1, "note": 2}
     return tuple(sorted(found, key=lambda finding: order[finding.level]))
 
@@ -102,6 +102,17 @@ def _layers(config: AgentConfig) -> Iterator[Finding]:
     for layer in config.memory:
         if not layer.hooks.names() and not layer.provides:
             yield Finding("note", "LAYER_WITHOUT_HOOKS", f"Layer {layer.id!r} has no hooks: it does nothing.")
+
+
+def _saved(config: AgentConfig) -> Iterator[Finding]:
+    for step in steps_within(config.step):
+        if step._unknown_keys:
+            yield Finding(
+                "warning",
+                "UNKNOWN_WORKFLOW_KEY",
+                f"The document of step {step.id!r} holds {', '.join(map(repr, step._unknown_keys))}, which nobody reads.",
+                "Remove it, or correct its name; new documents are refused for it.",
+            )
 
 
 def _dropped(config: AgentConfig) -> Iterator[Finding]:
