@@ -22,6 +22,7 @@ __all__ = [
     "ItemsAppended",
     "LayerStateChanged",
     "LayerTokens",
+    "LayersDropped",
     "MemoryTraceSpan",
     "ModelCalled",
     "QualityGiven",
@@ -220,6 +221,10 @@ class ToolCalled:
     error: str | None = None
     raw_args: Any = None
     """What the model wrote, as parsed JSON; None where it was no JSON, or nobody knows."""
+    place: int | None = None
+    """Where it stands among the calls of its execution tree, by the order of decision; None in runs of others."""
+    behind: tuple[int, ...] = ()
+    """The places before it of calls that had not ended when its decision began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,6 +404,18 @@ class ChildEnded:
     cost: float
 
 
+@dataclass(frozen=True, slots=True)
+class LayersDropped:
+    """A child execution begins (`where` is its own) without layers of its parent: its step drops them by name."""
+
+    kind: ClassVar[str] = "layers_dropped"
+    where: Where
+    t_ms: float
+    parent_id: str
+    step_id: str
+    layer_ids: tuple[str, ...]
+
+
 RunEvent: TypeAlias = (
     TurnStarted
     | ItemsAppended
@@ -419,6 +436,7 @@ RunEvent: TypeAlias = (
     | StepEnded
     | ChildStarted
     | ChildEnded
+    | LayersDropped
 )
 
 

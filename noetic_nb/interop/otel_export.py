@@ -13,6 +13,7 @@ from noetic_nb.events import (
     ChildEnded,
     ChildStarted,
     ErrorRaised,
+    LayersDropped,
     MemoryTraceSpan,
     ModelCalled,
     RunEvent,
@@ -102,6 +103,8 @@ class OTelExporter:
                 self._open[event.where.execution_id] = [span]
             case ChildEnded():
                 self._child_ended(event)
+            case LayersDropped():
+                self._note(event.where, "layers_dropped", event.t_ms, {"layers": list(event.layer_ids)})
             case ModelCalled():
                 self._model_called(event)
             case ToolCalled():

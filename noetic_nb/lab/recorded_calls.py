@@ -1,18 +1,22 @@
 """The calls of recorded runs at which rules are evaluated: tool calls before they ran, model calls with their response.
 
-The before is taken as it was: what a rule would have prevented still stands in the history of later calls.
+The before is taken as it was: what a rule would have prevented still stands in the history of later calls. The history is
+that of the whole execution tree in the order of decision, as rules had it then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, ToolCalled, TurnStarted, Where
+from noetic_nb.events import ChildStarted, ModelCalled, RunEvent, ToolCalled, TurnStarted, Where
 from noetic_nb.items import freeze
 from noetic_nb.memory import ExecutionContext, PastCall
+from noetic_nb.memory.call_history import PENDING
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, tool_call_params
 from noetic_nb.memory.steering_decision import ALLOW
 from noetic_nb.models.client import ModelResponse, Usage
@@ -59,7 +63,6 @@ class _Execution:
     """What one execution had done so far."""
 
     resource_id: str | None
-    calls: list[PastCall] = field(default_factory=list)
     usage: Usage = field(default_factory=lambda: Usage(0, 0))
     cost: float = 0.0
     step: int = 0
@@ -98,11 +101,98 @@ def calls_of(runs: Run | Iterable[Run]) -> tuple[RecordedCall, ...]:
     return tuple(found)
 
 
+@dataclass(slots=True)
+class _Tree:
+    """The calls of one execution tree.
+
+    Their order is known once all are: a call ends, and is recorded, after others that were decided on later.
+    """
+
+    calls: list[tuple[int, ToolCalled]] = field(default_factory=list)
+    """By place, with where in the run each ended."""
+    past: tuple[PastCall, ...] = ()
+    index: dict[int, int] = field(default_factory=dict)
+    in_turn: bool = True
+    """Whether the calls ended in the order in which they were decided on, as nearly always."""
+
+    def order(self) -> None:
+        """Put the calls in the order of decision; those of runs that know nothing of it stay in the order of their ends."""
+        if all(event.place is not None for _, event in self.calls):
+            self.calls.sort(key=lambda call: call[1].place or 0)
+        self.past = tuple(
+            [PastCall(e.name, e.args or {}, e.call_id, e.status, e.output, e.where.execution_id) for _, e in self.calls]
+        )
+        self.index = {seq: at for at, (seq, _) in enumerate(self.calls)}
+        self.in_turn = all(a[0] < b[0] for a, b in itertools.pairwise(self.calls))
+
+    def before(self, seq: int, event: ToolCalled) -> tuple[PastCall, ...]:
+        """Return the calls before one, as they stood when its decision began."""
+        past = self.past[: self.index[seq]]
+        if not event.behind:
+            return past
+        return tuple(
+            [
+                _open(call) if made.place in event.behind else call
+                for call, (_, made) in zip(past, self.calls, strict=False)
+            ]
+        )
+
+    def at(self, seq: int, t_ms: float) -> tuple[PastCall, ...]:
+        """Return the calls up to a moment; one that ended later and had begun by then is still open."""
+        if self.in_turn:
+            # The first that had not begun ends it: those behind it began later still.
+            first = last = bisect_left(self.calls, seq, key=_end)
+            while last < len(self.calls) and _began(self.calls[last][1]) < t_ms:
+                last += 1
+            return (*self.past[:first], *map(_open, self.past[first:last]))
+        return tuple(
+            [
+                call if end < seq else _open(call)
+                for call, (end, event) in zip(self.past, self.calls, strict=True)
+                if end < seq or _began(event) < t_ms
+            ]
+        )
+
+
+def _end(call: tuple[int, ToolCalled]) -> int:
+    return call[0]
+
+
+def _began(event: ToolCalled) -> float:
+    return event.t_ms - event.duration_ms
+
+
+def _open(call: PastCall) -> PastCall:
+    return call._replace(status=PENDING, output=None)
+
+
+def _trees(events: Sequence[RunEvent]) -> Callable[[Where], _Tree]:
+    """Collect the calls of each execution tree; returns where to find that of an execution."""
+    parents = {event.where.execution_id: event.parent_id for event in events if isinstance(event, ChildStarted)}
+    trees: dict[tuple[str, str], _Tree] = {}
+
+    def tree_of(where: Where) -> _Tree:
+        root, seen = where.execution_id, set[str]()
+        while root in parents and root not in seen:
+            seen.add(root)
+            root = parents[root]
+        return trees.setdefault((where.thread_id, root), _Tree())
+
+    for seq, event in enumerate(events):
+        if isinstance(event, ToolCalled):
+            tree_of(event.where).calls.append((seq, event))
+    for tree in trees.values():
+        tree.order()
+    return tree_of
+
+
 def _of_run(run: Run) -> Iterator[RecordedCall]:
     executions: dict[tuple[str, str], _Execution] = {}
     resources: dict[tuple[str, int], str | None] = {}
     # A copy: a run may grow while it is read.
-    for seq, event in enumerate(tuple(run.events)):
+    events = tuple(run.events)
+    tree_of = _trees(events)
+    for seq, event in enumerate(events):
         if isinstance(event, TurnStarted):
             resources[event.where.thread_id, event.where.turn] = event.resource_id
         if not isinstance(event, ToolCalled | ModelCalled):
@@ -114,15 +204,16 @@ def _of_run(run: Run) -> Iterator[RecordedCall]:
             before = executions[key] = _Execution(resources.get((where.thread_id, where.turn)))
         if isinstance(event, ToolCalled):
             if event.status not in _NOT_EVALUATED:
-                yield RecordedCall(run.run_id, seq, event.t_ms, where, "before_tool_call", _call(event, before))
-            before.calls.append(PastCall(event.name, event.args or {}, event.call_id, event.status, event.output))
+                params = _call(event, before, tree_of(where).before(seq, event))
+                yield RecordedCall(run.run_id, seq, event.t_ms, where, "before_tool_call", params)
             continue
         # Before the response is judged: live, its own cost is counted as well.
         before.usage = before.usage + Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
         before.cost += event.cost
         before.step = event.step
         if event.purpose == "agent" and event.status == "ok":
-            yield RecordedCall(run.run_id, seq, event.t_ms, where, "after_model_call", _response(event, before))
+            answer = _response(event, before, tree_of(where).at(seq, event.t_ms))
+            yield RecordedCall(run.run_id, seq, event.t_ms, where, "after_model_call", answer)
 
 
 def _context(where: Where, t_ms: float, before: _Execution) -> ExecutionContext:
@@ -139,16 +230,15 @@ def _context(where: Where, t_ms: float, before: _Execution) -> ExecutionContext:
     )
 
 
-def _call(event: ToolCalled, before: _Execution) -> BeforeToolCallParams:
+def _call(event: ToolCalled, before: _Execution, history: tuple[PastCall, ...]) -> BeforeToolCallParams:
     args: Any = freeze({}) if event.args is None else event.args
     ctx = _context(event.where, event.t_ms, before)
-    history = tuple(before.calls)
     return tool_call_params(
         event.name, args, ctx, _STATE, event.call_id, history, event.where.depth, ALLOW, event.raw_args
     )
 
 
-def _response(event: ModelCalled, before: _Execution) -> AfterModelCallParams:
+def _response(event: ModelCalled, before: _Execution, history: tuple[PastCall, ...]) -> AfterModelCallParams:
     usage = Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
     ctx = _context(event.where, event.t_ms, before)
-    return AfterModelCallParams(ModelResponse(event.items, usage, event.cost), ctx, _STATE, tuple(before.calls))
+    return AfterModelCallParams(ModelResponse(event.items, usage, event.cost), ctx, _STATE, history)

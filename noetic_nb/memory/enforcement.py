@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import SteeringDecided
+from noetic_nb.memory.call_history import CallsSoFar
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, field_of
 from noetic_nb.memory.hook_runner import HookRunner
@@ -97,6 +98,8 @@ async def decide(
         state = runner.state.get(ctx.execution_id, layer.id)
         # The regulator, for one, must know whether the call will be made at all.
         so_far = most_restrictive(decisions) if decisions else ALLOW
+        if isinstance(history, CallsSoFar):  # the layer before may have taken its time
+            history = history.now()
         params: BeforeToolCallParams | AfterModelCallParams
         if point == "before_tool_call":
             params = tool_call_params(tool_name, tool_args, ctx, state, call_id, history, ctx.depth, so_far, raw_args)
@@ -203,7 +206,7 @@ def _record(
         SteeringDecided(
             ctx.where,
             runner.clock.now_ms(),
-            layer.id,
+            layer.recorded_id,
             point,
             name,
             args,

@@ -88,6 +88,8 @@ class ExecutionContext:
         Called with errors that do not fail the run, such as those of background work.
     sink : EventSink, optional
         Where a layer may record what it did.
+    past_calls : callable
+        The tool calls of the whole execution tree so far, as `PastCall`.
 
     Examples
     --------
@@ -112,6 +114,7 @@ class ExecutionContext:
     sink: EventSink | None = None
     fs: Any = None
     shell: Any = None
+    past_calls: Callable[[], Sequence[Any]] = tuple  # of PastCall, which knows this class
 
     @property
     def trace(self) -> Trace:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
@@ -19,7 +20,10 @@ from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import Stop
 from noetic_nb.memory.trace import CURRENT_NOTES, HookNotes
 
-__all__ = ["HookRunner", "Outcome"]
+__all__ = ["NO_SOURCES", "HookRunner", "Outcome"]
+
+NO_SOURCES: Final[Mapping[str, str]] = MappingProxyType({})
+"""Every layer is known by the same id in an execution and in its child."""
 
 _HOOKS: Final = (
     "init",
@@ -100,36 +104,44 @@ class HookRunner:
         """Return the layers that have a hook, in the order in which it runs."""
         return self._with[hook]
 
-    def active(self, hook: str, ctx: ExecutionContext) -> Iterator[MemoryLayer]:
+    def active(
+        self, hook: str, ctx: ExecutionContext, sources: Mapping[str, str] = NO_SOURCES
+    ) -> Iterator[MemoryLayer]:
         """Yield the layers whose hook is to run now, in order; one that does not take part is recorded as skipped.
 
-        Each layer is looked at when its turn comes: a hook before it may have changed whether it takes part.
+        Each layer is looked at when its turn comes: a hook before it may have changed whether it takes part. `sources` holds
+        the ids, in this execution, of layers that are known by another id in its child.
         """
         for layer in self._with[hook]:
-            if self.idle_reason(layer, ctx.execution_id) is None:
+            if self.idle_reason(layer, ctx.execution_id, sources.get(layer.id)) is None:
                 yield layer
             else:
                 self.skipped(layer, hook, ctx)
 
-    def runs(self, layer: MemoryLayer, execution_id: str) -> bool:
+    def runs(self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None) -> bool:
         """Tell whether a layer takes part: not disabled, and initialised if it has an ``init``.
 
         A state that was cleared on purpose is an entry that holds None, and keeps the layer running.
         """
-        return self.idle_reason(layer, execution_id) is None
+        return self.idle_reason(layer, execution_id, layer_id) is None
 
-    def idle_reason(self, layer: MemoryLayer, execution_id: str) -> Literal["disabled", "uninitialised"] | None:
-        """Return why a layer does not take part, None where it does."""
-        if self.state.is_disabled(execution_id, layer.id):
+    def idle_reason(
+        self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None
+    ) -> Literal["disabled", "uninitialised"] | None:
+        """Return why a layer, known by `layer_id` in this execution, does not take part, None where it does."""
+        layer_id = layer_id or layer.id
+        if self.state.is_disabled(execution_id, layer_id):
             return "disabled"
-        if layer.hooks.init is not None and not self.state.has(execution_id, layer.id):
+        if layer.hooks.init is not None and not self.state.has(execution_id, layer_id):
             return "uninitialised"
         return None
 
-    def write(self, ctx: ExecutionContext, layer: MemoryLayer, hook: str, state: Any) -> None:
+    def write(
+        self, ctx: ExecutionContext, layer: MemoryLayer, hook: str, state: Any, layer_id: str | None = None
+    ) -> None:
         """Write the state of a hook's result, where there is one: absent and None both mean "as it was"."""
         if state is not UNSET and state is not None:
-            self.state.set(ctx.execution_id, layer.id, state, hook=hook)
+            self.state.set(ctx.execution_id, layer_id or layer.id, state, hook=hook)
 
     def collect_stop(self, value: Any, ctx: ExecutionContext) -> None:
         """Keep the first stop that a hook returns; the harness ends the turn at its next look."""

@@ -217,6 +217,8 @@ class MemoryLayer:
     enforces: bool = False
     on_steering_error: Literal["deny", "allow", "raise"] | None = None
     name: str | None = None
+    original_id: str | None = field(default=None, repr=False)
+    """The id in the parent, of a layer that a child inherits beside one of its own with that id."""
     limits: tuple[float, float] = field(init=False, repr=False, compare=False, default=(0.0, math.inf))
     """Smallest and largest number of tokens, read off `budget` once."""
 
@@ -258,6 +260,16 @@ class MemoryLayer:
         return NoeticConfigError(
             code, f"Layer {self.id!r} has an invalid {what}.", given=given, hint=hint, layer_id=self.id
         )
+
+    @property
+    def recorded_id(self) -> str:
+        """The id under which decisions are recorded, and by which a child drops the layer."""
+        return self.original_id or self.id
+
+    @property
+    def is_guard(self) -> bool:
+        """Whether it has a say in what may be called or answered: every child inherits it."""
+        return self.hooks.before_tool_call is not None or self.hooks.after_model_call is not None
 
     def timeout_ms(self, hook: str) -> float:
         """Return the limit of a hook in milliseconds; 0 or less means none."""

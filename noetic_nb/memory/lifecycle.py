@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticError
@@ -10,7 +10,7 @@ from noetic_nb.events import ErrorRaised
 from noetic_nb.items import Item
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, field_of
-from noetic_nb.memory.hook_runner import HookRunner
+from noetic_nb.memory.hook_runner import NO_SOURCES, HookRunner
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import Feedback, InitParams, ReturnParams, SpawnParams
 from noetic_nb.memory.scope import resolve_scope_key
@@ -66,18 +66,30 @@ async def _target(runner: HookRunner, storage: StorageAdapter, layer: MemoryLaye
 
 
 async def spawn_state(
-    runner: HookRunner, parent_ctx: ExecutionContext, child_ctx: ExecutionContext, *, durable: bool
+    runner: HookRunner,
+    parent_ctx: ExecutionContext,
+    child_ctx: ExecutionContext,
+    *,
+    durable: bool,
+    sources: Mapping[str, str] = NO_SOURCES,
 ) -> tuple[ChildState, ...]:
-    """Call every ``on_spawn`` in slot order; a layer that fails or returns None gives the child no state."""
+    """Call every ``on_spawn`` in slot order; a layer that fails or returns None gives the child no state.
+
+    Parameters
+    ----------
+    sources : mapping of str to str
+        By the id of a layer in the child, its id in the parent, where the two differ.
+    """
     spawned: list[ChildState] = []
-    for layer in runner.active("on_spawn", parent_ctx):
+    for layer in runner.active("on_spawn", parent_ctx, sources):
         registry = runner.registry(layer)
 
         def read(value: Any, registry: Any = registry) -> tuple[Any, tuple[Item, ...]]:
             items = field_of(value, "items", hook="on_spawn") or ()
             return field_of(value, "child_state", hook="on_spawn"), tuple([registry.parse(item) for item in items])
 
-        params = SpawnParams(runner.state.get(parent_ctx.execution_id, layer.id), child_ctx)
+        source = sources.get(layer.id, layer.id)
+        params = SpawnParams(runner.state.get(parent_ctx.execution_id, source), child_ctx)
         outcome = await runner.run(layer, "on_spawn", params, parent_ctx, read=read, count=lambda value: len(value[1]))
         if outcome.error is not None:
             continue
@@ -86,8 +98,9 @@ async def spawn_state(
         if child_state is UNSET or child_state is None:
             continue
         runner.state.set(child_ctx.execution_id, layer.id, child_state, hook="on_spawn")
-        if durable:
-            runner.state.share_durable(parent_ctx.execution_id, child_ctx.execution_id, layer.id)
+        # A layer of the child's own must not write where the one goes on that it shares its id with.
+        if durable and layer.id not in sources.values():
+            runner.state.share_durable(parent_ctx.execution_id, child_ctx.execution_id, layer.id, source)
         spawned.append((layer.id, child_state, items))
     return tuple(spawned)
 
@@ -99,13 +112,15 @@ async def merge_state(
     *,
     child_log: Sequence[Item],
     result: Any,
+    sources: Mapping[str, str] = NO_SOURCES,
 ) -> Any:
     """Call every ``on_return`` in slot order, each with the result of the one before; returns the last result."""
     for layer in runner.layers_with("on_return"):
         child_state = runner.state.get(child_ctx.execution_id, layer.id)
         if child_state is None:
             continue
-        parent_state = runner.state.get(parent_ctx.execution_id, layer.id)
+        source = sources.get(layer.id, layer.id)
+        parent_state = runner.state.get(parent_ctx.execution_id, source)
         params = ReturnParams(child_state, child_log, parent_state, result, child_ctx)
         outcome = await runner.run(
             layer,
@@ -120,7 +135,7 @@ async def merge_state(
         if outcome.error is not None:
             continue
         new_state, new_result = outcome.value
-        runner.write(parent_ctx, layer, "on_return", new_state)
+        runner.write(parent_ctx, layer, "on_return", new_state, source)
         if new_result is not UNSET and new_result is not None:
             result = new_result
     # A child's result counts once the parent has it, so nothing of it may be on its way to storage still.

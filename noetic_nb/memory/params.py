@@ -107,10 +107,11 @@ class _PastCall(NamedTuple):
     call_id: str
     status: str | None = None
     output: str | None = None
+    execution_id: str = ""
 
 
 class PastCall(_PastCall):
-    """A tool call of this execution and how it ended; `status` None while it is running.
+    """A tool call of an execution tree and how it ended; `status` is ``"pending"`` from its decision until it has ended.
 
     `args` is what the tool got; each look at it gives a copy, as with the call that is judged.
     """
@@ -137,7 +138,7 @@ class _BeforeToolCall(NamedTuple):
 
 
 class BeforeToolCallParams(_BeforeToolCall):
-    """A tool is about to be called: `tool_name` is canonical, `history` holds the calls so far.
+    """A tool is about to be called: `tool_name` is canonical, `history` holds the calls of the whole tree so far.
 
     Attributes
     ----------

@@ -19,7 +19,7 @@ from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.enforcement import OnSteeringError, decide
 from noetic_nb.memory.execution_context import ExecutionContext, as_response
 from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of
-from noetic_nb.memory.hook_runner import HookRunner, Outcome
+from noetic_nb.memory.hook_runner import NO_SOURCES, HookRunner, Outcome
 from noetic_nb.memory.item_hooks import AppendResult, append_items, project_items, rerender
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.lifecycle import (
@@ -131,9 +131,9 @@ class LayerStack:
         """Whether any layer's state outlives its execution."""
         return any(layer.scope != "execution" for layer in self.layers)
 
-    def runs(self, layer: MemoryLayer, execution_id: str) -> bool:
+    def runs(self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None) -> bool:
         """Tell whether a layer takes part in an execution: initialised if it needs to be, and not disabled."""
-        return self._runner.runs(layer, execution_id)
+        return self._runner.runs(layer, execution_id, layer_id)
 
     async def init(self, ctx: ExecutionContext) -> None:
         """Begin an execution: load every layer's state, then mirror what is written from now on.
@@ -297,7 +297,12 @@ class LayerStack:
         return self._runner.take_stop(ctx.execution_id)
 
     async def spawn(
-        self, parent_ctx: ExecutionContext, child_ctx: ExecutionContext, *, durable: bool = True
+        self,
+        parent_ctx: ExecutionContext,
+        child_ctx: ExecutionContext,
+        *,
+        durable: bool = True,
+        sources: Mapping[str, str] = NO_SOURCES,
     ) -> tuple[ChildState, ...]:
         """Give a child execution its state, layer by layer in slot order.
 
@@ -305,13 +310,15 @@ class LayerStack:
         ----------
         durable : bool, default True
             Mirror what the child writes. Paths of a fork are not mirrored: only what is merged into the parent stands.
+        sources : mapping of str to str
+            By the id of a layer here, its id in the parent, where the two differ.
 
         Returns
         -------
         tuple of (layer_id, child_state, items)
             Of the layers that passed something on.
         """
-        return await spawn_state(self._runner, parent_ctx, child_ctx, durable=durable)
+        return await spawn_state(self._runner, parent_ctx, child_ctx, durable=durable, sources=sources)
 
     async def return_(
         self,
@@ -320,9 +327,12 @@ class LayerStack:
         *,
         child_log: ItemLog | Sequence[Item],
         result: Any,
+        sources: Mapping[str, str] = NO_SOURCES,
     ) -> Any:
         """Merge what a child learned into its parent, and pass its result through the layers in slot order."""
-        return await merge_state(self._runner, parent_ctx, child_ctx, child_log=_view(child_log), result=result)
+        return await merge_state(
+            self._runner, parent_ctx, child_ctx, child_log=_view(child_log), result=result, sources=sources
+        )
 
     async def project_history(self, ctx: ExecutionContext, items: Sequence[Item]) -> Sequence[Item]:
         """Let the layers choose what of the history may be sent, in slot order; the log itself never changes."""

@@ -91,9 +91,9 @@ class LayerStateStore:
         self._mirror.register((execution_id, layer_id), found)
         self._by_execution.setdefault(execution_id, set()).add(layer_id)
 
-    def share_durable(self, execution_id: str, child_id: str, layer_id: str) -> None:
-        """Mirror a child's writes to where its parent's go: the two are one writer, not rivals."""
-        target = self._mirror.target((execution_id, layer_id))
+    def share_durable(self, execution_id: str, child_id: str, layer_id: str, source: str | None = None) -> None:
+        """Mirror a child's writes to where its parent's go, under `source`: the two are one writer, not rivals."""
+        target = self._mirror.target((execution_id, source or layer_id))
         if target is not None:
             self.register_durable(child_id, layer_id, target)
 

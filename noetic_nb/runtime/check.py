@@ -12,7 +12,8 @@ from noetic_nb.models.client import ModelClient
 from noetic_nb.names import skeleton
 from noetic_nb.runtime.config.config import AgentConfig
 from noetic_nb.runtime.context.engine import Engine
-from noetic_nb.steps.traverse import llm_steps
+from noetic_nb.steps import SpawnStep
+from noetic_nb.steps.traverse import llm_steps, steps_within
 
 __all__ = ["Finding", "find"]
 
@@ -33,7 +34,7 @@ class Finding:
 def find(engine: Engine) -> tuple[Finding, ...]:
     """Return the findings about an engine's configuration, worst first."""
     config = engine.config
-    found = [*_steps(config, engine.models), *_tools(engine), *_layers(config)]
+    found = [*_steps(config, engine.models), *_tools(engine), *_layers(config), *_dropped(config), *_saved(config)]
     order = {"error": 0, "warning": 1, "note": 2}
     return tuple(sorted(found, key=lambda finding: order[finding.level]))
 
@@ -101,3 +102,36 @@ def _layers(config: AgentConfig) -> Iterator[Finding]:
     for layer in config.memory:
         if not layer.hooks.names() and not layer.provides:
             yield Finding("note", "LAYER_WITHOUT_HOOKS", f"Layer {layer.id!r} has no hooks: it does nothing.")
+
+
+def _saved(config: AgentConfig) -> Iterator[Finding]:
+    for step in steps_within(config.step):
+        if step._unknown_keys:
+            yield Finding(
+                "warning",
+                "UNKNOWN_WORKFLOW_KEY",
+                f"The document of step {step.id!r} holds {', '.join(map(repr, step._unknown_keys))}, which nobody reads.",
+                "Remove it, or correct its name; new documents are refused for it.",
+            )
+
+
+def _dropped(config: AgentConfig) -> Iterator[Finding]:
+    spawns = [step for step in steps_within(config.step) if isinstance(step, SpawnStep)]
+    known = {layer.id for layers in (config.memory, *[step.memory or () for step in spawns]) for layer in layers}
+    for step in spawns:
+        dropped = [name for name in step.drop if name in known]
+        if dropped:
+            yield Finding(
+                "warning",
+                "LAYERS_DROPPED",
+                f"Step {step.id!r} drops {', '.join(map(repr, dropped))} in its child.",
+                "Nothing they enforce holds there; remove them from `drop` if that is not meant.",
+            )
+        unknown = [name for name in step.drop if name not in known]
+        if unknown:
+            yield Finding(
+                "warning",
+                "UNKNOWN_LAYER",
+                f"Step {step.id!r} drops {', '.join(map(repr, unknown))}, which is no layer.",
+                f"Layers are {', '.join(sorted(known)) or 'none'}.",
+            )

@@ -263,11 +263,18 @@ class AgentHarness:
         except TurnStopped as stopped:
             raise stopped.as_error() from None
 
-    def start(self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context) -> Handle:
+    def start(
+        self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context, *, drop: Iterable[str] = ()
+    ) -> Handle:
         """Start one step beside an open execution and return at once; ``ctx.start(step, value)`` is the same.
 
         It runs in a child execution with a log of its own, and the parent pays. Whatever still runs when the parent ends
         is aborted, and left behind 500 ms later.
+
+        Parameters
+        ----------
+        drop : iterable of str
+            Ids of layers that the child does not inherit.
 
         Raises
         ------
@@ -288,7 +295,7 @@ class AgentHarness:
         """
         from noetic_nb.runtime.execution.start_step import start_step
 
-        return start_step(ctx.engine, as_step(step, "what was to start"), value, ctx, run_step)
+        return start_step(ctx.engine, as_step(step, "what was to start"), value, ctx, run_step, drop)
 
     def channel_handle(self, channel: Channel, execution_id: str) -> ChannelHandle:
         """Return an external channel of a running execution, to send to it from outside.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, get_args
 
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, RuleChanged, SteeringDecided, Where
+from noetic_nb.items import thaw
+from noetic_nb.memory.call_history import PENDING, CallsSoFar
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.layer import MemoryHooks, MemoryLayer, Slot
 from noetic_nb.memory.params import (
@@ -29,6 +31,7 @@ from noetic_nb.memory.steering_decision import ALLOW, SteeringAction, SteeringDe
 from noetic_nb.steering.evaluation.evaluate import Evaluation, OnError, OnUnparseable, Params, Policy, evaluate
 from noetic_nb.steering.evaluation.late_verdicts import LateVerdicts, QueuedVerdict
 from noetic_nb.steering.ledger import change_entry, checked_state, decision_entry
+from noetic_nb.steering.predicates.bindings import MAX_HISTORY
 from noetic_nb.steering.predicates.guidance_template import capped
 from noetic_nb.steering.predicates.judge import call_judge, request_verdict
 from noetic_nb.steering.rulebook.rulebook import RuleBook, RuleChange
@@ -41,8 +44,10 @@ LAYER_ID: Final = "steering"
 
 # Recall only delivers late verdicts, so little is enough.
 RECALL_BUDGET: Final = {"min": 0, "max": 500}
-# A sequence rule over a thread looks this far back: names only, some 40 KB.
+# A sequence rule over a thread looks this far back; of all but the latest `MAX_HISTORY` names and ends only, some 40 KB.
 MAX_CALLS: Final = 1_000
+# Characters of what a call of an earlier turn returned: enough to know it by.
+MAX_SAVED_OUTPUT: Final = 200
 TIMEOUTS_MS: Final = {"before_tool_call": 5_000, "after_model_call": 10_000}
 
 
@@ -179,8 +184,10 @@ class _Steering:
     def on_tool_outcome(self, p: ToolOutcome) -> Mapping[str, Any] | None:
         if p.state is None:
             return None
-        call = {"name": p.name, "status": "ok" if p.success else "error"}
-        return {"state": {**p.state, "made": [*p.state.get("made", []), call]}}
+        made = _rows(p.ctx.past_calls())
+        if not made:  # a runtime that keeps no history
+            made = [*p.state.get("made", []), {"name": p.name, "status": "ok" if p.success else "error"}]
+        return {"state": {**p.state, "made": made}}
 
     def recall(self, p: RecallParams) -> Mapping[str, Any] | None:
         waiting = self.late.pending(p.ctx, None if p.state is None else p.state["pendingAsync"])
@@ -206,6 +213,11 @@ class _Steering:
         clock = p.ctx.clock
         start = clock.monotonic_ms()
         result = Evaluation()
+        calls_now: Callable[[], Sequence[PastCall]] | None = None
+        if isinstance(p.history, CallsSoFar):
+            calls_now = p.history.now
+        if "calls" in p.state:  # of the thread, or wherever the scope reaches
+            p, calls_now = _with_earlier(p, calls_now)
         try:
             await evaluate(
                 self.book.snapshot,
@@ -215,7 +227,7 @@ class _Steering:
                 judge_now=self._judge_now,
                 judge_later=self._judge_later,
                 result=result,
-                earlier=_earlier(p.state),
+                history=calls_now,
             )
         except asyncio.CancelledError:
             # Kept for `on_hook_failure`, which names the rule that took too long.
@@ -314,7 +326,9 @@ class _Steering:
         state: dict[str, Any] = {"ledger": ledger, "pendingAsync": self.late.open(p.child_ctx, [])}
         if self.scope != "execution":
             parent = p.parent_state or {}
-            state["calls"] = [*parent.get("calls", []), *parent.get("made", [])]
+            # What was called in this tree is in its history already.
+            made = [] if p.child_ctx.past_calls() else parent.get("made", [])
+            state["calls"] = [*parent.get("calls", []), *made]
         return {"child_state": state}
 
     def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
@@ -323,8 +337,10 @@ class _Steering:
         if self.scope != "execution":
             # Before the queue is closed: what is saved must not be carried over as well.
             self.late.saved(p.ctx)
-            calls = [*state.get("calls", []), *state.get("made", [])]
-            state = {**state, "calls": calls[-MAX_CALLS:], "made": []}
+            made = p.ctx.past_calls()
+            calls = _without(state.get("calls", []), made) + (_rows(made) or state.get("made", []))
+            slim = [{"name": call["name"], "status": call["status"]} for call in calls[-MAX_CALLS:-MAX_HISTORY]]
+            state = {**state, "calls": slim + calls[-MAX_HISTORY:], "made": []}
         return {"state": {**state, "ledger": self._capped([*state["ledger"], *self._edits(p.ctx), entry])}}
 
     def dispose(self, p: DisposeParams) -> None:
@@ -343,10 +359,46 @@ class _Steering:
         return self.book.listen(changed)
 
 
-def _earlier(state: Any) -> tuple[PastCall, ...]:
-    """Return the calls of earlier executions that a layer of a wider scope remembers."""
-    calls = state.get("calls")
-    return tuple([PastCall(call["name"], {}, "", call["status"]) for call in calls]) if calls else ()
+def _with_earlier(
+    p: Params, now: Callable[[], Sequence[PastCall]] | None
+) -> tuple[Params, Callable[[], Sequence[PastCall]] | None]:
+    """Let the history begin with the calls of earlier turns, which a layer of a wider scope remembers."""
+    earlier = [
+        PastCall(
+            call["name"],
+            call.get("args") or {},
+            call.get("callId", ""),
+            call["status"],
+            call.get("output"),
+            call.get("executionId", ""),
+        )
+        for call in _without(p.state["calls"], p.history)
+    ]
+    if not earlier:
+        return p, now
+    return p._replace(history=(*earlier, *p.history)), None if now is None else lambda: (*earlier, *now())
+
+
+def _without(calls: Sequence[Mapping[str, Any]], history: Sequence[PastCall]) -> list[Any]:
+    """Leave out what the history of this tree holds: a child before this one may have saved it."""
+    here = {call.execution_id for call in history if call.execution_id}
+    return [call for call in calls if call.get("executionId") not in here]
+
+
+def _rows(calls: Sequence[PastCall]) -> list[dict[str, Any]]:
+    """Return calls that have ended as they are saved."""
+    return [
+        {
+            "name": call.name,
+            "status": call.status,
+            "callId": call.call_id,
+            "executionId": call.execution_id,
+            "args": thaw(call.args),
+            "output": (call.output or "")[:MAX_SAVED_OUTPUT],
+        }
+        for call in calls
+        if call.status != PENDING
+    ]
 
 
 # Rules belong to the agent, not to one of its threads.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import core_schema
 
@@ -119,6 +119,8 @@ class StepRecord(Frozen):
     needs: ClassVar[tuple[Requirement, ...]] = ()
 
     id: str
+    # Of the saved workflow document it was read from: for those who check a configuration.
+    _unknown_keys: tuple[str, ...] = PrivateAttr(())
 
     def __init__(self, **data: Any) -> None:
         step_id = data.get("id")

@@ -106,6 +106,7 @@ def spawn(
     context_out: Any = "full",
     memory: MemoryConfig | Iterable[MemoryLayer] | None = None,
     timeout_ms: float | None = None,
+    drop: Iterable[str] = (),
 ) -> SpawnStep:
     """Run a step in a child execution with a context of its own.
 
@@ -118,9 +119,13 @@ def spawn(
     context_out : str or mapping
         ``"full"``, ``"summary"`` (or with ``model`` and ``prompt``), ``{"strategy": "schema", "schema": type}``.
     memory : MemoryConfig or iterable of MemoryLayer, optional
-        The child's layers, instead of those it inherits.
+        The child's layers, instead of those it inherits. Layers that decide on calls or responses stay: they are
+        inherited by every child, and evaluated before a layer of the child with the same id.
     timeout_ms : float, optional
         Milliseconds after which the child is aborted and the step fails.
+    drop : iterable of str
+        Ids of layers that are not inherited, such as ``("steering",)``; recorded in the run, and found by
+        ``harness.check()``.
 
     Raises
     ------
@@ -133,7 +138,7 @@ def spawn(
     'summary'
     """
     fields = _given(child=child, memory=memory, timeout_ms=timeout_ms)
-    return SpawnStep(id=id, context_in=context_in, context_out=context_out, **fields)
+    return SpawnStep(id=id, context_in=context_in, context_out=context_out, drop=drop, **fields)
 
 
 def loop(

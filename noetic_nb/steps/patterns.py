@@ -25,6 +25,7 @@ def react(
     max_cost: float | None = None,
     params: ModelParams | None = None,
     memory: MemoryConfig | Iterable[MemoryLayer] | None = None,
+    drop: Iterable[str] = (),
 ) -> LoopStep | SpawnStep:
     """Reason and act: ask the model, run the tools it calls, until it calls none.
 
@@ -44,7 +45,10 @@ def react(
     params : ModelParams, optional
         Sampling parameters.
     memory : MemoryConfig or iterable of MemoryLayer, optional
-        Layers of its own, instead of the agent's: the loop is then spawned with a copy of the conversation.
+        Layers of its own, instead of the agent's: the loop is then spawned with a copy of the conversation. Layers that
+        enforce rules stay.
+    drop : iterable of str
+        Ids of the agent's layers to do without, those that enforce rules too; see `spawn`.
 
     References
     ----------
@@ -72,4 +76,6 @@ def react(
     stop = until.any(until.no_tool_calls(), until.max_steps(max_steps), *limits)
     # The conversation itself is the input of the next round; nothing is added to it on the way.
     whole = loop("react-loop", ask, until=stop, max_iterations=max_steps, feed_output=False)
-    return whole if memory is None else spawn("react-agent", whole, context_in="inherit", memory=memory)
+    if memory is None and not drop:
+        return whole
+    return spawn("react-agent", whole, context_in="inherit", memory=memory, drop=drop)

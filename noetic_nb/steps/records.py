@@ -185,7 +185,9 @@ class SpawnStep(StepRecord):
     context_in: ContextIn = Field(default_factory=FreshContext)
     context_out: ContextOut = Field(default_factory=FullResult)
     memory: tuple[InstanceField[MemoryLayer], ...] | None = None
-    """The child's layers instead of the inherited ones."""
+    """The child's layers instead of the inherited ones; those that enforce rules stay all the same."""
+    drop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Ids of layers that the child does not inherit, be it that they enforce rules."""
     timeout_ms: FiniteFloat | None = Field(default=None, gt=0, alias="timeout")
 
     @field_validator("context_in", "context_out", mode="before")

@@ -6,7 +6,7 @@ Text flows from node to node. Nothing in a document is executed: a `run` node na
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from pydantic import ValidationError
@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.models.client import ModelParams
+from noetic_nb.names import nearest
 from noetic_nb.steps.builders import branch, fork, loop, spawn, step
 from noetic_nb.steps.loop_predicates import until
 from noetic_nb.steps.records import Step
@@ -37,12 +38,38 @@ _CHILDREN: Final[Mapping[str, tuple[str, ...]]] = {
     "sequence": ("steps",),
     "subflow": ("document",),
 }
+# What a node of each kind may hold, beside `kind` and `id`.
+_KEYS: Final[Mapping[str, frozenset[str]]] = {
+    "llm": frozenset({"model", "instructions", "tools", "params", "output"}),
+    "tool": frozenset({"toolName", "args"}),
+    "run": frozenset({"execute", "retry"}),
+    "branch": frozenset({"routes", "default"}),
+    "fork": frozenset({"mode", "paths", "each", "over", "merge", "concurrency"}),
+    "spawn": frozenset({"child", "layers", "timeout"}),
+    "loop": frozenset({"body", "until", "maxIterations"}),
+    "sequence": frozenset({"steps"}),
+    "subflow": frozenset({"document", "ref", "input"}),
+}
+_PREDICATE_KEYS: Final[Mapping[str, frozenset[str]]] = {
+    "maxSteps": frozenset({"n"}),
+    "maxCost": frozenset({"usd"}),
+    "maxDuration": frozenset({"ms"}),
+    "outputContains": frozenset({"marker"}),
+    "outputEquals": frozenset({"sentinel"}),
+    "converged": frozenset({"threshold"}),
+    "any": frozenset({"predicates"}),
+    "all": frozenset({"predicates"}),
+}
 # Codes that stay: they are more exact than "this node is not valid".
 _SPECIFIC: Final = ("UNKNOWN_", "WORKFLOW_")
 
 
 def load_workflow(
-    document: Mapping[str, Any] | str, registry: Registry | None = None, *, default_model: str = DEFAULT_MODEL
+    document: Mapping[str, Any] | str,
+    registry: Registry | None = None,
+    *,
+    default_model: str = DEFAULT_MODEL,
+    strict: bool = True,
 ) -> Step:
     """Return the step a workflow document describes.
 
@@ -55,6 +82,9 @@ def load_workflow(
         Its tools, functions, layers, schemas, codecs and further workflows.
     default_model : str
         For llm nodes that name none.
+    strict : bool, default True
+        Whether a key that nobody reads is an error, as it is for a document that was just written. False reads one that was
+        saved when such keys were passed over; ``harness.check()`` lists them then.
 
     Raises
     ------
@@ -75,7 +105,7 @@ def load_workflow(
     ['draft', 'check']
     """
     try:
-        return _Loader(registry or Registry(), default_model).document(document, "", ())
+        return _Loader(registry or Registry(), default_model, strict).document(document, "", ())
     except RecursionError:
         raise _invalid("Something in the document is nested too deep.") from None
 
@@ -117,7 +147,10 @@ def _invalid(
 class _Loader:
     """Makes the nodes of one document, and of those it refers to, into steps."""
 
-    def __init__(self, registry: Registry, default_model: str) -> None:
+    def __init__(self, registry: Registry, default_model: str, strict: bool) -> None:
+        self._strict = strict
+        # Keys that nobody reads, of the node that is being made, in a document that was saved.
+        self._unknown: list[str] = []
         self._registry = registry
         self._default_model = default_model
         self._makers: dict[str, Callable[[_Node, str, tuple[str, ...]], Step]] = {
@@ -134,12 +167,12 @@ class _Loader:
 
     def document(self, given: Any, suffix: str, seen: tuple[str, ...]) -> Step:
         """Make a whole document; `suffix` keeps the ids of one apart that is used twice."""
-        root = self._root(given)
+        root, unknown = self._root(given)
         if workflow_depth(root) >= MAX_DEPTH:
             raise _invalid(f"The document is nested {MAX_DEPTH} deep or more.")
-        return self.node(root, suffix, seen)
+        return _noted(self.node(root, suffix, seen), unknown)
 
-    def _root(self, given: Any) -> _Node:
+    def _root(self, given: Any) -> tuple[_Node, list[str]]:
         if isinstance(given, str):
             try:
                 given = json.loads(given)
@@ -151,8 +184,27 @@ class _Loader:
             raise _invalid(
                 "This version of workflow documents is not known.", given.get("version"), hint="Version 1 is."
             )
+        around, self._unknown = self._unknown, []
+        self._only(given, {"version", "root"}, "a document")
+        unknown, self._unknown = self._unknown, around
         root: _Node = given["root"]
-        return root
+        return root, unknown
+
+    def _only(self, given: _Node, known: Iterable[str], what: str) -> None:
+        """Refuse, or note, keys that nobody reads: a rule, or a limit, that is misspelt would not hold."""
+        known = set(known)
+        unknown = [key for key in given if key not in known]
+        if not unknown:
+            return
+        if not self._strict:
+            self._unknown += map(str, unknown)
+            return
+        near = nearest(str(unknown[0]), known)
+        raise _invalid(
+            f"{what[0].upper()}{what[1:]} has no `{unknown[0]}`.",
+            unknown[0],
+            hint=f"Did you mean {near!r}?" if near else f"Keys are {', '.join(sorted(known))}.",
+        )
 
     def node(self, node: Any, suffix: str, seen: tuple[str, ...]) -> Step:
         """Make one node. What is wrong with it is said with its id."""
@@ -170,14 +222,18 @@ class _Loader:
             )
         if not isinstance(node_id, str) or not node_id.strip():
             raise _invalid(f"A node of kind {kind!r} needs a non-empty id.", node_id, node=node_id)
+        around, self._unknown = self._unknown, []
         try:
-            return maker(node, suffix, seen)
+            self._only(node, {"kind", "id", *_KEYS[str(kind)]}, f"a node of kind {kind!r}")
+            return _noted(maker(node, suffix, seen), self._unknown)
         except NoeticConfigError as exc:
             if "node" in exc.facts:  # of a node inside this one, which is named already
                 raise
             code = exc.code if exc.code.startswith(_SPECIFIC) else "WORKFLOW_VALIDATION_FAILED"
             facts = {**exc.facts, "node": node_id}
             raise _invalid(f"Node {node_id!r}: {exc.what}", exc.given, code=code, hint=exc.hint, **facts) from exc
+        finally:
+            self._unknown = around
 
     def _named(self, node: _Node, key: str, kind: type) -> Any:
         value = node.get(key)
@@ -218,6 +274,8 @@ class _Loader:
         name = tool.get("type") if isinstance(tool, Mapping) else tool
         if not isinstance(name, str):
             raise _invalid("One of its tools has no name.", tool, hint="Use {'type': 'name'}.")
+        if isinstance(tool, Mapping):
+            self._only(tool, {"type", "parameters"}, "a tool")
         return self._registry.resolve(f"tool:{name}")
 
     def _tool(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
@@ -240,6 +298,7 @@ class _Loader:
         for route in self._named(node, "routes", list):
             if not isinstance(route, Mapping):
                 raise _invalid("A route has a text to `match` and a `target`.", route)
+            self._only(route, {"match", "target"}, "a route")
             match = self._named(route, "match", str)
             routes.append({"match": match, "target": self.node(route.get("target"), suffix, seen)})
         default = node.get("default")
@@ -299,6 +358,7 @@ class _Loader:
                 code="UNKNOWN_UNTIL_PREDICATE",
                 hint=f"Predicates are {', '.join(kinds)}.",
             )
+        self._only(given, {"kind", *_PREDICATE_KEYS.get(kind, ())}, f"the predicate {kind!r}")
         try:
             return kinds[kind]()
         except KeyError as exc:
@@ -313,7 +373,8 @@ class _Loader:
             raise _invalid("A subflow needs `document` or `ref`, and not both.")
         inner_suffix = f"-{node['id']}{suffix}"
         if node.get("ref") is None:
-            made = self.node(self._root(self._named(node, "document", Mapping)), inner_suffix, seen)
+            root, unknown = self._root(self._named(node, "document", Mapping))
+            made = _noted(self.node(root, inner_suffix, seen), unknown)
         else:
             ref = self._named(node, "ref", str)
             if ref in seen:
@@ -331,6 +392,12 @@ class _Loader:
             f"{node['id']}{suffix}", [step.run(f"{node['id']}-input{suffix}", _constant(given)), made],
             until=until.max_steps(1), needs_output=False,
         )  # fmt: skip
+
+
+def _noted(made: Step, unknown: list[str]) -> Step:
+    if unknown:
+        made._unknown_keys = (*made._unknown_keys, *unknown)
+    return made
 
 
 def _constant(value: Any) -> Callable[..., Any]:

@@ -213,7 +213,16 @@ def test_only_what_is_named_is_bound() -> None:
     }
     assert bound("history.exists(h, h.ok)")["history"] == [{"ok": True}] * 200
     assert bound("history.size() > 1") == {"history": [{}] * 200}
-    assert set(bound("history[0] == history[1]")["history"][0]) == {"name", "args", "status", "output", "ok", "call_id"}
+    fields = bound("history[0] == history[1]")["history"][0]
+    assert set(fields) == {
+        "name",
+        "args",
+        "status",
+        "output",
+        "ok",
+        "call_id",
+        "execution_id",
+    }
 
 
 def test_the_end_of_a_long_history_and_the_head_of_a_long_output_are_seen() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
+from noetic_nb.errors import NoeticConfigError
 from noetic_nb.steps import Registry, dump_step, load_workflow, step_json_schema
 from noetic_nb.steps.published_schema import published_schema
 from noetic_nb.steps.schema import OutputSchema
@@ -202,8 +203,8 @@ def test_a_predicate_of_no_kind_is_not_known(until: Any) -> None:
 
 
 @pytest.mark.parametrize("extra", [{"steps": 5}, {"routes": 5}, {"paths": [5]}, {"child": 5}, {"colour": 1}])
-def test_keys_a_node_does_not_know_are_ignored(extra: Any) -> None:
-    assert load_workflow({"version": 1, "root": {**ASK, **extra}}, FLOWS).id == "a"
+def test_keys_a_saved_node_does_not_know_are_never_walked_into(extra: Any) -> None:
+    assert load_workflow({"version": 1, "root": {**ASK, **extra}}, FLOWS, strict=False).id == "a"
 
 
 @pytest.mark.parametrize(
@@ -301,3 +302,38 @@ def test_a_configuration_comes_back_from_json() -> None:
 def test_a_bad_configuration_is_one_clear_error(data: Any) -> None:
     with pytest.raises(nn.NoeticConfigError):
         nn.load_config(data)
+
+
+UNKNOWN_KEYS: list[tuple[dict[str, Any], str]] = [
+    ({"version": 1, "root": SHOUT, "rules": []}, "rules"),
+    ({"version": 1, "root": {**SHOUT, "retries": 3}}, "retries"),
+    ({"version": 1, "root": {"kind": "spawn", "id": "p", "child": SHOUT, "drop": ["steering"]}}, "drop"),
+    ({"version": 1, "root": {"kind": "spawn", "id": "p", "child": SHOUT, "timeoutMs": 5}}, "timeoutMs"),
+    ({"version": 1, "root": {"kind": "sequence", "id": "q", "steps": [SHOUT, {**SHOUT, "id": "u", "memory": []}]}}, "memory"),
+    ({"version": 1, "root": {"kind": "branch", "id": "b", "routes": [{"match": "a", "target": SHOUT, "else": SHOUT}]}}, "else"),
+    ({"version": 1, "root": {"kind": "loop", "id": "l", "body": SHOUT, "until": {"kind": "maxSteps", "n": 1, "max": 2}}}, "max"),
+    ({"version": 1, "root": {"kind": "loop", "id": "l", "body": SHOUT, "until": {"kind": "noToolCalls", "n": 1}}}, "n"),
+    (
+        {"version": 1, "root": {**ASK, "tools": [{"type": "lookup", "needsApproval": True}]}},
+        "needsApproval",
+    ),
+    ({"version": 1, "root": {"kind": "subflow", "id": "w", "document": {"version": 1, "root": SHOUT, "limits": {}}}}, "limits"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("document", "key"), UNKNOWN_KEYS, ids=[key for _, key in UNKNOWN_KEYS])
+def test_a_key_that_nobody_reads_is_refused_in_a_new_document_and_found_in_a_saved_one(document: Any, key: str) -> None:
+    with pytest.raises(NoeticConfigError, match=f"`{key}`") as caught:
+        load_workflow(document, FLOWS)
+    assert caught.value.code == "WORKFLOW_VALIDATION_FAILED"
+
+    saved = load_workflow(document, FLOWS, strict=False)
+
+    found = nn.AgentHarness(nn.AgentConfig(name="w", step=saved)).check()
+    assert [key in f.message for f in found if f.code == "UNKNOWN_WORKFLOW_KEY"] == [True]
+    assert dump_step(saved, FLOWS) is not None
+
+
+def test_a_misspelt_key_is_answered_with_the_right_one() -> None:
+    with pytest.raises(NoeticConfigError, match="Did you mean 'timeout'"):
+        load_workflow({"version": 1, "root": {"kind": "spawn", "id": "p", "child": SHOUT, "timeOut": 5}}, FLOWS)

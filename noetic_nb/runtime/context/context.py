@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import current_task
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import Where
 from noetic_nb.items import Item, ItemLog
-from noetic_nb.memory import PastCall, RerenderRequest
+from noetic_nb.memory import RerenderRequest
+from noetic_nb.memory.call_history import CallHistory, Place
 from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.models.client import NO_USAGE, ModelDelta, ModelResponse, Usage
 from noetic_nb.runtime.config.limits import Limits
@@ -48,7 +49,9 @@ class Runner(Protocol):
     async def run(self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context) -> StepValue:
         """Run a step and return its output."""
 
-    def start(self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context) -> StepHandle:
+    def start(
+        self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context, *, drop: Iterable[str] = ()
+    ) -> StepHandle:
         """Start a step and return at once."""
 
 
@@ -133,13 +136,14 @@ class ExecutionRecorder(Protocol[S]):
 class Tree:
     """What a root execution shares with all its descendants."""
 
-    __slots__ = ("_channels", "cut", "ended", "inbox", "limits", "occurrences", "on_delta", "steps")
+    __slots__ = ("_channels", "calls", "cut", "ended", "inbox", "limits", "occurrences", "on_delta", "steps")
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits
         self._channels: Channels | None = None
         self.ended = False
         self.steps = 0
+        self.calls = CallHistory()
         # Tasks that an abort cut short and that have not noticed yet.
         self.cut: frozenset[asyncio.Task[Any]] = _NOTHING
         # Messages that arrived while the agent was working, taken in before its next model call.
@@ -226,7 +230,8 @@ class Context:
         self.tokens = NO_USAGE
         self.cost = 0.0
         self.last_step_meta: StepMeta | None = None
-        self.calls: list[PastCall] = []
+        # Its own, and those of children that have ended: what is written down of it.
+        self.calls: list[Place] = []
         self.query: str = "" if parent is None else parent.query
         self.recalled: tuple[RecallEntry, ...] = ()
         # Re-renders that layers requested and that the next llm step owes them.
@@ -425,8 +430,12 @@ class Context:
                 task.uncancel()
 
     def leave(self) -> None:
-        """End a child's ties to its parent."""
-        if self.parent is not None and isinstance(self.parent.children, set):
+        """End a child's ties to its parent, which answers for its calls from now on."""
+        if self.parent is None:
+            return
+        self.parent.calls += self.calls
+        self.calls = []
+        if isinstance(self.parent.children, set):
             self.parent.children.discard(self)
 
     # -- channels and steps --------------------------------------------------------------------------------------------------
@@ -462,9 +471,9 @@ class Context:
         """Run a step inside this execution, from within a function of a step."""
         return await self.harness.run(step, value, self)
 
-    def start(self, step: Step | Mapping[str, Any], value: StepValue = None) -> StepHandle:
+    def start(self, step: Step | Mapping[str, Any], value: StepValue = None, *, drop: Iterable[str] = ()) -> StepHandle:
         """Start a step beside this execution and return its `Handle` at once; see `AgentHarness.start`."""
-        return self.harness.start(step, value, self)
+        return self.harness.start(step, value, self, drop=drop)
 
     def __repr__(self) -> str:
         return f"Context({self.id!r}, thread {self.thread_id!r}, {self.step_count} steps, {self.tokens.total_tokens} tokens)"

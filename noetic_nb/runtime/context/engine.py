@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from noetic_nb.clock import Clock
@@ -13,6 +14,7 @@ from noetic_nb.events import ErrorRaised, EventSink, ModelCalled
 from noetic_nb.ids import Ids
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
 from noetic_nb.memory.execution_context import HookModelRequest, as_response
+from noetic_nb.memory.hook_runner import NO_SOURCES
 from noetic_nb.models.client import (
     ModelClient,
     ModelDelta,
@@ -74,7 +76,13 @@ class Engine:
         # By execution: the `Started` of what it has started. Any, as that class is two floors up.
         self.handles: dict[str, Any] = {} if outer is None else outer.handles
         self.setups = StepSetups(config, stack, tokenizer, self._provided())
-        self._inner: dict[int, tuple[object, Engine]] = {}
+        self._inner: dict[tuple[int, tuple[str, ...], bool], tuple[object, Engine]] = {}
+        self.depth: int = 0 if outer is None else outer.depth + 1
+        """How many engines with other layers are around this one."""
+        self.sources: Mapping[str, str] = NO_SOURCES
+        """By id, the layers that are known by another id in the engine around."""
+        self.dropped: tuple[str, ...] = ()
+        """The layers of the engine around that were dropped by name."""
         self.sink: EventSink | None = None
         """Where events go; None while there is no subscriber, so that none are made in vain."""
         self.watches_steps = False
@@ -107,15 +115,30 @@ class Engine:
             registry=self.config.item_registry,
         )
 
-    def with_layers(self, step: object, layers: tuple[MemoryLayer, ...]) -> Engine:
-        """Return this engine with other layers, the same one for the same step."""
-        known = self._inner.get(id(step))
+    def with_layers(self, step: object, layers: tuple[MemoryLayer, ...] | None, drop: tuple[str, ...] = ()) -> Engine:
+        """Return this engine as children of a step have it, the same one for the same step.
+
+        Parameters
+        ----------
+        layers : tuple of MemoryLayer or None
+            Instead of those there are, except that guards stay; None for all there are.
+        drop : tuple of str
+            Layers that do not stay, guards too.
+        """
+        if layers is None and not drop:
+            return self
+        key = id(step), drop, layers is None
+        known = self._inner.get(key)
         if known is not None and known[0] is step:
             return known[1]
+        kept = [layer for layer in self.stack.layers if layer.recorded_id not in drop]
+        sources: dict[str, str] = {}
+        if layers is not None:
+            kept, sources = self._beside([layer for layer in kept if layer.is_guard], layers)
         inner = Engine(
             self.config,
             model=self.models,
-            stack=self.stack_of(layers),
+            stack=self.stack_of(tuple(kept)),
             hub=self.hub,
             clock=self.clock,
             ids=self.ids,
@@ -123,10 +146,37 @@ class Engine:
             approve=self.approve,
             outer=self,
         )
+        inner.sources = sources
+        found = [layer.recorded_id for layer in self.stack.layers if layer.recorded_id in drop]
+        inner.dropped = tuple(dict.fromkeys(found))
         if len(self._inner) >= MAX_SETUPS:
             del self._inner[next(iter(self._inner))]
-        self._inner[id(step)] = (step, inner)
+        self._inner[key] = (step, inner)
         return inner
+
+    def _beside(
+        self, guards: list[MemoryLayer], layers: tuple[MemoryLayer, ...]
+    ) -> tuple[list[MemoryLayer], dict[str, str]]:
+        """Return the guards and a child's own layers, guards first; and the former ids of guards whose id is taken."""
+        own = {layer.id: layer for layer in layers}
+        made, sources = [], {}
+        for guard in guards:
+            rival = own.get(guard.id)
+            if rival is not None and rival.hooks == guard.hooks:
+                del own[guard.id]  # one that is given again decides once, as strictly as before
+            elif rival is not None:
+                # The depth keeps the ids of several generations apart, and is the same when a turn is resumed.
+                sources[f"{guard.id}@{self.depth}"] = guard.id
+                guard = replace(
+                    guard,
+                    id=f"{guard.id}@{self.depth}",
+                    original_id=guard.id,
+                    slot=min(guard.slot, rival.slot),  # the parent decides first
+                    enforces=guard.enforces or rival.enforces,
+                    provides=None,
+                )
+            made.append(guard)
+        return [*made, *own.values()], sources
 
     def showing(self, step: LLMStep) -> Engine:
         """Return an engine that shares everything with this one, and emits no more than the step's `emit` lets it."""
@@ -192,6 +242,7 @@ class Engine:
             ids=self.ids,
             diagnostic=self.stack.state.diagnostic,
             sink=self.sink,
+            past_calls=ctx.tree.calls.so_far,
         )
 
     def call_model_for_layer(

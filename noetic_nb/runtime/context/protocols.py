@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from noetic_nb.events import Where
 from noetic_nb.items import ItemLog
+from noetic_nb.memory.call_history import CallHistory
 from noetic_nb.models.client import ModelDelta, ModelResponse, Usage
 from noetic_nb.runtime.config.limits import Limits
 
@@ -23,6 +24,7 @@ class TurnTree(Protocol):
     """What a model call has to know of the turn it belongs to."""
 
     limits: Limits | None
+    calls: CallHistory
     on_delta: Callable[[ModelDelta], None] | None
 
 

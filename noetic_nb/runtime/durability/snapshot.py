@@ -10,6 +10,7 @@ from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.items import Item, ItemRegistry, dump_item, freeze, thaw
 from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory import PastCall
+from noetic_nb.memory.call_history import PENDING
 from noetic_nb.models.client import NO_USAGE, Usage
 from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.runtime.context.context import Context
@@ -75,7 +76,7 @@ class ExecutionSnapshot:
     steps: int
     tree_steps: int
     tool_calls: int
-    calls: tuple[PastCall, ...]
+    calls: tuple[tuple[int | None, PastCall], ...]
     query: str
     loops: Mapping[str, Any]
     returned: Mapping[str, dict[str, Any]]
@@ -84,7 +85,7 @@ class ExecutionSnapshot:
         """Let a context continue from here; `spent` is the most that is known of."""
         ctx.tokens, ctx.cost, ctx.model_calls = spent.usage, spent.cost, spent.model_calls
         ctx.step_count, ctx.tool_calls = self.steps, self.tool_calls
-        ctx.calls[:] = self.calls
+        ctx.calls = ctx.tree.calls.restore(self.calls)
         ctx.query = self.query
 
 
@@ -169,11 +170,23 @@ def _fields(data: JsonValue, registry: ItemRegistry) -> dict[str, Any]:
         "steps": int(data["stepCount"]),
         "tree_steps": int(data["treeSteps"]),
         "tool_calls": int(data["toolCalls"]),
-        "calls": tuple([PastCall(name, freeze(args), *more) for name, args, *more in data["calls"]]),
+        "calls": tuple([_past_call(*call) for call in data["calls"]]),
         "query": str(data["query"]),
         "loops": {place: [*map(float, began)] for place, began in data["loops"].items()},
         "returned": {place: dict(result) for place, result in data["returned"].items()},
     }
+
+
+def _past_call(
+    name: str,
+    args: JsonValue,
+    call_id: str,
+    status: str | None,
+    output: str | None,
+    execution_id: str = "",
+    number: int | None = None,  # earlier versions wrote neither
+) -> tuple[int | None, PastCall]:
+    return number, PastCall(name, freeze(args), call_id, status, output, execution_id)
 
 
 def _read(read: Callable[[], T], execution_id: str) -> T:
@@ -220,7 +233,12 @@ def _data(
         "stepCount": ctx.step_count - ctx.running + ended - again[0],
         "treeSteps": ctx.tree.steps - _under_way(ctx.root) + ended - again[1],
         "toolCalls": ctx.tool_calls,
-        "calls": [[call.name, thaw(call.args), *call[2:]] for call in ctx.calls],
+        # What is being decided on, or runs, will be called again.
+        "calls": [
+            [place.call.name, thaw(place.call.args), *place.call[2:], place.number]
+            for place in ctx.calls
+            if place.call.status != PENDING
+        ],
         "query": ctx.query,
         "loops": loops,
         "returned": returned,

@@ -42,6 +42,10 @@ async def read_turn(turn: TurnRecord, snapshot: Snapshot) -> None:
     turn.sequence = max(turn.sequence, *known.values())
     ahead = [key for key in turn.written if not _take_entry(turn, found[key], _number(key), known)]
     snapshot.put_back(root.ctx, totals[""])
+    for record in turn.children.values():
+        # Before any of them is begun again: what one of them did counts for all. Earlier versions did not number calls.
+        if record.snapshot is not None:
+            root.ctx.tree.calls.restore([call for call in record.snapshot.calls if call[0] is not None])
     root.ctx.tree.steps = tree_steps
     root.ctx.started_ms -= snapshot.elapsed_ms
     if ahead:

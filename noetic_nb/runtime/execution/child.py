@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.events import ChildEnded, ChildStarted
+from noetic_nb.events import ChildEnded, ChildStarted, LayersDropped
 from noetic_nb.items import ItemLog
 from noetic_nb.memory import ExecutionContext, MemoryLayer
+from noetic_nb.memory.hook_runner import NO_SOURCES
 from noetic_nb.runtime.context.context import ChildState, Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.oversize import warn_if_large
@@ -75,6 +76,9 @@ class Child:
         )
         self.ctx.base_frames = parent.frames
         self._own_layers: tuple[str, ...] = ()
+        # What an engine knows of the one around it says nothing about paths of a fork, which share it.
+        self._is_other = engine is not outer
+        self._sources = engine.sources if self._is_other else NO_SOURCES
 
     async def begin(self, items: Iterable[Mapping[str, Any]] = (), *, append_spawned: bool = True) -> None:
         """Give the child its items, and what the layers pass on to it.
@@ -110,6 +114,9 @@ class Child:
                     spawned,
                 )
             )
+            if self._is_other and self.engine.dropped:
+                now, dropped = self.engine.clock.now_ms(), self.engine.dropped
+                sink.emit(LayersDropped(self.ctx.where, now, self.parent.id, self.step_id, dropped))
 
     async def _start(self, items: Iterable[Mapping[str, Any]], append_spawned: bool) -> dict[str, Any]:
         """Give a new child its items and its layers' states; returns the states its parent's layers spawned."""
@@ -119,7 +126,7 @@ class Child:
         if stack.layers:
             hook_ctx = self.engine.hook_context(self.ctx)
             for layer_id, state, extra in await stack.spawn(
-                self.outer.hook_context(self.parent), hook_ctx, durable=self.kind == "spawn"
+                self.outer.hook_context(self.parent), hook_ctx, durable=self.kind == "spawn", sources=self._sources
             ):
                 spawned[layer_id] = state
                 if append_spawned:
@@ -143,17 +150,30 @@ class Child:
         for layer in self.engine.stack.layers:
             if layer.id in snapshot.layers and layer not in fresh:
                 state.set(ctx.id, layer.id, snapshot.layers[layer.id], hook="on_spawn")
-                if self.kind == "spawn":
-                    state.share_durable(self.parent.id, ctx.id, layer.id)
+                if self.kind == "spawn" and layer.id not in self._sources.values():
+                    state.share_durable(self.parent.id, ctx.id, layer.id, self._sources.get(layer.id))
+        missing = [layer for layer in self.engine.stack.layers if layer.is_guard and layer not in fresh]
+        missing = [layer for layer in missing if layer.id not in snapshot.layers]
+        if missing:  # what was written before children kept their guards knows nothing of them
+            parent_ctx, hook_ctx = self.outer.hook_context(self.parent), self.engine.hook_context(ctx)
+            stack = self.engine.stack_of(tuple(missing))
+            await stack.spawn(parent_ctx, hook_ctx, durable=self.kind == "spawn", sources=self._sources)
         return dict(snapshot.layers)
 
     def _fresh(self) -> tuple[MemoryLayer, ...]:
-        """Return the layers that the parent never had."""
-        known = {layer.id for layer in self.outer.stack.layers}
-        return tuple([layer for layer in self.engine.stack.layers if layer.id not in known])
+        """Return the layers that begin anew: those the parent never had, and guards to which nothing is passed on."""
+        known = {layer.id for layer in self.outer.stack.layers} | self._sources.keys()
+        return tuple([layer for layer in self.engine.stack.layers if layer.id not in known or self._begins_anew(layer)])
+
+    def _begins_anew(self, guard: MemoryLayer) -> bool:
+        """Tell whether a guard would have no state in a child, and so no say."""
+        if not guard.is_guard or guard.hooks.on_spawn is not None or guard.hooks.init is None:
+            return False
+        # One that is out of action in the parent stays so.
+        return self.outer.stack.runs(guard, self.parent.id, self._sources.get(guard.id))
 
     async def _initialise(self, hook_ctx: ExecutionContext) -> None:
-        """Start the layers that the parent never had: nobody else will."""
+        """Start the layers that begin anew: nobody else will."""
         fresh = self._fresh()
         if fresh:
             await self.engine.stack_of(fresh).init(hook_ctx)
@@ -186,6 +206,7 @@ class Child:
                 self.engine.hook_context(self.ctx),
                 child_log=self.ctx.item_log,
                 result=result,
+                sources=self._sources,
             )
         finally:
             stop()

@@ -249,7 +249,7 @@ class LLMStepRun:
     async def review(self, response: ModelResponse) -> SteeringDecision:
         """Let the rules decide on a response, before any tool it calls is run."""
         stack = self.engine.stack
-        decision = await stack.after_model_call(self.hook_ctx, response=response, history=tuple(self.ctx.calls))
+        decision = await stack.after_model_call(self.hook_ctx, response=response, history=self.ctx.tree.calls.so_far())
         stop = stack.take_stop(self.hook_ctx) or decision.stop
         if stop is not None:
             raise TurnStopped(stop)

@@ -34,7 +34,7 @@ async def run_spawn(engine: Engine, step: SpawnStep, value: StepValue, ctx: Cont
     ----------
     .. [1] docs/behaviour/runtime.md, "Spawn and children".
     """
-    inner = engine if step.memory is None else engine.with_layers(step, step.memory)
+    inner = engine.with_layers(step, step.memory, step.drop)
     inherit = isinstance(step.context_in, InheritContext)
     items = () if inherit else await _items_in(step, value, ctx)
     registry, tokenizer = ctx.item_log.registry, ctx.item_log.tokenizer

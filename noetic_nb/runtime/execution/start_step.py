@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
-from noetic_nb.errors import NoeticError
+from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import ItemLog
 from noetic_nb.runtime.context.context import Context, StepRunner
 from noetic_nb.runtime.context.engine import Engine
@@ -17,17 +18,26 @@ from noetic_nb.steps import Step
 __all__ = ["start_step"]
 
 
-def start_step(engine: Engine, step: Step, value: StepValue, ctx: Context, run: StepRunner) -> Handle:
+def start_step(
+    engine: Engine, step: Step, value: StepValue, ctx: Context, run: StepRunner, drop: Iterable[str] = ()
+) -> Handle:
     """Start a step in a child execution with a log of its own, as a spawn does; returns at once.
 
     Raises
     ------
     NoeticError
         ``cancelled``, or ``step_failed`` where the execution has ended.
+    NoeticConfigError
+        ``INVALID_OPTION`` where `drop` is no list of ids.
     """
+    dropped = () if isinstance(drop, str) or not isinstance(drop, Iterable) else tuple(drop)
+    if (not dropped and drop != () and drop != []) or not all(isinstance(name, str) and name for name in dropped):
+        raise NoeticConfigError(
+            "INVALID_OPTION", "drop is a list of ids of layers.", given=drop, hint='Pass drop=("steering",).'
+        )
     started = started_by(engine, ctx)
     log = ItemLog(registry=ctx.item_log.registry, tokenizer=ctx.item_log.tokenizer)
-    child = Child(engine, engine, ctx, step.id, "start", log)
+    child = Child(engine, engine.with_layers(step, None, dropped), ctx, step.id, "start", log)
     # Steps of one name that run side by side must not take each other's place in the record.
     child.ctx.base_frames += (f"[{started.number(child.ctx.place)}]",)
     handle = Handle(engine.ids.new("handle"), step.id, child.ctx)

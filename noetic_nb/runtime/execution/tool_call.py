@@ -14,6 +14,7 @@ from noetic_nb.events import ToolCalled
 from noetic_nb.items import freeze
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.memory import ExecutionContext, PastCall, SteeringAction, SteeringDecision
+from noetic_nb.memory.call_history import PENDING, Place
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.step_errors import TurnStopped, error_text
@@ -115,7 +116,7 @@ async def call_tool(
     ctx.tool_calls += 1
     if tool is None:
         end = CallEnd("unknown", f"Error: unknown tool '{name}'")
-        _record(engine, ctx, name, call_id, None, None, end, 0.0)
+        _record(engine, ctx, _place(ctx, name, {}, call_id), None, None, end, 0.0)
         return end
     raw = None
     try:
@@ -125,20 +126,33 @@ async def call_tool(
         values, args = tool.bind(given)
     except NoeticError as exc:
         end = CallEnd("invalid_args", f"Error: {exc.what}", error=exc)
-        _record(engine, ctx, tool.name, call_id, None, raw, end, 0.0)
+        _record(engine, ctx, _place(ctx, tool.name, {}, call_id), None, raw, end, 0.0)
         return end
+    # Before any rule is evaluated: of calls that are decided on at the same time, the later ones see the earlier.
+    place = _place(ctx, tool.name, args, call_id)
     if hook_ctx is None and engine.stack.hooks:
         hook_ctx = engine.hook_context(ctx)
     if tool.needs_approval or hook_ctx is not None:
-        refused = await _steer(engine, ctx, hook_ctx, tool, args, raw, call_id)
+        try:
+            refused = await _steer(engine, ctx, hook_ctx, tool, args, raw, place)
+            ctx.check_abort()  # a person may have taken long to approve
+        except BaseException:
+            ctx.calls.remove(place)
+            ctx.tree.calls.give_back(place)
+            raise
         if refused is not None:
-            _record(engine, ctx, tool.name, call_id, args, raw, refused, 0.0)
+            _record(engine, ctx, place, args, raw, refused, 0.0)
             return refused
+    ctx.tree.calls.start(place)
     # Only now: the time a person takes to approve is not the tool's.
     start = engine.clock.monotonic_ms()
-    end = await _run(tool, values, ctx, call_id)
+    try:
+        end = await _run(tool, values, ctx, call_id)
+    except BaseException as exc:  # it may have had its effect, so it keeps its place
+        ctx.tree.calls.settle(place, "error" if isinstance(exc, Exception) and not ctx.aborted else "cancelled", None)
+        raise
     duration = engine.clock.monotonic_ms() - start
-    _record(engine, ctx, tool.name, call_id, args, raw, end, duration)
+    _record(engine, ctx, place, args, raw, end, duration)
     if hook_ctx is not None and "on_tool_outcome" in engine.stack.hooks:
         await engine.stack.tool_outcome(
             hook_ctx,
@@ -153,6 +167,13 @@ async def call_tool(
     return end
 
 
+def _place(ctx: Context, name: str, args: Mapping[str, Any], call_id: str) -> Place:
+    """Give a call its place among the calls of the tree."""
+    place = ctx.tree.calls.reserve(PastCall(name, args, call_id, PENDING, None, ctx.id))
+    ctx.calls.append(place)
+    return place
+
+
 async def _steer(
     engine: Engine,
     ctx: Context,
@@ -160,13 +181,18 @@ async def _steer(
     tool: Tool,
     args: Mapping[str, Any],
     raw: Any,
-    call_id: str,
+    place: Place,
 ) -> CallEnd | None:
     """Return how the call ended if it must not be made, None where it may."""
     decision = None
     if hook_ctx is not None and "before_tool_call" in engine.stack.hooks:
         decision = await engine.stack.before_tool_call(
-            hook_ctx, tool_name=tool.name, tool_args=args, call_id=call_id, history=tuple(ctx.calls), raw_args=raw
+            hook_ctx,
+            tool_name=tool.name,
+            tool_args=args,
+            call_id=place.call.call_id,
+            history=ctx.tree.calls.so_far(place),
+            raw_args=raw,
         )
         # Before the decision itself: a turn that ends needs no answer for the model.
         stop = engine.stack.take_stop(hook_ctx) or decision.stop
@@ -211,27 +237,28 @@ async def _run(tool: Tool, values: Mapping[str, Any], ctx: Context, call_id: str
 def _record(
     engine: Engine,
     ctx: Context,
-    name: str,
-    call_id: str,
+    place: Place,
     args: Mapping[str, Any] | None,
     raw: Any,
     end: CallEnd,
     duration_ms: float,
 ) -> None:
-    ctx.calls.append(PastCall(name, {} if args is None else args, call_id, end.status, end.output))
+    ctx.tree.calls.settle(place, end.status, end.output)
     if engine.sink is not None:
         engine.sink.emit(
             ToolCalled(
                 ctx.where,
                 engine.clock.now_ms(),
-                name,
-                call_id,
+                place.call.name,
+                place.call.call_id,
                 args,
                 end.output,
                 duration_ms,
                 end.status,
                 None if end.error is None else str(end.error),
                 raw,
+                place.number,
+                place.behind,
             )
         )
 

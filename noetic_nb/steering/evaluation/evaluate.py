@@ -68,13 +68,14 @@ async def evaluate(
     judge_now: JudgeNow,
     judge_later: JudgeLater,
     result: Evaluation | None = None,
-    earlier: Sequence[PastCall] = (),
+    history: Callable[[], Sequence[PastCall]] | None = None,
 ) -> Evaluation:
     """Evaluate the rules of a snapshot that apply at a point, in order.
 
     ``judge_now(rule, judge, params)`` waits for a synchronous judge, and returns None where no verdict could be read;
     ``judge_later`` starts an asynchronous one in the background. `result` is filled in step by step, so that a caller that
-    cancels the evaluation knows how far it came. `earlier` are calls of earlier executions, for sequence rules.
+    cancels the evaluation knows how far it came. `history` returns the calls so far as they stand, which rules read after
+    one of them has awaited something.
 
     Raises
     ------
@@ -87,9 +88,12 @@ async def evaluate(
     decisions: list[SteeringDecision] = []
     tool = params.tool_name if isinstance(params, BeforeToolCallParams) else None
     rules, needs = snapshot.prepared(point, tool)
-    bindings = Bindings(params, needs, earlier)
+    bindings = Bindings(params, needs)
     for prepared in rules:
         rule = prepared.rule
+        if result.waited and history is not None:
+            params = params._replace(history=history())
+            bindings = Bindings(params, needs)
         try:
             answer: Any = None
             if prepared.predicate is not None:

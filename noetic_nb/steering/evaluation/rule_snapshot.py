@@ -73,7 +73,7 @@ def prepare(rules: Iterable[SteeringRule]) -> PreparedRules:
 def _sequence(
     rule: SteeringRule, sequence: SequenceRule, params: Params, bindings: Bindings
 ) -> SteeringDecision | None:
-    return check_sequence(rule, sequence, params, bindings.earlier)
+    return check_sequence(rule, sequence, params)
 
 
 def _in_thread(rule: SteeringRule, predicate: Callable[[Any], Any]) -> Callable[[Params, Bindings], Any]:

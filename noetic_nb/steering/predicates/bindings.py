@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from noetic_nb.items import thaw
@@ -19,10 +19,11 @@ Params = BeforeToolCallParams | AfterModelCallParams
 _CALL: Final[Mapping[str, Callable[[PastCall], Any]]] = {
     "name": lambda call: call.name,
     "args": lambda call: call[1],  # a condition cannot write, so it needs no copy
-    "status": lambda call: call.status or "running",
+    "status": lambda call: call.status or "pending",
     "output": lambda call: (call.output or "")[:MAX_OUTPUT],
     "ok": lambda call: call.status == "ok",
     "call_id": lambda call: call.call_id,
+    "execution_id": lambda call: call.execution_id,
 }
 
 _CTX: Final[Mapping[str, Callable[[Any], Any]]] = {
@@ -90,11 +91,9 @@ def values_of(params: Params, needs: Collection[str]) -> dict[str, Any]:
 class Bindings:
     """The values of one evaluation, and the library's form of them; made when the first condition is reached."""
 
-    __slots__ = ("_context", "_needs", "_params", "earlier")
+    __slots__ = ("_context", "_needs", "_params")
 
-    def __init__(self, params: Params, needs: Collection[str], earlier: Sequence[PastCall] = ()) -> None:
-        self.earlier = earlier
-        """Calls of earlier executions, where the layer's scope reaches further than one."""
+    def __init__(self, params: Params, needs: Collection[str]) -> None:
         self._params = params
         self._needs = needs
         self._context: Any = None

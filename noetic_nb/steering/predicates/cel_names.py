@@ -18,7 +18,7 @@ __all__ = ["FUNCTIONS", "VARIABLES", "Analysis", "analyse", "cel_tokens", "does_
 VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "tool": ("name", "args"),
     "response": ("text", "items", "usage"),
-    "history": ("name", "args", "status", "output", "ok", "call_id"),
+    "history": ("name", "args", "status", "output", "ok", "call_id", "execution_id"),
     "ctx": (
         "execution_id",
         "thread_id",

@@ -1,17 +1,17 @@
 """Rules about the calls so far: never `send_email` after `read_secrets`; at most 3 `search` calls.
 
-A call counts if it was allowed, whether or not it succeeded: what failed may have had its effect. For *only after*, what
-came before must have succeeded.
+A call counts from its decision on, unless it was refused, and whether or not it succeeded: what failed may have had its
+effect. For *only after*, what came before must have succeeded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
-from noetic_nb.memory.params import PastCall
 from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.names import skeleton
+from noetic_nb.steering.predicates.bindings import Params
 from noetic_nb.steering.predicates.guidance_template import Guidance
 from noetic_nb.steering.rules.rule import SequenceRule, SteeringRule
 
@@ -81,9 +81,7 @@ def sequence_rule(
     )
 
 
-def check_sequence(
-    rule: SteeringRule, sequence: SequenceRule, params: Any, earlier: Sequence[PastCall] = ()
-) -> SteeringDecision | None:
+def check_sequence(rule: SteeringRule, sequence: SequenceRule, params: Params) -> SteeringDecision | None:
     """Return the decision on a call that violates a sequence rule, None on one that does not.
 
     Parameters
@@ -94,11 +92,9 @@ def check_sequence(
         What it allows.
     params : BeforeToolCallParams
         The call; its `history` is read whole, however long it is.
-    earlier : sequence of PastCall
-        Calls of earlier executions that count as well.
     """
     # Names are compared by what a reader sees, as rules are looked up: a look-alike tool counts as the tool.
-    made = [call for call in (*earlier, *params.history) if call.status not in _NOT_MADE]
+    made = [call for call in params.history if call.status not in _NOT_MADE]
     others = {skeleton(name) for name in sequence.others}
     match sequence.kind:
         case "at_most":

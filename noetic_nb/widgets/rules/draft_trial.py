@@ -10,12 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ToolCalled
+from noetic_nb.lab.recorded_calls import calls_of
 from noetic_nb.lab.rule_backtest import Trials
 from noetic_nb.lab.rule_lint_text import read_rule
-from noetic_nb.memory import ExecutionContext
-from noetic_nb.memory.params import BeforeToolCallParams, PastCall
-from noetic_nb.memory.steering_decision import ALLOW
+from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.widgets.rules.debounced import LiveTrial
@@ -26,8 +24,6 @@ __all__ = ["DraftTrial", "sample_calls"]
 
 # Rules run inline when someone presses Apply: enough calls to meet a bad case, few enough to be done at once.
 MOST_CALLS: Final = 200
-# Calls that were refused before any rule was evaluated.
-NOT_EVALUATED: Final = frozenset({"unknown", "invalid_args"})
 
 
 class DraftTrial:
@@ -122,7 +118,7 @@ def sample_calls(run: Any, rule: SteeringRule) -> tuple[BeforeToolCallParams, ..
 
     Examples
     --------
-    >>> from noetic_nb.events import Where
+    >>> from noetic_nb.events import ToolCalled, Where
     >>> from noetic_nb.runs import Run
     >>> where = Where("t1", "e1", 1)
     >>> run = Run(events=[ToolCalled(where, 0.0, name, "c", {"n": 1}, "", 1.0, "ok") for name in ("pay", "look")])
@@ -132,19 +128,5 @@ def sample_calls(run: Any, rule: SteeringRule) -> tuple[BeforeToolCallParams, ..
     """
     if "before_tool_call" not in rule.applies_to:
         return ()
-    past: dict[str, list[PastCall]] = {}
-    found: list[BeforeToolCallParams] = []
-    for event in run.events:
-        if not isinstance(event, ToolCalled) or event.args is None or event.status in NOT_EVALUATED:
-            continue
-        where = event.where
-        before = past.setdefault(where.execution_id, [])
-        if rule.tools is None or event.name in rule.tools:
-            ctx = ExecutionContext(
-                execution_id=where.execution_id, thread_id=where.thread_id, depth=where.depth, turn=where.turn
-            )
-            facts = (event.call_id, tuple(before), where.depth, ALLOW, event.raw_args)
-            found.append(BeforeToolCallParams(event.name, event.args, ctx, None, *facts))
-        # After the call itself: a rule sees the calls before it, refused ones of other rules included.
-        before.append(PastCall(event.name, event.args, event.call_id, event.status, event.output))
-    return tuple(found[-MOST_CALLS:])
+    found = [call.params for call in calls_of(run) if isinstance(call.params, BeforeToolCallParams)]
+    return tuple([params for params in found if rule.tools is None or params.tool_name in rule.tools][-MOST_CALLS:])
