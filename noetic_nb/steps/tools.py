@@ -88,6 +88,10 @@ class Tool:
     ------
     NoeticConfigError
         ``EMPTY_TOOL_NAME``.
+
+    References
+    ----------
+    .. [1] docs/behaviour/steps.md, "Tools".
     """
 
     name: str
@@ -340,7 +344,7 @@ def tool(
     Parameters
     ----------
     function : callable
-        Sync or async; every parameter by name, with annotations that have a JSON Schema.
+        Sync or async; every parameter by name, with annotations that have a JSON Schema and values that have a JSON form.
     name, description : str, optional
         Instead of the function's own.
     needs_approval : bool, default False
