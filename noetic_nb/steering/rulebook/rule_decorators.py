@@ -44,7 +44,7 @@ class RuleMethods(ABC):
         tools : iterable of str, optional
             Before a call: only for these tools; None means every tool.
         history : bool, default False
-            Give the rule the calls so far as ``call.history``.
+            Give the rule the calls of the whole execution tree so far as ``call.history``.
         isolate : {"thread"} or bool, optional
             Run the function in a thread, so that one that hangs is denied on time.
 
