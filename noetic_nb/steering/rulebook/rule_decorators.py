@@ -89,7 +89,8 @@ class RuleMethods(ABC):
         ----------
         condition : str
             Over ``tool.name``, ``tool.args``; ``response.text``, ``response.items``, ``response.usage``; ``history`` (the last
-            200 calls, each with ``name``, ``args``, ``status``, ``ok``, ``output``, ``call_id``); ``ctx``.
+            200 calls, each with ``name``, ``args``, ``status``, ``ok``, ``output``, ``call_id``,
+            ``execution_id``); ``ctx``.
         id : str
             The rule's name.
         on : {"before_tool_call", "after_model_call"} or both, optional
