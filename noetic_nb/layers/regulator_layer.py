@@ -114,6 +114,8 @@ def regulation(
         slot=slot,
         scope="resource",
         budget=BUDGET,
+        # What is observed belongs to the thread's turn: a child would begin another in the midst of it.
+        begins_in_children=False,
         hooks=MemoryHooks(
             init=layer.init,
             recall=layer.recall,
@@ -122,8 +124,6 @@ def regulation(
             on_tool_outcome=layer.on_tool_outcome,
             on_model_outcome=layer.on_model_outcome,
             on_feedback=layer.on_feedback,
-            # What is observed belongs to the thread's turn: a child would begin another in the midst of it.
-            on_spawn=lambda p: None,
             on_complete=layer.on_complete,
             on_edit=layer.on_edit,
             dispose=layer.dispose,
