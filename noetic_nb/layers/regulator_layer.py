@@ -114,6 +114,8 @@ def regulation(
         slot=slot,
         scope="resource",
         budget=BUDGET,
+        # What is observed belongs to the thread's turn: a child would begin another in the midst of it.
+        begins_in_children=False,
         hooks=MemoryHooks(
             init=layer.init,
             recall=layer.recall,

@@ -188,6 +188,8 @@ class MemoryLayer:
         What a failing enforcement hook means; the stack's own default is deny.
     name : str, optional
         For people.
+    begins_in_children : bool
+        Whether a layer that decides on calls or responses, and has an `init` and no `on_spawn`, is initialised in children.
 
     Raises
     ------
@@ -217,6 +219,7 @@ class MemoryLayer:
     enforces: bool = False
     on_steering_error: Literal["deny", "allow", "raise"] | None = None
     name: str | None = None
+    begins_in_children: bool = True
     original_id: str | None = field(default=None, repr=False)
     """The id in the parent, of a layer that a child inherits beside one of its own with that id."""
     limits: tuple[float, float] = field(init=False, repr=False, compare=False, default=(0.0, math.inf))

@@ -97,6 +97,10 @@ class LayerStateStore:
         if target is not None:
             self.register_durable(child_id, layer_id, target)
 
+    def stop_durable(self, execution_id: str, layer_id: str) -> None:
+        """Mirror no later writes of this pair."""
+        self._mirror.drop((execution_id, layer_id))
+
     async def look_again(self, layer_id: str, scope_key: str) -> None:
         """Take what is stored now under a layer's scope as known: it was written on purpose, outside of executions."""
         for target in self._mirror.targets():

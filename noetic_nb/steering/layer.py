@@ -75,7 +75,7 @@ def steering(
     max_retries : int
         How often a judge is called again after an answer that cannot be read.
     scope : {"execution", "thread", "resource", "global"}
-        How long the ledger lives, and how far back sequence rules look: to the beginning of the execution (a turn), of
+        How long the ledger lives, and how far back `call.history` goes: to the beginning of the execution tree (a turn), of
         the thread, or further.
     on_error : {"deny", "allow", "raise"}
         What a rule means that raises, hangs or returns nonsense.

@@ -10,7 +10,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import SteeringDecided
+from noetic_nb.events import ErrorRaised, SteeringDecided
 from noetic_nb.steering import RuleBook
 from noetic_nb.steps import Registry, load_step, load_workflow
 
@@ -293,3 +293,36 @@ async def test_a_late_verdict_of_an_inherited_layer_reaches_the_child_that_it_is
 
     sent = [str(list(request.items)) for request in model.requests if request.purpose == "agent"]
     assert ["Look again." in text for text in sent] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "child", [lambda: nn.spawn("s", PAY), lambda: nn.fork("f", mode="all", paths=[PAY], merge="first")]
+)
+async def test_a_guard_of_a_thread_is_no_rival_of_itself(child: Callable[[], Any]) -> None:
+    """One with an `init` and no `on_spawn` is begun in the child; its state goes where the parent's goes, or nowhere."""
+
+    def count(params: Any) -> Any:
+        return {"state": {"calls": params.state["calls"] + 1}}
+
+    async def load(params: Any) -> Any:
+        return {"state": await params.storage.get("state") or {"calls": 0}}
+
+    hooks = nn.MemoryHooks(init=load, before_tool_call=count)
+    guard = nn.MemoryLayer(id="guard", slot=5, scope="thread", hooks=hooks)
+    twice = nn.loop("l", [PAY, child(), PAY], until=nn.until.max_steps(1))
+    desk = harness(twice, guard)
+    run = nn.record(desk)
+
+    await desk.execute("go")
+
+    assert [event for event in run.events if isinstance(event, ErrorRaised)] == []
+    assert PAID == [1, 1, 1]
+
+
+async def test_a_regulation_is_not_begun_again_in_a_child() -> None:
+    desk = harness(nn.spawn("s", PAY), nn.regulation(nn.Regulator.for_user("ann")))
+    run = nn.record(desk)
+
+    await desk.execute("go")
+
+    assert [event for event in run.events if isinstance(event, ErrorRaised)] == []

@@ -147,6 +147,7 @@ class Child:
         fresh = self._fresh()
         await load_states(self.engine, ctx, fresh, snapshot.layers)
         self._own_layers = tuple([layer.id for layer in fresh])
+        self._share_mirrors(fresh)
         for layer in self.engine.stack.layers:
             if layer.id in snapshot.layers and layer not in fresh:
                 state.set(ctx.id, layer.id, snapshot.layers[layer.id], hook="on_spawn")
@@ -165,9 +166,18 @@ class Child:
         known = {layer.id for layer in self.outer.stack.layers} | self._sources.keys()
         return tuple([layer for layer in self.engine.stack.layers if layer.id not in known or self._begins_anew(layer)])
 
+    def _share_mirrors(self, fresh: tuple[MemoryLayer, ...]) -> None:
+        """Let guards that begin anew write where their parent's state goes, or nowhere: never as its rival."""
+        state = self.engine.stack.state
+        for layer in fresh:
+            if layer.scope != "execution" and self._begins_anew(layer):
+                state.stop_durable(self.ctx.id, layer.id)
+                if self.kind == "spawn" and layer.id not in self._sources.values():
+                    state.share_durable(self.parent.id, self.ctx.id, layer.id, self._sources.get(layer.id))
+
     def _begins_anew(self, guard: MemoryLayer) -> bool:
         """Tell whether a guard would have no state in a child, and so no say."""
-        if not guard.is_guard or guard.hooks.on_spawn is not None or guard.hooks.init is None:
+        if not (guard.is_guard and guard.begins_in_children) or guard.hooks.on_spawn or guard.hooks.init is None:
             return False
         # One that is out of action in the parent stays so.
         return self.outer.stack.runs(guard, self.parent.id, self._sources.get(guard.id))
@@ -178,6 +188,7 @@ class Child:
         if fresh:
             await self.engine.stack_of(fresh).init(hook_ctx)
             self._own_layers = tuple([layer.id for layer in fresh])
+            self._share_mirrors(fresh)
 
     async def merge_into_parent(self, result: StepValue) -> tuple[StepValue, tuple[str, ...]]:
         """Let the layers merge what the child learned; returns the result they make of its output, and who merged."""

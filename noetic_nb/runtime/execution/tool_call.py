@@ -137,7 +137,6 @@ async def call_tool(
             refused = await _steer(engine, ctx, hook_ctx, tool, args, raw, place)
             ctx.check_abort()  # a person may have taken long to approve
         except BaseException:
-            ctx.calls.remove(place)
             ctx.tree.calls.give_back(place)
             raise
         if refused is not None:

@@ -44,7 +44,7 @@ class RuleMethods(ABC):
         tools : iterable of str, optional
             Before a call: only for these tools; None means every tool.
         history : bool, default False
-            Give the rule the calls so far as ``call.history``.
+            Give the rule the calls of the whole execution tree so far as ``call.history``.
         isolate : {"thread"} or bool, optional
             Run the function in a thread, so that one that hangs is denied on time.
 
@@ -89,7 +89,8 @@ class RuleMethods(ABC):
         ----------
         condition : str
             Over ``tool.name``, ``tool.args``; ``response.text``, ``response.items``, ``response.usage``; ``history`` (the last
-            200 calls, each with ``name``, ``args``, ``status``, ``ok``, ``output``, ``call_id``); ``ctx``.
+            200 calls, each with ``name``, ``args``, ``status``, ``ok``, ``output``, ``call_id``,
+            ``execution_id``); ``ctx``.
         id : str
             The rule's name.
         on : {"before_tool_call", "after_model_call"} or both, optional
