@@ -152,6 +152,8 @@ class OutputSchema:
         return bool(mine == others) and self._text() == other._text()
 
     def __hash__(self) -> int:
+        # Of the JSON alone, although equality asks for more: equal schemas have equal texts, and types need not be
+        # hashable.
         return hash(self._text())
 
     def _text(self) -> str:
@@ -380,6 +382,7 @@ def _unexpected(value: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     """Return the first name in a value that a closed schema does not know."""
     import re
 
+    # jsonschema's own message names all of them at once.
     patterns = [re.compile(pattern) for pattern in schema.get("patternProperties", ())]
     known = schema.get("properties", ())
     return next(str(name) for name in value if name not in known and not any(p.search(name) for p in patterns))

@@ -92,6 +92,7 @@ def workflow_depth(node: _Node) -> int:
     while waiting:
         one, depth = waiting.pop()
         deepest = max(deepest, depth)
+        # Bounded, as a document that was built in Python may contain itself.
         waiting.extend((child, depth + 1) for child in _children(one) if depth < MAX_DEPTH)
     return deepest
 
@@ -192,6 +193,7 @@ class _Loader:
         tools = self._maybe(node, "tools", list)
         output = node.get("output")
         if isinstance(output, str):
+            # Text can only name a codec: a schema is a mapping.
             output = {"$ref": f"codec:{output.removeprefix('codec:')}"}
         output = resolved({"output": output}, self._registry)["output"]
         return step.llm(
@@ -306,16 +308,19 @@ class _Loader:
 
     def _sequence(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
         steps = [self.node(one, suffix, seen) for one in self._named(node, "steps", list)]
+        # There is no kind of step for a sequence: a loop that runs once is one.
         return loop(f"{node['id']}{suffix}", steps, until=until.max_steps(1), needs_output=False, text_between=True)
 
     def _subflow(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
         if (node.get("ref") is None) == (node.get("document") is None):
             raise _invalid("A subflow needs `document` or `ref`, and not both.")
+        # The same document may be used in several places, and the ids of its nodes must stay apart.
         inner_suffix = f"-{node['id']}{suffix}"
         if node.get("ref") is None:
             made = self.node(self._root(self._named(node, "document", Mapping)), inner_suffix, seen)
         else:
             ref = self._named(node, "ref", str)
+            # Only on the way down: two subflows side by side may well refer to the same document.
             if ref in seen:
                 raise _invalid(
                     f"Workflow {ref!r} refers to itself.",
