@@ -55,6 +55,7 @@ HookName: TypeAlias = Literal[
     "on_model_outcome",
     "on_feedback",
     "on_hook_failure",
+    # No hook of a layer: the write of a state to storage, which is reported like one when it fails.
     "persist",
 ]
 
@@ -139,6 +140,7 @@ class BudgetsAllocated:
 class MemoryTraceSpan:
     """One call of one hook of one layer."""
 
+    # Not the name of the class: saved runs and exports know it by this one.
     kind: ClassVar[str] = "hook_called"
     where: Where
     t_ms: float
@@ -178,6 +180,7 @@ class ViewAssembled:
     history: int
     history_budget: float
     history_items: int
+    # With a default, as every field needs that came later: runs that were saved before it can still be read.
     floor: int = 0
     """Where the policy's item window begins: log items below it are ``outside_window``, those from it to ``window[0]``
     ``over_budget``."""
@@ -310,6 +313,7 @@ class ErrorRaised:
     kind: ClassVar[str] = "error_raised"
     where: Where
     t_ms: float
+    # Not `kind`, which is the tag of the event itself; `step_kind` is called so for the same reason.
     error_kind: str
     message: str
     step_id: str | None = None
@@ -397,6 +401,7 @@ class ChildEnded:
     cost: float
 
 
+# Saving and loading take their types from here: an event that is missing can be neither written nor read.
 RunEvent: TypeAlias = (
     TurnStarted
     | ItemsAppended
