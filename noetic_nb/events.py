@@ -60,6 +60,7 @@ HookName: TypeAlias = Literal[
 ]
 
 
+# Plain dataclasses and no pydantic records: our own code makes them, many to a step, and nothing in them needs a check.
 @dataclass(frozen=True, slots=True)
 class Where:
     """The place of an event: which thread, which execution, which turn (1 is the first of a thread, 0 is outside)."""
@@ -129,9 +130,11 @@ class BudgetsAllocated:
     kind: ClassVar[str] = "budgets_allocated"
     where: Where
     t_ms: float
+    # Floats, as a budget may be infinite.
     total: float
     system: int
     reserve: float
+    # Pairs and no mapping, so that an event cannot be changed by whoever reads it.
     allocations: tuple[tuple[str, float], ...]
     history_budget: float
 
@@ -216,6 +219,7 @@ class ToolCalled:
     t_ms: float
     name: str
     call_id: str
+    # None for an unknown tool, and where what the model wrote does not fit the one it called.
     args: Mapping[str, Any] | None
     output: str
     duration_ms: float
@@ -249,6 +253,7 @@ class RegulatorSaw:
     where: Where
     t_ms: float
     layer_id: str
+    # Data and no object of the regulator: events are read where nothing of it was imported.
     event: Mapping[str, Any]
 
 
@@ -328,6 +333,7 @@ class TurnCompleted:
     t_ms: float
     turn_id: str
     outcome: Literal["success", "failure", "aborted"]
+    # By the monotonic clock, so it is not the difference of two `t_ms` where the wall clock was set meanwhile.
     duration_ms: float
     text: str
     input_tokens: int
