@@ -328,6 +328,7 @@ def _check_references(root: Any, registry: Any) -> None:
             targets.append((found.contents, found.resolver, reference))
             same_value.append(id(found.contents))
     try:
+        # Only of schemas that look at one and the same value: a circle through `properties` ends where the value does.
         TopologicalSorter(applied).prepare()
     except CycleError as exc:
         raise _invalid("refers to itself without end", "", root, "Refer from inside `properties` or `items`.") from exc
@@ -341,6 +342,7 @@ def _problem(value: Any, validator: Any) -> str:
         error = best_match(validator.iter_errors(value))
         return "" if error is None else _text(error)
     except RecursionError:
+        # A value of the model's can be nested as deep as it likes: that is a value that does not fit, and no crash.
         return "value: nested too deep"
 
 

@@ -224,6 +224,7 @@ class _Loader:
 
     def _tool(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
         tool = self._registry.resolve(f"tool:{self._named(node, 'toolName', str)}")
+        # What flows between nodes is text, which a tool does not take as its arguments.
         return step.tool(f"{node['id']}{suffix}", tool, self._maybe(node, "args", Mapping) or {}, takes_input=False)
 
     def _run(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
@@ -259,6 +260,7 @@ class _Loader:
         paths = (
             None if each is not None else [self.node(path, suffix, seen) for path in self._named(node, "paths", list)]
         )
+        # A race refuses a merge, so the default is for the other modes only.
         merge = None if mode == "race" else node.get("merge", "last")
         return fork(
             f"{node['id']}{suffix}",
@@ -278,10 +280,12 @@ class _Loader:
 
     def _loop(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
         body = self.node(node.get("body"), suffix, seen)
+        # Absent rather than None, so that the builder's own default holds.
         limit = {} if "maxIterations" not in node else {"max_iterations": node["maxIterations"]}
         return loop(f"{node['id']}{suffix}", body, until=self._until(node.get("until")), **limit)
 
     def _until(self, given: Any) -> Any:
+        # Without `verified` and `custom`: a document cannot hold their functions.
         kinds: dict[Any, Callable[[], Any]] = {
             "maxSteps": lambda: until.max_steps(given["n"]),
             "maxCost": lambda: until.max_cost(given["usd"]),
