@@ -185,7 +185,7 @@ def _status_failure(exc: Any, message: str, code: str | None, clock: Clock) -> F
     status: int = exc.status_code
     headers = exc.response.headers
     wait_ms = retry_after_ms(headers, clock)
-    # OpenAI's own word on it, which its package follows, too.
+    # OpenAI decides this itself where it sends the header, and its package obeys it, too.
     override = headers.get("x-should-retry")
     retryable = status in _RETRYABLE or status >= 500
     if override in ("true", "false"):

@@ -100,7 +100,7 @@ class Channel(Frozen):
 
     def same_as(self, other: Channel) -> bool:
         """Tell whether two declarations under one name mean the same channel."""
-        # By what they ask for: a declaration is often made twice, with another object for the same type.
+        # By what they require: a declaration is often made twice, with another object for the same type.
         mine, others = (None if c.payload is None else c.payload.json_schema for c in (self, other))
         return (self.mode, self.room, mine) == (other.mode, other.room, others)
 

@@ -152,7 +152,7 @@ class OutputSchema:
         return bool(mine == others) and self._text() == other._text()
 
     def __hash__(self) -> int:
-        # Of the JSON alone, although equality asks for more: equal schemas have equal texts, and types need not be
+        # Of the JSON alone, although equality compares more: equal schemas have equal texts, and types need not be
         # hashable.
         return hash(self._text())
 

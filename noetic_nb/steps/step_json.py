@@ -182,7 +182,7 @@ def resolved(value: Any, registry: Registry, *, depth: int = 0) -> Any:
     if isinstance(value, Mapping):
         ref = value.get("$ref")
         if isinstance(ref, str) and ref.startswith(_REFERENCES):
-            # What else it says would be dropped in silence.
+            # Anything else in it would be dropped in silence.
             unknown = set(value) - {"$ref", "args"}
             if unknown:
                 raise NoeticConfigError(

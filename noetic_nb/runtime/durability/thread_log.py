@@ -103,7 +103,7 @@ class ThreadStore:
 
     async def after(self, thread_id: str, number: int, position: int) -> tuple[list[Part], str | None]:
         """Return the parts from `number` on, where there are any, and the execution that is under way."""
-        # Asked before every turn, and nearly always answered by these two keys: one read, not two.
+        # Read before every turn, and nearly always these two keys are all there is: one read, not two.
         found = await get_many(self.storage, [part_key(thread_id, number), open_key(thread_id)])
         parts: list[Part] = []
         data = found.get(part_key(thread_id, number))

@@ -96,7 +96,7 @@ class _Fork:
         tasks = list(self.running)
         for task in tasks:
             task.cancel()
-        # Asked first, because `asyncio.wait` refuses an empty list.
+        # Checked first, because `asyncio.wait` refuses an empty list.
         while any(not task.done() for task in tasks):
             await asyncio.wait(tasks)
 

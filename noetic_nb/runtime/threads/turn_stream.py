@@ -117,7 +117,7 @@ class TurnStream:
         if self._ctx is None or event.where.turn != self._ctx.turn or event.where.thread_id != self._ctx.thread_id:
             return
         self._pipes["events"].put(event)
-        # Children log elsewhere: what they say is no part of this conversation.
+        # Children have logs of their own, which are no part of this conversation.
         if isinstance(event, ItemsAppended) and event.where.depth == 0:
             for item in event.items:
                 self._pipes["items"].put(item)
