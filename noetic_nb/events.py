@@ -56,10 +56,12 @@ HookName: TypeAlias = Literal[
     "on_model_outcome",
     "on_feedback",
     "on_hook_failure",
+    # No hook of a layer: the write of a state to storage, which is reported like one when it fails.
     "persist",
 ]
 
 
+# Plain dataclasses and no pydantic records: our own code makes them, many to a step, and nothing in them needs a check.
 @dataclass(frozen=True, slots=True)
 class Where:
     """The place of an event: which thread, which execution, which turn (1 is the first of a thread, 0 is outside)."""
@@ -129,9 +131,11 @@ class BudgetsAllocated:
     kind: ClassVar[str] = "budgets_allocated"
     where: Where
     t_ms: float
+    # Floats, as a budget may be infinite.
     total: float
     system: int
     reserve: float
+    # Pairs and no mapping, so that an event cannot be changed by whoever reads it.
     allocations: tuple[tuple[str, float], ...]
     history_budget: float
 
@@ -140,6 +144,7 @@ class BudgetsAllocated:
 class MemoryTraceSpan:
     """One call of one hook of one layer."""
 
+    # Not the name of the class: saved runs and exports know it by this one.
     kind: ClassVar[str] = "hook_called"
     where: Where
     t_ms: float
@@ -179,6 +184,7 @@ class ViewAssembled:
     history: int
     history_budget: float
     history_items: int
+    # With a default, as every field needs that came later: runs that were saved before it can still be read.
     floor: int = 0
     """Where the policy's item window begins: log items below it are ``outside_window``, those from it to ``window[0]``
     ``over_budget``."""
@@ -214,6 +220,7 @@ class ToolCalled:
     t_ms: float
     name: str
     call_id: str
+    # None for an unknown tool, and where what the model wrote does not fit the one it called.
     args: Mapping[str, Any] | None
     output: str
     duration_ms: float
@@ -253,6 +260,7 @@ class RegulatorSaw:
     where: Where
     t_ms: float
     layer_id: str
+    # Data and no object of the regulator: events are read where nothing of it was imported.
     event: Mapping[str, Any]
 
 
@@ -317,6 +325,7 @@ class ErrorRaised:
     kind: ClassVar[str] = "error_raised"
     where: Where
     t_ms: float
+    # Not `kind`, which is the tag of the event itself; `step_kind` is called so for the same reason.
     error_kind: str
     message: str
     step_id: str | None = None
@@ -331,6 +340,7 @@ class TurnCompleted:
     t_ms: float
     turn_id: str
     outcome: Literal["success", "failure", "aborted"]
+    # By the monotonic clock, so it is not the difference of two `t_ms` where the wall clock was set meanwhile.
     duration_ms: float
     text: str
     input_tokens: int
@@ -416,6 +426,7 @@ class LayersDropped:
     layer_ids: tuple[str, ...]
 
 
+# Saving and loading take their types from here: an event that is missing can be neither written nor read.
 RunEvent: TypeAlias = (
     TurnStarted
     | ItemsAppended

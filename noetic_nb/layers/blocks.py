@@ -41,6 +41,7 @@ def cut_block(tag: str, body: str, budget: float, tokenize: Tokenizer) -> str | 
 
     if tokenize(block(0)) > budget:
         return None
+    # Searched by halving, as only the tokenizer knows how many characters a token has.
     return block(most_that_fit(len(body), lambda size: tokenize(block(size)) <= budget))
 
 

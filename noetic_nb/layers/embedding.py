@@ -71,6 +71,7 @@ class HashingEmbedder:
         weights: defaultdict[str, float] = defaultdict(float)
         words = Counter(word for word in _WORD.findall(text.casefold()) if word not in COMMON)
         for word, count in words.items():
+            # A word that occurs ten times is not ten times as important.
             weight = 1.0 + math.log(count)
             weights[word] += weight
             if len(word) > PIECE_LENGTH:
@@ -79,6 +80,7 @@ class HashingEmbedder:
         for feature, weight in weights.items():
             # A checksum, not `hash`: that one differs from process to process.
             code = zlib.crc32(feature.encode("utf-8", "surrogatepass"))
+            # The sign is from another bit, so that words which share a place by chance cancel out rather than add up.
             vector[code % self.dimensions] += weight if code & 0x8000_0000 else -weight
         size = math.sqrt(sum(x * x for x in vector))
         return [x / size for x in vector] if size else vector

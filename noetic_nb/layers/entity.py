@@ -146,6 +146,7 @@ def _with_facts(
         key = _key(entities, name)
         before = entities.get(key, {"facts": []})["facts"]
         fresh = [fact.strip()[:LONGEST] for fact in texts if fact.strip()]
+        # A fact that is learned again moves to the end, so that it is kept as long as a new one.
         merged = [*(fact for fact in before if fact not in fresh), *fresh]
         entities[key] = {"facts": merged[-max_facts:], "seen": now_ms}
     # Chosen by when they were seen, but kept in the order in which they came: a stored state changes little.
@@ -178,4 +179,5 @@ def _facts_by_name(state: Any) -> dict[str, tuple[str, ...]]:
 def _key(entities: Mapping[str, Any], name: str) -> str:
     """Return the spelling under which an entity is known already, or the name itself."""
     plain = " ".join(name.split())
+    # Models vary upper and lower case, and one person would have two records.
     return next((known for known in entities if known.casefold() == plain.casefold()), plain)

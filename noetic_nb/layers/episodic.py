@@ -107,6 +107,7 @@ def episodic_memory(
         return tagged(TAG, "\n".join(_line(episodes[position]) for position in sorted(chosen))) if chosen else None
 
     async def on_complete(p: CompleteParams) -> dict[str, Any] | None:
+        # Nothing was said, so there is nothing to remember, however it ended.
         if not any(item["type"] == "message" for item in p.log):
             return None
         summary = (await _summary(p, summarise, model)).strip()
@@ -145,6 +146,7 @@ async def _ranked(episodes: Sequence[dict[str, Any]], query: str, retrieval: str
     if retrieval == "recency" or not query.strip():
         return newest
     wanted, *known = await embed(embedder, [query, *(episode["summary"] for episode in episodes)])
+    # From the newest on, so that of two that are equally near the newer one comes first.
     nearest = sorted(newest, key=lambda position: -cosine(wanted, known[position]))
     if retrieval == "similarity":
         return nearest
@@ -159,6 +161,7 @@ async def _summary(p: CompleteParams, summarise: Summarise | None, model: str | 
         return str(await awaited(summarise(turn)))
     if model is not None:
         transcript = "\n".join(f"{item.role or item['type']}: {item_text(item)}" for item in turn)
+        # A transcript in one message: given the items themselves, a model would rather go on with them.
         items = [input_message(text, ids=p.ctx.ids) for text in (transcript, _INSTRUCTIONS)]
         return await model_text(p.ctx, model, items, purpose="summarise")
     question = next((item_text(item) for item in turn if item.get("role") == "user"), "")

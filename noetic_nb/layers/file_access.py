@@ -94,6 +94,7 @@ def read_reference(
     # Refused before the path is resolved, so that not even the existence of a file outside shows.
     if ".." in relative.parts:
         return FileRead(path, None, None, "outside")
+    # By how the name ends and not by its suffix, which of ".env.local" is ".local" only.
     if not any(path.endswith(extension) for extension in extensions):
         return FileRead(path, None, None, "extension")
     try:
@@ -113,6 +114,7 @@ def read_reference(
     except OSError:
         return FileRead(path, None, None, "unreadable")
     digest = hashlib.sha256(content).hexdigest()
+    # A file in another encoding is shown with gaps rather than not at all.
     return FileRead(path, content.decode("utf-8", "replace"), digest)
 
 

@@ -45,6 +45,7 @@ __all__ = ["file_reference"]
 
 TIMEOUT_MS: Final = 30_000
 MAX_BYTES: Final = 1_048_576
+# The beginning of a file tells more than its end.
 HEAD_SHARE: Final = 0.6
 UNKNOWN_SCORE: Final = 50
 NAMED_SCORE: Final = 80
@@ -164,6 +165,7 @@ class _FileReference:
 
     async def init(self, p: InitParams) -> dict[str, Any]:
         state = await load_state(p, _State, _EMPTY, layer_id=self.layer_id)
+        # Read again, as files change between executions; their texts are never stored.
         found = [await self.read(path) for path in state["files"]]
         self.texts[p.ctx.execution_id] = {file.path: file.text for file in found if file.text is not None}
         for file in found:
@@ -190,6 +192,7 @@ class _FileReference:
             shown.pop(path, None)
             if file.text is not None:
                 shown[path] = file.text
+        # Only this layer has something new to show, so no other is recalled again.
         return {"items": [_linked(item) for item in p.items], "state": state, "rerender": True, "scope": "self"}
 
     def recall(self, p: RecallParams) -> str | None:
@@ -229,6 +232,7 @@ async def _score(file: FileRead, query: str, model: str | None, ctx: ExecutionCo
         ctx.diagnostic(layer_id, "on_item_append", exc)
         return UNKNOWN_SCORE
     number = _NUMBER.search(answer)
+    # Models answer beyond a scale, or with a sentence around the number.
     return min(100, int(number.group())) if number else UNKNOWN_SCORE
 
 
@@ -241,6 +245,7 @@ def _shown(files: Mapping[str, Any], texts: Mapping[str, str], budget: float, to
         if files[path]["problem"] is not None or path not in texts:
             part: str | None = f"{heading}\n{_NOTICES.get(files[path]['problem'] or 'missing', _NOTICES['unreadable'])}"
             if tokenize("\n\n".join([*parts, str(part)])) > budget:
+                # Left out, and the loop goes on: a shorter part may still fit.
                 part = None
         else:
             part = _cut(parts, heading, texts[path], budget, tokenize)
@@ -268,6 +273,7 @@ def _cut(before: list[str], heading: str, text: str, budget: float, tokenize: To
     def fits(count: int) -> bool:
         return tokenize("\n\n".join([*before, part(count)])) <= budget
 
+    # A short file may fit whole where the note about what was left out does not.
     if not fits(0) and not fits(len(lines)):
         return None
     return part(most_that_fit(len(lines), fits))

@@ -119,4 +119,5 @@ class TextBuffer:
             ctx.diagnostic(self.layer_id, hook, exc)
             is_full = new["bufferTokens"] >= MAX_THRESHOLDS * self.threshold
             return {"state": self.give_up(new, ctx) if is_full else new}
+        # Emptied in one write with what was distilled: a crash leaves the texts or their result, never both or neither.
         return {"state": emptied({**new, **distilled})}

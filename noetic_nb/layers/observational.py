@@ -99,6 +99,7 @@ def observational_memory(
 
     def recall(p: RecallParams) -> str | None:
         newest_first = [f"- {text}" for text in reversed((p.state or _EMPTY)["observations"])]
+        # Chosen from the newest, shown in the order in which they were made.
         lines = fitting_lines(TAG, newest_first, p.budget, p.ctx.tokenize)
         return tagged(TAG, "\n".join(reversed(lines))) if lines else None
 
@@ -123,7 +124,9 @@ async def _observe(
     elif model is not None:
         message = input_message("\n".join(texts), ids=ctx.ids)
         answer = await model_text(ctx, model, [message], purpose="observe", instructions=_INSTRUCTIONS)
+        # Models make a list of it, asked or not.
         found = [line.strip().removeprefix("- ") for line in answer.splitlines()]
+    # A text is a sequence of texts as well: each of its letters would be an observation.
     if isinstance(found, str) or not all(isinstance(text, str) for text in found):
         raise TypeError(f"An observer returns a list of texts, not {found!r:.80}.")
     return [text.strip() for text in found if text.strip()]

@@ -46,6 +46,7 @@ DEFAULT_BUDGET: Final = {"min": 100, "max": 3000}
 MAX_PRD_CHARS: Final = 50_000
 MAX_WORKFLOWS: Final = 20
 MAX_LOG: Final = 10
+# Names such tools usually have: what a tool does cannot be seen from outside.
 READ_ONLY_TOOLS: Final = frozenset({"read", "read_file", "list_files", "list", "glob", "grep", "search", "web_search"})
 
 
@@ -185,6 +186,7 @@ def _recall(p: RecallParams) -> str | None:
 
 
 def _on_complete(p: CompleteParams) -> dict[str, Any] | None:
+    # A plan may be made over several turns; only one that is being carried out has an outcome.
     if (p.state or _EMPTY)["phase"] != "executing":
         return None
     phase = "completed" if p.outcome == "success" else "failed"
@@ -199,7 +201,9 @@ async def _exit(args: _Exit, state: Any, approve: Approve | None) -> dict[str, A
         return {"result": "The plan is dropped.", "state": copy.deepcopy(_EMPTY)}
     problem = _not_ready(state)
     if problem is None and approve is not None:
+        # A copy, as the function is the user's and may write into it.
         answer = await awaited(approve(copy.deepcopy(state)))
+        # Nothing else that is truthy: a text is the reason against it.
         if answer is not True:
             reason = answer if isinstance(answer, str) and answer else "it was not approved"
             problem = f"Not done: {reason}. The plan can still be changed."

@@ -21,6 +21,7 @@ __all__ = [
     "summary_of",
 ]
 
+# Parts that are deeper or longer belong into a named workflow, so that a plan stays readable in a prompt.
 MAX_DEPTH: Final = 5
 MAX_CHARS: Final = 20_000
 _SLUG: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -76,9 +77,11 @@ def read_document(document: Any, *, limit_chars: bool = True) -> dict[str, Any]:
             raise PlanProblem(f"The document is not JSON: {exc}.") from exc
     if not isinstance(document, Mapping):
         raise PlanProblem(f"A document is an object with version and root, not {type(document).__name__}.")
+    # A bare node is taken, too: models often leave out the frame around it.
     root = document.get("root", document if "kind" in document else None)
     if root is None or document.get("version", 1) != 1:
         raise PlanProblem('A document is {"version": 1, "root": node}.')
+    # Checked before it is written as JSON, which cannot be done of nodes that are nested without end.
     _check(root, "root", 0)
     # Through JSON, so that the kept document shares nothing with the arguments and is plain data.
     found = {"version": 1, "root": json.loads(json.dumps(root))}

@@ -24,6 +24,7 @@ __all__ = ["procedural_memory"]
 
 DEFAULT_BUDGET: Final = {"min": 0, "max": 1500}
 TAG: Final = "procedures"
+# A longer procedure is several.
 MAX_STEPS: Final = 30
 
 
@@ -100,6 +101,7 @@ def procedural_memory(
         known: dict[str, dict[str, Any]] = (p.state or _EMPTY)["procedures"]
         if not known or not p.query.strip():
             return None
+        # The query and all procedures in one call: an embedder is often a service.
         wanted, *vectors = await embed(nearness, [p.query, *(f"{name} {known[name]['when']}" for name in known)])
         scores = dict(zip(known, [cosine(wanted, vector) for vector in vectors], strict=True))
         near = sorted((name for name in known if scores[name] >= min_score), key=lambda name: -scores[name])[:top_k]
@@ -134,6 +136,7 @@ def procedural_memory(
 
 
 def _learn(args: _Learn, state: Any, now_ms: float, max_procedures: int) -> dict[str, Any]:
+    # Models vary the blanks in a name, and would learn the same thing twice.
     name, steps = " ".join(args.name.split()), [step.strip() for step in args.steps if step.strip()]
     # In the result rather than as an error: the model reads it and can correct itself.
     if not name or not steps:

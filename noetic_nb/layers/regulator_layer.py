@@ -157,6 +157,7 @@ class _Regulation:
         found = self.tasks.get(ctx.thread_id)
         if found is None:
             found = self.template.fork(person=self.people.get(resolve_scope_key("resource", ctx)))
+            # The first thread of a person makes the record that all later ones share.
             self.people.setdefault(resolve_scope_key("resource", ctx), found.person)
             self.tasks[ctx.thread_id] = found
         return found
@@ -178,6 +179,7 @@ class _Regulation:
         run = self.executions.setdefault(p.ctx.execution_id, _Execution())
         regulator = self.task(p.ctx)
         stop = None
+        # Later recalls of an execution follow its rounds of tools: they begin no turn.
         if not run.started:
             run.started, run.query = True, p.query
             self.feed(p.ctx, regulator, events.TurnStart(_text(p.query)))
@@ -265,6 +267,7 @@ class _Regulation:
 
         def take_over() -> None:
             if known is not None:  # else the first turn will load what was written
+                # In place, as the regulators of all threads of the person hold this object.
                 known.replace(self.template.fork(person=edited).person)
 
         return take_over

@@ -240,6 +240,7 @@ class _SemanticRecall:
         hidden = {key for key, _, _ in _messages(recent[-self.skip_recent :], p.ctx.thread_id)}
         hits = await self.nearest(index, p.query, hidden)
         lines = index.lines(hits)
+        # Chosen by nearness, shown in the order in which they were said.
         chosen = sorted(hits[: len(fitting_lines(TAG, lines, p.budget, p.ctx.tokenize))])
         return tagged(TAG, "\n".join(index.lines(chosen))) if chosen else None
 
@@ -271,6 +272,7 @@ class _SemanticRecall:
         known = {message.key: message for message in index.messages}
         found = await p.storage.get_many([key for key in keys if key not in known])
         fresh = {key: _read(self.layer_id, key, entry) for key, entry in found.items()}
+        # In the order of storage, and without what another process has deleted meanwhile.
         index.messages = [known.get(key) or fresh[key] for key in keys if key in known or key in fresh]
         index.ids = {message.id for message in index.messages}
         self.live[p.ctx.execution_id] = index
@@ -284,6 +286,7 @@ class _SemanticRecall:
                 fresh[key] = (role, text)
         vectors = await embed(self.embedder, [text for _, text in fresh.values()])
         for (key, (role, text)), vector in zip(fresh.items(), vectors, strict=True):
+            # Six digits are more than a cosine needs, and less than half the text in storage.
             rounded = [round(x, 6) for x in vector]
             message = _Message(_key_behind(index, key), key, role, text, rounded)
             index.messages.append(message)
@@ -309,6 +312,7 @@ class _SemanticRecall:
         scored = [
             (sum([x * message.vector[place] for place, x in places]) / (size * message.length), position)
             for position, message in enumerate(index.messages)
+            # Vectors of an embedder that was used before may have another length: they are passed over, not lost.
             if message.id not in hidden and message.length and len(message.vector) == len(wanted)
         ]
         hits = sorted((pair for pair in scored if pair[0] >= self.min_score), reverse=True)[: self.top_k]

@@ -126,6 +126,7 @@ def durable_task_state(
 
 
 def _recall(p: RecallParams) -> str | None:
+    # An empty record would only cost tokens.
     return None if not p.state or p.state == _EMPTY else _shown(p.state, p.budget, p.ctx.tokenize)
 
 
@@ -165,6 +166,7 @@ def _record_artifact(args: _Artifact, state: Any, ctx: object) -> dict[str, Any]
 
 
 def _set_task_data(args: _Entry, state: Any, ctx: object) -> dict[str, Any]:
+    # The layer writes it when the execution ends; a value of the model's would be lost then.
     if args.key == OUTCOME_KEY:
         return {"result": f"The key {OUTCOME_KEY} is reserved; choose another."}
     state = state or _EMPTY

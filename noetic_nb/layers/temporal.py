@@ -123,6 +123,7 @@ def temporal_memory(
             return {"result": _sharing_a_word(args.query, _lines(facts))}
         return {"result": _lines(await awaited(search(args.query, copy.deepcopy(facts))))}
 
+    # The moment alone takes a few lines; facts beside it need room of their own.
     default = LEDGER_BUDGET if inject_ledger else BUDGET
     return MemoryLayer(
         id=id,
@@ -164,6 +165,7 @@ def _shown(p: RecallParams, now: datetime | None, *, inject_ledger: bool) -> str
 def _sharing_a_word(query: str, lines: Sequence[str]) -> list[str]:
     """Return the lines that share a word with a query, all of them where none does."""
     words = set(query.casefold().split())
+    # All rather than none: a model that finds nothing concludes that there is nothing.
     return [line for line in lines if words & set(line.casefold().split())] or list(lines)
 
 
@@ -194,6 +196,7 @@ def _merged(old: Mapping[str, list[str]], found: Any, max_facts: int) -> dict[st
         raise TypeError(f"An extractor returns texts by ISO time, not {type(found).__name__}: {found!r:.80}.")
     merged = {when: list(facts) for when, facts in old.items()}
     for when, facts in found.items():
+        # A text is a sequence of texts as well: each of its letters would be a fact.
         if not isinstance(when, str) or isinstance(facts, str) or not all(isinstance(fact, str) for fact in facts):
             raise TypeError(f"An extractor returns lists of texts by ISO time, not {when!r}: {facts!r:.80}.")
         merged[when] = list(dict.fromkeys([*merged.get(when, []), *facts]))
@@ -201,5 +204,6 @@ def _merged(old: Mapping[str, list[str]], found: Any, max_facts: int) -> dict[st
     newest = [(when, fact) for when in sorted(merged, reverse=True) for fact in merged[when]][:max_facts]
     kept: dict[str, list[str]] = {}
     for when, fact in reversed(newest):
+        # This goes backwards through the facts of a moment, so each is put before those that follow it.
         kept.setdefault(when, []).insert(0, fact)
     return kept

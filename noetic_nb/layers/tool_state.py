@@ -75,6 +75,7 @@ def tool_memory(
         stored = None if scope == "execution" else await p.storage.get("state")
         if stored is not None:
             return {"state": stored}
+        # A copy: each execution begins with what was passed, not with what the ones before made of it.
         first = initial() if callable(initial) else copy.deepcopy(initial)
         return {"state": await awaited(first)}
 
@@ -94,6 +95,7 @@ def tool_memory(
                 input=_Set,
                 output=None,
                 execute=lambda args, state, ctx: {"state": args.value},
+                # The state belongs to the tools; a model that wrote it would break what they rely on.
                 for_model=False,
             ),
         },

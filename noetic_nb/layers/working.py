@@ -65,6 +65,8 @@ def deep_merge(old: Mapping[str, Any], new: Mapping[str, Any], *, depth: int = 0
             continue
         before = merged.get(key)
         if isinstance(value, Mapping):
+            # Merged into nothing rather than copied, so that forbidden keys and the depth are looked at all the way
+            # down.
             merged[key] = deep_merge(before if isinstance(before, Mapping) else {}, value, depth=depth + 1)
         else:
             merged[key] = copy.deepcopy(value)

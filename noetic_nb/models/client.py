@@ -50,6 +50,7 @@ class Usage(NamedTuple):
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:  # type: ignore[override]
+        # The first addition of nearly every execution, and additions are made after each model call.
         if self is NO_USAGE:
             return other
         return Usage(
@@ -83,6 +84,8 @@ class TokenLogprob(NamedTuple):
 class ModelParams(BaseModel):
     """Sampling parameters; what is None is left to the provider."""
 
+    # Unknown names are refused: a parameter with a slip of the pen would be ignored in silence. Built with the first
+    # use.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     temperature: float | None = Field(default=None, ge=0)

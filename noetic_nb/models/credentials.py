@@ -36,6 +36,7 @@ class Secret:
         return "<hidden>"
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # Pickles end up in caches and on other machines.
         raise TypeError("A key is not written anywhere. Make the OpenAIModel where it is used.")
 
 
@@ -80,6 +81,7 @@ def mask(error: NoeticError, key: str | None) -> None:
     def clean(value: Any) -> Any:
         return value.replace(key, REDACTED) if isinstance(value, str) else value
 
+    # `args` as well: it is what a traceback prints.
     error.args = tuple(map(clean, error.args))
     error.what, error.hint, error.given = clean(error.what), clean(error.hint), clean(error.given)
     error.facts = {name: clean(fact) for name, fact in error.facts.items()}

@@ -54,6 +54,7 @@ def failed(
     """
     return NoeticError(
         "llm_failed",
+        # Providers repeat parts of a request in their messages, sometimes the key.
         redact_text(what),
         hint=redact_text(hint),
         reason=reason,
@@ -80,6 +81,7 @@ def rate_limited(retry_after_ms: float | None, *, message: str = "", status: int
         hint=f"Wait, send less, or raise `max_retries`.{wait}",
         retry_after_ms=retry_after_ms,
         status=status,
+        # A request that was turned away costs nothing, unless the facts say so.
         **{"usage": NO_USAGE, "cost": None, **facts},
     )
 

@@ -40,6 +40,7 @@ def chat_body(request: ModelRequest, names: WireNames, options: WireOptions) -> 
                     "name": names.to_wire(tool.name),
                     "description": tool.description,
                     "parameters": thaw(tool.parameters),
+                    # Left out where it is not set: not every server knows the word.
                     **({"strict": True} if tool.strict else {}),
                 },
             }
@@ -92,6 +93,7 @@ def _messages(items: list[Item], names: WireNames) -> list[dict[str, Any]]:
             tool_calls = [_call(call, names) for call in calls]
             messages.append({"role": "assistant", "content": text, "tool_calls": tool_calls})
             for call in calls:
+                # Popped, so that the place where the output stands in the log adds it no second time.
                 messages += [_tool_message(output) for output in outputs.pop(call.get("callId"), ())]
             continue
         if kind == "message":

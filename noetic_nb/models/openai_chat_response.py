@@ -79,9 +79,11 @@ class ChatStream:
         if not isinstance(chunk, Mapping) or not isinstance(chunk.get("choices", []), list):
             raise garbage("a piece of the stream is no chunk", chunk)
         self._silent = False
+        # Most servers send it once and null before, some with every chunk: the last one counts.
         self._usage = chunk.get("usage") or self._usage
         self._model = chunk.get("model") or self._model
         deltas: list[ModelDelta] = []
+        # One answer is asked for; the last chunk, with the usage, has no choice at all.
         for choice in (chunk.get("choices") or ())[:1]:
             if not isinstance(choice, Mapping):
                 raise garbage("a choice of the stream is no object", chunk)
@@ -128,6 +130,7 @@ class ChatStream:
         """
         if self._silent:
             raise garbage("the stream held no event", "")
+        # A connection that a proxy cut cleanly looks like an end; without a reason it is none.
         if self._finish_reason is None:
             raise failed(
                 "The stream ended before the answer did",
@@ -138,6 +141,7 @@ class ChatStream:
             text="".join(self._texts["text"]),
             reasoning="".join(self._texts["reasoning"]),
             refusal="".join(self._texts["refusal"]),
+            # By index, as pieces of several calls may come in any order.
             calls=[self._calls[index] for index in sorted(self._calls)],
             finish_reason=self._finish_reason,
             logprobs=tuple(self._logprobs),
@@ -168,6 +172,7 @@ class _Call:
         function = piece.get("function") or {}
         if not isinstance(function, Mapping):
             raise garbage("the function of a call is no object", piece)
+        # Kept from the first piece: some servers repeat it with each.
         self.name = self.name or _text(function.get("name"))
         arguments = function.get("arguments")
         if isinstance(arguments, Mapping | list):  # some servers send the arguments as data

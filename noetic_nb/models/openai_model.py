@@ -131,6 +131,7 @@ class OpenAIModel:
             raise wrong("The model's name is empty", model, "Pass a name, or leave it out to use each step's own.")
         if not timeout_ms > 0:
             raise wrong("`timeout_ms` must be positive", timeout_ms, "Milliseconds, such as 60_000.")
+        # The exact type: True counts as 1 otherwise, and means something else to whoever wrote it.
         if type(max_retries) is not int or max_retries < 0:
             raise wrong("`max_retries` counts attempts", max_retries, "Use 0 or more.")
         if not (isinstance(logprobs, bool) or (isinstance(logprobs, int) and 0 <= logprobs <= 20)):
@@ -141,6 +142,8 @@ class OpenAIModel:
                 type(client).__name__,
                 "Leave out api_key, base_url, http_client and extra_headers, or the client.",
             )
+        # The package's other client, openai.OpenAI, has the same methods, and would hold up the loop for a whole
+        # answer.
         if client is not None and not inspect.iscoroutinefunction(getattr(client, "close", None)):
             raise wrong("The client is not asynchronous", type(client).__name__, "Pass an openai.AsyncOpenAI.")
         check_price(price)
@@ -179,6 +182,7 @@ class OpenAIModel:
         The object may be used again afterwards.
         """
         client = self._clients.pop(asyncio.get_running_loop(), None)
+        # The package closes the HTTP client along with its own, and one that was passed in is not ours to close.
         if client is not None and self._http_client is None:
             await client.close()
 
@@ -243,6 +247,7 @@ class OpenAIModel:
         create = client.responses.create
         if self.api == "chat":
             create = client.chat.completions.create
+            # Without it the chat API does not say what a stream has cost.
             body["stream_options"] = {"include_usage": True}
         attempt = 0
         while True:
@@ -285,6 +290,7 @@ class OpenAIModel:
         try:
             yield stream if failure is None else failure
         finally:
+            # Until it is closed the server goes on writing, and charging.
             if stream is not None and hasattr(stream, "close"):
                 try:
                     async with asyncio.timeout(_CLOSE_SECONDS):
@@ -313,6 +319,7 @@ class OpenAIModel:
 
     def _client(self) -> Any:
         if self._own_client is not None:
+            # A copy that shares its connections; the caller's own object keeps its retries.
             return self._own_client.with_options(max_retries=0)
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
@@ -322,6 +329,7 @@ class OpenAIModel:
         return client
 
     def _made_client(self) -> Any:
+        # Here and not at the top: the package is slow to load, and whoever uses other models never needs it.
         import openai
 
         base_url = self._address()
@@ -358,6 +366,7 @@ class OpenAIModel:
         name = name.removeprefix("openai/") if official else name
         options = WireOptions(model=name, official=official, logprobs=self._logprobs)
         body = (chat_body if self.api == "chat" else responses_body)(request, names, options)
+        # In the package's own argument, or it would refuse fields that it does not know.
         if self._extra_body:
             body["extra_body"] = self._extra_body
         return body
@@ -386,6 +395,7 @@ class OpenAIModel:
     async def _wait_or_raise(self, failure: Failure, attempt: int) -> None:
         wait_ms = backoff_ms(attempt, failure.wait_ms, self._rng)
         if not failure.retryable or attempt >= self._max_retries or wait_ms is None:
+            # Noted last, as only the error that is raised is seen by anyone.
             failure.error.facts["attempts"] = attempt + 1
             raise failure.error
         await self._sleep(wait_ms / 1_000)

@@ -72,6 +72,7 @@ def responses_body(request: ModelRequest, names: WireNames, options: WireOptions
         }
         body |= {name: value for name, value in wanted.items() if value is not None}
     if options.logprobs is not None:
+        # This API has no switch for it: log-probabilities are one of the extras to be included.
         body["include"] = ["message.output_text.logprobs"]
         body["top_logprobs"] = options.logprobs
     return body
@@ -91,6 +92,7 @@ def _input(items: list[Item], names: WireNames) -> list[dict[str, Any]]:
     for position, item in enumerate(items):
         kind = item["type"]
         if kind == "reasoning":
+            # The window or a layer may have removed what followed the reasoning; alone the API refuses it.
             follower = items[position + 1] if position + 1 < len(items) else None
             linked = _has_provider_id(item) and follower is not None and _is_output(follower)
             linked = linked and follower is not None and _has_provider_id(follower)
@@ -169,6 +171,7 @@ def read_response(body: Any, names: WireNames, ids: Ids, logprobs: tuple[TokenLo
             items.append(_read_item(raw, names, ids, refusals, found))
         except (ItemValidationError, AttributeError, TypeError, KeyError) as exc:
             raise garbage(f"an item of its output cannot be read ({exc})", raw) from None
+    # Some servers that imitate the API fill in only this shorthand.
     text = body.get("output_text")
     if isinstance(text, str) and text and not any(item["type"] == "message" for item in items):
         items.insert(0, text_item(text, ids.new("item")))
@@ -220,6 +223,7 @@ def _finish_reason(body: Mapping[str, Any], items: list[Item]) -> str | None:
     if body.get("status") == "incomplete":
         details = body.get("incomplete_details")
         reason = details.get("reason") if isinstance(details, Mapping) else None
+        # The chat API's word for it, so that whoever reads the reason need not know which API was asked.
         return "length" if reason in (None, "max_output_tokens") else str(reason)
     return "tool_calls" if any(item["type"] == "function_call" for item in items) else "stop"
 
@@ -268,6 +272,7 @@ class ResponsesStream:
         self._silent = False
         kind, place = event["type"], event.get("output_index", 0)
         if kind in _ENDS:
+            # The last event repeats the whole answer, so the pieces before it are only shown and not put together.
             self._response = event.get("response")
         elif kind == "error":
             raise _failure(event.get("error") or event, Usage())

@@ -56,12 +56,15 @@ def is_official(base_url: str | None) -> bool:
     if base_url is None:
         return True
     host = urlsplit(base_url).hostname or ""
+    # With the dot: "notopenai.com" is somebody else's.
     return host == "openai.com" or host.endswith(".openai.com")
 
 
 def plain(value: Any) -> Any:
     """Return an SDK object as plain data, only with the fields the server sent."""
     dump = getattr(value, "model_dump", None)
+    # Only what was sent: a default of the package cannot be told from an answer. No warnings: servers that differ are
+    # usual.
     return value if dump is None else dump(mode="json", exclude_unset=True, by_alias=True, warnings=False)
 
 
@@ -84,6 +87,7 @@ def garbage(what: str, body: object) -> NoeticError:
 
 def names_of(request: ModelRequest) -> WireNames:
     """Return the map of every tool name in a request, those in its history included."""
+    # A tool that is no longer offered may still have calls in the history, which need a legal name as well.
     called = (item.get("name") for item in request.items if item["type"] == "function_call")
     return WireNames([*(tool.name for tool in request.tools), *(name for name in called if isinstance(name, str))])
 

@@ -140,10 +140,12 @@ def settle(answer: Answer, cost: float | None) -> ModelResponse:
     ...
     noetic_nb.errors.NoeticError: The provider answered with neither a text nor a call of a tool...
     """
+    # Thoughts alone answer nothing, and a loop that took them for an answer would end with an empty reply.
     has_content = any(item["type"] != "reasoning" and not _only_refuses(item) for item in answer.items)
     if not has_content:
         if answer.refusal:
             raise refused(answer.refusal, usage=answer.usage, cost=cost)
+        # A filter's silence is a refusal: the same request would be filtered again.
         if answer.finish_reason == "content_filter":
             raise refused("The provider's content filter withheld the answer.", usage=answer.usage, cost=cost)
         if answer.finish_reason == "length":
@@ -187,6 +189,7 @@ def token_count(usage: object, *names: str) -> int:
     if isinstance(usage, Mapping):
         for name in names:
             count = usage.get(name)
+            # Some servers count in floats.
             if isinstance(count, int | float) and not isinstance(count, bool) and count >= 0:
                 return int(count)
     return 0

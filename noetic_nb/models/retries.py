@@ -90,6 +90,7 @@ def retry_after_ms(headers: Mapping[str, str], clock: Clock) -> float | None:
     (2000.0, None)
     """
     for name, unit in (("retry-after-ms", 1.0), ("retry-after", 1_000.0)):
+        # The finer unit first: a provider that sends both has rounded the other one.
         text = (headers.get(name) or "").strip()
         if re.fullmatch(r"\d{1,9}(\.\d+)?", text):
             return float(text) * unit
@@ -108,9 +109,11 @@ def _message(exc: Any) -> tuple[str, str | None]:
     body = getattr(exc, "body", None)
     details = body.get("error", body) if isinstance(body, Mapping) else None
     if isinstance(details, Mapping) and isinstance(details.get("message"), str):
+        # `code` is often null where `type` names the error.
         code = details.get("code") or details.get("type")
         return details["message"], None if code is None else str(code)
     text = details if isinstance(details, str) else str(exc)
+    # A proxy's error page may be a whole document.
     return (text if len(text) <= 300 else text[:300] + "…"), None
 
 
@@ -136,6 +139,7 @@ def classify(exc: Exception, *, clock: Clock, answering: bool = False) -> Failur
     message, code = _message(exc)
     if isinstance(exc, openai.APIStatusError):
         return _status_failure(exc, message, code, clock)
+    # Before connection errors, of which the package makes it a kind.
     if isinstance(exc, openai.APITimeoutError):
         return Failure(failed("The provider did not answer in time", reason="timeout", hint=SLOW), True)
     if isinstance(exc, openai.APIConnectionError) and not answering:
@@ -157,6 +161,7 @@ def classify(exc: Exception, *, clock: Clock, answering: bool = False) -> Failur
     ):  # an error sent as data, in the middle of a stream
         status = int(code) if code is not None and re.fullmatch(r"[45]\d\d", code) else None
         if status == 429 or code in ("rate_limit_exceeded", "rate_limit_error"):
+            # An error inside a stream comes without headers, so no wait can have been asked for.
             return Failure(rate_limited(None, message=message, code=code), True)
         error = failed(
             f"The provider failed while answering: {message}",
@@ -180,6 +185,7 @@ def _status_failure(exc: Any, message: str, code: str | None, clock: Clock) -> F
     status: int = exc.status_code
     headers = exc.response.headers
     wait_ms = retry_after_ms(headers, clock)
+    # OpenAI decides this itself where it sends the header, and its package obeys it, too.
     override = headers.get("x-should-retry")
     retryable = status in _RETRYABLE or status >= 500
     if override in ("true", "false"):

@@ -76,6 +76,7 @@ class CallTool:
     def _fill(self, name: str, arguments: str, args: FrozenDict | None) -> None:
         if not isinstance(name, str) or not name:
             raise _wrong("A call names its tool.", given=name, hint="Use CallTool('tool', key=value).")
+        # The record is frozen, for its own code as well.
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "arguments", arguments)
         object.__setattr__(self, "args", args)
@@ -90,6 +91,7 @@ def _as_usage(value: object) -> Usage | None:
     if value is None or isinstance(value, Usage):
         return value
     if isinstance(value, Mapping):
+        # Both spellings, as steps and settings take them.
         names = {"inputTokens": "input_tokens", "outputTokens": "output_tokens", "cachedTokens": "cached_tokens"}
         named = {names.get(str(key), str(key)): count for key, count in value.items()}
         if set(named) <= set(names.values()) and all(type(n) is int and n >= 0 for n in named.values()):
@@ -160,6 +162,7 @@ class Reply:
             value = getattr(self, name)
             if not isinstance(value, str) and (value is not None or name == "text"):
                 raise _wrong(f"`{name}` of a reply is text.", given=value, hint="Data belongs in the text as JSON.")
+        # A single call may come without a list around it, as in a line of a script.
         calls = (self.tool_calls,) if isinstance(self.tool_calls, CallTool) else tuple(self.tool_calls)
         if not all(isinstance(call, CallTool) for call in calls):
             raise _wrong("`tool_calls` holds CallTool.", given=calls, hint="Use CallTool('tool', key=value).")
@@ -235,6 +238,7 @@ class Fault:
             "value": ("garbage",),
         }
         for name, kinds in owners.items():
+            # By truth, so that a default, such as `after=0`, does not count as given.
             if getattr(self, name) and self.kind not in kinds:
                 raise _wrong(
                     f"A fault of kind {self.kind!r} has no `{name}`.",

@@ -150,9 +150,11 @@ class ScriptedModel:
             self._only = _Part(replies, "")
         self._given_ids = ids
         self._seed = seed
+        # Counted, not random: two runs of one script have equal logs.
         self._ids: Ids = _Counter(seed) if ids is None else ids
         self._estimates = usage == "estimate"
         self._requests: list[ModelRequest] = []
+        # Tools seldom change between requests, and counting them means writing them as JSON.
         self._tools: tuple[tuple[ToolSpec, ...], int] = ((), 0)
 
     @property
@@ -208,6 +210,7 @@ class ScriptedModel:
         if isinstance(line, Fault):
             for piece in itertools.islice(itertools.cycle(PIECE.findall(_BROKEN_OFF)), line.after):
                 yield ModelDelta("text", piece)
+            # Some faults are answers, an empty one or garbage; the others raise here, after the deltas.
             yield await self._fail(line, request)
             return
         response = self._respond(line, request)
@@ -217,6 +220,7 @@ class ScriptedModel:
 
     def _take(self, request: ModelRequest) -> Any:
         """Return the next line for a request, as it stands in the script or as its function returns it."""
+        # Before anything can fail: tests look at what was asked even where the script had no answer.
         self._requests.append(request)
         part = self._only
         if part is None:

@@ -69,6 +69,7 @@ class IdleTimeout:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         if self._task is not None and 0 < self._limit_s < math.inf:
+            # Cancellations that were asked for before are not ours to take back.
             self._before = self._task.cancelling()
             self._last_activity = self._loop.time()
             self._timer = self._loop.call_at(self._last_activity + self._limit_s, self._check)

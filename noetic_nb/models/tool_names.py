@@ -44,8 +44,10 @@ class WireNames:
     __slots__ = ("_back", "_forth")
 
     def __init__(self, names: Iterable[str]) -> None:
+        # Sorted, so that the map does not depend on the order of the tools.
         distinct = sorted(set(names))
         shared = Counter(map(_plain, distinct))
+        # Names that are legal keep their form, even where another one becomes the same on the wire.
         self._forth: dict[str, str] = {name: name for name in distinct if _plain(name) == name}
         self._back: dict[str, str] = dict(self._forth)
         for name in distinct:
@@ -54,6 +56,7 @@ class WireNames:
             wire = _plain(name)
             digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
             length = 6
+            # Longer each time round: the suffixed name may itself be the name of a tool.
             while shared[wire] > 1 or wire in self._back:
                 suffix = f"_{digest[:length]}"
                 wire = _plain(name)[: MAX_WIRE_NAME - len(suffix)] + suffix

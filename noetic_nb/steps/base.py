@@ -59,6 +59,7 @@ class Frozen(BaseModel):
     error_code: ClassVar[str] = "INVALID_STEP"
 
     def __init__(self, **data: Any) -> None:
+        # Before pydantic sees them: it would make 1 or 0 of a truth value.
         for given, value in data.items():
             if value is True or value is False:
                 self._refuse_bool(given, value)
@@ -128,6 +129,7 @@ class StepRecord(Frozen):
             raise NoeticConfigError(
                 "EMPTY_STEP_ID", f"{type(self).__name__} needs a non-blank id.", given=step_id, hint="Pass id='...'."
             )
+        # Before pydantic, too: its "field required" has neither a code of its own nor a way out.
         for need in self.needs:
             if not need.fits(data.get(need.field)):
                 raise NoeticConfigError(

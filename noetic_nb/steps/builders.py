@@ -198,6 +198,7 @@ def loop(
     given = body if steps is None else steps
     if steps is not None and body is not None:
         raise NoeticConfigError("INVALID_STEP", "`steps` and `body` are two names for one thing.", hint="Pass one.")
+    # A step first: records are iterable, pydantic makes them so, and yield their fields.
     listed = () if given is None else tuple(given) if isinstance(given, Iterable) and not _is_step(given) else (given,)
     return LoopStep(
         id=id,

@@ -84,6 +84,7 @@ class Channel(Frozen):
         if self.payload is None:
             return value
         try:
+            # Strict, so that readers get the message as it was sent: "3" is no 3 here.
             return self.payload.check(value, strict=True)
         except ValueError as exc:
             raise NoeticError(
@@ -99,6 +100,7 @@ class Channel(Frozen):
 
     def same_as(self, other: Channel) -> bool:
         """Tell whether two declarations under one name mean the same channel."""
+        # By what they require: a declaration is often made twice, with another object for the same type.
         mine, others = (None if c.payload is None else c.payload.json_schema for c in (self, other))
         return (self.mode, self.room, mine) == (other.mode, other.room, others)
 

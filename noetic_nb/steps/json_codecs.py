@@ -151,10 +151,13 @@ class _FencedRun:
                 if self.block is None:
                     self.prose.append(line)
                 return
+            # A fence that opens and closes on one line leaves nothing open; any other is code in another language,
+            # skipped to its end.
             opening = _OPENING.fullmatch(text)
             if opening is None:
                 self.state = "outside" if text.endswith(_FENCE) else "other"
                 return
+            # Begun anew: the last block counts, as models try things out before their result.
             self.state, self.block = "json", []
             line = text = opening["json"] or opening["bare"] or ""
         if text.endswith(_FENCE):  # no line of JSON ends so: its texts end with a quotation mark
@@ -190,6 +193,7 @@ class _LinesRun:
         try:
             self.values.append(_value(text, self.schema))
         except ValueError as exc:
+            # Without the number nobody knows which of many lines to look at.
             raise ValueError(f"line {self.count}: {exc}") from exc
 
     def finish(self) -> Any:

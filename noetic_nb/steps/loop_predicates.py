@@ -112,6 +112,7 @@ class Converged(Frozen):
             last[:] = [s.last_text]  # kept before the comparison: `embed` may raise, and the next round needs it
             if before is None:
                 return _GO_ON
+            # At 1 only equal texts would do, and these need no embedding.
             if self.embed is not None and self.threshold < 1:
                 near = _cosine(self.embed(before), self.embed(s.last_text))
                 return Verdict(True, f"Output converged (similarity {near:.3f})") if near >= self.threshold else _GO_ON
@@ -162,6 +163,8 @@ class _Members(Frozen):
                 if verdict is _GO_ON and settles:
                     continue  # nothing to add, and the others are evaluated anyway
                 if type(verdict) is not Verdict and hasattr(verdict, "__await__"):
+                    # Only now a coroutine: predicates are nearly always sync, and one for each iteration would be made
+                    # for nothing.
                     return rest(snapshot, verdicts, verdict, checks[position + 1 :])
                 verdicts.append(verdict)
                 if verdict.stop is settles:
@@ -198,6 +201,7 @@ class All(_Members):
 
 def _merged(verdicts: Sequence[Verdict], settles: bool) -> Verdict:
     """Return one verdict of the members that were evaluated; of none, the one that nothing settles."""
+    # Nothing to merge: the verdict is handed on as its predicate made it.
     if len(verdicts) == 1 and verdicts[0].stop and verdicts[0].reason:
         return verdicts[0]
     stop = verdicts[-1].stop if verdicts else not settles
@@ -230,11 +234,13 @@ def _text_or_none(value: object) -> str | None:
 
 def _verified(value: Any) -> Verdict:
     if isinstance(value, Mapping):
+        # `pass` is no name in Python, so a verifier that returns an object has `passed`.
         passed, feedback = value.get("pass", value.get("passed")), value.get("feedback")
     elif isinstance(value, tuple) and len(value) == 2:
         passed, feedback = value
     else:
         passed, feedback = getattr(value, "passed", value), getattr(value, "feedback", None)
+    # Truth of other values is not taken: a verifier that forgot its `return` would reject for ever in silence.
     if not isinstance(passed, bool):
         raise TypeError(f"A verifier answers a bool, (pass, feedback) or a mapping with 'pass', not {value!r:.80}.")
     return Verdict(passed, "Verified" if passed else None, _text_or_none(feedback))

@@ -49,6 +49,7 @@ class LoopSnapshot(NamedTuple):
     def asked_for_tools(self) -> bool:
         """Whether the last model call asked for a tool."""
         meta = self.last_step_meta
+        # Nearly always; mappings are for predicates that are tried on snapshots made by hand.
         if type(meta) is StepMeta:
             return bool(meta.tool_calls)
         if isinstance(meta, Mapping):

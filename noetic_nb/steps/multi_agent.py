@@ -65,6 +65,7 @@ def ralph_wiggum(
     return loop(
         "ralph-wiggum",
         spawn("attempt", agent),
+        # By predicate as well: a loop that reaches `max_iterations` fails, and here the last result is wanted.
         until=until.any(until.verified(verify), until.max_steps(max_iterations)),
         max_iterations=max_iterations,
         prepare_next=_try_again,
@@ -72,6 +73,7 @@ def ralph_wiggum(
 
 
 def _try_again(output: Any, verdict: Verdict, ctx: Any) -> str:
+    # The task again, as an attempt begins in a fresh context and knows nothing of it.
     task = f"{ctx.query}\n\n" if ctx.query else ""
     if not verdict.feedback:
         return f"{task}{CONTINUE}"
@@ -125,6 +127,7 @@ def recursive_llm(
             parts: Any = () if depth >= max_depth else decompose(value, ctx)
             if hasattr(parts, "__await__"):
                 parts = await parts
+            # One part is the task itself: to take it apart again would go on to the last level for nothing.
             if len(parts) < 2:
                 return spawn(f"solve-{depth}", solve)
             return _parts(parts, level(depth + 1), depth, merge, concurrency)
@@ -213,7 +216,9 @@ def dual_agent(
     async def receive(_input: Any, ctx: Any) -> Any:
         return await ctx.recv(inbox, timeout_ms=recv_timeout_ms)
 
+    # Neither needs an output: a talk whose last answer is empty has still been held.
     talk = loop("talk", [step.run("hear", receive), talker], until=until_talk, needs_output=False)
     work = loop("work", spawn("task", worker), until=until_work, needs_output=False)
+    # A fork in which all count needs a merge; this one hands both outputs on.
     merge = None if mode == "race" else (lambda outputs, ctx: outputs)
     return fork("dual-agent", mode=mode, paths=[talk, work], merge=merge)

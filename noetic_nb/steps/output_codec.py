@@ -70,6 +70,7 @@ class OutputReader:
         self._error: Exception | None = None
         self._run: CodecRun | None = None
         try:
+            # Caught, as everything here: the answer may not be the last, and then its codec does not matter.
             self._run = codec.start()
         except Exception as exc:
             self._error = exc
@@ -160,6 +161,7 @@ class CodecOutput:
         return isinstance(other, CodecOutput) and (self.codec is other.codec or bool(self.codec == other.codec))
 
     def __hash__(self) -> int:
+        # Equal codecs must have equal hashes, and a codec of one's own need not be hashable.
         return hash(CodecOutput)
 
     def __repr__(self) -> str:
@@ -170,6 +172,7 @@ def as_output(value: Any) -> Any:
     """Return what reads an output: a codec as `CodecOutput`, anything else as `as_schema` does."""
     if isinstance(value, CodecOutput):
         return value
+    # A class has the same attributes as its instances, and may be meant as the type of a structured output.
     if isinstance(value, OutputCodec) and not isinstance(value, type):
         return CodecOutput(value)
     return as_schema(value)

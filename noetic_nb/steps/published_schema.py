@@ -81,6 +81,7 @@ def _described(cls: type[BaseModel]) -> dict[str, str]:
     pydantic can do that itself (``use_attribute_docstrings``), but reads the source of every record at import then.
     """
     found: dict[str, str] = {}
+    # Base classes first, so that the words of a subclass win.
     for base in reversed(cls.__mro__):
         if not issubclass(base, BaseModel) or base is BaseModel:
             continue
@@ -110,6 +111,7 @@ def step_json_schema() -> dict[str, Any]:
     adapter: TypeAdapter[Any] = STEP_ADAPTER
     schema = adapter.json_schema(by_alias=True, schema_generator=_Generator)
     whole: dict[str, Any] = _with_references(schema)
+    # Found by inheritance: a record that is added is described without a list to keep.
     records: list[type[BaseModel]] = [ModelParams, *_records()]
     for record in records:
         shown = whole["$defs"].get(record.__name__, {}).get("properties", {})
@@ -117,6 +119,7 @@ def step_json_schema() -> dict[str, Any]:
         for field, info in record.model_fields.items():
             place = shown.get(field, shown.get(info.alias or field))
             if place is not None and field in texts:
+                # A description of the field's own type, such as that of a reference, stays.
                 place.setdefault("description", texts[field])
     params = whole["$defs"]["ModelParams"]  # a record of another floor, which has Python's names only
     params["properties"] = {to_camel(name): about for name, about in params["properties"].items()}

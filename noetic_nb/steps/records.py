@@ -126,6 +126,7 @@ class BranchStep(StepRecord):
 
     def model_post_init(self, context: object) -> None:
         """Check that there is one way to decide."""
+        # A default alone is a way to decide, too: a branch that was written before its routes.
         if (self.route is None) == (not self.routes and self.default is None):
             raise _invalid(
                 "MISSING_ROUTE_FUNCTION",
@@ -169,6 +170,7 @@ class ForkStep(StepRecord):
                 None,
                 "Pass merge=lambda results, ctx: ..., or 'first', 'last' or 'concat'.",
             )
+        # Refused and not ignored: whoever wrote it expects it to be called.
         if self.mode == "race" and self.merge is not None:
             raise _invalid(
                 "INVALID_STEP", f"Race {self.id!r} has one result; nothing is merged.", self.merge, "Remove it."
@@ -200,6 +202,7 @@ class SpawnStep(StepRecord):
     def _layers(cls, value: Any) -> Any:
         if isinstance(value, MemoryConfig):
             return value.layers
+        # Through `memory`, which refuses two layers of one id.
         return memory(value).layers if isinstance(value, Iterable) else value
 
 

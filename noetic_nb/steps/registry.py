@@ -180,6 +180,7 @@ class Registry:
                 hint="Such as {'$ref': 'fn:add', 'args': {'n': 3}}.",
             )
         found = self._known[kind][name]
+        # Without arguments the function itself, so that writing the step again finds its name.
         return functools.partial(found, **args) if args else found
 
     def reference(self, thing: Any, where: str) -> dict[str, Any]:
@@ -197,6 +198,7 @@ class Registry:
         name = self._function_name(thing)
         if name is not None:
             return {"$ref": f"fn:{name}"}
+        # Positional arguments have no names, and a reference holds names only.
         if isinstance(thing, functools.partial) and not thing.args:
             name = self._function_name(thing.func)
             if name is not None:
@@ -209,6 +211,7 @@ class Registry:
     def schema_reference(self, schema: OutputSchema) -> dict[str, Any]:
         """Return the reference of a schema, or the schema itself as JSON Schema where it has no name."""
         for name, known in self._known["schema"].items():
+            # By identity: two equal types may be given different names for a reason.
             if known is schema.given or known is schema:
                 return {"$ref": f"schema:{name}"}
         return schema.to_json()
@@ -227,6 +230,7 @@ class Registry:
         raise self._unregistered("codec", output.codec, where)
 
     def _named(self, kind: str, name: str, thing: Any, where: str) -> dict[str, Any]:
+        # Another tool of the same name would be called in its place when the step is loaded.
         if self._known[kind].get(name) is not thing:
             raise self._unregistered(kind, thing, where)
         return {"$ref": f"{kind}:{name}"}
@@ -250,6 +254,7 @@ def _same(known: Any, thing: Any) -> bool:
 
 def _name_of(function: Any) -> str:
     name = getattr(function, "__name__", "")
+    # All lambdas share this name.
     if not name or name == "<lambda>":
         raise NoeticConfigError(
             "INVALID_REFERENCE", "This function has no name of its own.", given=function, hint="Pass name='...'."

@@ -152,6 +152,8 @@ class OutputSchema:
         return bool(mine == others) and self._text() == other._text()
 
     def __hash__(self) -> int:
+        # Of the JSON alone, although equality compares more: equal schemas have equal texts, and types need not be
+        # hashable.
         return hash(self._text())
 
     def _text(self) -> str:
@@ -326,6 +328,7 @@ def _check_references(root: Any, registry: Any) -> None:
             targets.append((found.contents, found.resolver, reference))
             same_value.append(id(found.contents))
     try:
+        # Only of schemas that look at one and the same value: a circle through `properties` ends where the value does.
         TopologicalSorter(applied).prepare()
     except CycleError as exc:
         raise _invalid("refers to itself without end", "", root, "Refer from inside `properties` or `items`.") from exc
@@ -339,6 +342,7 @@ def _problem(value: Any, validator: Any) -> str:
         error = best_match(validator.iter_errors(value))
         return "" if error is None else _text(error)
     except RecursionError:
+        # A value of the model's can be nested as deep as it likes: that is a value that does not fit, and no crash.
         return "value: nested too deep"
 
 
@@ -380,6 +384,7 @@ def _unexpected(value: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     """Return the first name in a value that a closed schema does not know."""
     import re
 
+    # jsonschema's own message names all of them at once.
     patterns = [re.compile(pattern) for pattern in schema.get("patternProperties", ())]
     known = schema.get("properties", ())
     return next(str(name) for name in value if name not in known and not any(p.search(name) for p in patterns))

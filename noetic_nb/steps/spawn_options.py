@@ -73,6 +73,7 @@ class SchemaResult(Frozen):
     """The parent gets the child's output, checked."""
 
     strategy: Literal["schema"] = "schema"
+    # With an underscore, as `schema` is a method of every pydantic model.
     schema_: InstanceField[OutputSchema] = Field(alias="schema")
 
     @field_validator("schema_", mode="before")

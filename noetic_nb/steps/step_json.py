@@ -77,6 +77,7 @@ def dump_record(record: BaseModel, registry: Registry, where: str) -> dict[str, 
     written: dict[str, Any] = {}
     for name, field in type(record).model_fields.items():
         value = getattr(record, name)
+        # Defaults are left out, so that files stay short and follow the defaults of the version that reads them.
         if name not in _TAGS and not field.is_required() and value == field.get_default(call_default_factory=True):
             continue
         key = field.alias or to_camel(name)
@@ -102,6 +103,7 @@ def _dumped(value: Any, registry: Registry, where: str) -> Any:
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
+        # JSON has no number for it; pydantic reads these words.
         return value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
     if isinstance(value, OutputSchema):
         return registry.schema_reference(value)
@@ -180,6 +182,7 @@ def resolved(value: Any, registry: Registry, *, depth: int = 0) -> Any:
     if isinstance(value, Mapping):
         ref = value.get("$ref")
         if isinstance(ref, str) and ref.startswith(_REFERENCES):
+            # Anything else in it would be dropped in silence.
             unknown = set(value) - {"$ref", "args"}
             if unknown:
                 raise NoeticConfigError(
@@ -201,5 +204,6 @@ def _field(key: str, value: Any, registry: Registry, depth: int) -> Any:
     if key in _SCHEMAS and isinstance(value, Mapping) and not str(value.get("$ref", "")).startswith(_REFERENCES):
         return value  # a JSON Schema, whose own `$ref` means something else
     if key == "params" and isinstance(value, Mapping):
+        # `ModelParams` belongs to another package and knows Python's spelling only.
         return {to_snake(name): inner for name, inner in value.items()}
     return resolved(value, registry, depth=depth + 1)

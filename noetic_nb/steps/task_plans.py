@@ -92,6 +92,7 @@ def task_tree(
     """
     node = plan if isinstance(plan, PlanNode) else _plan(plan)
     kept = constraints if isinstance(constraints, PlanConstraints) else PlanConstraints(**(constraints or {}))
+    # All of it before a single task is begun: half of a refused plan would have changed something.
     _check(node, agents, kept)
     return _compiled(node, agents, merge, concurrency)
 
@@ -194,6 +195,7 @@ def adaptive_plan(
     >>> asyncio.run(nn.AgentHarness(nn.AgentConfig(name="a", step=agent)).execute("Do it")).text
     'done'
     """
+    # True is an int to Python.
     if isinstance(max_revisions, bool) or not isinstance(max_revisions, int) or max_revisions < 1:
         raise NoeticConfigError(
             "INVALID_STEP", "At least one plan is tried.", given=max_revisions, hint="max_revisions >= 1."
@@ -202,6 +204,7 @@ def adaptive_plan(
     async def execute(task: Any, ctx: Any) -> Any:
         prompt: Any = task
         for attempt in range(max_revisions):
+            # Outside of the `try`, as is `task_tree`: a plan that cannot be read or is refused is not planned again.
             made = _read_plan(await ctx.run(planner, prompt))
             tree = task_tree(made, agents, constraints=constraints, merge=merge)
             try:

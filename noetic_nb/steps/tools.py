@@ -131,10 +131,12 @@ class Tool:
         if not isinstance(text, str):
             return dict(text)
         try:
+            # Some models write nothing at all for a tool without parameters.
             return json.loads(text) if text and not text.isspace() else {}
         except (ValueError, RecursionError) as exc:
             raise NoeticError(
                 "tool_failed",
+                # The model reads this and mends its call; all of a long text would only fill its context.
                 f"malformed JSON in tool arguments: {text[:2000]}",
                 reason="malformed",
                 tool_name=self.name,
@@ -223,6 +225,7 @@ class Tool:
 def _parameters(function: Callable[..., Any], name: str) -> tuple[type[BaseModel], Any, bool]:
     signature = inspect.signature(function)
     try:
+        # Resolved, as annotations are texts in modules that postpone them; the extras hold notes for the schema.
         hints = get_type_hints(function, include_extras=True)
     except NameError as exc:
         raise NoeticConfigError(
@@ -298,6 +301,7 @@ def make_tool(
             hint="Use JSON types, dataclasses or pydantic models.",
         ) from exc
     _check_json_form(model, given)
+    # pydantic's name for the model of the arguments: tokens that say nothing.
     schema.pop("title", None)
     spec = ToolSpec(given, about, schema)
     return Tool(
@@ -380,6 +384,7 @@ class ToolSet:
         kept: list[Tool] = []
         for one in tools:
             known = self._by_name.get(wire_name(one.name))
+            # The same tool twice is no mistake: it may have come by two ways.
             if known is one:
                 continue
             if known is not None and known.name != one.name:

@@ -61,6 +61,7 @@ def _copied(step: Step, one: Callable[[Step], Step]) -> dict[str, Any]:
 
 def steps_within(step: Step | None) -> Iterator[Step]:
     """Yield a step and all the steps inside it, outer ones first; one that occurs twice, once."""
+    # By identity: equal steps in two places are two, and one step may be in several.
     seen: set[int] = set()
     waiting = [] if step is None else [step]
     while waiting:
@@ -69,6 +70,7 @@ def steps_within(step: Step | None) -> Iterator[Step]:
             continue
         seen.add(id(found))
         yield found
+        # Reversed, as the last in is the first out.
         waiting.extend(reversed(inner_steps(found)))
 
 

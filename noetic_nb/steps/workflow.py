@@ -122,6 +122,7 @@ def workflow_depth(node: _Node) -> int:
     while waiting:
         one, depth = waiting.pop()
         deepest = max(deepest, depth)
+        # Bounded, as a document that was built in Python may contain itself.
         waiting.extend((child, depth + 1) for child in _children(one) if depth < MAX_DEPTH)
     return deepest
 
@@ -248,6 +249,7 @@ class _Loader:
         tools = self._maybe(node, "tools", list)
         output = node.get("output")
         if isinstance(output, str):
+            # Text can only name a codec: a schema is a mapping.
             output = {"$ref": f"codec:{output.removeprefix('codec:')}"}
         output = resolved({"output": output}, self._registry)["output"]
         return step.llm(
@@ -280,6 +282,7 @@ class _Loader:
 
     def _tool(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
         tool = self._registry.resolve(f"tool:{self._named(node, 'toolName', str)}")
+        # What flows between nodes is text, which a tool does not take as its arguments.
         return step.tool(f"{node['id']}{suffix}", tool, self._maybe(node, "args", Mapping) or {}, takes_input=False)
 
     def _run(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
@@ -316,6 +319,7 @@ class _Loader:
         paths = (
             None if each is not None else [self.node(path, suffix, seen) for path in self._named(node, "paths", list)]
         )
+        # A race refuses a merge, so the default is for the other modes only.
         merge = None if mode == "race" else node.get("merge", "last")
         return fork(
             f"{node['id']}{suffix}",
@@ -335,10 +339,12 @@ class _Loader:
 
     def _loop(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
         body = self.node(node.get("body"), suffix, seen)
+        # Absent rather than None, so that the builder's own default holds.
         limit = {} if "maxIterations" not in node else {"max_iterations": node["maxIterations"]}
         return loop(f"{node['id']}{suffix}", body, until=self._until(node.get("until")), **limit)
 
     def _until(self, given: Any) -> Any:
+        # Without `verified` and `custom`: a document cannot hold their functions.
         kinds: dict[Any, Callable[[], Any]] = {
             "maxSteps": lambda: until.max_steps(given["n"]),
             "maxCost": lambda: until.max_cost(given["usd"]),
@@ -366,17 +372,20 @@ class _Loader:
 
     def _sequence(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
         steps = [self.node(one, suffix, seen) for one in self._named(node, "steps", list)]
+        # There is no kind of step for a sequence: a loop that runs once is one.
         return loop(f"{node['id']}{suffix}", steps, until=until.max_steps(1), needs_output=False, text_between=True)
 
     def _subflow(self, node: _Node, suffix: str, seen: tuple[str, ...]) -> Step:
         if (node.get("ref") is None) == (node.get("document") is None):
             raise _invalid("A subflow needs `document` or `ref`, and not both.")
+        # The same document may be used in several places, and the ids of its nodes must stay apart.
         inner_suffix = f"-{node['id']}{suffix}"
         if node.get("ref") is None:
             root, unknown = self._root(self._named(node, "document", Mapping))
             made = _noted(self.node(root, inner_suffix, seen), unknown)
         else:
             ref = self._named(node, "ref", str)
+            # Only on the way down: two subflows side by side may well refer to the same document.
             if ref in seen:
                 raise _invalid(
                     f"Workflow {ref!r} refers to itself.",

@@ -67,6 +67,7 @@ async def get_many(storage: StorageAdapter, keys: Iterable[str]) -> dict[str, Js
     wanted = list(dict.fromkeys(keys))
     if not wanted:
         return {}
+    # Looked up and no part of the protocol: a store of one's own needs its four methods only.
     many = getattr(storage, "get_many", None)
     if many is not None:
         found: Mapping[str, JsonValue] = await many(wanted)
@@ -110,6 +111,7 @@ async def write_together(
     if many is not None:
         await many(values, delete=delete, absent=absent)
         return
+    # Another writer may come in between; with four methods nothing better can be done.
     for key in absent:
         if await storage.get(key) is not None:
             raise key_taken(key)

@@ -60,6 +60,7 @@ def _details(text: str) -> list[str]:
         if part in _ENDS_SENTENCE:
             opens = True
             continue
+        # Numbers, codes and dates are what one conversation does not share with another.
         if any(map(str.isdigit, part)):
             found.append(part.lower().strip("$"))
         elif part[0].isupper() and not opens and part.lower() not in RELEASE_WORDS.stop_words:
@@ -69,6 +70,7 @@ def _details(text: str) -> list[str]:
 
 
 def _grams(text: str) -> Counter[str]:
+    # Blanks are made alike: line breaks differ between tools and people, and are no difference in what is said.
     flat = " ".join(text.lower().split())
     return Counter(flat[place : place + _GRAM] for place in range(len(flat) - _GRAM + 1))
 
@@ -180,6 +182,7 @@ class ContextScorer:
     def __call__(self, given: DriftInput, /) -> DriftScore | None:
         """Return the score, or None when the task or the reply has no topics."""
         task = RELEASE_TOPICS(given.task)
+        # Undefined in the same cases as the keyword scorer, so that one may stand for the other.
         if not task or not RELEASE_TOPICS(given.response):
             return None
         features = drift_features(given)

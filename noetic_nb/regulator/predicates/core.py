@@ -128,11 +128,13 @@ class CostCap:
         quality = [] if self.poor_mean is None else [Condition("mean_quality", mean, "<", self.poor_mean)]
         changes: list[Change] = []
         if self.poor_mean is not None:
+            # What happened before settings: a reader asks first what would have had to go better.
             changes += _better_newest(evidence.qualities, self.window, self.poor_mean, None)
         reached = [cap for cap in caps if cap.holds]
         if len(reached) == 1 and reached[0].value is not None:
             cap = reached[0]
             spent = reached[0].value
+            # The least cap that is not reached yet: dollars have fractions, the other currencies count.
             room = math.nextafter(spent, math.inf) if cap.name == "usd" else spent + 1
             changes.append(Change(cap.name, cap.threshold, room, is_threshold=True))
         # With no cap at all the empty group would hold vacuously; an impossible condition states the reason instead.
@@ -194,6 +196,7 @@ class QualityDecline:
         """Return the finding."""
         qualities = evidence.qualities
         enough = len(qualities) >= self.window
+        # None and not 0: with too few grades there is no decline to be near to.
         delta = qualities[-self.window] - qualities[-1] if enough else None
         conditions = [
             Condition("grades", len(qualities), ">=", self.window),
@@ -201,6 +204,7 @@ class QualityDecline:
             Condition("mean_quality", mean_of_last(qualities, self.window), "<", self.poor_mean),
         ]
         changes = _better_newest(qualities, self.window, self.poor_mean, self.min_delta)
+        # `min_delta` is at most 1, so no setting would pass over a drop of 1.
         if delta is not None and delta < 1:
             changes.append(Change("min_delta", self.min_delta, math.nextafter(delta, math.inf), is_threshold=True))
         return finding(self.kind, self.check(evidence), conditions, changes)
@@ -217,6 +221,7 @@ def _better_newest(qualities: Sequence[float], window: int, poor_mean: float, mi
         falls = min_delta is None or recent[0] - newest >= min_delta
         return falls and mean is not None and mean < poor_mean
 
+    # Nothing to mend, or more than a perfect answer could.
     if not counts(recent[-1]) or counts(1.0):
         return []
     low, high = recent[-1], 1.0
@@ -277,11 +282,13 @@ class ScopeDrift:
             notes.append("Undefined: the task or the reply has no topics yet.")
         else:
             unanchored = len(found.drift_tokens)
+            # The score is a share of the bag, so the size of the bag follows from it.
             bag = round(unanchored / found.score) if found.score else 0
             if bag and unanchored / bag == found.score:  # a bag score; other scorers have no count of words to change
                 fewer = next((left for left in range(unanchored - 1, -1, -1) if left / bag < self.threshold), None)
                 if fewer is not None:
                     changes.append(Change("drift_tokens", unanchored, fewer, is_threshold=False))
+            # No threshold above 1 is legal, so at 1 no setting would help.
             if found.score < 1:
                 changes.append(
                     Change("threshold", self.threshold, math.nextafter(found.score, math.inf), is_threshold=True)
@@ -326,6 +333,7 @@ class ProceduralWarning:
         count = evidence.correction_count()
         conditions = [Condition("corrections", count, ">=", self.min_corrections)]
         changes = [Change("corrections", count, self.min_corrections - 1, is_threshold=False)]
+        # 20 is the largest setting there is.
         if count < 20:
             changes.append(Change("min_corrections", self.min_corrections, count + 1, is_threshold=True))
         return finding(self.kind, self.check(evidence), conditions, changes)

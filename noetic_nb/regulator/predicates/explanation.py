@@ -141,6 +141,7 @@ class Finding:
         gaps = [_relative(condition) for condition in self.conditions]
         if self.any_of:
             known = [gap for gap in map(_relative, self.any_of) if gap is not None]
+            # Of a group one is enough, so the nearest counts; of the others all must hold, so the farthest does.
             gaps.append(min(known) if known else None)
         return None if None in gaps else max((gap for gap in gaps if gap is not None), default=0.0)
 
@@ -163,6 +164,7 @@ def finding(
     notes: Iterable[str] = (),
 ) -> Finding:
     """Return a finding; changes are kept only if the predicate holds."""
+    # By the decision and not by the conditions: an explanation must not disagree with what was decided.
     holds = decision is not None
     return Finding(
         predicate=kind,
@@ -245,6 +247,7 @@ def explain(predicates: Sequence[Predicate], evidence: Evidence) -> Explanation:
 
 def require_number(name: str, value: object, low: float, high: float) -> None:
     """Refuse a setting that is not a finite number within bounds."""
+    # To Python True is a number, and as a threshold it is a slip.
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number. Given: {value!r}.")
     if not low <= value <= high:  # NaN fails here too

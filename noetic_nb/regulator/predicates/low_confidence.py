@@ -95,5 +95,7 @@ class LowConfidence:
                 continue
             window = [*window, confidence_of_nll(-token.logprob)][-self.min_tokens :]
             if len(window) == self.min_tokens:
+                # A stretch appears as soon as all tokens of some window are below the threshold, hence the most
+                # confident of each.
                 worst = min(max(window), math.inf if worst is None else worst)
         return worst

@@ -80,6 +80,7 @@ class ToolLoop:
         count = trailing_cycles(records, self.period, _KEYS[self.by])
         if not count >= self.threshold:
             return None
+        # Oldest first, so that a cycle reads in the order of its calls.
         names = [records[-place].tool_name for place in range(self.period, 0, -1)]
         cycle = " → ".join(map(repr, names))
         return CircuitBreak(RepeatedToolCallLoop(names[-1], count), _LOOP_SUGGESTION.format(names=cycle, count=count))
@@ -102,6 +103,7 @@ def _ending(outcome: Outcome) -> Hashable:
 
 
 _KEYS: Final[dict[LoopKey, Callable[[Any], Hashable]]] = {
+    # `attrgetter` and no lambda: this is called for each record at each check.
     "name": attrgetter("tool_name"),
     "call": attrgetter("tool_name", "args_json"),
     "result": _ending,

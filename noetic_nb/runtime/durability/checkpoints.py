@@ -91,6 +91,7 @@ class Checkpoints(Frozen):
                 continue  # `load` raises what is wrong with it
         taken = await get_many(self.storage, after.values())
         for execution_id, key in after.items():
+            # Where that part holds something else, the snapshot is the only copy of what the turn logged: it stays.
             if key in taken and _holds(taken[key], snapshots[snapshot_key(execution_id)]):
                 await self.clear(execution_id)
         return tuple([execution_id for execution_id in ids if after.get(execution_id) not in taken])
@@ -163,4 +164,5 @@ def as_checkpoints(given: bool | Checkpoints, stack: LayerStack) -> Checkpoints:
         raise NoeticConfigError(
             "INVALID_OPTION", "checkpoints is True, False or Checkpoints(...).", given=given, hint="Pass True."
         )
+    # A copy: the same record may be given to several harnesses, each with a storage and layers of its own.
     return found.model_copy(update={"storage": found.storage or stack.storage, "stack": stack})

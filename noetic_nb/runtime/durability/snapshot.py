@@ -192,6 +192,7 @@ def _past_call(
 def _read(read: Callable[[], T], execution_id: str) -> T:
     try:
         return read()
+    # All that reading unknown JSON by hand can raise: whatever is wrong in it, there is one way out for the user.
     except (
         KeyError,
         TypeError,
@@ -283,6 +284,7 @@ def snapshot_data(ctx: Context, *, first: int, parts: int, recorded: int, **more
         "recorded": recorded,
         "frontier": list(ctx.frames),
         "limits": None if limits is None else limits.model_dump(mode="json", by_alias=False),
+        # A length of time and no moment: the monotonic clock of the process that resumes begins elsewhere.
         "elapsedMs": ctx.elapsed_ms,
         **_data(ctx, ctx.item_log[recorded:], **more),
     }
@@ -290,6 +292,8 @@ def snapshot_data(ctx: Context, *, first: int, parts: int, recorded: int, **more
 
 def child_data(ctx: Context, place: str, inherited: int, **more: Any) -> dict[str, Any]:
     """Return where a child is, as it is written; `more` as for `snapshot_data`."""
+    # A child is often written later than its parents, who pay for it: what they have spent by now is known from here
+    # alone.
     above = {}
     parent = ctx.parent
     while parent is not None:

@@ -44,6 +44,7 @@ def entry_data(
         "stepId": step.id,
         "kind": step.kind,
         "depth": ctx.depth,
+        # Names the record that must know of this entry's number before the entry counts; see `read_turn`.
         "in": place_of(ctx),
         "completedAt": ctx.engine.clock.now_ms(),
         "elapsedMs": root.elapsed_ms,
@@ -77,6 +78,7 @@ def is_plain(value: Any) -> bool:
     """Tell whether a value is the same once it was JSON."""
     try:
         text = json.dumps(value, allow_nan=False)
+        # Compared, not only dumped: a tuple would come back as a list, and an integer key as text.
         return type(value) in _PLAIN or json.loads(text) == value
     except (TypeError, ValueError, RecursionError):
         return False
@@ -120,6 +122,8 @@ def spent_by(entry: Mapping[str, Any], level: int) -> tuple[Usage, float]:
     return Usage(*usage), cost
 
 
+# From the end, as the calls of the last model call are among the newest items; by identity, which is cheaper than to
+# compare and mistakes no call for another.
 def _position(ctx: Context, item: Item) -> int | dict[str, Any]:
     """Return where an item is in the log, or the item where it is not there."""
     for position in range(len(ctx.item_log) - 1, -1, -1):
@@ -137,4 +141,5 @@ def _position_of_text(ctx: Context, text: str) -> int | None:
 
 
 def _size(entry: Mapping[str, Any] | Sequence[Any]) -> int:
+    # With everything escaped to ASCII a character is a byte, and a store's UTF-8 is never longer.
     return len(json.dumps(entry, allow_nan=False))

@@ -94,6 +94,7 @@ class ThreadStore:
         parts: list[Part] = []
         position = 0
         for number, key in enumerate(keys):
+            # Eight digits sort as numbers do: the keys are 0, 1, 2 and so on unless one is missing.
             if key != part_key(thread_id, number):
                 raise self._damaged(thread_id, number, "it is missing")
             parts.append(self.part(found.get(key), thread_id, number, position))
@@ -102,6 +103,7 @@ class ThreadStore:
 
     async def after(self, thread_id: str, number: int, position: int) -> tuple[list[Part], str | None]:
         """Return the parts from `number` on, where there are any, and the execution that is under way."""
+        # Read before every turn, and nearly always these two keys are all there is: one read, not two.
         found = await get_many(self.storage, [part_key(thread_id, number), open_key(thread_id)])
         parts: list[Part] = []
         data = found.get(part_key(thread_id, number))
@@ -144,7 +146,9 @@ class ThreadStore:
         names = set()
         for key in await self.storage.list(PREFIX):
             escaped, kind = key.removeprefix(PREFIX).split(":")[:2]
+            # In this order: "~01" stands for "~1" and must not become a colon on the way.
             name = escaped.replace("~1", ":").replace("~0", "~")
+            # `open` is written before its snapshot and deleted after it, so alone it may stand for nothing.
             if kind == "part" or (kind == "open" and name not in names and await self.is_open(name)):
                 names.add(name)
         return tuple(sorted(names))

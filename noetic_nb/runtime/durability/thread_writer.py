@@ -80,6 +80,7 @@ class ThreadWriter:
             raise self.lost
         for _ in range(MAX_ROUNDS):
             key = part_key(self.thread_id, self.parts)
+            # A turn that logged nothing is a part, too, or another process would give its number a second time.
             is_new = self.items < stop or self.turn < turn
             # In one group with the part: a store without groups writes the part first, so that nothing is ever in neither.
             leftovers = [key for execution_id in self.ended for key in await self.checkpoint_keys(execution_id)]

@@ -20,6 +20,7 @@ async def read_turn(turn: TurnRecord, snapshot: Snapshot) -> None:
     _take_in(turn, root, snapshot)
     totals = {"": snapshot.spent}
     tree_steps, known = snapshot.tree_steps, {"": snapshot.sequence}
+    # Sorted, so that `written` begins with the oldest ends: these go first when there are too many.
     for key in sorted(found):
         kind = key.split(":")[2]
         if kind == "ledger":
@@ -35,10 +36,12 @@ async def read_turn(turn: TurnRecord, snapshot: Snapshot) -> None:
             _take_in(turn, record, child)
             known[child.place] = child.sequence
             tree_steps = max(tree_steps, child.tree_steps)
+            # Who wrote last knows best what the executions above had spent, and that may have been a child.
             for place, spent in {**child.above, child.place: child.spent}.items():
                 totals[place] = totals.get(place, spent).or_more(spent)
     for record in turn.children.values():
         record.spent = totals[record.start.path]
+    # Records may know of numbers whose entries are gone: these are not given again.
     turn.sequence = max(turn.sequence, *known.values())
     ahead = [key for key in turn.written if not _take_entry(turn, found[key], _number(key), known)]
     snapshot.put_back(root.ctx, totals[""])
@@ -47,7 +50,10 @@ async def read_turn(turn: TurnRecord, snapshot: Snapshot) -> None:
         if record.snapshot is not None:
             root.ctx.tree.calls.restore([call for call in record.snapshot.calls if call[0] is not None])
     root.ctx.tree.steps = tree_steps
+    # Moved back, so that whatever measures the turn counts on from the time it had taken.
     root.ctx.started_ms -= snapshot.elapsed_ms
+    # Deleted before the first write: the next record counts beyond their numbers, and after another crash they would
+    # seem to be known.
     if ahead:
         await write_together(turn.storage, {}, delete=ahead)
 

@@ -105,6 +105,7 @@ class ExecutionRecord:
         if not turn.replays:
             return False, None
         entry = step.entry
+        # The agent may have been changed between two processes, and a function may choose another step the second time.
         if entry is not None and (entry["stepId"], entry["kind"]) != (definition.id, definition.kind):
             turn.forget(step)
             entry = None
@@ -294,6 +295,8 @@ class ExecutionRecord:
             now = json.loads(json.dumps(self._data(ended=1)))
             return any(now[part] != kept[part] for part in ("itemLog", "layers", "state"))
         except Exception as exc:
+            # In doubt it has: the price is steps that run again, and that of the other answer items that are there
+            # twice.
             _log.debug("Whether an execution has changed cannot be told. %s", exc)
             return True
 

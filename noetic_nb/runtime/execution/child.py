@@ -74,6 +74,7 @@ class Child:
             parent=parent,
             state=copied_state(parent.state, step_id),
         )
+        # Places of the child's steps continue those of its parent, so that they are the same when the turn is resumed.
         self.ctx.base_frames = parent.frames
         self._own_layers: tuple[str, ...] = ()
         # What an engine knows of the one around it says nothing about paths of a fork, which share it.
@@ -99,6 +100,7 @@ class Child:
         else:
             start, spawned = kept[0].inherited, await self._resume(*kept)
         if record is not None:
+            # After the child has its items and states: its first record holds them.
             await record.began(self.inherited)
         sink = self.engine.sink
         if sink is not None:
@@ -139,6 +141,7 @@ class Child:
         from noetic_nb.runtime.durability.checkpoints import load_states  # only turns that are resumed need it
 
         ctx, state = self.ctx, self.engine.stack.state
+        # The parent may have logged more since: a child knows what it knew when it began.
         log = self.parent.item_log.until(snapshot.inherited) if snapshot.inherited else ctx.item_log.until(0)
         log.extend(snapshot.items)
         ctx.item_log, ctx.state = log, dict(snapshot.state)
@@ -150,8 +153,11 @@ class Child:
         self._share_mirrors(fresh)
         for layer in self.engine.stack.layers:
             if layer.id in snapshot.layers and layer not in fresh:
+                # As when the child first began: its parent's layers hand a state on, and their `init` is not called.
                 state.set(ctx.id, layer.id, snapshot.layers[layer.id], hook="on_spawn")
                 if self.kind == "spawn" and layer.id not in self._sources.values():
+                    # Its parent waits for a spawned child, so it may write; children side by side would overwrite each
+                    # other.
                     state.share_durable(self.parent.id, ctx.id, layer.id, self._sources.get(layer.id))
         missing = [layer for layer in self.engine.stack.layers if layer.is_guard and layer not in fresh]
         missing = [layer for layer in missing if layer.id not in snapshot.layers]
@@ -193,6 +199,7 @@ class Child:
     async def merge_into_parent(self, result: StepValue) -> tuple[StepValue, tuple[str, ...]]:
         """Let the layers merge what the child learned; returns the result they make of its output, and who merged."""
         stack = self.engine.stack
+        # Before the merge, so that what the child's own started steps have learned is in it.
         if self.ctx.id in self.engine.handles:
             await end_handles(self.engine, self.ctx)
         if "on_return" not in stack.hooks:
@@ -205,6 +212,7 @@ class Child:
         record, before = self.ctx.record, result
         returned = None if record is None else record.merged_before()
         if returned is not None:
+            # Merged before a crash: the parent's states hold it, and a second merge would count it twice.
             return returned.get("result", result), ()
         merged: list[str] = []
         stack = self.engine.stack
@@ -292,6 +300,7 @@ def copied_state(state: dict[str, Any], step_id: str) -> dict[str, Any]:
     try:
         return copy.deepcopy(state)
     except Exception as exc:
+        # deepcopy does not say where it failed, so each key is tried alone.
         key = next((key for key, value in state.items() if not _can_be_copied(value)), None)
         raise step_failed(
             step_id,

@@ -96,6 +96,7 @@ class _Fork:
         tasks = list(self.running)
         for task in tasks:
             task.cancel()
+        # Checked first, because `asyncio.wait` refuses an empty list.
         while any(not task.done() for task in tasks):
             await asyncio.wait(tasks)
 
@@ -107,6 +108,8 @@ class _Fork:
             await child.begin(append_spawned=False)
             output = await self.run(self.engine, path.step, path.value, child.ctx)
             child.ctx.check_abort()
+            # A step may finish although it was aborted, hence the check above and, once the lock is there, another
+            # below.
             async with self.merging:  # one at a time, so that merges of one layer do not overwrite each other
                 if self.over:
                     raise NoeticError("cancelled", "Another path was quicker", reason="race lost")
@@ -116,6 +119,7 @@ class _Fork:
                 result, merged = await child.merge_into_parent(output)
             path.output, outcome = result, "success"
             if self.step.mode == "race":
+                # Only in a race: of several paths that succeed nobody could say whose state counts.
                 self.ctx.state = child.ctx.state
                 # After the merge: if that fails, another path may still win.
                 self._abort_others(child, "race lost")
@@ -190,6 +194,7 @@ async def run_fork(engine: Engine, step: ForkStep, value: StepValue, ctx: Contex
         return await _merged(step, [path.output for path in fork.paths], ctx)
     for path in failed:
         if not isinstance(path.error, NoeticError):
+            # Outcomes are data for the user's merge function: one kind of error there, whatever a path raised.
             path.error = _wrapped(path)
     return await _merged(step, [path.outcome() for path in fork.paths], ctx)
 
@@ -237,6 +242,7 @@ async def _paths(step: ForkStep, value: StepValue, ctx: Context) -> list[_Path]:
         made = made(value, ctx)
         if hasattr(made, "__await__"):
             made = await made
+    # Mappings and texts are iterable, too, and neither is meant as steps.
     if isinstance(made, Mapping | str) or not isinstance(made, Iterable):
         raise NoeticConfigError(
             "INVALID_STEP", f"The paths of fork {step.id!r} are no list of steps.", given=made, step_id=step.id
@@ -257,6 +263,7 @@ def _each(step: ForkStep, each: Step, value: StepValue) -> list[_Path]:
     if not isinstance(found, list | tuple):
         raise _no_array(step, value)
     elements = [element if isinstance(element, str) else compact_json(element) for element in found]
+    # Ids of their own: errors and events name a step by its id, and the elements share one definition.
     return [_Path(n, suffixed(each, f"-{n}"), element) for n, element in enumerate(elements)]
 
 

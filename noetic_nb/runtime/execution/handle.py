@@ -137,6 +137,7 @@ class Handle:
     @property
     def unreported(self) -> BaseException | None:
         """An error that nobody has seen. To be cancelled is none."""
+        # Somebody who waits gets the error as soon as it is settled.
         if self._error is None or self._was_awaited or self._waiting:
             return None
         cancelled = isinstance(self._error, NoeticError) and self._error.kind == "cancelled"
@@ -155,6 +156,7 @@ class Handle:
                 step_id=self.step_id,
                 grace_period_ms=GRACE_PERIOD_MS,
             )
+            # Before the cancellation: the first outcome counts, and it must say that the step was left behind.
             self.fail(error)
             if self._task is not None:
                 self._task.cancel()
@@ -233,6 +235,7 @@ async def end_handles(engine: Engine, ctx: Context) -> Stop | None:
     try:
         return await asyncio.shield(closing)
     except asyncio.CancelledError:
+        # Each further cancellation ends one wait only.
         while not closing.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([closing])

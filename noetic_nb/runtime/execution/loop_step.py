@@ -61,12 +61,14 @@ async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Contex
                     await recorder.iteration_failed(record, step, iterations, answer)
         if answer is not None:
             # A failed iteration counts against `max_iterations`, or an error that stays would never end the loop.
+            # Before a first success there is no output, and the loop's own input stands.
             if answer == "skip" and meter.count and step.feed_output:
                 value = output
             continue
         output = made
         try:
             verdict = check(meter.snapshot(output))
+            # The type first, which is cheaper than to look for an attribute that a verdict does not have.
             if type(verdict) is not Verdict and hasattr(verdict, "__await__"):
                 verdict = await verdict
         except TurnStopped:  # from a judge in the predicate: it ends the turn, not the loop
@@ -124,6 +126,7 @@ class _Meter:
             tokens, cost, now = ctx.record.spent_then()
         return LoopSnapshot(
             self.count,
+            # A loop that begins its turn has nothing to subtract.
             tokens if self._usage is NO_USAGE else tokens - self._usage,
             cost - self._cost,
             now - self._started,
@@ -144,6 +147,7 @@ async def _on_error(step: LoopStep, error: NoeticError, ctx: Context) -> str:
     answer = step.on_error(error, ctx)
     if hasattr(answer, "__await__"):
         answer = await answer
+    # To go on after an error takes a clear answer; a function that forgot to return one ends the loop.
     return answer if isinstance(answer, str) else "abort"
 
 

@@ -48,12 +48,15 @@ async def run_spawn(engine: Engine, step: SpawnStep, value: StepValue, ctx: Cont
     try:
         await child.begin(items)
         output = await run(inner, step.child, value, child.ctx)
+        # A child that ran out of time may have finished all the same: too late is too late.
         child.ctx.check_abort()
+        # Before the merge: an output that is refused must leave nothing in the parent's layers.
         output = await _result_of(inner, step, output, child.ctx)
         result, merged = await child.merge_into_parent(output)
         outcome = "success"
         return result
     except BaseException as exc:
+        # A cancellation is an outcome, too: the layers complete with it.
         outcome = outcome_of(exc)
         raise
     finally:
@@ -141,6 +144,7 @@ async def _summary(engine: Engine, step: SpawnStep, wanted: SummaryResult, outpu
             child_output=output,
             retries_exhausted=False,
         )
+    # The child's log ends with the child, so the prompt never shows in the parent's conversation.
     child.item_log.append(input_message(wanted.prompt, ids=engine.ids))
     request = ModelRequest(model, child.item_log.items, purpose="summary", thread_id=child.thread_id)
     try:
@@ -149,6 +153,7 @@ async def _summary(engine: Engine, step: SpawnStep, wanted: SummaryResult, outpu
         if not text:
             raise NoeticError("llm_failed", f"Model {model!r} wrote no summary", model=model)
     except (NoeticError, NoeticConfigError) as exc:
+        # These end more than the summary: wrapped, they would be taken for a failure that one can go on after.
         if isinstance(exc, NoeticError) and exc.kind in ("cancelled", "budget_exceeded"):
             raise
         raise NoeticError(

@@ -101,10 +101,12 @@ class DurableThreads(Threads):
                 await self._is_over(snapshot, parts[snapshot.parts], execution_id)
             writer = ThreadWriter(self._store, snapshot.thread_id)
             items = [*_joined(writer, parts), *self._unsaved(snapshot, execution_id, writer)]
+            # What is here may be less than what is saved, but nothing else.
             if list(thread.log) != items[: len(thread.log)]:
                 raise _begun_without(thread)
             engine = self._engine
             thread.log = ItemLog(items, registry=engine.stack.registry, tokenizer=engine.tokenizer)
+            # One less, as `_open` counts it up again.
             thread.turn, thread.writer = snapshot.turn - 1, writer
             ctx = self._open(
                 thread,
@@ -268,6 +270,7 @@ class DurableThreads(Threads):
             writer = thread.writer
             is_saved = writer is not None and bool(writer.parts or writer.ended)
             if not is_saved and not len(thread.log) and not thread.turn and not thread.waiting:
+                # To look for a thread must not leave one behind that nobody began.
                 self.drop(thread_id)
             return is_saved
 

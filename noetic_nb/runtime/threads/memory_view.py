@@ -196,6 +196,7 @@ class MemoryView:
                 given=layer_id,
                 hint="Edit it inside `async with harness.execution(...)`, or give the layer the scope 'thread'.",
             )
+        # Before anything is awaited: the caller may change theirs meanwhile.
         fresh = copy.deepcopy(state)
         await self._check(layer, fresh)
         take_over = self._prepare(layer, fresh)
@@ -203,11 +204,14 @@ class MemoryView:
         live = self._engine.stack.state
         if self._is_live and live.has(self._ctx.execution_id, layer_id):
             live.set(self._ctx.execution_id, layer_id, fresh, hook="edit")
+            # Writes are made behind the run otherwise; an edit that has returned is in storage.
             await live.flush(self._ctx.execution_id)
         else:
             await _write(self._scoped(layer), fresh)
+            # An eventual layer shows what it recalled last, which was made from the old state.
             self._engine.stack.forget_recalled(layer_id, key)
             self._note(layer, self._ctx.where, "edit", fresh)
+        # Last: a layer must not show what storage refused.
         take_over()
 
     def _prepare(self, layer: MemoryLayer, state: Any) -> Callable[[], None]:
@@ -231,6 +235,7 @@ class MemoryView:
             return
         problems: list[BaseException] = []
         ctx = ExecutionContext(
+            # An execution of its own, as layers keep things by execution: the real one must not be touched.
             execution_id=self._engine.ids.new("trial"),
             thread_id=self._ctx.thread_id,
             resource_id=self._ctx.resource_id,
@@ -295,6 +300,7 @@ class MemoryView:
         NoeticConfigError
             ``UNKNOWN_TURN``, or ``THREAD_EXISTS``.
         """
+        # -1 is before every write, so that nothing is carried into a fork without turns.
         end = (0, -1) if turn == 0 else self._history.end_of(self.thread_id, turn)
         if end is None:
             known = ", ".join(map(str, self.turns)) or "none"
@@ -310,6 +316,7 @@ class MemoryView:
             raise NoeticConfigError(
                 "THREAD_EXISTS", "A fork needs a name of its own.", given=name, hint="Choose another."
             )
+        # A resource of its own: states of that scope would be those of the thread it came from otherwise.
         resource = None if self._ctx.resource_id is None else name
         fork = ExecutionContext(execution_id=f"rewind:{name}", thread_id=name, resource_id=resource, turn=turn)
         for layer in self._engine.stack.layers:

@@ -98,6 +98,7 @@ class StateHistory:
                 hook,
                 self._clock.now_ms(),
                 self._order,
+                # Layers may change their state in place; what was must stay as it was.
                 copy.deepcopy(state),
             )
         )

@@ -113,6 +113,8 @@ class Thread:
         if not self.busy:
             self.busy = True
             try:
+                # BaseException below: whoever sent a message into a turn that is cancelled must not wait for ever
+                # either.
                 reply = await run(self, (message,))
             except BaseException as exc:
                 self._share(exc)
@@ -169,6 +171,8 @@ class Thread:
         if not self.waiting:
             self.busy = False
         else:
+            # Kept, as a loop holds its tasks weakly. `busy` stays True, so that no newer message overtakes those that
+            # wait.
             self.draining = asyncio.get_running_loop().create_task(self._drain(run))
 
     async def _drain(self, run: RunMessages) -> None:
@@ -183,6 +187,8 @@ class Thread:
                     self._share(exc)
                     for message in messages:
                         message.answer(exc)
+                    # An error is for those whose messages were taken, and the queue goes on; a cancellation is for this
+                    # task.
                     if not isinstance(exc, Exception):
                         raise
                 else:

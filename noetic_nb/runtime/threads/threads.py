@@ -66,6 +66,7 @@ class Threads:
         """Forget a thread."""
         self.by_id.pop(thread_id, None)
         self._history.forget(thread_id)
+        # The engine outlives its threads: without this a server would keep something of every thread there ever was.
         self._engine.summaries.pop(thread_id, None)
 
     def resting(self, thread_id: str) -> Thread:
@@ -97,6 +98,7 @@ class Threads:
         found = thread.ctx or thread.last
         if found is not None:
             return found
+        # No turn has run here, but an event needs a place all the same. It is not added to `live`: nothing runs in it.
         return new_context(
             self._engine,
             thread_id=thread_id,
@@ -136,6 +138,7 @@ class Threads:
         return found
 
     def _place_of(self, execution_id: str) -> tuple[str | None, Where] | None:
+        # Only root executions are in `live`. A child's states are its own, and show in the write of its parent's merge.
         ctx = self.live.get(execution_id)
         return None if ctx is None else (ctx.resource_id, ctx.where)
 
@@ -153,6 +156,7 @@ class Threads:
                 "INVALID_OPTION", "There is no such delivery.", given=delivery, hint=f"Use one of {_DELIVERIES}."
             )
         items = as_input_items(self._engine, content, "execute", serialise=False)
+        # Checked now and not when its turn begins: by then the message may have waited, and others with it.
         checked = limits if limits is None or isinstance(limits, Limits) else Limits(**limits)
         return Message(items, resource_id, checked, None if state is None else dict(state))
 
@@ -160,6 +164,7 @@ class Threads:
         """Run one turn for all messages that wait; its options are those of the first message."""
         first = messages[0]
         ctx = self._open(thread, first.resource_id, limits=first.limits, state=first.state)
+        # Before anything of the turn is emitted: a stream leaves out the events of a context that it does not know.
         for message in messages:
             if message.watch is not None:
                 message.watch(ctx)
@@ -175,6 +180,7 @@ class Threads:
         finally:
             # `last` first: a status that is read in between must find one of the two.
             thread.last, thread.ctx = ctx, None
+            # Not before the turn was closed: what layers write as they complete is noted for executions in `live` only.
             self.live.pop(ctx.id, None)
             self._history.turn_ended(thread.thread_id, thread.turn, len(thread.log))
 
@@ -206,6 +212,7 @@ class Threads:
         timer = arm_deadline(ctx)
         outcome: ExecutionEnd = "failure"
         try:
+            # Inside the `try`: where one layer fails to begin, those that have begun are closed.
             await self._engine.stack.init(self._engine.hook_context(ctx))
             yield ctx
             outcome = "aborted" if ctx.aborted else "success"
@@ -224,4 +231,5 @@ class Threads:
             finally:
                 self.live.pop(ctx.id, None)
                 self._history.turn_ended(thread.thread_id, thread.turn, len(thread.log))
+                # Last, so that no message that waits begins a turn while the layers are still writing.
                 thread.release(self.run)

@@ -111,6 +111,7 @@ async def run_turn(
     try:
         given = await _begin(engine, ctx, turn, items) if resumed is None else resumed.given
         if ctx.record is not None:
+            # Not earlier: a turn that is resumed without its user's items would have nothing to answer.
             await ctx.record.turn.begin(first)
         turn.output = await run_step(engine, step, given, ctx)
         if not _ends_with_answer(ctx, turn):
@@ -131,6 +132,7 @@ async def run_turn(
     finally:
         if timer is not None:
             timer.cancel()
+        # A layer may ask for a stop only as it completes; that must hide neither an error nor an earlier stop.
         late = await close_execution(engine, ctx, turn.outcome)
         if late is not None and turn.stop is None and turn.outcome == "success":
             turn.stop, turn.outcome = late, "aborted"
@@ -155,6 +157,8 @@ def arm_deadline(ctx: Context, used_ms: float = 0.0) -> asyncio.TimerHandle | No
     limit = limits.max_duration_ms
 
     def expire() -> None:
+        # The timer runs by the loop's clock, which may be ahead of ours: the error must not name less time than the
+        # limit.
         ctx.abort("out of time", error=exceeded("duration", limit, max(limit, ctx.elapsed_ms)))
 
     return asyncio.get_running_loop().call_later(max(0.0, limit - used_ms) / 1000, expire)
@@ -180,6 +184,7 @@ async def _begin(engine: Engine, ctx: Context, turn: _Turn, items: Sequence[Mapp
 
 def turn_input(text: str, log: ItemLog, first: int) -> TurnInput:
     """Return what the first step of a turn is given: the text of the items logged from `first` on."""
+    # A turn without a single item is legal: code may start one with an empty list.
     return TurnInput(text, log[first] if first < len(log) else None, first)
 
 
@@ -190,6 +195,7 @@ def _ends_with_answer(ctx: Context, turn: _Turn) -> bool:
 def _log_answer(engine: Engine, ctx: Context, turn: _Turn) -> None:
     """Log the answer of an agent whose children gave it: the conversation must show what the user read."""
     text = output_text(turn.output)
+    # A step that handed its input on has answered nothing: that text is the user's own.
     if not text or isinstance(turn.output, TurnInput):
         return
     if not any(item.get("role") == "assistant" for item in ctx.item_log[turn.first :]):
@@ -217,6 +223,7 @@ async def close_execution(engine: Engine, ctx: Context, outcome: ExecutionEnd) -
 
         late = None
         try:
+            # It forgets the handles even where it raises, so the call below does not come here again.
             late = await end_handles(engine, ctx)
         finally:
             stop = await close_execution(engine, ctx, outcome)
@@ -241,6 +248,7 @@ async def _close_layers(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> 
         finally:
             await engine.stack.dispose(hook_ctx)
 
+    # A task of its own has a price, and without hooks or writes there is nothing a cancellation could leave half done.
     if not _needs_protection(engine, hook_ctx):
         return await close()
     task = asyncio.ensure_future(close())
@@ -248,6 +256,7 @@ async def _close_layers(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> 
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
+        # The cancellation is what is raised; without this line the error would be lost.
         if not task.cancelled() and task.exception() is not None:
             _log.error("Closing an execution failed.", exc_info=task.exception())
         raise

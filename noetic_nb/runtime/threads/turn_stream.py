@@ -34,6 +34,7 @@ class _Pipe:
 
     def put(self, part: Any) -> None:
         self.parts.append(part)
+        # Cut at twice the limit: a deletion at the front moves all that stays, so it is made once in many parts.
         if len(self.parts) >= 2 * BUFFER:
             self.gone += len(self.parts) - BUFFER
             del self.parts[:-BUFFER]
@@ -50,6 +51,8 @@ class _Pipe:
             elif self.over:
                 return
             else:
+                # Several readers share the event. Nothing is awaited between the look above and the wait, so no part is
+                # missed.
                 self.news.clear()
                 await self.news.wait()
 
@@ -65,6 +68,7 @@ class _Reply:
         self._start = start
 
     def __await__(self) -> Generator[Any, None, AgentReply]:
+        # Shielded: one who waits may give up, and the turn is still there for the others.
         return asyncio.shield(self._start()).__await__()
 
 
@@ -95,6 +99,7 @@ class TurnStream:
     def _watch(self, ctx: Context) -> None:
         """Begin to follow: called when the turn's context is made."""
         self._ctx = ctx
+        # Messages that were taken into one turn may each have a stream.
         others = ctx.tree.on_delta
 
         def forward(delta: ModelDelta) -> None:
@@ -112,6 +117,7 @@ class TurnStream:
         if self._ctx is None or event.where.turn != self._ctx.turn or event.where.thread_id != self._ctx.thread_id:
             return
         self._pipes["events"].put(event)
+        # Children have logs of their own, which are no part of this conversation.
         if isinstance(event, ItemsAppended) and event.where.depth == 0:
             for item in event.items:
                 self._pipes["items"].put(item)
