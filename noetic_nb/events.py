@@ -32,6 +32,7 @@ __all__ = [
     "SteeringDecided",
     "StepEnded",
     "StepStarted",
+    "TextRetracted",
     "ToolCalled",
     "TurnCompleted",
     "TurnStarted",
@@ -202,6 +203,7 @@ class ModelCalled:
     cost: float = 0.0
     logprobs: tuple[tuple[str, float], ...] = ()
     error: str | None = None
+    finish_reason: Literal["stop", "tool_calls", "length", "content_filter"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +334,7 @@ class TurnCompleted:
     model_calls: int
     tool_calls: int
     stopped: Mapping[str, Any] | None = field(default=None)
+    finish_reason: Literal["stop", "tool_calls", "length", "content_filter"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,6 +398,21 @@ class ChildEnded:
     input_tokens: int
     output_tokens: int
     cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class TextRetracted:
+    """What was handed out of an answer while it was written is taken back: rules rejected it, or it was never finished.
+
+    It is of a stream only, and in no run. `response` is the place of the answer among those of the turn, the first is 0;
+    `text` is what was handed out of it.
+    """
+
+    kind: ClassVar[str] = "text_retracted"
+    response: int
+    text: str
+    where: Where = Where("", "", 0)
+    t_ms: float = 0.0
 
 
 RunEvent: TypeAlias = (

@@ -20,7 +20,7 @@ from noetic_nb.runs.payload import from_wire, frozen_data, to_wire
 __all__ = ["EVENT_TYPES", "SCHEMA", "SCHEMA_VERSION", "WireError", "dump_event", "parse_event", "settled"]
 
 SCHEMA: Final = "noetic_nb/run"
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 """Version of the events and of the file that holds them; it grows when an older reader would be wrong."""
 
 EVENT_TYPES: Final[tuple[type[RunEvent], ...]] = get_args(RunEvent)

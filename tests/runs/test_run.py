@@ -56,7 +56,7 @@ def test_meta_says_when_by_what_and_in_which_version() -> None:
 
     assert run.run_id == "run_3_1"
     assert run.meta["created_ms"] == 5_000
-    assert run.meta["schema_version"] == 1
+    assert run.meta["schema_version"] == 2
     assert run.meta["library_version"]
     assert run.meta["source"] == "test"
     assert run.meta["config"] == {"names": ["a"]}

@@ -88,7 +88,7 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_the_wire_form_has_a_sorted_header_and_camel_case_events(tmp_path: Path) -> None:
     header, first, *_ = lines_of(made().save(tmp_path / "run.jsonl.gz"))
 
-    assert (header["schema"], header["version"], header["run_id"], header["events"]) == ("noetic_nb/run", 1, "r1", 30)
+    assert (header["schema"], header["version"], header["run_id"], header["events"]) == ("noetic_nb/run", 2, "r1", 30)
     assert list(header) == sorted(header)
     assert first["kind"] == "turn_started"
     assert first["where"] == {"threadId": "t1", "executionId": "e1", "turn": 1, "depth": 0}
@@ -248,7 +248,7 @@ def test_a_missing_line_is_refused(tmp_path: Path) -> None:
     [
         (lambda header: {**header, "schema": "other"}, "not the header"),
         (lambda header: ["schema"], "not the header"),
-        (lambda header: {**header, "version": 2}, "Upgrade"),
+        (lambda header: {**header, "version": 3}, "Upgrade"),
         (lambda header: {**header, "version": "1"}, "version"),
         (lambda header: {**header, "version": True}, "version"),
         (lambda header: {**header, "version": 0}, "version"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -15,12 +15,14 @@ from noetic_nb.items import ItemLog
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
 from noetic_nb.memory.execution_context import HookModelRequest, as_response
 from noetic_nb.models.client import (
+    FinishReason,
     ModelClient,
     ModelDelta,
     ModelRequest,
     ModelResponse,
     StreamingModelClient,
     Usage,
+    finish_reason_of,
 )
 from noetic_nb.models.stream_timeout import IdleTimeout
 from noetic_nb.runtime.config.config import AgentConfig
@@ -34,6 +36,7 @@ from noetic_nb.tokens import Tokenizer
 __all__ = ["Approve", "Engine", "Execution"]
 
 T = TypeVar("T")
+_FINISH_REASONS: Final = frozenset({None, *get_args(FinishReason)})
 # The answer is Any, as it may be awaitable; the arguments are those of any tool.
 Approve: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
 """Has a person decide: ``approve(tool_name, args)`` answers True, False, or a text that says why not; may be async."""
@@ -46,7 +49,6 @@ class TurnTree(Protocol):
     """What a model call has to know of the turn it belongs to."""
 
     limits: Limits | None
-    on_delta: Callable[[ModelDelta], None] | None
 
 
 class Execution(Protocol):
@@ -272,7 +274,7 @@ class Engine:
     async def call_model(
         self, ctx: Execution, request: ModelRequest, *, step: int, on_delta: Callable[[ModelDelta], None] | None = None
     ) -> tuple[ModelResponse, float]:
-        """Call a model and charge the execution; where the turn is streamed, `on_delta` gets the pieces instead of the tree.
+        """Call a model and charge the execution; a client that streams is asked to where `on_delta` takes the pieces.
 
         Returns
         -------
@@ -291,17 +293,15 @@ class Engine:
             ctx.check_limits()
         start = self.clock.monotonic_ms()
         try:
-            if (
-                ctx.tree.on_delta is not None
-                and request.purpose == "agent"
-                and isinstance(client, StreamingModelClient)
-            ):
+            if on_delta is not None and isinstance(client, StreamingModelClient):
                 limit_ms = 0.0 if getattr(client, "watches_silence", False) else self.config.stream_idle_timeout_ms
-                response = await ctx.until_aborted(_streamed(client, request, on_delta or ctx.tree.on_delta, limit_ms))
+                response = await ctx.until_aborted(_streamed(client, request, on_delta, limit_ms))
             else:
                 response = await ctx.until_aborted(client.complete(request))
             if type(response) is not ModelResponse:
                 response = as_response(response, ctx.item_log.registry)
+            if (reason := response.finish_reason) not in _FINISH_REASONS:
+                response = response._replace(finish_reason=finish_reason_of(reason))
             parse = ctx.item_log.registry.parse
             for item in response.items:  # before anything is charged or logged
                 parse(item)
@@ -359,6 +359,7 @@ class Engine:
                     answer.cost or 0.0,
                     tuple([(token.token, token.logprob) for token in answer.logprobs]),
                     None if error is None else error_text(error),
+                    answer.finish_reason,
                 )
             )
         return duration
