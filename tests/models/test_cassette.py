@@ -285,6 +285,16 @@ async def test_one_question_too_many_is_counted(tape: Path) -> None:
     assert caught.value.kind == "tape_missing"
 
 
+async def test_a_tape_says_why_its_answers_ended_and_need_not(tape: Path) -> None:
+    await record(tape, Reply("Half", finish_reason="length"))
+    assert (await CassetteModel(tape).complete(ask())).finish_reason == "length"
+
+    tape.write_text(tape.read_text().replace(',"finish_reason":"length"', ""))
+
+    assert "finish_reason" not in tape.read_text()
+    assert (await CassetteModel(tape).complete(ask())).finish_reason is None
+
+
 HEAD = '{"format":"noetic_nb.cassette","version":1}'
 
 

@@ -160,7 +160,7 @@ class LLMStepRun:
         while True:
             if ctx.aborted:
                 raise ctx.stopped()
-            if tree.inbox:
+            if tree.inbox and begun is None:
                 await self.take_inbox()
             projected = await self._projected() if "project_history" in hooks else None
             plan = self.plan(projected)
@@ -324,15 +324,14 @@ class LLMStepRun:
         )
         self.ctx.tree.warnings += (warning,)
 
-    async def refuse_calls(self, calls: Sequence[Item]) -> None:
+    def refuse_calls(self, calls: Sequence[Item]) -> None:
         """Answer calls of a response that was cut off: what they say may be half of what was meant."""
-        made = [
+        outputs = [
             function_call_output(call.get("callId") or call.get("id") or "", NOT_RUN, ids=self.engine.ids)
             for call in calls
         ]
-        hook_ctx = self.hook_ctx if self.engine.stack.hooks else None
-        _, requests = await append_input(self.engine, self.ctx, hook_ctx, made, "tool")
-        self.requests += requests
+        # Nothing is awaited between the calls and their outputs: an abort in between would leave calls unanswered.
+        log_items(self.engine, self.ctx, outputs, "tool")
 
     async def run_calls(self, calls: Sequence[Item]) -> None:
         """Run tools in order. No call is left without an answer in the log."""
@@ -538,7 +537,7 @@ async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: Context)
                 run.continued = 0
                 break
             if calls:
-                await run.refuse_calls(calls)
+                run.refuse_calls(calls)
                 calls = ()
             if not run.may_continue(response):
                 run.warn_cut(response)
