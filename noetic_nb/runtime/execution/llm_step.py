@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import Item, assistant_text, function_call_output, input_message
+from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.memory import ExecutionContext, RerenderRequest, SteeringAction, SteeringDecision
 from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.memory.steering_decision import denied
@@ -383,16 +384,23 @@ def _calls_of(response: ModelResponse) -> tuple[Item, ...]:
     return tuple([item for item in response.items if item["type"] == "function_call"])
 
 
+def _parts(message: Item) -> tuple[Any, ...]:
+    content = message.get("content") or ()
+    # A client of the user's own may give text where a provider gives parts.
+    return (
+        (FrozenDict(type="output_text", text=content, annotations=()),) if isinstance(content, str) else tuple(content)
+    )
+
+
 def _joined(begun: ModelResponse, more: ModelResponse, engine: Engine) -> ModelResponse:
     """Return an answer with its continuation: one message with the text of both, as they are."""
     items = list(begun.items)
     place = next((n for n in range(len(items) - 1, -1, -1) if items[n]["type"] == "message"), None)
     for item in more.items:
         if item["type"] == "message" and place is not None:
-            first, content = items[place], (*(items[place].get("content") or ()), *(item.get("content") or ()))
             # A new id: the provider knows its own as those of half the message.
-            fields = {**first, "id": engine.ids.new("item"), "content": content}
-            items[place] = Item(fields | {"status": item.get("status") or "completed"})
+            fields = {**items[place], "id": engine.ids.new("item"), "status": item.get("status") or "completed"}
+            items[place] = Item(fields | {"content": (*_parts(items[place]), *_parts(item))})
         elif item["type"] == "reasoning" and place is not None:
             items.insert(place, item)
             place += 1
