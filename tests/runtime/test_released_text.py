@@ -291,6 +291,20 @@ async def test_a_denied_answer_that_was_live_is_taken_back_before_the_error() ->
     assert getattr(seen.error, "kind", None) == "steering_denied"
 
 
+async def test_thoughts_of_a_child_stay_where_its_text_is_taken_back() -> None:
+    whole = nn.loop(
+        "l",
+        [spawn("s", ASK), step.run("other", lambda value, ctx: "another answer")],
+        until=nn.until.max_steps(1),
+    )
+    harness = make_harness([nn.Reply("a draft", reasoning="Hm.")], step=whole)
+
+    seen = await follow(harness, release="live")
+
+    assert seen.reasoning == ["Hm."]
+    assert standing(seen.text) == "".join(output_texts(harness.log())) == "another answer"
+
+
 async def test_several_streams_of_one_turn_each_release_as_they_were_told() -> None:
     gate = Gate()
     harness = make_harness(gate, tools=[], memory=[rules_against("nothing")])

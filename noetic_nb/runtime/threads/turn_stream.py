@@ -287,6 +287,7 @@ class TurnStream(Generic[Piece]):
         self.close(answer, stands=True)
         if answer.is_held:
             self._put_pieces("reasoning", answer.reasoning)
+        answer.reasoning = []  # thoughts of an answer that stands are not taken back, even where its text is
         written, logged = "".join(answer.text), "".join(output_texts(items))
         if self._ctx is None or answer.where.execution_id != self._ctx.id:
             if written:
