@@ -1,6 +1,7 @@
 from .errors import NoeticConfigError as NoeticConfigError
 from .errors import NoeticError as NoeticError
 from .errors import innermost as innermost
+from .events import TextRetracted as TextRetracted
 from .items import Item as Item
 from .items import ItemLog as ItemLog
 from .items import dump_item as dump_item

@@ -33,6 +33,7 @@ __all__ = [
     "SteeringDecided",
     "StepEnded",
     "StepStarted",
+    "TextRetracted",
     "ToolCalled",
     "TurnCompleted",
     "TurnStarted",
@@ -209,6 +210,7 @@ class ModelCalled:
     cost: float = 0.0
     logprobs: tuple[tuple[str, float], ...] = ()
     error: str | None = None
+    finish_reason: Literal["stop", "tool_calls", "length", "content_filter"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +351,7 @@ class TurnCompleted:
     model_calls: int
     tool_calls: int
     stopped: Mapping[str, Any] | None = field(default=None)
+    finish_reason: Literal["stop", "tool_calls", "length", "content_filter"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,6 +427,21 @@ class LayersDropped:
     parent_id: str
     step_id: str
     layer_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TextRetracted:
+    """What was handed out of an answer while it was written is taken back: rules rejected it, or it was never finished.
+
+    It is of a stream only, and in no run. `response` is the place of the answer among those of the turn, the first is 0;
+    `text` is what was handed out of it.
+    """
+
+    kind: ClassVar[str] = "text_retracted"
+    response: int
+    text: str
+    where: Where = Where("", "", 0)
+    t_ms: float = 0.0
 
 
 # Saving and loading take their types from here: an event that is missing can be neither written nor read.

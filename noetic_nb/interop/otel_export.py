@@ -221,6 +221,8 @@ class OTelExporter:
                 **_spent(event),
             }
         )
+        if event.finish_reason is not None:
+            span.set_attribute("gen_ai.response.finish_reasons", [event.finish_reason])
         if self._content:
             span.set_attribute("gen_ai.output.messages", assistant_text(event.items))
         self._end(span, event.t_ms, event.error if event.status == "error" else None, event.status)

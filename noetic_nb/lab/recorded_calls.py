@@ -241,4 +241,5 @@ def _call(event: ToolCalled, before: _Execution, history: tuple[PastCall, ...]) 
 def _response(event: ModelCalled, before: _Execution, history: tuple[PastCall, ...]) -> AfterModelCallParams:
     usage = Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
     ctx = _context(event.where, event.t_ms, before)
-    return AfterModelCallParams(ModelResponse(event.items, usage, event.cost), ctx, _STATE, history)
+    response = ModelResponse(event.items, usage, event.cost, finish_reason=event.finish_reason)
+    return AfterModelCallParams(response, ctx, _STATE, history)

@@ -13,7 +13,7 @@ from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, ItemRegistry
 from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.trace import TRACE, Trace
-from noetic_nb.models.client import NO_USAGE, ModelResponse, Usage
+from noetic_nb.models.client import NO_USAGE, ModelResponse, Usage, finish_reason_of
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["CallModel", "Diagnostic", "ExecutionContext", "HookModelRequest", "as_response", "log_diagnostic"]
@@ -147,7 +147,7 @@ def as_response(value: Any, registry: ItemRegistry = DEFAULT_REGISTRY) -> ModelR
         found = getattr(value, "items", None)
         if found is None or callable(found):
             raise TypeError(f"A model response has items and usage, not {type(value).__name__}: {value!r}.")
-        value = {"items": found, "usage": getattr(value, "usage", None), "cost": getattr(value, "cost", None)}
+        value = {"items": found} | {name: getattr(value, name, None) for name in ("usage", "cost", "finish_reason")}
     items = value.get("items")
     if not isinstance(items, Sequence) or isinstance(items, str | bytes):
         raise TypeError(f"The items of a model response are a list, not {type(items).__name__}: {items!r}.")
@@ -158,4 +158,6 @@ def as_response(value: Any, registry: ItemRegistry = DEFAULT_REGISTRY) -> ModelR
               for camel, snake in (("inputTokens", "input_tokens"), ("outputTokens", "output_tokens"),
                                    ("cachedTokens", "cached_tokens")))
         )  # fmt: skip
-    return ModelResponse(tuple([registry.parse(item) for item in items]), usage, value.get("cost"))
+    reason = finish_reason_of(value.get("finishReason", value.get("finish_reason")))
+    parsed = tuple([registry.parse(item) for item in items])
+    return ModelResponse(parsed, usage, value.get("cost"), finish_reason=reason)

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from noetic_nb.errors import ItemValidationError, NoeticError
 from noetic_nb.items import ItemRegistry, dump_item, thaw
-from noetic_nb.models.client import ModelRequest, ModelResponse, TokenLogprob, Usage
+from noetic_nb.models.client import ModelRequest, ModelResponse, TokenLogprob, Usage, finish_reason_of
 from noetic_nb.models.model_errors import refused
 from noetic_nb.redact import redact
 
@@ -77,7 +77,7 @@ class Entry:
             cost=answer["cost"],
             logprobs=tuple([_logprob(*entry) for entry in answer["logprobs"]]),
             model=answer["model"],
-            finish_reason=answer["finish_reason"],
+            finish_reason=finish_reason_of(answer.get("finish_reason")),
         )
 
 

@@ -16,7 +16,9 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item
 
 __all__ = [
+    "CUT_OFF",
     "NO_USAGE",
+    "FinishReason",
     "ModelClient",
     "ModelDelta",
     "ModelParams",
@@ -28,6 +30,7 @@ __all__ = [
     "ToolSpec",
     "Usage",
     "check_clients",
+    "finish_reason_of",
 ]
 
 
@@ -123,15 +126,56 @@ class ModelRequest(NamedTuple):
     thread_id: str = ""
 
 
+FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
+"""Why an answer ended: it was complete, it calls tools, the limit of generated tokens was reached, or a filter ended it."""
+
+CUT_OFF: Final = frozenset({"length", "content_filter"})
+"""Answers that ended early: what they call is not run."""
+
+# As servers that imitate the OpenAI API, and routers in front of other providers, name them.
+_REASONS: Final[Mapping[str, FinishReason]] = {
+    "stop": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "eos": "stop",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "model_context_window_exceeded": "length",
+    "content_filter": "content_filter",
+    "content_filtered": "content_filter",
+    "safety": "content_filter",
+}
+
+
+def finish_reason_of(given: object) -> FinishReason | None:
+    """Return a provider's finish reason as one of ours; None for what says nothing.
+
+    Examples
+    --------
+    >>> finish_reason_of("MAX_TOKENS"), finish_reason_of("stop"), finish_reason_of("gone fishing")
+    ('length', 'stop', None)
+    """
+    return _REASONS.get(given.lower()) if isinstance(given, str) else None
+
+
 class ModelResponse(NamedTuple):
-    """A model's answer. `cost` is in US dollars, None when unknown."""
+    """A model's answer. `cost` is in US dollars, None when unknown.
+
+    `finish_reason` says why it ended: ``"stop"``, ``"tool_calls"``, ``"length"``, ``"content_filter"``, or None where the
+    client does not know. What a client gives in other words is read by `finish_reason_of`.
+    """
 
     items: tuple[Item, ...]
     usage: Usage = NO_USAGE
     cost: float | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     model: str | None = None
-    finish_reason: str | None = None
+    finish_reason: FinishReason | None = None
 
 
 @dataclass(frozen=True, slots=True)

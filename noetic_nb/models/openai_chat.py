@@ -11,7 +11,14 @@ from typing import Any, Final
 
 from noetic_nb.items import Item, item_text, thaw
 from noetic_nb.models.client import ModelRequest
-from noetic_nb.models.openai_wire import WireOptions, enforceable, schema_name, system_text, unsendable
+from noetic_nb.models.openai_wire import (
+    WireOptions,
+    enforceable,
+    schema_name,
+    sendable_arguments,
+    system_text,
+    unsendable,
+)
 from noetic_nb.models.tool_names import WireNames
 
 __all__ = ["chat_body"]
@@ -107,7 +114,7 @@ def _messages(items: list[Item], names: WireNames) -> list[dict[str, Any]]:
 
 
 def _call(item: Item, names: WireNames) -> dict[str, Any]:
-    function = {"name": names.to_wire(item["name"]), "arguments": item.get("arguments") or "{}"}
+    function = {"name": names.to_wire(item["name"]), "arguments": sendable_arguments(item)}
     return {"id": item.get("callId"), "type": "function", "function": function}
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from noetic_nb.ids import Ids
-from noetic_nb.models.client import ModelDelta, TokenLogprob, Usage
+from noetic_nb.models.client import CUT_OFF, ModelDelta, TokenLogprob, Usage, finish_reason_of
 from noetic_nb.models.model_errors import failed
 from noetic_nb.models.openai_wire import garbage
 from noetic_nb.models.response_items import Answer, answer_items, token_count, token_logprobs
@@ -87,7 +87,9 @@ class ChatStream:
         for choice in (chunk.get("choices") or ())[:1]:
             if not isinstance(choice, Mapping):
                 raise garbage("a choice of the stream is no object", chunk)
-            self._finish_reason = choice.get("finish_reason") or self._finish_reason
+            # Once cut off, always cut off: some servers send a second, normal reason with the usage.
+            if finish_reason_of(self._finish_reason) not in CUT_OFF:
+                self._finish_reason = choice.get("finish_reason") or self._finish_reason
             self._logprobs += _logprobs(choice)
             delta = choice.get("delta") or {}
             if not isinstance(delta, Mapping):
@@ -201,7 +203,7 @@ def _answer(
 ) -> Answer:
     details = usage.get("prompt_tokens_details") if isinstance(usage, Mapping) else None
     cost = usage.get("cost") if isinstance(usage, Mapping) else None  # OpenRouter reports what it charged
-    reason = finish_reason if isinstance(finish_reason, str) else None
+    reason = finish_reason_of(finish_reason)
     return Answer(
         items=answer_items(
             text=text,

@@ -13,9 +13,25 @@ from noetic_nb.errors import ItemValidationError
 from noetic_nb.ids import Ids
 from noetic_nb.items import Item, ItemRegistry, item_text, thaw
 from noetic_nb.items.frozen import FrozenDict
-from noetic_nb.models.client import ModelDelta, ModelRequest, TokenLogprob, Usage
+from noetic_nb.models.client import (
+    CUT_OFF,
+    FinishReason,
+    ModelDelta,
+    ModelRequest,
+    TokenLogprob,
+    Usage,
+    finish_reason_of,
+)
 from noetic_nb.models.model_errors import failed, rate_limited
-from noetic_nb.models.openai_wire import WireOptions, enforceable, garbage, schema_name, system_text, unsendable
+from noetic_nb.models.openai_wire import (
+    WireOptions,
+    enforceable,
+    garbage,
+    schema_name,
+    sendable_arguments,
+    system_text,
+    unsendable,
+)
 from noetic_nb.models.response_items import Answer, text_item, token_count, token_logprobs
 from noetic_nb.models.tool_names import WireNames
 
@@ -105,7 +121,7 @@ def _input(items: list[Item], names: WireNames) -> list[dict[str, Any]]:
                 "type": kind,
                 "call_id": item.get("callId"),
                 "name": names.to_wire(item["name"]),
-                "arguments": item.get("arguments") or "{}",
+                "arguments": sendable_arguments(item),
             }
             sent.append({**call, "id": item["id"]} if linked else call)
         elif kind == "function_call_output":
@@ -175,6 +191,9 @@ def read_response(body: Any, names: WireNames, ids: Ids, logprobs: tuple[TokenLo
     text = body.get("output_text")
     if isinstance(text, str) and text and not any(item["type"] == "message" for item in items):
         items.insert(0, text_item(text, ids.new("item")))
+    reason = _finish_reason(body, items)
+    if reason in CUT_OFF:
+        items = [Item({**item, "status": "incomplete"}) if item["type"] == "function_call" else item for item in items]
     charged = body.get("usage")
     cost = charged.get("cost") if isinstance(charged, Mapping) else None
     return Answer(
@@ -183,7 +202,7 @@ def read_response(body: Any, names: WireNames, ids: Ids, logprobs: tuple[TokenLo
         cost=float(cost) if isinstance(cost, int | float) and cost >= 0 else None,
         logprobs=tuple(found) or logprobs,
         model=body.get("model") if isinstance(body.get("model"), str) else None,
-        finish_reason=_finish_reason(body, items),
+        finish_reason=reason,
         refusal="".join(refusals),
     )
 
@@ -219,12 +238,12 @@ def _usage(usage: Any) -> Usage:
     )
 
 
-def _finish_reason(body: Mapping[str, Any], items: list[Item]) -> str | None:
-    if body.get("status") == "incomplete":
-        details = body.get("incomplete_details")
-        reason = details.get("reason") if isinstance(details, Mapping) else None
-        # The chat API's word for it, so that whoever reads the reason need not know which API was asked.
-        return "length" if reason in (None, "max_output_tokens") else str(reason)
+def _finish_reason(body: Mapping[str, Any], items: list[Item]) -> FinishReason:
+    details = body.get("incomplete_details")
+    reason = details.get("reason") if isinstance(details, Mapping) else None
+    # An item that is incomplete was cut off, whatever the response around it says.
+    if reason or body.get("status") == "incomplete" or any(item.get("status") == "incomplete" for item in items):
+        return "content_filter" if finish_reason_of(reason) == "content_filter" else "length"
     return "tool_calls" if any(item["type"] == "function_call" for item in items) else "stop"
 
 
@@ -274,6 +293,8 @@ class ResponsesStream:
         if kind in _ENDS:
             # The last event repeats the whole answer, so the pieces before it are only shown and not put together.
             self._response = event.get("response")
+            if kind == "response.incomplete" and isinstance(self._response, Mapping):
+                self._response = {**self._response, "status": "incomplete"}
         elif kind == "error":
             raise _failure(event.get("error") or event, Usage())
         elif kind == "response.output_item.added":

@@ -104,6 +104,14 @@ def system_text(request: ModelRequest) -> tuple[str, list[Item]]:
     return "\n\n".join(text for text in texts if text), others
 
 
+def sendable_arguments(call: Item) -> str:
+    """Return the arguments of an earlier call as a server takes them.
+
+    Half a call has none: servers parse what they are sent, and one that fails at it would refuse the thread for ever.
+    """
+    return "{}" if call.get("status") == "incomplete" else call.get("arguments") or "{}"
+
+
 def schema_name(schema: Mapping[str, Any]) -> str:
     """Return a legal name for an output schema, from its title.
 

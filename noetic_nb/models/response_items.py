@@ -13,14 +13,21 @@ from typing import Any, Final, Literal
 from noetic_nb.ids import Ids
 from noetic_nb.items import Item, assistant_message, function_call
 from noetic_nb.items.frozen import FrozenDict
-from noetic_nb.models.client import NO_USAGE, ModelDelta, ModelResponse, TokenLogprob, Usage
+from noetic_nb.models.client import (
+    CUT_OFF,
+    NO_USAGE,
+    ModelDelta,
+    ModelResponse,
+    TokenLogprob,
+    Usage,
+    finish_reason_of,
+)
 from noetic_nb.models.model_errors import failed, refused
 
 __all__ = ["Answer", "answer_items", "deltas_of", "settle", "text_item", "token_count", "token_logprobs"]
 
 # How an answer that is known already is cut: a word with the space behind it, about what a provider sends at a time.
 PIECE: Final = re.compile(r"\S+\s*|\s+")
-_CUT_OFF: Final = frozenset({"length", "content_filter"})
 
 
 def text_item(text: str, item_id: str, status: Literal["completed", "incomplete"] = "completed") -> Item:
@@ -60,7 +67,7 @@ def answer_items(
     calls : iterable of (call id, name, arguments)
         Calls of tools, `arguments` as the model wrote them.
     finish_reason : str, optional
-        ``"length"`` and ``"content_filter"`` make the message ``incomplete``.
+        ``"length"`` and ``"content_filter"`` make the message and the calls ``incomplete``.
     ids : Ids
         Source of item ids.
 
@@ -78,7 +85,7 @@ def answer_items(
     if reasoning:
         part = FrozenDict(type="reasoning_text", text=reasoning)
         items.append(Item(id=ids.new("item"), type="reasoning", summary=(), content=(part,)))
-    status: Literal["completed", "incomplete"] = "incomplete" if finish_reason in _CUT_OFF else "completed"
+    status: Literal["completed", "incomplete"] = "incomplete" if finish_reason in CUT_OFF else "completed"
     if refusal:
         parts: tuple[FrozenDict, ...] = (FrozenDict(type="refusal", refusal=refusal),)
         if text:
@@ -88,7 +95,8 @@ def answer_items(
     elif text:
         items.append(text_item(text, ids.new("item"), status))
     for call_id, name, arguments in calls:
-        items.append(function_call(name, arguments, call_id, ids=ids))
+        call = function_call(name, arguments, call_id, ids=ids)
+        items.append(call if status == "completed" else Item({**call, "status": status}))
     return tuple(items)
 
 
@@ -141,14 +149,15 @@ def settle(answer: Answer, cost: float | None) -> ModelResponse:
     noetic_nb.errors.NoeticError: The provider answered with neither a text nor a call of a tool...
     """
     # Thoughts alone answer nothing, and a loop that took them for an answer would end with an empty reply.
+    reason = finish_reason_of(answer.finish_reason)
     has_content = any(item["type"] != "reasoning" and not _only_refuses(item) for item in answer.items)
     if not has_content:
         if answer.refusal:
             raise refused(answer.refusal, usage=answer.usage, cost=cost)
         # A filter's silence is a refusal: the same request would be filtered again.
-        if answer.finish_reason == "content_filter":
+        if reason == "content_filter":
             raise refused("The provider's content filter withheld the answer.", usage=answer.usage, cost=cost)
-        if answer.finish_reason == "length":
+        if reason == "length":
             raise failed(
                 "The answer was cut off before it said anything: the limit of generated tokens was reached",
                 reason="truncated",
@@ -169,7 +178,7 @@ def settle(answer: Answer, cost: float | None) -> ModelResponse:
         cost=cost,
         logprobs=answer.logprobs,
         model=answer.model,
-        finish_reason=answer.finish_reason,
+        finish_reason=reason,
     )
 
 

@@ -135,7 +135,8 @@ class Reply:
     reasoning : str, optional
         A reasoning item comes before the message.
     finish_reason : str, optional
-        ``"tool_calls"`` or ``"stop"`` when absent; ``"length"`` makes the message ``incomplete``.
+        ``"tool_calls"`` or ``"stop"`` when absent. ``"length"`` and ``"content_filter"`` are answers that were cut off:
+        their items are ``incomplete``, and the tools they call are not run.
 
     Raises
     ------

@@ -25,6 +25,7 @@ from noetic_nb.models.client import (
     TokenLogprob,
     ToolSpec,
     Usage,
+    finish_reason_of,
 )
 from noetic_nb.models.model_errors import failed, rate_limited, refused
 from noetic_nb.models.response_items import PIECE, answer_items, deltas_of, text_item
@@ -268,7 +269,8 @@ class ScriptedModel:
         elif isinstance(line, tuple):
             line = Reply(tool_calls=line)
         reply = cast(Reply, line)
-        finish_reason = reply.finish_reason or ("tool_calls" if reply.tool_calls else "stop")
+        given = reply.finish_reason or ("tool_calls" if reply.tool_calls else "stop")
+        finish_reason = finish_reason_of(given)
         items = answer_items(
             text=reply.text,
             calls=[(self._ids.new("call"), call.name, call.arguments) for call in reply.tool_calls],

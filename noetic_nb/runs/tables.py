@@ -5,7 +5,8 @@ table          a row is                    columns of its own
 =============  ==========================  ===========================================================================
 turns          a turn                      turn_id, query, text, outcome (None: running), stopped (kind of the
                                            decision), quality (newest grade), input_tokens, output_tokens, cost,
-                                           duration_ms, model_calls, tool_calls, resource_id
+                                           duration_ms, model_calls, tool_calls, resource_id, finish_reason (why the
+                                           last answer ended: stop, tool_calls, length, content_filter, None)
 allocations    a layer in a sent view      layer_id, allocated, used, yielded, items, step; and of the whole view:
                                            system, tools, framing, history, history_budget, reserve, total (tokens)
 items          an item of the log          position, origin, item_id, type, role, name, call_id, tokens, text
@@ -91,7 +92,7 @@ def _turns(run: Recorded) -> Iterator[_Row]:
             *(turn.turn_id, turn.query, turn.text, turn.outcome, _kind(turn.stopped)),
             turn.qualities[-1] if turn.qualities else None,
             *(turn.input_tokens, turn.output_tokens, turn.cost, turn.duration_ms),
-            *(len(turn.model_calls), len(turn.tool_calls), turn.resource_id),
+            *(len(turn.model_calls), len(turn.tool_calls), turn.resource_id, turn.finish_reason),
         )
 
 
@@ -157,7 +158,8 @@ def _kind(data: Any) -> str | None:
 TABLES: Final[dict[str, _Table]] = {
     "turns": _Table(
         "turn_id:object query:object text:object outcome:object stopped:object quality:float64 input_tokens:int64 "
-        "output_tokens:int64 cost:float64 duration_ms:float64 model_calls:int64 tool_calls:int64 resource_id:object",
+        "output_tokens:int64 cost:float64 duration_ms:float64 model_calls:int64 tool_calls:int64 resource_id:object "
+        "finish_reason:object",
         _turns,
     ),
     "allocations": _Table(

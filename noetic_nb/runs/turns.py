@@ -64,6 +64,8 @@ class TurnSummary:
         What happened, in order.
     qualities : tuple of float
         The grades it was given, 0 to 1.
+    finish_reason : str or None
+        Why the last answer ended: ``"stop"``, ``"tool_calls"``, ``"length"``, ``"content_filter"``; None where not known.
     """
 
     where: Where
@@ -86,6 +88,7 @@ class TurnSummary:
     steering: tuple[SteeringDecided, ...] = ()
     errors: tuple[ErrorRaised, ...] = ()
     qualities: tuple[float, ...] = ()
+    finish_reason: str | None = None
 
 
 @dataclass(slots=True)
@@ -165,6 +168,7 @@ class _Draft:
                     output_tokens=event.output_tokens,
                     cost=event.cost,
                     duration_ms=event.duration_ms,
+                    finish_reason=event.finish_reason,
                 )
             case _:
                 pass

@@ -3,5 +3,7 @@
 from noetic_nb.lazy import attach
 
 __getattr__, __dir__, __all__ = attach(
-    __name__, __file__, also={"channel": "noetic_nb.steps", "react": "noetic_nb.steps"}
+    __name__,
+    __file__,
+    also={"TextRetracted": "noetic_nb.events", "channel": "noetic_nb.steps", "react": "noetic_nb.steps"},
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import EventSink, LayerStateChanged, QualityGiven
+from noetic_nb.events import EventSink, LayerStateChanged, QualityGiven, TextRetracted
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import ItemLog, thaw
 from noetic_nb.memory import LayerStack, LayerStateStore
@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # loaded when they are first wanted
     from noetic_nb.runtime.execution.handle import Handle
     from noetic_nb.runtime.threads.durable_threads import DurableThreads
     from noetic_nb.runtime.threads.memory_view import MemoryView
-    from noetic_nb.runtime.threads.turn_stream import TurnStream
+    from noetic_nb.runtime.threads.turn_stream import Release, TurnStream
 
 __all__ = ["AgentHarness"]
 
@@ -173,6 +173,32 @@ class AgentHarness:
         message = self._threads.message(text_or_items, resource_id, delivery, limits, state)
         return await self._threads.thread(thread_id).send(message, self._threads.run, delivery)
 
+    @overload
+    def stream(
+        self,
+        text_or_items: str | Sequence[Mapping[str, Any]],
+        *,
+        thread_id: str = ...,
+        resource_id: str | None = ...,
+        delivery: Delivery = ...,
+        limits: Limits | Mapping[str, Any] | None = ...,
+        state: Mapping[str, Any] | None = ...,
+        release: Literal["judged"] = ...,
+    ) -> TurnStream[str]: ...
+
+    @overload
+    def stream(
+        self,
+        text_or_items: str | Sequence[Mapping[str, Any]],
+        *,
+        thread_id: str = ...,
+        resource_id: str | None = ...,
+        delivery: Delivery = ...,
+        limits: Limits | Mapping[str, Any] | None = ...,
+        state: Mapping[str, Any] | None = ...,
+        release: Literal["live"],
+    ) -> TurnStream[str | TextRetracted]: ...
+
     def stream(
         self,
         text_or_items: str | Sequence[Mapping[str, Any]],
@@ -182,13 +208,18 @@ class AgentHarness:
         delivery: Delivery = "next_turn",
         limits: Limits | Mapping[str, Any] | None = None,
         state: Mapping[str, Any] | None = None,
-    ) -> TurnStream:
+        release: Release = "judged",
+    ) -> TurnStream[Any]:
         """Send a message and follow its turn: text as it is written, items as they are logged, events as they happen.
 
         Parameters
         ----------
         text_or_items, thread_id, resource_id, delivery, limits, state
             As for `execute`.
+        release : {"judged", "live"}
+            When rules review the model's answers: hand out each one when it stands, so that rejected text is never seen; or
+            hand out its pieces at once and say `TextRetracted` of those that are taken back. Where nothing reviews
+            answers, both hand them out at once.
 
         Returns
         -------
@@ -215,10 +246,14 @@ class AgentHarness:
         ['Hello, ', 'world!']
         """
         message = self._threads.message(text_or_items, resource_id, delivery, limits, state)
+        if release not in ("judged", "live"):
+            raise NoeticConfigError(
+                "INVALID_OPTION", "There is no such release.", given=release, hint="Use 'judged' or 'live'."
+            )
         session = self._threads.thread(thread_id)
         from noetic_nb.runtime.threads.turn_stream import TurnStream
 
-        return TurnStream(self, message, lambda: session.send(message, self._threads.run, delivery))
+        return TurnStream(self, message, lambda: session.send(message, self._threads.run, delivery), release)
 
     async def cancel(self, thread_id: str = "default", reason: str = "cancelled by the caller") -> bool:
         """Cancel the turn that is running on a thread; whoever waits for it gets ``cancelled``.

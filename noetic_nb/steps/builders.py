@@ -11,7 +11,18 @@ from noetic_nb.memory.projection import ProjectionPolicy
 from noetic_nb.models.client import ModelParams
 from noetic_nb.steps.channel_type import Channel
 from noetic_nb.steps.loop_predicates import UntilPredicate
-from noetic_nb.steps.records import BranchStep, ForkStep, LLMStep, LoopStep, Route, RunStep, SpawnStep, Step, ToolStep
+from noetic_nb.steps.records import (
+    BranchStep,
+    ForkStep,
+    Incomplete,
+    LLMStep,
+    LoopStep,
+    Route,
+    RunStep,
+    SpawnStep,
+    Step,
+    ToolStep,
+)
 from noetic_nb.steps.retry_policy import RetryPolicy
 from noetic_nb.steps.tools import Tool
 
@@ -244,11 +255,13 @@ class step:
         params: ModelParams | Mapping[str, Any] | None = None,
         projection: ProjectionPolicy | None = None,
         tool_rounds: int | None = None,
+        incomplete: Incomplete | None = None,
         emit: bool | Callable[..., Any] = True,
     ) -> LLMStep:
         """Ask a model; with `output`, a type or a JSON Schema, its answer is read as JSON and checked.
 
         A codec as `output`, such as `fenced_json`, says in the system text how to answer, and reads the answer.
+        `incomplete` says what becomes of an answer that was cut off: ``"return"``, ``"continue"`` or ``"error"``.
 
         Examples
         --------
@@ -263,6 +276,7 @@ class step:
             params=params,
             projection=projection,
             tool_rounds=tool_rounds,
+            incomplete=incomplete,
         )
         return LLMStep(id=id, model=model, emit=emit, **fields)
 

@@ -10,7 +10,7 @@ from pydantic_core import to_jsonable_python
 
 from noetic_nb.items import Item
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.models.client import NO_USAGE, Usage
+from noetic_nb.models.client import NO_USAGE, FinishReason, Usage
 
 __all__ = ["LoopSnapshot", "StepMeta", "Verdict", "flowing_text", "json_text", "output_text"]
 
@@ -24,12 +24,16 @@ class Verdict(NamedTuple):
 
 
 class StepMeta(NamedTuple):
-    """The last llm step: the tools its last model call asked for, what the step cost, what was answered."""
+    """The last llm step: the tools its last model call asked for, what the step cost, what was answered, why that ended.
+
+    Calls in an answer that was cut off are none: nothing was run.
+    """
 
     tool_calls: tuple[Item, ...] = ()
     usage: Usage = NO_USAGE
     cost: float = 0.0
     response_items: tuple[Item, ...] = ()
+    finish_reason: FinishReason | None = None
 
 
 class LoopSnapshot(NamedTuple):

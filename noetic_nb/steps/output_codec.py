@@ -6,7 +6,6 @@ next; a run must come to the same value however the text is cut into pieces.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final, Protocol, runtime_checkable
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -86,15 +85,10 @@ class OutputReader:
             except Exception as exc:
                 self._error = exc
 
-    def wrap(self, listener: Callable[[ModelDelta], None]) -> Callable[[ModelDelta], None]:
-        """Return a listener that passes everything on, and reads the text of it."""
-
-        def forward(delta: ModelDelta) -> None:
-            listener(delta)
-            if delta.kind == "text":
-                self.feed(delta.text)
-
-        return forward
+    def take(self, delta: ModelDelta) -> None:
+        """Read the text of a streamed answer."""
+        if delta.kind == "text":
+            self.feed(delta.text)
 
     def has_read(self, text: str) -> bool:
         """Tell whether it was fed this text, neither more nor less."""

@@ -10,7 +10,7 @@ from noetic_nb.memory.layer import MemoryConfig, MemoryLayer
 from noetic_nb.models.client import ModelParams
 from noetic_nb.steps.builders import loop, spawn, step
 from noetic_nb.steps.loop_predicates import until
-from noetic_nb.steps.records import LoopStep, SpawnStep
+from noetic_nb.steps.records import Incomplete, LoopStep, SpawnStep
 from noetic_nb.steps.tools import Tool
 
 __all__ = ["react"]
@@ -26,6 +26,7 @@ def react(
     params: ModelParams | None = None,
     memory: MemoryConfig | Iterable[MemoryLayer] | None = None,
     drop: Iterable[str] = (),
+    incomplete: Incomplete | None = None,
 ) -> LoopStep | SpawnStep:
     """Reason and act: ask the model, run the tools it calls, until it calls none.
 
@@ -49,6 +50,9 @@ def react(
         enforce rules stay.
     drop : iterable of str
         Ids of the agent's layers to do without, those that enforce rules too; see `spawn`.
+    incomplete : {"return", "continue", "error"}, optional
+        What to do about an answer that was cut off, instead of the agent's: return it marked, ask for the rest of it (where
+        the limit of tokens was reached), or fail with ``llm_failed``.
 
     References
     ----------
@@ -71,7 +75,15 @@ def react(
         raise NoeticConfigError(
             "INVALID_STEP", "react needs at least one step.", given=max_steps, hint="max_steps >= 1."
         )
-    ask = step.llm("react", model=model, instructions=instructions, tools=tools, params=params, tool_rounds=1)
+    ask = step.llm(
+        "react",
+        model=model,
+        instructions=instructions,
+        tools=tools,
+        params=params,
+        tool_rounds=1,
+        incomplete=incomplete,
+    )
     # 0 is no limit: as one it would end the loop after its first call.
     limits = [until.max_cost(max_cost)] if max_cost else []
     stop = until.any(until.no_tool_calls(), until.max_steps(max_steps), *limits)

@@ -24,6 +24,7 @@ __all__ = [
     "STEP_ADAPTER",
     "BranchStep",
     "ForkStep",
+    "Incomplete",
     "LLMStep",
     "LoopStep",
     "Route",
@@ -36,6 +37,10 @@ __all__ = [
 
 # Rounds of tools inside one llm step; docs/behaviour/steps.md, "Constants".
 MAX_TOOL_ROUNDS: Final = 32
+
+
+Incomplete: TypeAlias = Literal["return", "continue", "error"]
+"""What to do about an answer that was cut off: return it marked, ask for the rest of it, or fail."""
 
 
 def _invalid(code: str, what: str, given: object, hint: str) -> NoeticConfigError:
@@ -74,6 +79,8 @@ class LLMStep(StepRecord):
     """Instead of the agent's."""
     tool_rounds: int = Field(default=MAX_TOOL_ROUNDS, ge=1)
     """Rounds of tools before the step ends; 1 ends it after the first calls, as the loop of `react` wants it."""
+    incomplete: Incomplete | None = None
+    """What to do about an answer that was cut off: return it, ask for the rest of it, or fail. Instead of the agent's."""
     emit: bool | Callable[..., Any] = True
     """Which of the events ``step_started``, ``step_ended``, ``model_called`` and ``tool_called`` of this step those who
     follow the run are sent: all, none, or those for which ``emit(event_type, data)`` is true. A step whose beginning is

@@ -259,6 +259,7 @@ class _Loader:
             tools=None if tools is None else [self._tool_named(tool) for tool in tools],
             params=self._params(self._maybe(node, "params", Mapping)),
             output=output,
+            incomplete=self._maybe(node, "incomplete", str),
         )
 
     def _params(self, given: Mapping[str, Any] | None) -> ModelParams | None:

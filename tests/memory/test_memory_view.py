@@ -12,6 +12,7 @@ from pydantic import BaseModel
 import noetic_nb as nn
 from noetic_nb.events import LayerStateChanged
 from noetic_nb.items import item_text
+from noetic_nb.items.json_text import compact_json
 from noetic_nb.memory import MemoryLayer, layer_fn
 from noetic_nb.storage import InMemoryStorage, SQLiteStorage
 from tests.memory.stacks import layer
@@ -238,7 +239,7 @@ async def test_the_error_of_the_estimate_is_told() -> None:
 
     error = harness.memory("t1").tokenizer_error()
 
-    assert error["counted"] == sum(len(nn.items.compact_json(item)) for item in harness.log("t1"))  # type: ignore[attr-defined]
+    assert error["counted"] == sum(len(compact_json(item)) for item in harness.log("t1"))
     assert error["ratio"] == pytest.approx(4, rel=0.05)
 
 

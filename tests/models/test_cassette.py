@@ -285,6 +285,17 @@ async def test_one_question_too_many_is_counted(tape: Path) -> None:
     assert caught.value.kind == "tape_missing"
 
 
+def test_a_tape_says_why_its_answers_ended_and_need_not(tape: Path) -> None:
+    asyncio.run(record(tape, Reply("Half", finish_reason="length")))
+    known = asyncio.run(CassetteModel(tape).complete(ask()))
+
+    tape.write_text(text_on(tape).replace(',"finish_reason":"length"', ""))
+    unknown = asyncio.run(CassetteModel(tape).complete(ask()))
+
+    assert "finish_reason" not in text_on(tape)
+    assert (known.finish_reason, unknown.finish_reason) == ("length", None)
+
+
 HEAD = '{"format":"noetic_nb.cassette","version":1}'
 
 

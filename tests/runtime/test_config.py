@@ -367,6 +367,7 @@ def test_what_a_configuration_leaves_out_is_what_is_documented() -> None:
 
     left_out = {name: getattr(config, name) for name in type(config).model_fields if name not in ("name", "projection")}
     assert {name: value for name, value in left_out.items() if value} == {
+        "incomplete": "return",
         "on_steering_error": "deny",
         "stream_idle_timeout_ms": 120_000,
         "strict_item_schemas": True,

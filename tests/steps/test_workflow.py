@@ -32,6 +32,16 @@ FLOWS = Registry(
 SHOUT = {"kind": "run", "id": "s", "execute": {"$ref": "fn:shout"}}
 
 
+def test_a_node_may_say_what_becomes_of_a_cut_off_answer() -> None:
+    root = {"kind": "llm", "id": "a", "model": "m", "instructions": "Go.", "incomplete": "continue"}
+
+    made = load_workflow({"version": 1, "root": root}, FLOWS)
+
+    assert getattr(made, "incomplete", None) == "continue"
+    with pytest.raises(nn.NoeticConfigError):
+        load_workflow({"version": 1, "root": {**root, "incomplete": "maybe"}}, FLOWS)
+
+
 async def outcome(root: dict[str, Any], value: Any, replies: Any = ()) -> Any:
     made = load_workflow({"version": 1, "root": root}, FLOWS)
     harness = nn.AgentHarness(nn.AgentConfig(name="w"), model=nn.ScriptedModel(list(replies)))

@@ -20,6 +20,7 @@ from noetic_nb.models.stream_timeout import IDLE_TIMEOUT_MS
 from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.steps import Step, Tool
 from noetic_nb.steps.base import Frozen, InstanceField
+from noetic_nb.steps.records import Incomplete
 from noetic_nb.steps.schema import OutputSchema, as_schema
 from noetic_nb.steps.tools import make_tool
 
@@ -70,6 +71,10 @@ class AgentConfig(Frozen):
     stream_idle_timeout_ms: float = Field(default=IDLE_TIMEOUT_MS, allow_inf_nan=False)
     """Longest silence within a streamed answer, milliseconds, before the model call fails with ``llm_failed``; 0 or less for
     no limit. A client with a limit of its own, such as `OpenAIModel`, keeps that one."""
+    incomplete: Incomplete = "return"
+    """What to do about an answer that was cut off, where its step does not say: ``"return"`` it, marked by
+    `finish_reason` and a warning of the reply; ``"continue"`` it where the limit of tokens was reached, three times at
+    most; or ``"error"``, which is ``llm_failed``."""
     limits: Limits | None = None
     """What one turn may spend; more raises ``budget_exceeded``."""
     params: InstanceField[FrozenDict] = FrozenDict()

@@ -18,11 +18,12 @@ from noetic_nb.items import Item, ItemLog
 from noetic_nb.memory import RerenderRequest
 from noetic_nb.memory.call_history import CallHistory, Place
 from noetic_nb.memory.recall import RecallEntry
-from noetic_nb.models.client import NO_USAGE, ModelDelta, ModelResponse, Usage
+from noetic_nb.models.client import NO_USAGE, FinishReason, ModelDelta, ModelResponse, Usage
 from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.runtime.context.channels import Channels
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.protocols import Inbox, StepHandle, StepValue, TurnRecorder
+from noetic_nb.runtime.context.reply import ReplyWarning
 from noetic_nb.steps import Channel, LoopStep, Step
 from noetic_nb.steps.channel_type import DEFAULT_TIMEOUT_MS as WAIT_MS
 from noetic_nb.steps.loop_snapshot import StepMeta
@@ -133,10 +134,26 @@ class ExecutionRecorder(Protocol[S]):
         """Note what came of a child that was just merged into its parent."""
 
 
+class FollowedAnswer(Protocol):
+    """One answer of a model, for whoever streams the turn."""
+
+    def add(self, delta: ModelDelta) -> None:
+        """Take a piece."""
+
+    def stood(self) -> None:
+        """Note that the answer stands; its items are logged next."""
+
+    def take_back(self) -> None:
+        """Note that the answer does not stand, or was never finished."""
+
+
 class Tree:
     """What a root execution shares with all its descendants."""
 
-    __slots__ = ("_channels", "calls", "cut", "ended", "inbox", "limits", "occurrences", "on_delta", "steps")
+    __slots__ = (
+        "_channels", "calls", "cut", "ended", "finish_reason", "follow", "inbox", "limits", "occurrences", "on_delta",
+        "steps", "warnings",
+    )  # fmt: skip
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits
@@ -149,7 +166,13 @@ class Tree:
         # Messages that arrived while the agent was working, taken in before its next model call.
         self.inbox: Inbox | None = None
         self.occurrences: dict[str, int] = {}
+        # Gets the pieces of every answer; those that rules review, when the answer stands.
         self.on_delta: Callable[[ModelDelta], None] | None = None
+        # Begins to follow an answer for whoever streams the turn.
+        self.follow: Callable[[Context, bool], FollowedAnswer] | None = None
+        # Why the last answer of any of its executions ended.
+        self.finish_reason: FinishReason | None = None
+        self.warnings: tuple[ReplyWarning, ...] = ()
 
     @property
     def channels(self) -> Channels:

@@ -6,7 +6,7 @@ import asyncio
 import copy
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -16,12 +16,14 @@ from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
 from noetic_nb.memory.execution_context import HookModelRequest, as_response
 from noetic_nb.memory.hook_runner import NO_SOURCES
 from noetic_nb.models.client import (
+    FinishReason,
     ModelClient,
     ModelDelta,
     ModelRequest,
     ModelResponse,
     StreamingModelClient,
     Usage,
+    finish_reason_of,
 )
 from noetic_nb.models.stream_timeout import IdleTimeout
 from noetic_nb.runtime.config.config import AgentConfig
@@ -35,6 +37,7 @@ from noetic_nb.tokens import Tokenizer
 __all__ = ["Approve", "Engine"]
 
 T = TypeVar("T")
+_FINISH_REASONS: Final = frozenset({None, *get_args(FinishReason)})
 # The answer is Any, as it may be awaitable; the arguments are those of any tool.
 Approve: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
 """Has a person decide: ``approve(tool_name, args)`` answers True, False, or a text that says why not; may be async."""
@@ -280,7 +283,7 @@ class Engine:
     async def call_model(
         self, ctx: Execution, request: ModelRequest, *, step: int, on_delta: Callable[[ModelDelta], None] | None = None
     ) -> tuple[ModelResponse, float]:
-        """Call a model and charge the execution; where the turn is streamed, `on_delta` gets the pieces instead of the tree.
+        """Call a model and charge the execution; a client that streams is asked to where `on_delta` takes the pieces.
 
         Returns
         -------
@@ -299,17 +302,15 @@ class Engine:
             ctx.check_limits()
         start = self.clock.monotonic_ms()
         try:
-            if (
-                ctx.tree.on_delta is not None
-                and request.purpose == "agent"
-                and isinstance(client, StreamingModelClient)
-            ):
+            if on_delta is not None and isinstance(client, StreamingModelClient):
                 limit_ms = 0.0 if getattr(client, "watches_silence", False) else self.config.stream_idle_timeout_ms
-                response = await ctx.until_aborted(_streamed(client, request, on_delta or ctx.tree.on_delta, limit_ms))
+                response = await ctx.until_aborted(_streamed(client, request, on_delta, limit_ms))
             else:
                 response = await ctx.until_aborted(client.complete(request))
             if type(response) is not ModelResponse:
                 response = as_response(response, ctx.item_log.registry)
+            if (reason := response.finish_reason) not in _FINISH_REASONS:
+                response = response._replace(finish_reason=finish_reason_of(reason))
             parse = ctx.item_log.registry.parse
             for item in response.items:  # before anything is charged or logged
                 parse(item)
@@ -367,6 +368,7 @@ class Engine:
                     answer.cost or 0.0,
                     tuple([(token.token, token.logprob) for token in answer.logprobs]),
                     None if error is None else error_text(error),
+                    answer.finish_reason,
                 )
             )
         return duration

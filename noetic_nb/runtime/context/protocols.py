@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from noetic_nb.events import Where
 from noetic_nb.items import ItemLog
 from noetic_nb.memory.call_history import CallHistory
-from noetic_nb.models.client import ModelDelta, ModelResponse, Usage
+from noetic_nb.models.client import ModelResponse, Usage
 from noetic_nb.runtime.config.limits import Limits
 
 __all__ = ["Execution", "Inbox", "Incoming", "StepHandle", "StepValue", "TurnRecorder", "TurnTree"]
@@ -25,7 +25,6 @@ class TurnTree(Protocol):
 
     limits: Limits | None
     calls: CallHistory
-    on_delta: Callable[[ModelDelta], None] | None
 
 
 class Execution(Protocol):

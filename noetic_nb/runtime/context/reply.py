@@ -6,9 +6,22 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from noetic_nb.items import Item
-from noetic_nb.models.client import Usage
+from noetic_nb.models.client import FinishReason, Usage
 
-__all__ = ["AgentReply"]
+__all__ = ["AgentReply", "ReplyWarning"]
+
+
+class ReplyWarning(NamedTuple):
+    """Something in a turn that is no error and should be known.
+
+    `code` is stable: ``"answer_cut"`` for an answer that ended before the model had finished. `layer_id` is None where no
+    layer is concerned.
+    """
+
+    code: str
+    text: str
+    layer_id: str | None
+    turn: int
 
 
 class AgentReply(NamedTuple):
@@ -17,6 +30,8 @@ class AgentReply(NamedTuple):
     `text` is the last assistant message of the turn, or the suggestion where the turn was stopped; `stopped` is the
     decision that stopped it, as plain data with a ``kind``, else None. `usage` and `cost` (US dollars) are those of the
     turn, judges, layers and children included. `output` is what the agent's step returned, the value where it has a schema.
+    `finish_reason` says why the model's last answer ended: ``"stop"``, ``"tool_calls"``, ``"length"``, ``"content_filter"``;
+    None where that is not known, where no model was called, and where the turn was stopped.
     """
 
     text: str
@@ -27,6 +42,8 @@ class AgentReply(NamedTuple):
     turn_id: str
     thread_id: str = "default"
     output: Any = None  # the user's own, as every output of a step
+    finish_reason: FinishReason | None = None
+    warnings: tuple[ReplyWarning, ...] = ()
 
     def __str__(self) -> str:
         return self.text

@@ -53,7 +53,7 @@ def entry_data(
     meta = ctx.last_step_meta
     if step.kind in _WITH_META and meta is not None:
         calls = [_position(ctx, item) for item in meta.tool_calls]
-        entry["meta"] = {"toolCalls": calls, **Spent(meta.usage, meta.cost).dump()}
+        entry["meta"] = {"toolCalls": calls, "finishReason": meta.finish_reason, **Spent(meta.usage, meta.cost).dump()}
     if isinstance(output, TurnInput):
         entry["turnInput"] = True
     if text is None:
@@ -103,7 +103,7 @@ def restore_meta(entry: Mapping[str, Any], ctx: Context) -> None:
     if meta is not None:
         calls = tuple([ctx.item_log[item] if isinstance(item, int) else parse_item(item) for item in meta["toolCalls"]])
         spent = Spent.read(meta)
-        ctx.last_step_meta = StepMeta(calls, spent.usage, spent.cost, ())
+        ctx.last_step_meta = StepMeta(calls, spent.usage, spent.cost, (), meta.get("finishReason"))
 
 
 def _spent(ctx: Context) -> list[list[float]]:

@@ -11,14 +11,16 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import Item, assistant_text, function_call_output, input_message
+from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.memory import ExecutionContext, RerenderRequest, SteeringAction, SteeringDecision
 from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.memory.steering_decision import denied
-from noetic_nb.models.client import NO_USAGE, ModelDelta, ModelRequest, ModelResponse
-from noetic_nb.runtime.context.context import Context
+from noetic_nb.models.client import CUT_OFF, NO_USAGE, ModelDelta, ModelRequest, ModelResponse
+from noetic_nb.runtime.context.context import Context, FollowedAnswer
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.messages import TurnInput, append_input, as_input_items, log_items, query_of
 from noetic_nb.runtime.context.protocols import StepValue
+from noetic_nb.runtime.context.reply import ReplyWarning
 from noetic_nb.runtime.context.step_errors import TurnStopped
 from noetic_nb.runtime.execution.approval import RESPONSE, approval
 from noetic_nb.runtime.execution.tool_call import call_tool
@@ -26,7 +28,6 @@ from noetic_nb.runtime.planning.turn_plan import TurnPlan, budgets_allocated, pl
 from noetic_nb.steps import LLMStep
 from noetic_nb.steps.loop_snapshot import StepMeta
 from noetic_nb.steps.output_codec import CodecOutput, OutputReader, parse_output
-from noetic_nb.steps.schema import OutputSchema
 from noetic_nb.steps.traverse import listed_tools
 
 __all__ = ["run_llm"]
@@ -37,7 +38,11 @@ MAX_GUIDED_RETRIES: Final = 3
 MAX_EMPTY_RETRIES: Final = 3
 # After the last round of tools the model is sent "continue" so often, which is not logged.
 GRACE_ROUNDS: Final = 3
+# With incomplete="continue", an answer that was cut off is continued at most so often; longer ones are runaways.
+MAX_CONTINUATIONS: Final = 3
 
+CONTINUE: Final = "Your answer was cut off. Continue it exactly where it stopped, without repeating anything."
+NOT_RUN: Final = "Error: not run: the answer was cut off"
 DEFAULT_GUIDANCE: Final = "Adjust your last answer and try again."
 
 
@@ -45,8 +50,8 @@ class LLMStepRun:
     """The state of one llm step while it runs."""
 
     __slots__ = (
-        "_chosen", "_hook_ctx", "budgets", "ctx", "engine", "ephemeral", "instructions", "model", "policy", "reading",
-        "recalled", "requests", "step", "system_tokens", "tools",
+        "_chosen", "_hook_ctx", "answer", "budgets", "continued", "ctx", "engine", "ephemeral", "held", "incomplete",
+        "instructions", "model", "policy", "reading", "recalled", "requests", "step", "system_tokens", "tools",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, step: LLMStep, ctx: Context, model: str, instructions: str) -> None:
@@ -62,6 +67,12 @@ class LLMStepRun:
         self.requests: tuple[RerenderRequest, ...] = ()
         self._chosen: tuple[int, Sequence[Item] | None] | None = None
         self.ephemeral: tuple[Item, ...] = ()
+        self.incomplete = step.incomplete or engine.config.incomplete
+        self.continued = 0
+        """How often the last answer was continued."""
+        self.answer: FollowedAnswer | None = None
+        """The answer that is under way, where the turn is streamed."""
+        self.held: list[ModelDelta] = []
         self.reading: OutputReader | None = None
         """The last answer, where a codec reads it while it is written."""
 
@@ -144,12 +155,14 @@ class LLMStepRun:
             ``steering_denied``, ``llm_refused``, ``llm_failed``, or what the client raises.
         """
         guided = empty = 0
+        begun: ModelResponse | None = None  # an answer that was cut off and is being continued
+        on_delta: Callable[[ModelDelta], None] | None = None
         ctx, engine, step = self.ctx, self.engine, self.step
-        hooks = engine.stack.hooks
+        hooks, tree = engine.stack.hooks, ctx.tree
         while True:
             if ctx.aborted:
                 raise ctx.stopped()
-            if ctx.tree.inbox:
+            if tree.inbox and begun is None:
                 await self.take_inbox()
             projected = await self._projected() if "project_history" in hooks else None
             plan = self.plan(projected)
@@ -160,7 +173,8 @@ class LLMStepRun:
             if engine.sink is not None:
                 engine.sink.emit(plan.as_event(ctx.where, engine.clock.now_ms(), ctx.step_count))
             try:
-                on_delta = None if step.output is None else self.read_along(step.output)
+                if begun is None and (tree.follow is not None or tree.on_delta is not None):
+                    on_delta = self.listener("after_model_call" in hooks)
                 response, duration = await engine.call_model(
                     ctx, self.request(plan), step=ctx.step_count, on_delta=on_delta
                 )
@@ -171,19 +185,31 @@ class LLMStepRun:
             except NoeticError as exc:
                 if exc.kind.startswith("llm_"):
                     exc.facts.setdefault("step_id", self.step.id)  # a client knows of no steps
-                if exc.facts.get("reason") != "empty":
+                if exc.facts.get("reason") == "truncated" and self.incomplete == "error":
+                    exc.facts["reason"] = "incomplete"
+                if exc.facts.get("reason") not in (("empty",) if begun is None else ("empty", "truncated")):
                     raise
                 response, failed = ModelResponse(()), exc  # some clients raise for what others return
             if ctx.aborted:  # a client that ignores cancellation answers all the same
                 raise ctx.stopped()
+            if begun is not None:
+                response = _joined(begun, response, engine)
+            if response.finish_reason in CUT_OFF and self.incomplete == "error":
+                raise _incomplete(response, self.model, step.id)
             if not response.items:
                 empty += 1
                 if empty > MAX_EMPTY_RETRIES:
                     raise _empty(self.model, empty) from failed
                 self.ephemeral = (input_message("continue", ids=engine.ids),)
                 continue
-            self.ephemeral = ()
             _raise_refusal(response, step.id)
+            if self.may_continue(response) and not _calls_of(response):
+                begun = response
+                self.continued += 1
+                said = [item for item in response.items if item["type"] == "message"]
+                self.ephemeral = (*said, input_message(CONTINUE, ids=engine.ids))
+                continue
+            begun, self.ephemeral = None, ()
             if "after_model_call" not in hooks:
                 return response
             decision: SteeringDecision | None = await self.review(response)
@@ -195,6 +221,8 @@ class LLMStepRun:
             guided += 1
             if decision.action is not SteeringAction.GUIDE or guided > MAX_GUIDED_RETRIES:
                 raise denied(decision, f"A response of model {self.model!r} was denied.", step_id=step.id)
+            self.continued = 0
+            self.settle_answer(stands=False)
             guidance = input_message(decision.guidance or DEFAULT_GUIDANCE, "developer", ids=engine.ids)
             log_items(engine, ctx, [guidance], "guidance")
 
@@ -212,13 +240,40 @@ class LLMStepRun:
             self.ctx.thread_id,
         )
 
-    def read_along(self, output: OutputSchema | CodecOutput) -> Callable[[ModelDelta], None] | None:
-        """Begin to read the next answer while it is written, where a codec reads it and the turn is streamed."""
-        on_delta = self.ctx.tree.on_delta
-        if on_delta is None or not isinstance(output, CodecOutput):
-            return None
-        self.reading = OutputReader(output.codec)
-        return self.reading.wrap(on_delta)
+    def listener(self, is_reviewed: bool) -> Callable[[ModelDelta], None]:
+        """Begin to pass on what the model writes: to those who stream the turn, and to the codec of the output."""
+        self.settle_answer(stands=False)
+        tree = self.ctx.tree
+        listeners: list[Callable[[ModelDelta], None]] = []
+        if tree.follow is not None:
+            self.answer = tree.follow(self.ctx, is_reviewed)
+            listeners.append(self.answer.add)
+        if tree.on_delta is not None:
+            listeners.append(self.held.append if is_reviewed else tree.on_delta)
+        if isinstance(self.step.output, CodecOutput):
+            self.reading = OutputReader(self.step.output.codec)
+            listeners.append(self.reading.take)
+        if len(listeners) == 1:
+            return listeners[0]
+
+        def forward(delta: ModelDelta) -> None:
+            for listener in listeners:
+                listener(delta)
+
+        return forward
+
+    def settle_answer(self, *, stands: bool) -> None:
+        """Let those who stream the turn know what became of the answer."""
+        answer, self.answer = self.answer, None
+        if answer is not None:
+            if stands:
+                answer.stood()
+            else:
+                answer.take_back()
+        held, self.held = self.held, []
+        if stands and self.ctx.tree.on_delta is not None:
+            for delta in held:
+                self.ctx.tree.on_delta(delta)
 
     async def take_inbox(self) -> None:
         """Log the messages that arrived while the agent was working."""
@@ -254,6 +309,31 @@ class LLMStepRun:
         if stop is not None:
             raise TurnStopped(stop)
         return decision
+
+    def may_continue(self, response: ModelResponse) -> bool:
+        """Tell whether to ask for the rest of an answer. What a filter ended would be ended again."""
+        return (
+            response.finish_reason == "length" and self.incomplete == "continue" and self.continued < MAX_CONTINUATIONS
+        )
+
+    def warn_cut(self, response: ModelResponse) -> None:
+        """Put into the reply that an answer was cut off."""
+        why = "the limit of generated tokens was reached"
+        if response.finish_reason == "content_filter":
+            why = "the provider's content filter ended it"
+        warning = ReplyWarning(
+            "answer_cut", f"The answer of model {self.model!r} was cut off: {why}.", None, self.ctx.turn
+        )
+        self.ctx.tree.warnings += (warning,)
+
+    def refuse_calls(self, calls: Sequence[Item]) -> None:
+        """Answer calls of a response that was cut off: what they say may be half of what was meant."""
+        outputs = [
+            function_call_output(call.get("callId") or call.get("id") or "", NOT_RUN, ids=self.engine.ids)
+            for call in calls
+        ]
+        # Nothing is awaited between the calls and their outputs: an abort in between would leave calls unanswered.
+        log_items(self.engine, self.ctx, outputs, "tool")
 
     async def run_calls(self, calls: Sequence[Item]) -> None:
         """Run tools in order. No call is left without an answer in the log."""
@@ -299,6 +379,51 @@ class LLMStepRun:
             stop = self.engine.stack.take_stop(self.hook_ctx)
             if stop is not None:
                 raise TurnStopped(stop)
+
+
+def _calls_of(response: ModelResponse) -> tuple[Item, ...]:
+    return tuple([item for item in response.items if item["type"] == "function_call"])
+
+
+def _parts(message: Item) -> tuple[Any, ...]:
+    content = message.get("content") or ()
+    # A client of the user's own may give text where a provider gives parts.
+    return (
+        (FrozenDict(type="output_text", text=content, annotations=()),) if isinstance(content, str) else tuple(content)
+    )
+
+
+def _joined(begun: ModelResponse, more: ModelResponse, engine: Engine) -> ModelResponse:
+    """Return an answer with its continuation: one message with the text of both, as they are."""
+    items = list(begun.items)
+    place = next((n for n in range(len(items) - 1, -1, -1) if items[n]["type"] == "message"), None)
+    for item in more.items:
+        if item["type"] == "message" and place is not None:
+            # A new id: the provider knows its own as those of half the message.
+            fields = {**items[place], "id": engine.ids.new("item"), "status": item.get("status") or "completed"}
+            items[place] = Item(fields | {"content": (*_parts(items[place]), *_parts(item))})
+        elif item["type"] == "reasoning" and place is not None:
+            items.insert(place, item)
+            place += 1
+        else:
+            items.append(item)
+    cost = None if begun.cost is None and more.cost is None else (begun.cost or 0.0) + (more.cost or 0.0)
+    # A continuation without a word says nothing about the answer, so that stays cut off.
+    reason = more.finish_reason if more.items else begun.finish_reason
+    logprobs = (*begun.logprobs, *more.logprobs)
+    return ModelResponse(tuple(items), begun.usage + more.usage, cost, logprobs, more.model or begun.model, reason)
+
+
+def _incomplete(response: ModelResponse, model: str, step_id: str) -> NoeticError:
+    return NoeticError(
+        "llm_failed",
+        f"The answer of model {model!r} was cut off ({response.finish_reason})",
+        hint="Raise `max_tokens`, or pass incomplete='continue' or 'return'.",
+        model=model,
+        reason="incomplete",
+        finish_reason=response.finish_reason,
+        step_id=step_id,
+    )
 
 
 def _empty(model: str, count: int) -> NoeticError:
@@ -406,10 +531,27 @@ async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: Context)
             run.ephemeral = (input_message("continue", ids=engine.ids),)
         if run.requests:
             await run.rerender()
-        response = await run.respond()
-        produced += log_items(engine, ctx, response.items, "model")
-        usage, cost = usage + response.usage, cost + (response.cost or 0.0)
-        calls = tuple([item for item in response.items if item["type"] == "function_call"])
+        while True:
+            try:
+                response = await run.respond()
+            except BaseException:
+                run.settle_answer(stands=False)
+                raise
+            run.settle_answer(stands=True)
+            produced += log_items(engine, ctx, response.items, "model")
+            usage, cost = usage + response.usage, cost + (response.cost or 0.0)
+            ctx.tree.finish_reason = response.finish_reason
+            calls = _calls_of(response)
+            if response.finish_reason not in CUT_OFF:
+                run.continued = 0
+                break
+            if calls:
+                run.refuse_calls(calls)
+                calls = ()
+            if not run.may_continue(response):
+                run.warn_cut(response)
+                break
+            run.continued += 1
         if not calls:
             break
         await run.run_calls(calls)
@@ -425,16 +567,30 @@ async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: Context)
     if run.requests:  # what was requested after the last model call of this step is for the next one
         ctx.rerenders += run.requests
     made = tuple(produced)
-    ctx.last_step_meta = StepMeta(calls, usage, cost, made)
+    ctx.last_step_meta = StepMeta(calls, usage, cost, made, response.finish_reason)
     if "store" in engine.stack.hooks:
-        await run.store(ModelResponse(made, usage, cost or None, response.logprobs))
+        whole = ModelResponse(made, usage, cost or None, response.logprobs, response.model, response.finish_reason)
+        await run.store(whole)
     if ctx.tree.limits is not None:
         ctx.check_limits()
     text = assistant_text(made)
     # A round that only calls tools has not answered yet: nothing is read as the answer then.
     if step.output is None or calls:
         return text
-    value = parse_output(step.output, text, step.id, run.reading)
+    try:
+        value = parse_output(step.output, text, step.id, run.reading)
+    except NoeticError as exc:
+        if response.finish_reason not in CUT_OFF:
+            raise
+        raise NoeticError(
+            exc.kind,
+            f"The answer of step {step.id!r} was cut off ({response.finish_reason}) and cannot be read: "
+            f"{exc.validation_error}",
+            given=text,
+            hint="Raise `max_tokens`, or pass incomplete='continue'.",
+            **exc.facts,
+            finish_reason=response.finish_reason,
+        ) from exc
     if ctx.record is not None:
         ctx.record.step(ctx.frames).text = text
     return value

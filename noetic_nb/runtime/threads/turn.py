@@ -272,7 +272,14 @@ def _reply(ctx: Context, turn: _Turn) -> AgentReply:
     items = ctx.item_log.since(turn.first)
     text = assistant_text(items) if turn.stop is None else turn.stop.suggestion
     stopped = None if turn.stop is None else turn.stop.decision
-    return AgentReply(text, items, ctx.tokens, ctx.cost, stopped, turn.turn_id, ctx.thread_id, turn.output)
+    meta, reason = ctx.last_step_meta, ctx.tree.finish_reason
+    if turn.stop is not None:
+        reason = None
+    elif meta is not None:
+        reason = meta.finish_reason
+    return AgentReply(
+        text, items, ctx.tokens, ctx.cost, stopped, turn.turn_id, ctx.thread_id, turn.output, reason, ctx.tree.warnings
+    )
 
 
 def _completed(engine: Engine, ctx: Context, turn: _Turn, reply: AgentReply) -> None:
@@ -291,5 +298,6 @@ def _completed(engine: Engine, ctx: Context, turn: _Turn, reply: AgentReply) -> 
                 ctx.model_calls,
                 ctx.tool_calls,
                 reply.stopped,
+                reply.finish_reason,
             )
         )

@@ -2,22 +2,41 @@
 
 Everything begins with the first await or iteration; until then nothing is sent. Each iterator sees the turn from its
 beginning, however many there are, because what came before it began is kept, up to a limit.
+
+An answer that rules review is held until it stands. What is handed out as text is what the turn logs: the answers of its
+own execution as they are written, what children say only where the turn takes it over.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from typing import Any, Final, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
-from noetic_nb.events import EventSink, ItemsAppended, RunEvent
+from noetic_nb.events import (
+    EventSink,
+    ItemsAppended,
+    LayerStateChanged,
+    MemoryTraceSpan,
+    ModelCalled,
+    RunEvent,
+    TextRetracted,
+    Where,
+)
 from noetic_nb.items import Item
+from noetic_nb.items.build import output_texts
 from noetic_nb.models.client import ModelDelta
-from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.context import Context, FollowedAnswer
 from noetic_nb.runtime.context.reply import AgentReply
 from noetic_nb.runtime.threads.thread import Message
 
-__all__ = ["TurnStream"]
+__all__ = ["Release", "TurnStream"]
+
+Release: TypeAlias = Literal["judged", "live"]
+"""When an answer that rules review is handed out: when it stands, or while it is written."""
+
+Piece = TypeVar("Piece")
 
 # What is kept for a reader that has not come yet, or is slow; docs/behaviour/runtime.md, "Constants".
 BUFFER: Final = 10_000
@@ -80,47 +99,222 @@ class _Harness(Protocol):
         ...
 
 
-class TurnStream:
+@dataclass(slots=True, eq=False)
+class _Answer:
+    """One answer while it is written, and what of it was handed out."""
+
+    stream: TurnStream[Any]
+    number: int
+    where: Where
+    is_held: bool
+    """Whether its pieces and the events around them wait until it stands."""
+    shows_text: bool
+    """Whether its text is handed out while it is written."""
+    text: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    is_open: bool = True
+
+    def add(self, delta: ModelDelta) -> None:
+        """Take a piece."""
+        if delta.kind == "text":
+            self.text.append(delta.text)
+            if self.shows_text:
+                self.stream.put("text", delta.text)
+        elif delta.kind == "reasoning":
+            self.reasoning.append(delta.text)
+            if not self.is_held:
+                self.stream.put("reasoning", delta.text)
+
+    def stood(self) -> None:
+        """Note that the answer stands; its items are logged next."""
+        self.stream.standing = self
+
+    def take_back(self) -> None:
+        """Note that the answer does not stand."""
+        if self.is_open:
+            self.is_open = False
+            self.stream.close(self, stands=False)
+            self.stream.retract(self)
+
+
+@dataclass(slots=True, eq=False)
+class _Both:
+    """One answer, followed by two streams of one turn."""
+
+    first: FollowedAnswer
+    second: FollowedAnswer
+
+    def add(self, delta: ModelDelta) -> None:
+        self.first.add(delta)
+        self.second.add(delta)
+
+    def stood(self) -> None:
+        self.first.stood()
+        self.second.stood()
+
+    def take_back(self) -> None:
+        self.first.take_back()
+        self.second.take_back()
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """Events of one execution while an answer of it is under review."""
+
+    answers: int = 0
+    was_rejected: bool = False
+    events: list[RunEvent] = field(default_factory=list)
+
+
+def _without_text(event: RunEvent) -> RunEvent | None:
+    """Return an event about a rejected answer without anything that may hold its text; None where nothing is left."""
+    if isinstance(event, ModelCalled):
+        return replace(event, items=(), logprobs=())
+    if isinstance(event, MemoryTraceSpan):
+        return replace(event, attributes=None, notes=(), error=event.error and "withheld")
+    return None if isinstance(event, LayerStateChanged) else event
+
+
+class TurnStream(Generic[Piece]):
     """A turn to follow; made by `AgentHarness.stream`.
 
     Leaving an iterator early does not stop the turn: `AgentHarness.cancel` does.
+
+    References
+    ----------
+    .. [1] docs/behaviour/runtime.md, "Streams".
     """
 
-    def __init__(self, harness: _Harness, message: Message, send: Callable[[], Awaitable[AgentReply]]) -> None:
+    def __init__(
+        self,
+        harness: _Harness,
+        message: Message,
+        send: Callable[[], Awaitable[AgentReply]],
+        release: Release = "judged",
+    ) -> None:
         self._harness = harness
         self._send = send
+        self._is_live = release == "live"
         self._task: asyncio.Task[AgentReply] | None = None
         self._pipes: dict[str, _Pipe] = {name: _Pipe() for name in ("text", "reasoning", "items", "events")}
         self._ctx: Context | None = None
-        self._executions: set[str] = set()
-        self._has_text = False
+        self._answers = 0
+        self._held: dict[str, _Held] = {}
+        # Answers of children that the turn has not logged so far.
+        self._unlogged: list[_Answer] = []
+        self.standing: _Answer | None = None
         message.watch = self._watch
 
     def _watch(self, ctx: Context) -> None:
         """Begin to follow: called when the turn's context is made."""
         self._ctx = ctx
         # Messages that were taken into one turn may each have a stream.
-        others = ctx.tree.on_delta
+        others = ctx.tree.follow
 
-        def forward(delta: ModelDelta) -> None:
-            if others is not None:
-                others(delta)
-            if delta.kind == "text":
-                self._has_text = True
-            if delta.kind in ("text", "reasoning"):
-                self._pipes[delta.kind].put(delta.text)
+        def follow(of: Context, is_reviewed: bool) -> FollowedAnswer:
+            answer = self._begin(of, is_reviewed)
+            return answer if others is None else _Both(others(of, is_reviewed), answer)
 
-        ctx.tree.on_delta = forward
+        ctx.tree.follow = follow
+
+    def _begin(self, ctx: Context, is_reviewed: bool) -> _Answer:
+        is_held = is_reviewed and not self._is_live
+        shows_text = self._is_live or (not is_held and ctx is self._ctx)
+        answer = _Answer(self, self._answers, ctx.where, is_held, shows_text)
+        self._answers += 1
+        if is_held:
+            self._held.setdefault(ctx.id, _Held()).answers += 1
+        return answer
+
+    def put(self, name: str, part: Any) -> None:
+        """Hand out one part."""
+        self._pipes[name].put(part)
+
+    def _put_pieces(self, name: str, pieces: list[str]) -> None:
+        """Hand out at once what was held: as one piece where a reader could not keep up with so many."""
+        for piece in pieces if len(pieces) <= BUFFER // 2 else ["".join(pieces)]:
+            self.put(name, piece)
+
+    def close(self, answer: _Answer, *, stands: bool) -> None:
+        """Hand out the events that were held for an answer; without its text where it was rejected."""
+        held = self._held.get(answer.where.execution_id) if answer.is_held else None
+        if held is None:
+            return
+        held.answers -= 1
+        held.was_rejected |= not stands
+        if held.answers == 0:  # else another answer of this execution is still under review
+            del self._held[answer.where.execution_id]
+            self._put_events(held.events, held.was_rejected)
+
+    def _put_events(self, events: Iterable[RunEvent], is_rejected: bool) -> None:
+        for event in events:
+            shown = _without_text(event) if is_rejected else event
+            if shown is not None:
+                self.put("events", shown)
+
+    def retract(self, answer: _Answer) -> None:
+        """Say that what was handed out of an answer is taken back."""
+        text = "".join(answer.text) if answer.shows_text else ""
+        thoughts = "" if answer.is_held else "".join(answer.reasoning)
+        if not text and not thoughts:
+            return
+        now = 0.0 if self._ctx is None else self._ctx.engine.clock.now_ms()
+        self.put("events", TextRetracted(answer.number, text, answer.where, now))
+        if self._is_live:
+            for name, taken in (("text", text), ("reasoning", thoughts)):
+                if taken:
+                    self.put(name, TextRetracted(answer.number, taken, answer.where, now))
 
     def emit(self, event: RunEvent) -> None:
         """Take an event of the harness; those of other turns are left out."""
-        if self._ctx is None or event.where.turn != self._ctx.turn or event.where.thread_id != self._ctx.thread_id:
+        where = event.where
+        if self._ctx is None or where.turn != self._ctx.turn or where.thread_id != self._ctx.thread_id:
             return
-        self._pipes["events"].put(event)
-        # Children have logs of their own, which are no part of this conversation.
-        if isinstance(event, ItemsAppended) and event.where.depth == 0:
+        if isinstance(event, ItemsAppended):
+            answer = self.standing
+            if answer is not None and where.execution_id == answer.where.execution_id:
+                self.standing = None
+                self._hand_out(answer, event.items)
+            elif where.execution_id == self._ctx.id:
+                self._hand_out_logged("".join(output_texts(event.items)))
+        held = self._held.get(where.execution_id)
+        if held is None:
+            self.put("events", event)
+        else:
+            held.events.append(event)
+        if isinstance(event, ItemsAppended) and where.depth == 0:
             for item in event.items:
-                self._pipes["items"].put(item)
+                self.put("items", item)
+
+    def _hand_out(self, answer: _Answer, items: Iterable[Item]) -> None:
+        """Hand out an answer that stands, and was just logged."""
+        answer.is_open = False
+        self.close(answer, stands=True)
+        if answer.is_held:
+            self._put_pieces("reasoning", answer.reasoning)
+        answer.reasoning = []  # thoughts of an answer that stands are not taken back, even where its text is
+        written, logged = "".join(answer.text), "".join(output_texts(items))
+        if self._ctx is None or answer.where.execution_id != self._ctx.id:
+            if written:
+                self._unlogged.append(answer)
+        elif not answer.shows_text:
+            self._put_pieces("text", answer.text if written == logged else [logged] * bool(logged))
+        elif logged.startswith(written):
+            self._put_pieces("text", [logged[len(written) :]] * (written != logged))
+        elif self._is_live:  # the client contradicts itself; without `live`, pieces cannot be taken back from readers
+            self.retract(answer)
+            self._put_pieces("text", [logged] * bool(logged))
+
+    def _hand_out_logged(self, text: str) -> None:
+        """Hand out what was logged beside the answers of the turn's own execution: what a child or a function said."""
+        for place in range(len(self._unlogged) - 1, -1, -1):
+            if "".join(self._unlogged[place].text) == text:
+                answer = self._unlogged.pop(place)
+                if not answer.shows_text:
+                    self._put_pieces("text", answer.text)
+                return
+        if text:
+            self.put("text", text)
 
     def _start(self) -> asyncio.Task[AgentReply]:
         if self._task is None:
@@ -131,11 +325,17 @@ class TurnStream:
         unsubscribe = self._harness.subscribe(self)
         try:
             reply = await self._send()
-            if not self._has_text and reply.text:  # the model does not stream, or a layer spoke instead of it
-                self._pipes["text"].put(reply.text)
+            if self._ctx is None:  # the message became part of a turn that was under way
+                for item in reply.items:
+                    self.put("items", item)
+                self._put_pieces("text", output_texts(reply.items))
             return reply
         finally:
             unsubscribe()
+            for answer in self._unlogged:
+                self.retract(answer)
+            for held in self._held.values():  # of steps that were left behind
+                self._put_events(held.events, is_rejected=True)
             for pipe in self._pipes.values():
                 pipe.end()
 
@@ -146,13 +346,16 @@ class TurnStream:
         await asyncio.shield(task)  # an error of the turn is an error of whoever follows it
 
     @property
-    def text(self) -> AsyncIterator[str]:
-        """The answer's text, piece by piece."""
+    def text(self) -> AsyncIterator[Piece]:
+        """The text of the turn, piece by piece: joined, that of all assistant messages it logs, in order.
+
+        With ``release="live"`` a `TextRetracted` among the pieces takes back those of one answer.
+        """
         return self._read("text")
 
     @property
-    def reasoning(self) -> AsyncIterator[str]:
-        """What the model thought, piece by piece, where it streams that."""
+    def reasoning(self) -> AsyncIterator[Piece]:
+        """What the model thought, piece by piece, where it streams that; held and taken back like the text."""
         return self._read("reasoning")
 
     @property
@@ -161,8 +364,8 @@ class TurnStream:
         return self._read("items")
 
     @property
-    def events(self) -> AsyncIterator[RunEvent]:
-        """Everything that happens in the turn."""
+    def events(self) -> AsyncIterator[RunEvent | TextRetracted]:
+        """Everything that happens in the turn, without the text of answers that were rejected."""
         return self._read("events")
 
     @property
