@@ -127,7 +127,7 @@ _LONGEST_NAME: Final = 128
 
 def _secret_word(name: str) -> str | None:
     """Return the word by which a name says that its value is secret."""
-    words = [word.lower() for word in _WORDS.findall(name[-_LONGEST_NAME:])]
+    words: list[str] = [word.lower() for word in _WORDS.findall(name[-_LONGEST_NAME:])]
     while words and (words[-1] in _MODIFIERS or words[-1].isdigit()):
         words.pop()
     if len(words) > 1 and words[-1] in _ADDRESSES and words[-2] in ("webhook", "dsn"):
@@ -592,18 +592,26 @@ class Redaction:
         # No recursion: data from outside may be nested deeper than the interpreter can call.
         work: list[tuple[Any, Any, Any, bool]] = [(value, top, 0, False)]
         tuples: list[tuple[Any, Any]] = []
+        # What was made of a list or mapping: one that holds itself is read once. The original is kept, so that no other
+        # object gets its id meanwhile.
+        known: dict[tuple[int, bool], tuple[Any, Any]] = {}
         while work:
             value, parent, place, hide = work.pop()
             if hide and not _is_schema(value):
                 parent[place] = self._whole(value)
             elif isinstance(value, str):
                 parent[place] = self.text(value)
+            elif (id(value), hide) in known:
+                parent[place] = known[id(value), hide][1]
             elif isinstance(value, Mapping):
-                parent[place] = self._mapping(value, hide, work)
+                parent[place] = made = self._mapping(value, hide, work)
+                known[id(value), hide] = value, made
             elif isinstance(value, list | tuple):
                 parent[place] = made = self._tokens(value) or list(value)
                 if isinstance(value, tuple):
                     tuples.append((parent, place))
+                else:
+                    known[id(value), hide] = value, made
                 work.extend((inner, made, at, False) for at, inner in enumerate(made))
             elif isinstance(value, bytes | bytearray):
                 text = value.decode("latin-1")

@@ -23,7 +23,8 @@ _SUBJECTS = (
 _PLACES = ("the desk", "Ulm", "order A17", "our airline", "the sk-learn-compatible-estimators", "Basic Economy",
            "gate 12", "the library", "flight HAT045", "reservation 4WQ150", "room 7", "June")  # fmt: skip
 
-SENTENCES = tuple(form.format(place) for form in _SUBJECTS for place in _PLACES) + (
+SENTENCES = (
+    *(form.format(place) for form in _SUBJECTS for place in _PLACES),
     "token = next(tokens)",
     "password = getpass.getpass()",
     "def login(user: str, password: str) -> Token: ...",

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from noetic_nb import redact as rule
 from noetic_nb.lab import datasets
 from noetic_nb.redact import REDACTED, Redaction, is_secret_name, redact, redact_text
-from tests.secrets.sentences import SENTENCES
-from tests.secrets.shapes import SHAPES, beside_an_id, made
+from tests.redaction.sentences import SENTENCES
+from tests.redaction.shapes import SHAPES, beside_an_id, made
 
 ROOT = Path(__file__).parents[2]
 
@@ -287,6 +287,16 @@ def test_data_nested_deeper_than_the_stack_is_no_error(wrap: Callable[[Any], Any
         clean = clean["a"] if isinstance(clean, dict) else clean[0]
 
     assert clean == REDACTED
+
+
+def test_data_that_contains_itself_is_read_once() -> None:
+    data: dict[str, Any] = {"a": made("openai")[1]}
+    data["self"] = [data, data]
+
+    clean = redact(data)
+
+    assert clean["a"] == REDACTED
+    assert clean["self"][0] is clean["self"][1] is clean
 
 
 HOSTILE = {
