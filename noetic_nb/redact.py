@@ -589,6 +589,7 @@ class Redaction:
     def data(self, value: Any) -> Any:
         """Return JSON-like data without its secrets."""
         top: list[Any] = [None]
+        made: list[Any] | dict[Any, Any]
         # No recursion: data from outside may be nested deeper than the interpreter can call.
         work: list[tuple[Any, Any, Any, bool]] = [(value, top, 0, False)]
         tuples: list[tuple[Any, Any]] = []
