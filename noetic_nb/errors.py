@@ -14,7 +14,10 @@ happened, what was given and what to do.
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
+
+from noetic_nb.redact import REDACTED, redact, redact_text
 
 __all__ = ["ErrorKind", "ItemValidationError", "NoeticConfigError", "NoeticError", "innermost"]
 
@@ -49,6 +52,33 @@ _SHORT: Final = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 160
 _SHORT.maxdict = _SHORT.maxlist = _SHORT.maxtuple = 6
 _SHORT.maxlevel = 3
+# No repr is read further for secrets than this.
+_LONGEST: Final = 10_000
+
+
+def _clean(value: Any) -> Any:
+    """Return a value without its secrets; the very object where it has none."""
+    if not isinstance(value, str | Mapping | list | tuple):
+        return value
+    try:
+        clean = redact(value)
+    except Exception:  # a mapping of the user's own may do anything; an error must still be made
+        return REDACTED
+    try:
+        return value if clean == value else clean
+    except Exception:  # too deep to be compared, or compared by code of the user's own
+        return clean
+
+
+def _given(value: object) -> str:
+    """Return a value as short text; secrets go before it is cut, because half of one no longer looks like it."""
+    if isinstance(value, str | int | float | Mapping | list | tuple | None):
+        return redact_text(_SHORT.repr(value))
+    try:
+        text = redact_text(repr(value)[:_LONGEST])
+    except Exception:  # a repr of the user's own may do anything
+        return _SHORT.repr(value)
+    return text if len(text) <= _SHORT.maxother else f"{text[:78]}...{text[-79:]}"
 
 
 def _sentence(text: str) -> str:
@@ -65,7 +95,8 @@ class NoeticError(Exception):
     what : str
         What happened, in one sentence.
     given : object, optional
-        The value that caused it; shown shortened in the message, kept whole on the error.
+        The value that caused it; shown shortened in the message, kept whole on the error; secrets in
+        it are replaced, here as in every other field.
     hint : str, optional
         What to do about it.
     **facts
@@ -82,13 +113,14 @@ class NoeticError(Exception):
 
     def __init__(self, kind: ErrorKind, what: str, *, given: object = _MISSING, hint: str = "", **facts: Any) -> None:
         self.kind: ErrorKind = kind
-        self.what = what
-        self.hint = hint
-        self.given = None if given is _MISSING else given
-        self.facts: dict[str, Any] = facts
+        self.what = what = _clean(what)
+        self.hint = hint = _clean(hint)
+        self.given = None if given is _MISSING else (given := _clean(given))
+        self.facts: dict[str, Any] = {name: _clean(fact) for name, fact in facts.items()}
+        facts = self.facts
         parts = [_sentence(what)]
         if given is not _MISSING:
-            parts.append(f"Given: {_SHORT.repr(given)}.")
+            parts.append(f"Given: {_given(given)}.")
         if hint:
             parts.append(_sentence(hint))
         elif isinstance(facts.get("guidance"), str) and facts["guidance"]:
@@ -136,13 +168,13 @@ class NoeticConfigError(Exception):
 
     def __init__(self, code: str, what: str, *, given: object = _MISSING, hint: str = "", **facts: Any) -> None:
         self.code = code
-        self.what = what
-        self.hint = hint
-        self.given = None if given is _MISSING else given
-        self.facts: dict[str, Any] = facts
+        self.what = what = _clean(what)
+        self.hint = hint = _clean(hint)
+        self.given = None if given is _MISSING else (given := _clean(given))
+        self.facts: dict[str, Any] = {name: _clean(fact) for name, fact in facts.items()}
         parts = [f"[{code}] {_sentence(what)}"]
         if given is not _MISSING:
-            parts.append(f"Given: {_SHORT.repr(given)}.")
+            parts.append(f"Given: {_given(given)}.")
         if hint:
             parts.append(_sentence(hint))
         super().__init__(" ".join(parts))
@@ -169,12 +201,12 @@ class ItemValidationError(ValueError):
     """
 
     def __init__(self, what: str, *, given: object = _MISSING, hint: str = "") -> None:
-        self.what = what
-        self.hint = hint
-        self.given = None if given is _MISSING else given
+        self.what = what = _clean(what)
+        self.hint = hint = _clean(hint)
+        self.given = None if given is _MISSING else (given := _clean(given))
         parts = [_sentence(what)]
         if given is not _MISSING:
-            parts.append(f"Given: {_SHORT.repr(given)}.")
+            parts.append(f"Given: {_given(given)}.")
         if hint:
             parts.append(_sentence(hint))
         super().__init__(" ".join(parts))

@@ -25,7 +25,8 @@ from noetic_nb.events import (
     TurnStarted,
     Where,
 )
-from noetic_nb.items import assistant_text
+from noetic_nb.items import assistant_text, thaw
+from noetic_nb.redact import redact, redact_text
 
 __all__ = ["OTelExporter"]
 
@@ -99,7 +100,7 @@ class OTelExporter:
             case ChildStarted():
                 parent = self._open.get(event.parent_id) or [None]
                 span = self._start(event.where, f"{event.step_kind} {event.step_id}", event.t_ms, parent[-1])
-                span.set_attributes({"noetic.items_in": len(event.items), "noetic.layers_in": list(event.handed)})
+                _note_all(span, {"noetic.items_in": len(event.items), "noetic.layers_in": list(event.handed)})
                 self._open[event.where.execution_id] = [span]
             case ChildEnded():
                 self._child_ended(event)
@@ -124,16 +125,19 @@ class OTelExporter:
         parent = stack[-1] if parent is None and stack else parent
         context = None if parent is None else self._trace.set_span_in_context(parent)
         span = self._tracer.start_span(
-            name, context=context, start_time=round(t_ms * NS_PER_MS), kind=kind or self._trace.SpanKind.INTERNAL
+            redact_text(name),
+            context=context,
+            start_time=round(t_ms * NS_PER_MS),
+            kind=kind or self._trace.SpanKind.INTERNAL,
         )
-        span.set_attribute("gen_ai.conversation.id", where.thread_id)
-        span.set_attribute("noetic.execution.id", where.execution_id)
+        _note_on(span, "gen_ai.conversation.id", where.thread_id)
+        _note_on(span, "noetic.execution.id", where.execution_id)
         return span
 
     def _end(self, span: Any, t_ms: float, problem: str | None = None, error_type: str | None = None) -> None:
         if problem is not None:
-            span.set_attribute("error.type", error_type or "error")
-            span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, problem))
+            _note_on(span, "error.type", error_type or "error")
+            span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, redact_text(problem)))
         span.end(end_time=round(t_ms * NS_PER_MS))
 
     def _whole(self, where: Where, name: str, t_ms: float, duration_ms: float, kind: Any = None) -> Any:
@@ -143,30 +147,31 @@ class OTelExporter:
     def _note(self, where: Where, name: str, t_ms: float, about: dict[str, Any]) -> None:
         stack = self._open.get(where.execution_id)
         if stack:
-            stack[-1].add_event(name, about, timestamp=round(t_ms * NS_PER_MS))
+            stack[-1].add_event(redact_text(name), redact(about), timestamp=round(t_ms * NS_PER_MS))
 
     def _turn_started(self, event: TurnStarted) -> None:
         span = self._start(event.where, f"invoke_agent {self._agent}", event.t_ms)
-        span.set_attributes(
+        _note_all(
+            span,
             {
                 "gen_ai.operation.name": "invoke_agent",
                 "gen_ai.agent.name": self._agent,
                 "gen_ai.provider.name": self._provider,
                 "noetic.turn.id": event.turn_id,
-            }
+            },
         )
         if self._content:
-            span.set_attribute("gen_ai.input.messages", event.query)
+            _note_on(span, "gen_ai.input.messages", event.query)
         self._open[event.where.execution_id] = [span]
 
     def _turn_completed(self, event: TurnCompleted) -> None:
         stack = self._closed(event)
         if stack:
             turn = stack[0]
-            turn.set_attributes(_spent(event))
-            turn.set_attribute("noetic.outcome", event.outcome)
+            _note_all(turn, _spent(event))
+            _note_on(turn, "noetic.outcome", event.outcome)
             if self._content:
-                turn.set_attribute("gen_ai.output.messages", event.text)
+                _note_on(turn, "gen_ai.output.messages", event.text)
             self._end(turn, event.t_ms, "the turn failed" if event.outcome == "failure" else None, event.outcome)
 
     def _closed(self, event: TurnCompleted | ChildEnded) -> list[Any]:
@@ -185,7 +190,7 @@ class OTelExporter:
         stack = self._open.setdefault(execution_id, [])
         # Where the step around it is not known, it is in the turn, or in the child: the first span there is.
         span = self._start(event.where, f"step {event.step_id}", event.t_ms, around or (stack[0] if stack else None))
-        span.set_attributes({"noetic.step.kind": event.step_kind, "noetic.step.path": event.path})
+        _note_all(span, {"noetic.step.kind": event.step_kind, "noetic.step.path": event.path})
         stack.append(span)
         self._steps[execution_id, event.path] = span
 
@@ -199,48 +204,50 @@ class OTelExporter:
         stack.remove(span)
         if not stack:  # of an execution that is held open: it has no turn around its steps
             del self._open[execution_id]
-        span.set_attribute("noetic.status", event.status)
+        _note_on(span, "noetic.status", event.status)
         self._end(span, event.t_ms, event.error if event.status == "error" else None, event.status)
 
     def _child_ended(self, event: ChildEnded) -> None:
         stack = self._closed(event)
         if stack:
-            stack[0].set_attributes(_spent(event))
-            stack[0].set_attribute("noetic.layers_out", list(event.returned))
+            _note_all(stack[0], _spent(event))
+            _note_on(stack[0], "noetic.layers_out", list(event.returned))
             self._end(stack[0], event.t_ms, "the child failed" if event.outcome == "failure" else None, event.outcome)
 
     def _model_called(self, event: ModelCalled) -> None:
         name, kind = f"chat {event.model}", self._trace.SpanKind.CLIENT
         span = self._whole(event.where, name, event.t_ms, event.duration_ms, kind)
-        span.set_attributes(
+        _note_all(
+            span,
             {
                 "gen_ai.operation.name": "chat",
                 "gen_ai.provider.name": self._provider,
                 "gen_ai.request.model": event.model,
                 "noetic.purpose": event.purpose,
                 **_spent(event),
-            }
+            },
         )
         if event.finish_reason is not None:
             span.set_attribute("gen_ai.response.finish_reasons", [event.finish_reason])
         if self._content:
-            span.set_attribute("gen_ai.output.messages", assistant_text(event.items))
+            _note_on(span, "gen_ai.output.messages", assistant_text(event.items))
         self._end(span, event.t_ms, event.error if event.status == "error" else None, event.status)
 
     def _tool_called(self, event: ToolCalled) -> None:
         span = self._whole(event.where, f"execute_tool {event.name}", event.t_ms, event.duration_ms)
-        span.set_attributes(
+        _note_all(
+            span,
             {
                 "gen_ai.operation.name": "execute_tool",
                 "gen_ai.tool.name": event.name,
                 "gen_ai.tool.call.id": event.call_id,
                 "gen_ai.tool.type": "function",
                 "noetic.status": event.status,
-            }
+            },
         )
         if self._content:
-            span.set_attribute("gen_ai.tool.call.arguments", str(event.args))
-            span.set_attribute("gen_ai.tool.call.result", event.output)
+            _note_on(span, "gen_ai.tool.call.arguments", str(redact(thaw(event.args))))
+            _note_on(span, "gen_ai.tool.call.result", event.output)
         self._end(span, event.t_ms, None if event.status == "ok" else event.error or event.status, event.status)
 
     def _hook_called(self, event: MemoryTraceSpan) -> None:
@@ -249,10 +256,19 @@ class OTelExporter:
             return
         span = self._whole(event.where, f"memory {event.layer_id}.{event.hook}", event.t_ms, event.duration_ms)
         if event.budget is not None:
-            span.set_attributes(
-                {"noetic.budget.allocated": event.budget.allocated, "noetic.budget.used": event.budget.used}
+            _note_all(
+                span, {"noetic.budget.allocated": event.budget.allocated, "noetic.budget.used": event.budget.used}
             )
         self._end(span, event.t_ms, event.error, event.status)
+
+
+def _note_on(span: Any, name: str, value: Any) -> None:
+    # Spans travel further than runs: nothing is put on one but by these two.
+    span.set_attribute(name, redact(value))
+
+
+def _note_all(span: Any, about: dict[str, Any]) -> None:
+    span.set_attributes(redact(about))
 
 
 def _spent(event: TurnCompleted | ChildEnded | ModelCalled) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
@@ -14,6 +13,7 @@ from noetic_nb.items import Item, ItemRegistry
 from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.trace import TRACE, Trace
 from noetic_nb.models.client import NO_USAGE, ModelResponse, Usage, finish_reason_of
+from noetic_nb.redact import safe_logger
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["CallModel", "Diagnostic", "ExecutionContext", "HookModelRequest", "as_response", "log_diagnostic"]
@@ -21,7 +21,7 @@ __all__ = ["CallModel", "Diagnostic", "ExecutionContext", "HookModelRequest", "a
 Diagnostic: TypeAlias = Callable[[str, str, BaseException], None]
 """Is called with an error that does not fail the run: ``diagnostic(layer_id, hook, error)``."""
 
-_log: Final = logging.getLogger("noetic_nb")
+_log: Final = safe_logger("noetic_nb")
 
 
 def log_diagnostic(layer_id: str, hook: str, error: BaseException) -> None:

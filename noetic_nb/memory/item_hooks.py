@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -13,13 +12,14 @@ from noetic_nb.memory.hook_runner import HookRunner
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import OnItemAppendParams, ProjectHistoryParams
 from noetic_nb.memory.recall import RecallEntry, Recaller
+from noetic_nb.redact import safe_logger
 
 __all__ = ["MAX_RERENDER_DEPTH", "AppendResult", "append_items", "project_items", "rerender"]
 
 # A re-render that causes a re-render ... ends here; three is deep enough for any layer that was seen to need it.
 MAX_RERENDER_DEPTH: Final = 3
 
-_log: Final = logging.getLogger("noetic_nb")
+_log: Final = safe_logger("noetic_nb")
 
 
 class AppendResult(NamedTuple):

@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.models.cassette_file import Entry, content_of, differences, read_cassette, write_cassette
+from noetic_nb.models.cassette_file import (
+    Entry,
+    Tape,
+    TapeSecrets,
+    content_of,
+    differences,
+    read_cassette,
+    write_cassette,
+)
 from noetic_nb.models.client import ModelClient, ModelRequest, ModelResponse, StreamingModelClient, StreamPart
 from noetic_nb.models.model_errors import failed
 from noetic_nb.models.response_items import deltas_of
@@ -33,7 +41,8 @@ class CassetteModel:
     Parameters
     ----------
     path : str or path
-        The tape: JSON lines, to be kept under version control. Secrets are redacted, folders are made.
+        The tape: JSON lines, to be kept under version control. Each secret is replaced by a placeholder of its own,
+        folders are made.
     model : ModelClient, optional
         Who is asked while recording.
     mode : {"auto", "record", "replay"}
@@ -89,7 +98,7 @@ class CassetteModel:
                 path=str(self.path),
             )
         self._model = model
-        self._entries: list[Entry] = [] if self._recording else read_cassette(self.path)
+        self._secrets, self._entries = Tape(TapeSecrets(), []) if self._recording else read_cassette(self.path)
         self._places: defaultdict[str, list[int]] = defaultdict(list)
         for place, entry in enumerate(self._entries):
             self._places[entry.key].append(place)
@@ -121,8 +130,7 @@ class CassetteModel:
             ``tape_missing`` with the `differences` to the closest request on the tape; ``storage_failed`` if an answer
             cannot be written; what the recorded model raises. Refusals are recorded, passing failures are not.
         """
-        content = content_of(request)
-        entry = self._find(content)
+        content, entry = self._find(request)
         if entry is not None:
             return entry.replay()
         try:
@@ -139,8 +147,7 @@ class CassetteModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
         """As `complete`, piece by piece; a replayed answer comes a word at a time."""
-        content = content_of(request)
-        entry = self._find(content)
+        content, entry = self._find(request)
         if entry is None and isinstance(self._model, StreamingModelClient):
             try:
                 async with aclosing(cast(Any, self._model.stream(request))) as parts:
@@ -155,17 +162,21 @@ class CassetteModel:
             yield delta
         yield response
 
-    def _find(self, content: dict[str, Any]) -> Entry | None:
-        """Return the next answer to a request; None if the model is to be asked."""
+    def _find(self, request: ModelRequest) -> tuple[dict[str, Any], Entry | None]:
+        """Return a request without secrets and the next answer to it; None if the model is to be asked."""
+        asked = content_of(request)
+        content = self._secrets.hide(asked)
         if self._recording:
-            return None
+            return content, None
         key = Entry(content, {}).key
         places, played = self._places[key], self._played[key]
+        if self._secrets.version == 1 and played >= len(places):
+            places = [at for at, entry in enumerate(self._entries) if self._secrets.same(entry.request, asked)]
         if played < len(places):
             self._played[key] += 1
-            return self._entries[places[played]]
+            return content, self._entries[places[played]]
         if self._adds:
-            return None
+            return content, None
         raise self._missing(content, played)
 
     def _missing(self, content: dict[str, Any], played: int) -> NoeticError:
@@ -202,12 +213,12 @@ class CassetteModel:
                 reason="garbage",
                 hint="Return a ModelResponse from `complete`.",
             )
-        await self._add(Entry.of(content, answer))
+        await self._add(Entry.of(content, answer, self._secrets))
         return answer
 
     async def _keep_refusal(self, content: dict[str, Any], error: NoeticError) -> None:
         if error.kind == "llm_refused":
-            await self._add(Entry.of(content, error))
+            await self._add(Entry.of(content, error, self._secrets))
 
     async def _add(self, entry: Entry) -> None:
         # Counted as played at once: what was just recorded must not be replayed to the next request like it.
@@ -219,7 +230,7 @@ class CassetteModel:
     def _write(self) -> None:
         # Taken inside the lock: of two writers the later one always writes the longer tape.
         with self._writing:
-            write_cassette(self.path, list(self._entries))
+            write_cassette(self.path, Tape(self._secrets, list(self._entries)))
 
 
 def _wrong(what: str, given: object, hint: str) -> NoeticConfigError:

@@ -1,31 +1,36 @@
 """The file behind a cassette: one JSON line that names the format, then one line per answer.
 
-A request is compared by content: ids of items do not count, ids of calls count only by their order of appearance, and
-secrets are gone before anything is compared or written.
+A request is compared by content: ids of items do not count, ids of calls count only by their order of appearance. A secret
+is replaced by a placeholder of its own before anything is compared or written; which one it is, a salted digest says.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import operator
 import os
+import secrets
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import ItemValidationError, NoeticError
 from noetic_nb.items import ItemRegistry, dump_item, thaw
 from noetic_nb.models.client import ModelRequest, ModelResponse, TokenLogprob, Usage, finish_reason_of
 from noetic_nb.models.model_errors import refused
-from noetic_nb.redact import redact
+from noetic_nb.redact import REDACTED, Redaction
 
-__all__ = ["Entry", "content_of", "differences", "read_cassette", "write_cassette"]
+__all__ = ["Entry", "Tape", "TapeSecrets", "content_of", "differences", "read_cassette", "write_cassette"]
 
 FORMAT: Final = "noetic_nb.cassette"
-VERSION: Final = 1
+VERSION: Final = 2
+# Shorter secrets can be guessed, so trying one costs time; a longer one cannot, and many of them must not cost any.
+_GUESSABLE: Final = 20
+_ROUNDS: Final = 10_000
 _LOOSE: Final = ItemRegistry(strict=False)
 
 
@@ -43,8 +48,8 @@ class Entry:
         return hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
-    def of(cls, request: Mapping[str, Any], outcome: ModelResponse | NoeticError) -> Entry:
-        """Make the entry of a response, or of a refusal: that is an answer too."""
+    def of(cls, request: Mapping[str, Any], outcome: ModelResponse | NoeticError, secrets: TapeSecrets) -> Entry:
+        """Make the entry of a response, or of a refusal: that is an answer too. The request is without secrets already."""
         answer: dict[str, Any] = {}
         if isinstance(outcome, NoeticError):
             answer["refusal"] = outcome.refusal
@@ -57,7 +62,7 @@ class Entry:
         usage = outcome.usage
         answer["usage"] = [usage.input_tokens, usage.output_tokens, usage.cached_tokens]
         answer["cost"] = outcome.cost
-        return cls(request, redact(answer))
+        return cls(request, secrets.hide(answer))
 
     def replay(self) -> ModelResponse:
         """Return the response again.
@@ -81,6 +86,93 @@ class Entry:
         )
 
 
+class TapeSecrets:
+    """The secrets of one tape: each has a placeholder, and the same one for as long as the tape is kept.
+
+    A tape of the first version knew one placeholder for all; it goes on doing so.
+
+    Examples
+    --------
+    >>> kept = TapeSecrets()
+    >>> kept.hide(["AKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7OTHER16", "AKIAIOSFODNN7EXAMPLE"])
+    ['[redacted]', '[redacted 2]', '[redacted]']
+    """
+
+    def __init__(self, salt: bytes | None = None, digests: Iterable[str] = (), *, version: int = VERSION) -> None:
+        self.version = version
+        self.salt = secrets.token_bytes(16) if salt is None else salt
+        self.digests = {digest: number for number, digest in enumerate(digests, start=1)}
+        self._known: dict[str, str] = {}
+
+    def hide(self, value: Any) -> Any:
+        """Return data with a placeholder for each secret."""
+        return Redaction(self._placeholder if self.version > 1 else None).data(value)
+
+    def _placeholder(self, secret: str) -> str:
+        known = self._known.get(secret)
+        if known is None:
+            number = self.digests.setdefault(self._digest(secret), len(self.digests) + 1)
+            known = self._known[secret] = REDACTED if number == 1 else f"{REDACTED[:-1]} {number}]"
+        return known
+
+    def _digest(self, secret: str) -> str:
+        text = secret.encode("utf-8", "surrogatepass")
+        if len(text) < _GUESSABLE:
+            return hashlib.pbkdf2_hmac("sha256", text, self.salt, _ROUNDS).hex()
+        return hmac.new(self.salt, text, "sha256").hexdigest()
+
+    def head(self) -> dict[str, Any]:
+        """Return the first line of the tape."""
+        head: dict[str, Any] = {"format": FORMAT, "version": self.version}
+        if self.version > 1:
+            head |= {"salt": self.salt.hex(), "secrets": list(self.digests)}
+        return head
+
+    @classmethod
+    def of(cls, head: Mapping[str, Any]) -> TapeSecrets:
+        """Read the first line of a tape."""
+        if head["version"] == 1:
+            return cls(b"", version=1)
+        if not all(isinstance(digest, str) for digest in head["secrets"]):
+            raise TypeError("a digest is no text")
+        return cls(bytes.fromhex(head["salt"]), head["secrets"], version=head["version"])
+
+    def same(self, recorded: Any, asked: Any) -> bool:
+        """Tell whether a request of a tape of the first version is the one that is asked, secrets and all.
+
+        What was a secret when it was recorded may be none today, and the other way round: a placeholder there stands for
+        whatever is asked.
+        """
+        if isinstance(recorded, dict) and isinstance(asked, dict):
+            return recorded.keys() == asked.keys() and all(self.same(recorded[key], asked[key]) for key in asked)
+        if isinstance(recorded, list) and isinstance(asked, list):
+            return len(recorded) == len(asked) and all(map(self.same, recorded, asked))
+        if isinstance(recorded, str) and REDACTED in recorded:
+            return recorded == REDACTED or (isinstance(asked, str) and _fits(recorded.split(REDACTED), asked))
+        return type(recorded) is type(asked) and bool(recorded == asked)
+
+
+def _fits(pieces: list[str], text: str) -> bool:
+    """Tell whether a text is these pieces in order, with anything between them, from its start to its end."""
+    first, *inner, last = pieces
+    if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
+        return False
+    place, stop = len(first), len(text) - len(last)
+    for piece in inner:
+        place = text.find(piece, place, stop)
+        if place < 0:
+            return False
+        place += len(piece)
+    return True
+
+
+class Tape(NamedTuple):
+    """What a file holds."""
+
+    secrets: TapeSecrets
+    entries: list[Entry]
+
+
 def _logprob(token: str, number: float, alternatives: Any = ()) -> TokenLogprob:
     return TokenLogprob(token, number, tuple((other, nats) for other, nats in alternatives))
 
@@ -88,7 +180,7 @@ def _logprob(token: str, number: float, alternatives: Any = ()) -> TokenLogprob:
 def content_of(request: ModelRequest) -> dict[str, Any]:
     """Return what a request asks as plain data: model, instructions, items, tools, parameters, output schema.
 
-    Purpose and thread are left out: they change nothing about the answer.
+    Purpose and thread are left out: they change nothing about the answer. Secrets are still in it.
 
     Examples
     --------
@@ -112,7 +204,7 @@ def content_of(request: ModelRequest) -> dict[str, Any]:
     content["params"] = request.params.model_dump(mode="json", exclude_none=True) if request.params else {}
     content["output_schema"] = thaw(request.output_schema)
     # Through JSON once, so that what is compared is exactly what a tape can hold.
-    plain_content: dict[str, Any] = json.loads(json.dumps(redact(content)))
+    plain_content: dict[str, Any] = json.loads(json.dumps(content))
     return plain_content
 
 
@@ -151,7 +243,7 @@ def _corrupt(path: Path, line: int, what: str) -> NoeticError:
     )
 
 
-def read_cassette(path: Path) -> list[Entry]:
+def read_cassette(path: Path) -> Tape:
     """Read every answer of a tape.
 
     Raises
@@ -180,6 +272,10 @@ def read_cassette(path: Path) -> list[Entry]:
         raise _corrupt(path, 1, f"does not say that it is a tape (format {FORMAT!r})")
     if head["version"] > VERSION:
         raise _corrupt(path, 1, f"says version {head['version']}, newer than {VERSION}, the newest known here")
+    try:
+        kept = TapeSecrets.of(head)
+    except (LookupError, TypeError, ValueError) as exc:
+        raise _corrupt(path, 1, "does not say which secrets it holds") from exc
     entries = []
     for number, record in enumerate(records[1:], start=2):
         entry = Entry(record.get("request", {}), record.get("answer", {}))
@@ -192,10 +288,10 @@ def read_cassette(path: Path) -> list[Entry]:
         except NoeticError:
             pass  # a refusal, which is an answer too
         entries.append(entry)
-    return entries
+    return Tape(kept, entries)
 
 
-def write_cassette(path: Path, entries: list[Entry]) -> None:
+def write_cassette(path: Path, tape: Tape) -> None:
     """Write a whole tape at once: a crash leaves the old file or the new one, never half of one.
 
     Raises
@@ -203,11 +299,12 @@ def write_cassette(path: Path, entries: list[Entry]) -> None:
     NoeticError
         ``storage_failed``; the old file is untouched then.
     """
-    lines: list[Any] = [{"format": FORMAT, "version": VERSION}]
-    lines += [{"request": entry.request, "answer": entry.answer} for entry in entries]
+    lines: list[Any] = [tape.secrets.head()]
+    lines += [{"request": entry.request, "answer": entry.answer} for entry in tape.entries]
     temporary: str | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Readable by its owner alone, as `tempfile` makes it, and so is the tape that it becomes.
         with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             temporary = file.name
             file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)

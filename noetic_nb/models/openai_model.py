@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import os
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -29,10 +28,11 @@ from noetic_nb.models.openai_wire import WireOptions, is_official, names_of, pla
 from noetic_nb.models.pricing import Price, check_price, cost_of
 from noetic_nb.models.response_items import Answer, settle
 from noetic_nb.models.retries import SLOW, Failure, backoff_ms, classify
+from noetic_nb.redact import redact, safe_logger
 
 __all__ = ["OpenAIModel"]
 
-log = logging.getLogger(__name__)
+log = safe_logger(__name__)
 
 # Ten minutes, the openai package's own default: models that reason may be silent for several.
 TIMEOUT_MS: Final = 600_000
@@ -168,7 +168,7 @@ class OpenAIModel:
 
     def __repr__(self) -> str:
         where = f", base_url={shown_address(self._base_url)!r}" if self._base_url else ""
-        return f"OpenAIModel({self.model!r}, api={self.api!r}{where})"
+        return f"OpenAIModel({redact(self.model)!r}, api={self.api!r}{where})"
 
     async def __aenter__(self) -> Self:
         return self

@@ -15,6 +15,7 @@ from noetic_nb.items import freeze
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.models.client import TokenLogprob, Usage
+from noetic_nb.redact import redact, redact_text
 
 __all__ = ["CallTool", "Fault", "FaultKind", "Reply"]
 
@@ -83,8 +84,8 @@ class CallTool:
 
     def __repr__(self) -> str:
         if self.args is None:
-            return f"CallTool.raw({self.name!r}, {self.arguments!r})"
-        return f"CallTool({', '.join([repr(self.name), *(f'{k}={v!r}' for k, v in self.args.items())])})"
+            return f"CallTool.raw({self.name!r}, {redact_text(self.arguments)!r})"
+        return f"CallTool({', '.join([repr(self.name), *(f'{k}={v!r}' for k, v in redact(self.args).items())])})"
 
 
 def _as_usage(value: object) -> Usage | None:
@@ -250,6 +251,6 @@ class Fault:
             raise _wrong("`after` counts deltas.", given=self.after, hint="Use 0 or more.")
 
     def __repr__(self) -> str:
-        given = [f"{n}={getattr(self, n)!r}" for n in ("retry_after_ms", "status", "after", "message", "value")]
+        given = [f"{n}={redact(getattr(self, n))!r}" for n in ("retry_after_ms", "status", "after", "message", "value")]
         defaults = ("retry_after_ms=None", "status=None", "after=0", "message=None", "value=None")
         return f"Fault({', '.join([repr(self.kind), *(text for text in given if text not in defaults)])})"

@@ -30,6 +30,7 @@ from noetic_nb.models.client import (
 from noetic_nb.models.model_errors import failed, rate_limited, refused
 from noetic_nb.models.response_items import PIECE, answer_items, deltas_of, text_item
 from noetic_nb.models.script import CallTool, Fault, Reply
+from noetic_nb.redact import redact_text
 from noetic_nb.tokens import estimate_tokens
 
 __all__ = ["Line", "Script", "ScriptedModel"]
@@ -179,7 +180,7 @@ class ScriptedModel:
         self._requests.clear()
 
     def __repr__(self) -> str:
-        names = f" for {', '.join(map(repr, self._parts))}" if self._parts else ""
+        names = f" for {', '.join(map(repr, map(redact_text, self._parts)))}" if self._parts else ""
         left = "function" if self.remaining is None else f"{self.remaining} left"
         return f"<ScriptedModel{names}: {left}, {len(self._requests)} requests seen>"
 
@@ -227,7 +228,7 @@ class ScriptedModel:
         if part is None:
             part = self._parts.get(request.model)
             if part is None:
-                known = ", ".join(map(repr, self._parts)) or "none"
+                known = ", ".join(map(repr, map(redact_text, self._parts))) or "none"
                 raise failed(
                     f"The scripted model has no lines for model {request.model!r}",
                     reason="script",

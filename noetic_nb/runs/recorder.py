@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -10,11 +9,12 @@ from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, RunEvent
 from noetic_nb.ids import SYSTEM_IDS, Ids
+from noetic_nb.redact import safe_logger
 from noetic_nb.runs.run import Run
 
 __all__ = ["Recordable", "Recorder", "record"]
 
-_LOG: Final = logging.getLogger("noetic_nb.runs")
+_LOG: Final = safe_logger("noetic_nb.runs")
 
 
 class Recordable(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from noetic_nb.events import (
@@ -21,6 +21,7 @@ from noetic_nb.events import (
     TurnStarted,
     Where,
 )
+from noetic_nb.redact import Redaction
 from noetic_nb.regulator.predicates.core import POOR_QUALITY_MEAN, QUALITY_DECLINE_WINDOW
 from noetic_nb.runs.plain_text import TEXT_LENGTH, count, plain
 
@@ -135,6 +136,8 @@ class Signals:
     def __init__(self, *, thread_id: str | None = None) -> None:
         self.thread_id = thread_id
         self.threads: dict[str, ThreadSignals] = {}
+        # A decision holds words of texts, which are known as those of a secret only once the texts went by.
+        self._rule = Redaction()
 
     def take(self, event: RunEvent) -> tuple[ThreadSignals, TurnSignals] | None:
         """Read one event; returns the thread and the turn it changed, None where nothing changed."""
@@ -142,6 +145,13 @@ class Signals:
             event, TurnStarted | ModelCalled | QualityGiven | RegulatorSaw | RegulatorDecided | TurnCompleted
         ):
             return None
+        match event:
+            case TurnStarted(query=text) | TurnCompleted(text=text):
+                self._rule.text(text)
+            case RegulatorSaw():
+                self._rule.data(event.event)
+            case RegulatorDecided():
+                event = replace(event, decision=self._rule.data(event.decision))
         where = event.where
         if self.thread_id is not None and where.thread_id != self.thread_id:
             return None

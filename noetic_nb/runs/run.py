@@ -6,7 +6,6 @@ event's number (``seq``) is its position; events are never changed, moved or rem
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -19,6 +18,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ItemsAppended, RunEvent
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, thaw
+from noetic_nb.redact import redact_text, safe_logger
 from noetic_nb.runs.event_codec import EVENT_TYPES, SCHEMA_VERSION, settled
 from noetic_nb.runs.payload import frozen_data
 from noetic_nb.runs.save import save_events
@@ -33,7 +33,7 @@ __all__ = ["Events", "Run"]
 
 Listener: TypeAlias = Callable[[RunEvent], None]
 
-_LOG: Final = logging.getLogger("noetic_nb.runs")
+_LOG: Final = safe_logger("noetic_nb.runs")
 
 
 @cache
@@ -365,7 +365,8 @@ class Run:
 
     def __repr__(self) -> str:
         counts = [(len(self._events), "event"), (len(self.turns), "turn"), (len(self.threads), "thread")]
-        return f"<Run {self.run_id!r}: {', '.join(f'{n} {word}' if n == 1 else f'{n} {word}s' for n, word in counts)}>"
+        words = ", ".join(f"{n} {word}" if n == 1 else f"{n} {word}s" for n, word in counts)
+        return f"<Run {redact_text(self.run_id)!r}: {words}>"
 
     def _repr_html_(self) -> str:
         return turns_table(self.run_id, self.turns)

@@ -15,32 +15,12 @@ from typing import Any
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import RunEvent
 from noetic_nb.ids import SYSTEM_IDS
-from noetic_nb.redact import redact
+from noetic_nb.owner_only import owner_only
+from noetic_nb.redact import Redaction, redact_text
 from noetic_nb.runs.event_codec import SCHEMA, SCHEMA_VERSION, dump_event, parse_event
 from noetic_nb.runs.payload import to_wire
 
 __all__ = ["save_events"]
-
-
-def _without_secrets(value: Any) -> Any:
-    """Redact JSON data, looking also into texts that are JSON themselves, as arguments and tool outputs are."""
-    return redact(_opened(value))
-
-
-def _opened(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _opened(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_opened(inner) for inner in value]
-    if isinstance(value, str) and value[:1] in ("{", "["):
-        try:
-            inside = json.loads(value)
-        except (ValueError, RecursionError):  # ordinary text that begins with a bracket
-            return value
-        clean = _without_secrets(inside)
-        # Untouched text stays as it was written, spaces and order of keys included.
-        return value if clean == inside else json.dumps(clean, ensure_ascii=False)
-    return value
 
 
 def _line(data: Any, *, sort_keys: bool = False) -> bytes:
@@ -49,8 +29,16 @@ def _line(data: Any, *, sort_keys: bool = False) -> bytes:
 
 
 def _lines(run_id: str, meta: Mapping[str, Any], events: Sequence[RunEvent]) -> Iterator[bytes]:
-    clean = _without_secrets(to_wire(meta))
-    header = {"schema": SCHEMA, "version": SCHEMA_VERSION, "run_id": run_id, "events": len(events), "meta": clean}
+    # One rule for the whole file: a decision may hold the words of a secret whose text went by before.
+    rule = Redaction()
+    clean = rule.data(to_wire(meta))
+    header = {
+        "schema": SCHEMA,
+        "version": SCHEMA_VERSION,
+        "run_id": redact_text(run_id),
+        "events": len(events),
+        "meta": clean,
+    }
     try:
         yield _line(header, sort_keys=True)
     except (TypeError, ValueError) as error:
@@ -59,7 +47,7 @@ def _lines(run_id: str, meta: Mapping[str, Any], events: Sequence[RunEvent]) -> 
         ) from error
     for seq, event in enumerate(events):
         try:
-            line = _line(_without_secrets(dump_event(event)))
+            line = _line(rule.data(dump_event(event)))
             # Read back at once: a file that cannot be loaded would be found out when the run is long gone.
             parse_event(json.loads(line))
         except (AttributeError, TypeError, ValueError) as error:
@@ -108,7 +96,8 @@ def save_events(
     draft = real.with_name(f".{real.name}.{SYSTEM_IDS.new('draft')}")
     try:
         try:
-            with draft.open("xb") as raw:
+            # For its owner only, from the first byte on: what people said is in it.
+            with open(draft, "xb", opener=owner_only) as raw:
                 with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed:
                     for line in _lines(run_id, meta, events):
                         packed.write(line)

@@ -1,5 +1,7 @@
 """The tables of a run. Every one begins with where and when: run, thread, execution, turn, ``seq`` and ``t_ms``.
 
+Secrets are replaced, as in a file of the run.
+
 =============  ==========================  ===========================================================================
 table          a row is                    columns of its own
 =============  ==========================  ===========================================================================
@@ -37,10 +39,13 @@ from noetic_nb.events import (
     RunEvent,
     SteeringDecided,
     ToolCalled,
+    TurnCompleted,
+    TurnStarted,
     ViewAssembled,
     Where,
 )
 from noetic_nb.items import item_text, item_tokens, thaw
+from noetic_nb.redact import Redaction
 from noetic_nb.runs.turns import TurnSummary
 
 if TYPE_CHECKING:
@@ -232,10 +237,19 @@ def frame(run: Recorded, name: str) -> pandas.DataFrame:
         )
     import pandas
 
+    rule = Redaction()
+    if name == "decisions":  # they hold words of texts, which are known as those of a secret only after these
+        for event in run.events:
+            if isinstance(event, RegulatorSaw):
+                rule.data(event.event)
+            elif isinstance(event, TurnStarted | TurnCompleted):
+                rule.text(event.query if isinstance(event, TurnStarted) else event.text)
     rows = list(table.rows(run))
     return pandas.DataFrame(
         {
-            column: pandas.Series([row[place] for row in rows], dtype=dtype)
+            column: pandas.Series(
+                [rule.data(row[place]) if dtype == "object" else row[place] for row in rows], dtype=dtype
+            )
             for place, (column, dtype) in enumerate(table.dtypes.items())
         }
     )

@@ -32,7 +32,7 @@ def _cells(turn: TurnSummary) -> tuple[object, ...]:
     quality = f"{turn.qualities[-1]:.2f}" if turn.qualities else ""
     tokens = (f"{turn.input_tokens:,}", f"{turn.output_tokens:,}")
     texts = (_short(turn.query), _short(turn.text))
-    return (turn.where.thread_id, turn.where.turn, *texts, outcome, *tokens, len(turn.tool_calls), quality)
+    return (redact_text(turn.where.thread_id), turn.where.turn, *texts, outcome, *tokens, len(turn.tool_calls), quality)
 
 
 def turns_table(run_id: str, turns: Sequence[TurnSummary]) -> str:
@@ -43,7 +43,7 @@ def turns_table(run_id: str, turns: Sequence[TurnSummary]) -> str:
     >>> turns_table("<empty>", ())
     '<table><caption>Run &lt;empty&gt;: no turns yet</caption></table>'
     """
-    name = escape(run_id)
+    name = escape(redact_text(run_id))
     if not turns:
         return f"<table><caption>Run {name}: no turns yet</caption></table>"
     head = "".join(f"<th>{heading}</th>" for heading in _HEADINGS)

@@ -6,6 +6,7 @@ that was deleted and made again never looks unchanged to a compare-and-set.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import sqlite3
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypeVar
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.owner_only import owner_only
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -219,6 +221,10 @@ def open_writer(path: str, synchronous: Synchronous, budget_ms: float) -> sqlite
         ``storage_failed`` if the file cannot be opened or written, is damaged, is not ours or is of a newer schema.
     """
     try:
+        # For its owner only; the log and the index beside it get the same mode. Only where there is no file yet: closing a
+        # second descriptor would drop the locks that this process holds on the first.
+        with contextlib.suppress(OSError):  # what is wrong with the path is said by SQLite
+            os.close(owner_only(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         connection = _connect(path)
         try:
             patiently(lambda: _prepare(connection, path, synchronous), budget_ms)

@@ -34,7 +34,9 @@ from noetic_nb.models import (
 from noetic_nb.models.cassette_file import content_of, differences
 from tests.models.conftest import KEY
 from tests.models.endpoint import Endpoint, chat, chat_chunks, sse
+from tests.redaction.shapes import made
 
+HEAD = '{"format":"noetic_nb.cassette","version":1}'
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=4),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
@@ -207,6 +209,107 @@ async def test_a_real_endpoint_is_asked_once_and_no_secret_is_kept(
     assert KEY not in text_on(tape)
 
 
+async def two_on_one_tape(tape: Path) -> tuple[str, str]:
+    """Record two questions that differ in nothing but the key in them."""
+    one, other = (made("openai", seed)[1] for seed in range(2))
+    await record(tape, "the first", "the second", requests=[ask(f"Is {one} right?"), ask(f"Is {other} right?")])
+    return one, other
+
+
+async def test_questions_that_differ_in_a_secret_alone_replay_their_own_answers(tape: Path) -> None:
+    one, other = await two_on_one_tape(tape)
+    model = CassetteModel(tape)
+
+    said = [assistant_text((await model.complete(ask(f"Is {key} right?"))).items) for key in (other, one)]
+
+    assert said == ["the second", "the first"]
+    assert one not in text_on(tape)
+    assert other not in text_on(tape)
+
+
+async def test_a_secret_that_is_not_on_the_tape_is_another_question(tape: Path) -> None:
+    await two_on_one_tape(tape)
+    third = made("openai", 3)[1]
+
+    with pytest.raises(NoeticError) as caught:
+        await CassetteModel(tape).complete(ask(f"Is {third} right?"))
+
+    assert caught.value.kind == "tape_missing"
+    assert third not in f"{caught.value} {caught.value.differences}"
+
+
+@pytest.mark.parametrize("shape", ["openai", "jwt", "json"])
+async def test_a_conversation_goes_on_from_an_answer_whose_secret_was_replaced(tape: Path, shape: str) -> None:
+    """What is replayed holds the placeholder, and so does the next question."""
+    text, secret = made(shape)
+    _, mine = made("github-ghp_")
+    arguments = json.dumps({"note": text, "password": secret})
+    model = CassetteModel(tape, ScriptedModel([Reply("", tool_calls=[CallTool.raw("set", arguments)]), "done"]))
+
+    async def talk(model: CassetteModel) -> str:
+        first = await model.complete(ask(f"My key is {mine}."))
+        call = next(item for item in first.items if item["type"] == "function_call")
+        items = (input_message(f"My key is {mine}."), *first.items, function_call_output(call["callId"], "ok"))
+        return assistant_text((await model.complete(ask(items=items))).items)
+
+    assert await talk(model) == "done"
+    assert await talk(CassetteModel(tape)) == "done"
+    assert secret not in text_on(tape)
+    assert mine not in text_on(tape)
+
+
+async def test_the_same_secret_keeps_its_placeholder_when_a_tape_grows(tape: Path) -> None:
+    one, other = await two_on_one_tape(tape)
+    longer = CassetteModel(tape, ScriptedModel([f"both {other} and {one}"]), on_missing="record")
+    await longer.complete(ask("Which?"))
+
+    said = assistant_text((await CassetteModel(tape).complete(ask("Which?"))).items)
+
+    assert said == "both [redacted 2] and [redacted]"
+
+
+async def test_an_answer_without_a_secret_is_replayed_to_the_letter(tape: Path) -> None:
+    text = 'The basic requirements: {"password": 12, "a" : [1 , 2]} \\u0041 password: required, Basic authentication.'
+
+    recorded = await record(tape, Reply(text, tool_calls=[CallTool.raw("look", '{"n" : 1.0,  "s":"\\/"}')]))
+
+    assert [await CassetteModel(tape).complete(ask())] == recorded
+
+
+def old_tape(tape: Path, asked: str) -> None:
+    """Write a tape of the first version, which had one placeholder for all and hid other words."""
+    content = content_of(ask(asked))
+    answer = {"items": [], "logprobs": [], "model": "m", "finish_reason": "stop", "usage": [1, 1, 0], "cost": None}
+    tape.parent.mkdir()
+    tape.write_text(f"{HEAD}\n{json.dumps({'request': content, 'answer': answer})}\n")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked"),
+    [
+        ("The basic [redacted] are met.", "The basic requirements are met."),
+        ("use [redacted]", f"use {made('openai')[1]}"),
+        ("[redacted] and [redacted]", "secret1 and secret2"),
+    ],
+)
+async def test_a_tape_of_the_first_version_still_answers(tape: Path, recorded: str, asked: str) -> None:
+    old_tape(tape, recorded)
+
+    assert (await CassetteModel(tape).complete(ask(asked))).usage == Usage(1, 1, 0)
+    with pytest.raises(NoeticError):
+        await CassetteModel(tape).complete(ask("Otherwise."))
+
+
+async def test_a_tape_is_readable_by_its_owner_alone(tape: Path) -> None:
+    before = os.umask(0)
+    try:
+        await record(tape, "one")
+    finally:
+        os.umask(before)
+
+    assert os.stat(tape).st_mode & 0o777 == 0o600
+
+
 # Modes
 
 
@@ -296,9 +399,6 @@ def test_a_tape_says_why_its_answers_ended_and_need_not(tape: Path) -> None:
     assert (known.finish_reason, unknown.finish_reason) == ("length", None)
 
 
-HEAD = '{"format":"noetic_nb.cassette","version":1}'
-
-
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -308,6 +408,8 @@ HEAD = '{"format":"noetic_nb.cassette","version":1}'
         ('{"format":"another"}', 1),
         ('{"format":"noetic_nb.cassette","version":"1"}', 1),
         ('{"format":"noetic_nb.cassette","version":99}', 1),
+        ('{"format":"noetic_nb.cassette","version":2}', 1),
+        ('{"format":"noetic_nb.cassette","version":2,"salt":"zz","secrets":[]}', 1),
         (f'{HEAD}\n{{"request":{{}},"ans', 2),
         (f"{HEAD}\n{{}}", 2),
         (f'{HEAD}\n{{"request":[],"answer":{{}}}}', 2),

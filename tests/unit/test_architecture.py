@@ -24,6 +24,7 @@ FLOORS: tuple[frozenset[str], ...] = (
             "events",
             "clock",
             "ids",
+            "owner_only",
             "redact",
             "markup",
             "names",

@@ -7,17 +7,17 @@ never handed to a reader that has given up.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias, TypeVar
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.redact import safe_logger
 from noetic_nb.steps.channel_type import EMPTY, Channel
 
 __all__ = ["ChannelHandle", "Channels"]
 
-_log: Final = logging.getLogger("noetic_nb")
+_log: Final = safe_logger("noetic_nb")
 # Milliseconds: a topic keeps nothing, so a reader without a limit could wait for ever.
 MAX_TOPIC_WAIT_MS: Final = 300_000.0
 

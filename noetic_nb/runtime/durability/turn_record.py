@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import math
 from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from noetic_nb.models.client import Usage
+from noetic_nb.redact import safe_logger
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.oversize import warn_if_large
 from noetic_nb.runtime.durability.snapshot import ChildSnapshot, Spent, child_data, snapshot_data
@@ -33,7 +33,7 @@ from noetic_nb.storage.adapter import write_together
 
 __all__ = ["ExecutionRecord", "TurnRecord"]
 
-_log: Final = logging.getLogger("noetic_nb")
+_log: Final = safe_logger("noetic_nb")
 # A store that hangs must not hold the end of a turn for ever.
 END_LIMIT_S: Final = 30
 

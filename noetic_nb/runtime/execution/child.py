@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
@@ -16,6 +15,7 @@ from noetic_nb.events import ChildEnded, ChildStarted, LayersDropped
 from noetic_nb.items import ItemLog
 from noetic_nb.memory import ExecutionContext, MemoryLayer
 from noetic_nb.memory.hook_runner import NO_SOURCES
+from noetic_nb.redact import safe_logger
 from noetic_nb.runtime.context.context import ChildState, Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.oversize import warn_if_large
@@ -26,7 +26,7 @@ from noetic_nb.steps.loop_snapshot import output_text
 
 __all__ = ["Child", "Outcome", "copied_state", "outcome_of"]
 
-_log: Final = logging.getLogger("noetic_nb")
+_log: Final = safe_logger("noetic_nb")
 # No layer has this id, so no layer's own lock is meant.
 _MERGING: Final = ""
 

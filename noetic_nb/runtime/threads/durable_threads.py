@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item, ItemLog
+from noetic_nb.redact import safe_logger
 from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.runtime.context.context import Context, Runner
 from noetic_nb.runtime.context.engine import Engine
@@ -26,7 +26,7 @@ from noetic_nb.storage.adapter import write_together
 
 __all__ = ["DurableThreads", "durable_threads"]
 
-_log: Final = logging.getLogger("noetic_nb")
+_log: Final = safe_logger("noetic_nb")
 
 
 def durable_threads(engine: Engine, harness: Runner, checkpoints: bool | Checkpoints) -> DurableThreads:

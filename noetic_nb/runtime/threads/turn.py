@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
@@ -12,6 +11,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import TurnCompleted, TurnStarted
 from noetic_nb.items import Item, ItemLog, assistant_message, assistant_text
 from noetic_nb.memory import ExecutionContext, Stop
+from noetic_nb.redact import safe_logger
 from noetic_nb.runtime.config.limits import Limits, exceeded
 from noetic_nb.runtime.context.context import Context, Runner
 from noetic_nb.runtime.context.engine import Engine
@@ -23,7 +23,7 @@ from noetic_nb.steps.loop_snapshot import output_text
 
 __all__ = ["ExecutionEnd", "Resumed", "arm_deadline", "close_execution", "new_context", "run_turn", "turn_input"]
 
-_log: Final = logging.getLogger("noetic_nb")
+_log: Final = safe_logger("noetic_nb")
 
 ExecutionEnd = Literal["success", "failure", "aborted"]
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.names import nearest
+from noetic_nb.owner_only import owner_only
 from noetic_nb.steering.rulebook.rulebook import RuleBook
 from noetic_nb.steering.rules.file_schema import JudgeData, RuleData, RuleFile
 from noetic_nb.steering.rules.rule import SteeringRule
@@ -70,7 +71,9 @@ def save_rules(rules: Iterable[SteeringRule], path: str | PathLike[str]) -> Path
         ``INVALID_FORMAT`` for another suffix, ``MISSING_PACKAGE`` without the extra ``rules``.
     """
     target = Path(path)
-    target.write_text(dump_rules(rules, format=_format_of(target)), encoding="utf-8")
+    text = dump_rules(rules, format=_format_of(target))
+    with open(target, "w", encoding="utf-8", opener=owner_only) as file:
+        file.write(text)
     return target
 
 

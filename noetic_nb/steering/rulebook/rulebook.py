@@ -7,7 +7,6 @@ in the middle of one. Rules are found by enforcement point and tool name, so tha
 from __future__ import annotations
 
 import inspect
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.markup import escape
+from noetic_nb.redact import redact_text, safe_logger
 from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering.predicates.conditions import compiled
 from noetic_nb.steering.predicates.python_source import check_on_samples, compile_predicate
@@ -24,7 +24,7 @@ from noetic_nb.steering.rules.rule import CelCondition, PythonPredicate, Sequenc
 
 __all__ = ["RuleBook", "RuleChange"]
 
-_LOG: Final = logging.getLogger("noetic_nb.steering")
+_LOG: Final = safe_logger("noetic_nb.steering")
 
 ChangeKind: TypeAlias = Literal["add", "replace", "remove", "enable", "disable", "move", "undo"]
 
@@ -319,7 +319,7 @@ def _summary(rule: SteeringRule) -> str:
             parts.append(describe_sequence(rule, sequence))
     if rule.llm_eval is not None:
         parts.append(f"{rule.llm_eval.model} judges: {rule.llm_eval.prompt}")
-    text = " ".join(" ".join(parts).split())
+    text = redact_text(" ".join(" ".join(parts).split()))
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"
 
 

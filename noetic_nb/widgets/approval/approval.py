@@ -14,6 +14,7 @@ from typing import Any, Final
 import ipywidgets
 
 from noetic_nb.items import thaw
+from noetic_nb.redact import redact
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.widgets.base.notice import Notice
 
@@ -89,7 +90,8 @@ class Question(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
     def __init__(self, name: str, args: Mapping[str, Any], question: str | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[str] = self._loop.create_future()
-        shown = json.dumps(thaw(args), ensure_ascii=False, default=str)
+        # As data first: in a text that is cut, the key that gives a secret away may be gone.
+        shown = json.dumps(redact(thaw(args)), ensure_ascii=False, default=str)
         text = plain(question, TEXT_LENGTH) if question else f"May {plain(name)} be called?"
         # Text from a model is never markup: it is shown by the same field as notices.
         self.notice = Notice(text=f"{text}\n{plain(name)} {plain(shown, TEXT_LENGTH)}")

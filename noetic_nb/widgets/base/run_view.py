@@ -6,7 +6,6 @@ travels as a small message. A page that opens later gets the snapshot; one that 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -14,6 +13,7 @@ import anywidget
 import traitlets
 
 from noetic_nb.events import RunEvent, TurnCompleted
+from noetic_nb.redact import safe_logger
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.runs.run_source import run_of
 from noetic_nb.widgets.base.assets import static_frame
@@ -22,7 +22,7 @@ from noetic_nb.widgets.base.display import DisplayMixin
 
 __all__ = ["Reading", "RunView"]
 
-log = logging.getLogger(__name__)
+log = safe_logger(__name__)
 
 
 class Reading(Protocol):

@@ -9,6 +9,7 @@ import anywidget
 import traitlets
 
 from noetic_nb.lab.rule_backtest import CHANGES
+from noetic_nb.redact import redact
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.widgets.base.assets import script, style
 
@@ -63,7 +64,7 @@ def diff_snapshot(table: Any) -> dict[str, Any]:
 def _what(row: Any) -> str:
     if row.tool_name is None:
         return plain(row.text, SHOWN_LENGTH)
-    args = json.dumps(row.args, ensure_ascii=False, default=str)
+    args = json.dumps(redact(row.args), ensure_ascii=False, default=str)
     return f"{plain(row.tool_name)} {plain(args, SHOWN_LENGTH)}"
 
 

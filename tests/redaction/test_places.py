@@ -1,0 +1,259 @@
+"""One secret of each shape is planted where text comes in, and looked for in everything that is written or shown."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import os
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import noetic_nb as nn
+from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
+from noetic_nb.events import (
+    ChildEnded,
+    ErrorRaised,
+    LayerStateChanged,
+    MemoryTraceSpan,
+    RegulatorDecided,
+    RegulatorSaw,
+    RuleChanged,
+    SteeringDecided,
+    StepEnded,
+    StepStarted,
+    ToolCalled,
+    TurnCompleted,
+    TurnStarted,
+    Where,
+)
+from noetic_nb.models import CallTool, Fault, OpenAIModel, ScriptedModel
+from noetic_nb.redact import safe_logger
+from noetic_nb.runs import Run, load_run
+from noetic_nb.runs.tables import TABLES
+from noetic_nb.steering import save_rules
+from noetic_nb.storage import SQLiteStorage
+from tests.redaction.shapes import SHAPES, made
+
+WHERE = Where("t1", "e1", 1)
+
+
+def planted(text: str, secret: str) -> Run:
+    """Return a run in which a text is in every field that takes one."""
+    words = tuple(sorted(re.findall(r"[^\W_]+", secret.lower())))
+    args = {"note": text, "deep": [json.dumps({"note": text})], text: 1, "password": secret}
+    drift = {"kind": "scope_drift_warn", "drift_tokens": words, "drift_score": 0.9, "task_tokens": words}
+    learned = {"user_id": "u", "topic_cluster": "+".join(words), "pattern_name": text, "example_corrections": [text]}
+    run = Run(meta={"source": "recorded", "config": {"prompt": text, "api_key": secret}})
+    for event in (
+        TurnStarted(WHERE, 0.0, "u1", 0, 0, text),
+        MemoryTraceSpan(WHERE, 1.0, "notes", "store", 0.5, "error", error=text, attributes={"why": text}),
+        LayerStateChanged(WHERE, 2.0, "notes", "store", {"text": text, "token": secret}),
+        StepStarted(WHERE, 2.0, "ask", "llm", "/ask#1"),
+        ToolCalled(WHERE, 3.0, "look", "c1", args, text, 1.0, "error", text),
+        SteeringDecided(WHERE, 4.0, "steering", "before_tool_call", "look", args, "deny", text, ("r1",), 0.1),
+        RegulatorSaw(WHERE, 5.0, "regulation", {"kind": "user_correction", "text": text}),
+        RegulatorDecided(WHERE, 6.0, "regulation", "turn", drift, text),
+        RegulatorDecided(WHERE, 6.0, "regulation", "turn", {"kind": "procedural_warning", "patterns": [learned]}),
+        RuleChanged(WHERE, 7.0, "r1", "add", 1, None, text),
+        ErrorRaised(WHERE, 8.0, "tool_failed", text),
+        StepEnded(WHERE, 9.0, "ask", "llm", "/ask#1", 1.0, "error", text),
+        ChildEnded(WHERE, 9.0, "e0", "ask", "failure", 1.0, text, (), 1, 1, 0.0),
+        TurnCompleted(WHERE, 10.0, "u1", "failure", 10.0, text, 1, 1, 0.0, 1, 1, {"kind": "stop", "why": text}),
+    ):
+        run.append(event)
+    return run
+
+
+@pytest.fixture(params=SHAPES)
+def found(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """Return a text of each shape, and its secret."""
+    return made(request.param)
+
+
+def absent(secret: str, shown: str) -> None:
+    """Assert that a secret is nowhere, nor is any stretch of it that would be of use."""
+    forms = {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], secret.replace("/", "\\/")}
+    longest = max(re.findall(r"[A-Za-z0-9]+", secret), key=len)
+    for form in (*forms, *([longest, longest.lower()] if len(longest) >= 9 else [])):
+        assert form not in shown
+
+
+def test_run_files_and_what_is_loaded(found: tuple[str, str], tmp_path: Path) -> None:
+    text, secret = found
+
+    path = planted(text, secret).save(tmp_path / "run.jsonl.gz")
+
+    absent(secret, gzip.decompress(path.read_bytes()).decode())
+    absent(secret, str(list(load_run(path).events)))
+
+
+def test_tables_and_html(found: tuple[str, str]) -> None:
+    text, secret = found
+    run = planted(text, secret)
+
+    for name in TABLES:
+        for row in run.to_frame(name).itertuples():
+            absent(secret, str(tuple(row)))
+        absent(secret, run.to_frame(name).to_json(default_handler=str))
+    absent(secret, run._repr_html_())
+    absent(secret, repr(run))
+
+
+def test_views(found: tuple[str, str]) -> None:
+    widgets = pytest.importorskip("noetic_nb.widgets")
+    text, secret = found
+    run = planted(text, secret)
+
+    for name in ("Ledger", "RegulatorTrends"):
+        with getattr(widgets, name)(run) as view:
+            absent(secret, repr(view))
+            absent(secret, json.dumps(view.get_state(), default=str))
+            absent(secret, json.dumps(view._repr_mimebundle_(), default=str))
+
+
+async def test_approval_forms(found: tuple[str, str]) -> None:
+    approval = pytest.importorskip("noetic_nb.widgets.approval.approval")
+    text, secret = found
+
+    form = approval.Question("look", {"note": text, "password": secret, "more": "x" * 900}, f"May {text} pass?")
+    absent(secret, form.notice.text)
+    form.settle(f"no, {text}")
+
+    absent(secret, form.notice.text)
+
+
+def test_spans(found: tuple[str, str]) -> None:
+    sdk = pytest.importorskip("opentelemetry.sdk.trace")
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    from noetic_nb.interop import OTelExporter
+
+    text, secret = found
+    provider, kept = sdk.TracerProvider(), InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    exporter = OTelExporter("desk", tracer_provider=provider, capture_content=True)
+
+    for event in planted(text, secret).events:
+        exporter.emit(event)
+
+    shown = " ".join(span.to_json() for span in kept.get_finished_spans())
+    assert shown.count("[redacted]") > 5
+    absent(secret, shown)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda text, given: NoeticError("tool_failed", text, given=given, hint=text, raw=text, parts={"a": [text]}),
+        lambda text, given: NoeticError("steering_denied", "No.", guidance=text),
+        lambda text, given: NoeticConfigError("WRONG", text, given=given, hint=text, raw=text),
+        lambda text, given: ItemValidationError(text, given=given),
+    ],
+)
+def test_errors(make: Callable[[str, Any], Exception], found: tuple[str, str]) -> None:
+    text, secret = found
+
+    for given in (
+        text,
+        f"{'x' * 70} {text} {'y' * 70}",
+        {"password": secret},
+        [text],
+        Exception(f"{'x' * 150} {text}"),
+    ):
+        error = make(text, given)
+
+        absent(secret, f"{error} {error!r} {error.args}")
+        absent(secret, str({k: v for k, v in vars(error).items() if not isinstance(v, Exception)} | {"given": None}))
+        if not isinstance(given, Exception):
+            absent(secret, str(getattr(error, "given", "")))
+        absent(secret, "".join(traceback.format_exception(error)))
+
+
+def test_what_is_no_secret_is_kept_on_an_error_as_it_is() -> None:
+    given = {"a": [1, 2]}
+
+    assert NoeticError("tool_failed", "No.", given=given).given is given
+
+
+def test_log_records(found: tuple[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    text, secret = found
+    log = safe_logger("noetic_nb.test")
+
+    with caplog.at_level(logging.DEBUG, "noetic_nb.test"):
+        log.warning("A rule failed: %s", text)
+        try:
+            raise ValueError(text)
+        except ValueError:
+            log.exception("A listener failed.")
+
+    absent(secret, caplog.text)
+    absent(secret, " ".join(str(vars(record)) for record in caplog.records))
+    assert "ValueError" in caplog.text
+
+
+def test_every_logger_of_the_library_is_safe() -> None:
+    package = Path(nn.__file__).parent
+
+    direct = [p.name for p in package.rglob("*.py") if "getLogger(" in p.read_text() and p.name != "redact.py"]
+
+    assert direct == []
+
+
+def test_reprs(found: tuple[str, str]) -> None:
+    text, secret = found
+
+    absent(secret, repr(CallTool("look", note=text, password=secret)))
+    absent(secret, repr(CallTool.raw("look", json.dumps({"note": text}))))
+    absent(secret, repr(Fault("refusal", message=text)))
+    absent(secret, repr(ScriptedModel({text: ["hi"]})))
+    if "://" not in text:
+        pytest.importorskip("openai")
+        absent(
+            secret,
+            repr(OpenAIModel(text, base_url=f"https://me:{secret[:8]}@example.org/v1?key=x", api_key="k-123456")),
+        )
+
+
+# Who may read the files
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """Let everybody read what is made without care."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("open_umask")
+async def test_files_are_made_for_their_owner_alone(tmp_path: Path) -> None:
+    planted("hi", "hi").save(tmp_path / "run.jsonl.gz")
+    save_rules((), tmp_path / "rules.json")
+    async with SQLiteStorage(tmp_path / "desk.db") as storage:
+        await storage.set("a", 1)
+        modes = {name: os.stat(tmp_path / name).st_mode & 0o777 for name in sorted(os.listdir(tmp_path))}
+
+    assert set(modes) >= {"desk.db", "desk.db-wal", "desk.db-shm", "run.jsonl.gz", "rules.json"}
+    assert set(modes.values()) == {0o600}
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_the_draft_of_a_run_file_is_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    sync = os.fsync
+
+    def watch(descriptor: int) -> None:
+        seen.extend(path.stat().st_mode & 0o777 for path in tmp_path.iterdir())
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watch)
+    planted("hi", "hi").save(tmp_path / "run.jsonl.gz")
+
+    assert seen == [0o600]
