@@ -12,6 +12,7 @@ from noetic_nb.models.client import ModelClient
 from noetic_nb.names import skeleton
 from noetic_nb.runtime.config.config import AgentConfig
 from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.steering.rulebook.rulebook import unused_books
 from noetic_nb.steps import SpawnStep, Step
 from noetic_nb.steps.traverse import llm_steps, steps_within
 
@@ -34,7 +35,7 @@ class Finding:
 def find(engine: Engine) -> tuple[Finding, ...]:
     """Return the findings about an engine's configuration, worst first."""
     config = engine.config
-    found = [*_steps(config, engine.models), *_tools(engine), *_judges(engine), *_layers(config)]
+    found = [*_steps(config, engine.models), *_tools(engine), *_judges(engine), *_unused(), *_layers(config)]
     order = {"error": 0, "warning": 1, "note": 2}
     return tuple(sorted(found, key=lambda finding: order[finding.level]))
 
@@ -96,6 +97,17 @@ def _judges(engine: Engine) -> Iterator[Finding]:
                     f"Rule {rule.id!r} is judged by model {rule.llm_eval.model!r}, which no client answers.",
                     "Give the harness a client for this name; until then what the rule is about ends the turn.",
                 )
+
+
+def _unused() -> Iterator[Finding]:
+    for book in unused_books():
+        names = [rule.id for rule in book]
+        yield Finding(
+            "warning",
+            "UNUSED_RULE_BOOK",
+            f"A rule book is used by nothing: {', '.join(map(repr, names[:5]))}{' …' if len(names) > 5 else ''}.",
+            "Put it into the agent's memory: memory=[rules], or nn.steering(rules).",
+        )
 
 
 def _step_layers(step: Step | None) -> Iterator[MemoryLayer]:

@@ -118,6 +118,7 @@ def steering(
             "INVALID_STEERING", "steering takes a rule book, or rules=[...].", given=(rulebook, rules), hint="Pass one."
         )
     book = rulebook if isinstance(rulebook, RuleBook) else RuleBook(rulebook or rules or ())
+    book.mark_used()
     policy = _checked_policy(Policy(on_error, on_unparseable, max_retries), max_ledger_entries)
     limits = {**TIMEOUTS_MS, **(timeouts or {})}
     return MemoryLayer(
@@ -131,6 +132,9 @@ def steering(
         enforces=True,
         on_steering_error=on_error,
     )
+
+
+RuleBook.make_layer = staticmethod(steering)
 
 
 def _checked_policy(policy: Policy, max_ledger_entries: int) -> Policy:
@@ -276,7 +280,7 @@ class _Steering:
         return {"decision": result.decision, "state": self._with(p, entry), "outcome": outcome}
 
     def on_hook_failure(self, p: HookFailure) -> Mapping[str, Any]:
-        result, row = self._cancelled.pop(p.params.ctx.execution_id, None) or (Evaluation(), _Row())
+        result, row = self._cancelled.pop(p.params.ctx.execution_id, (Evaluation(), _Row()))
         named = () if result.waiting_for is None else (result.waiting_for,)
         decision = SteeringDecision(p.decision.action, p.decision.guidance, named)
         entry = row.fill(decision_entry(p.params, decision, p.duration_ms) | {"failure": p.reason})

@@ -264,7 +264,7 @@ class Engine:
         """
         if isinstance(request, Mapping):
             request = HookModelRequest(request["model"], request["items"], request.get("instructions"))
-        purpose = getattr(request, "purpose", "layer")
+        purpose: Any = getattr(request, "purpose", "layer")
         if not self.answers(request.model, purpose):
             self.unanswered.discard(request.model)  # known from one call, so the call after this one tries again
             raise self._missing(request.model, purpose)

@@ -136,7 +136,7 @@ async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") 
     context = contextvars.copy_context()
     lock, is_over, is_left = threading.Lock(), False, False
 
-    def settle(result: Any, error: Exception | None) -> None:
+    def settle(result: Any, error: BaseException | None) -> None:
         if done.done():  # cancelled meanwhile
             return
         if error is None:
