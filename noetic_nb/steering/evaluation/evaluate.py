@@ -157,6 +157,7 @@ def _failed(rule: SteeringRule, error: Exception, policy: Policy, result: Evalua
     # A missing model is an error of the set-up: no policy may turn it into a decision.
     missing = isinstance(error, NoeticConfigError) and error.code == "MISSING_CALL_MODEL"
     if missing or policy.on_error == "raise":
+        result.waiting_for = rule.id  # named in the row that this leaves
         raise error
     result.faults.append(RuleFault(rule.id, error, "error"))
     if policy.on_error == "allow":
