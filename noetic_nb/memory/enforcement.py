@@ -135,7 +135,6 @@ async def _decide_layer(
         runner.state.diagnostic(layer.id, point, error)
         policy = layer.on_steering_error or default_on_error
         return await _failed(runner, layer, point, params, ctx, error, idle, policy, 0.0)
-    started_ms = runner.clock.monotonic_ms()
     try:
         outcome = await runner.run(layer, point, params, ctx, read=lambda value: _read(value, point))
     except GeneratorExit:
@@ -152,7 +151,7 @@ async def _decide_layer(
             exc if ended else _as_error(exc),
             "cancelled" if ended and isinstance(exc, asyncio.CancelledError) else "error",
             "raise" if ended else layer.on_steering_error or default_on_error,
-            runner.clock.monotonic_ms() - started_ms,
+            0.0,
         )
     if outcome.error is None:
         decision: SteeringDecision

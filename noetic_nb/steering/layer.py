@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, get_args
 
@@ -156,9 +156,10 @@ def _checked_policy(policy: Policy, max_ledger_entries: int) -> Policy:
 class _Row:
     """The ledger entry that an evaluation will leave, and what its asynchronous judges come to before or after that."""
 
+    # Tuples, because most evaluations have no judge, and this is made for each of them.
     entry: LedgerEntry | None = None
-    faults: list[tuple[str, str]] = field(default_factory=list)
-    started: list[tuple[LLMEval, asyncio.Future[Any]]] = field(default_factory=list)
+    faults: tuple[tuple[str, str], ...] = ()
+    started: tuple[tuple[LLMEval, asyncio.Future[Any]], ...] = ()
     """Asynchronous judges whose model has never answered yet."""
 
     def fill(self, entry: LedgerEntry) -> LedgerEntry:
@@ -169,7 +170,7 @@ class _Row:
 
     def failed(self, rule_id: str, reason: str) -> None:
         if self.entry is None:
-            self.faults.append((rule_id, reason))
+            self.faults += ((rule_id, reason),)
         else:
             mark_late_fault(self.entry, rule_id, reason)
 
@@ -335,7 +336,7 @@ class _Steering:
         verdict = asyncio.ensure_future(self._verdict(judge, p, request_verdict(judge, p)))
         self.late.queue_later(p.ctx, self._late_verdict(row, rule, p, verdict))
         if judge.model not in self._slow_models and not p.ctx.has_answered(judge.model):
-            row.started.append((judge, verdict))
+            row.started += ((judge, verdict),)
 
     async def _first_answers(self, point: Point, p: Params, result: Evaluation, row: _Row, elapsed_ms: float) -> None:
         """Wait a moment for models that have never answered: nothing may run under a judge that does not exist.
