@@ -47,6 +47,7 @@ def as_snapshot(rules: Any) -> RuleSnapshot:
     if isinstance(rules, RuleSnapshot):
         return rules
     if isinstance(rules, RuleBook):
+        rules.mark_used()
         return rules.snapshot
     if isinstance(rules, SteeringRule | Mapping):
         rules = [rules]

@@ -6,6 +6,7 @@ unless its layer is set to do otherwise; `on_hook_failure` of the layer is calle
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias
 
@@ -15,6 +16,7 @@ from noetic_nb.memory.call_history import CallsSoFar
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, field_of
 from noetic_nb.memory.hook_runner import HookRunner
+from noetic_nb.memory.hook_timeout import is_cancelled
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, HookFailure, PastCall, tool_call_params
 from noetic_nb.memory.steering_decision import (
@@ -137,8 +139,26 @@ async def _decide_layer(
             step_id=layer.id,
         )
         runner.state.diagnostic(layer.id, point, error)
-        return await _failed(runner, layer, point, params, ctx, error, idle, default_on_error, 0.0)
-    outcome = await runner.run(layer, point, params, ctx, read=lambda value: _read(value, point))
+        policy = layer.on_steering_error or default_on_error
+        return await _failed(runner, layer, point, params, ctx, error, idle, policy, 0.0)
+    try:
+        outcome = await runner.run(layer, point, params, ctx, read=lambda value: _read(value, point))
+    except GeneratorExit:
+        raise  # the coroutine is being closed, and nothing may be awaited any more
+    except BaseException as exc:
+        # Ctrl-C, the end of the program, the end of the task: these go on, but not without a row.
+        ended = isinstance(exc, KeyboardInterrupt | SystemExit) or is_cancelled()
+        return await _failed(
+            runner,
+            layer,
+            point,
+            params,
+            ctx,
+            exc if ended else _as_error(exc),
+            "cancelled" if ended and isinstance(exc, asyncio.CancelledError) else "error",
+            "raise" if ended else layer.on_steering_error or default_on_error,
+            0.0,
+        )
     if outcome.error is None:
         decision: SteeringDecision
         decision, state, wrong = outcome.value
@@ -146,13 +166,23 @@ async def _decide_layer(
             runner.state.set(ctx.execution_id, layer.id, state, hook=point)
         _record(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong)
         return decision
+    reason: Literal["error", "timeout"] = "timeout" if outcome.status == "timeout" else "error"
+    policy = layer.on_steering_error or default_on_error
     # A hole in the set-up would deny every call and look like strict rules: it surfaces instead.
     if isinstance(outcome.error, NoeticConfigError):
-        raise outcome.error
-    reason: Literal["error", "timeout"] = "timeout" if outcome.status == "timeout" else "error"
-    return await _failed(
-        runner, layer, point, params, ctx, outcome.error, reason, default_on_error, outcome.duration_ms
-    )
+        if outcome.error.code == "MISSING_CALL_MODEL":
+            raise outcome.error  # nothing was evaluated, so there is no row
+        policy = "raise"
+    return await _failed(runner, layer, point, params, ctx, outcome.error, reason, policy, outcome.duration_ms)
+
+
+def _as_error(error: BaseException) -> Exception:
+    """Return an error of a hook as one that neither ends the program nor passes for the end of the task."""
+    if isinstance(error, Exception):
+        return error
+    found = RuntimeError(f"{type(error).__name__} from a hook: {error}")
+    found.__cause__ = error
+    return found
 
 
 async def _failed(
@@ -162,11 +192,10 @@ async def _failed(
     params: BeforeToolCallParams | AfterModelCallParams,
     ctx: ExecutionContext,
     error: BaseException,
-    reason: Literal["error", "timeout", "uninitialised", "disabled"],
-    default_on_error: OnSteeringError,
+    reason: Literal["error", "timeout", "cancelled", "uninitialised", "disabled"],
+    policy: OnSteeringError,
     duration_ms: float,
 ) -> SteeringDecision:
-    policy = layer.on_steering_error or default_on_error
     decision = ALLOW if policy == "allow" else SteeringDecision(SteeringAction.DENY, FAILED_GUIDANCE)
     if layer.hooks.on_hook_failure is not None:
         failure = HookFailure(

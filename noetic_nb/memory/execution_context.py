@@ -56,6 +56,10 @@ def _read_layer_state(layer_id: str) -> Any:
     return None
 
 
+def _has_answered(model: str) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionContext:
     """The execution as hooks see it.
@@ -78,6 +82,8 @@ class ExecutionContext:
         US dollars spent so far.
     tokenize : callable
         From text to tokens.
+    has_answered : callable
+        Whether a model is known to be there, because it has answered before.
     read_layer_state : callable
         The current state of another layer by its id.
     turn : int
@@ -106,6 +112,7 @@ class ExecutionContext:
     token_usage: Usage = NO_USAGE
     cost: float = 0.0
     tokenize: Tokenizer = estimate_tokens
+    has_answered: Callable[[str], bool] = field(default=_has_answered)
     read_layer_state: Callable[[str], Any] = field(default=_read_layer_state)
     turn: int = 0
     clock: Clock = SYSTEM_CLOCK

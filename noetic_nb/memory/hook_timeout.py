@@ -12,7 +12,22 @@ from typing import Any
 
 from noetic_nb.errors import NoeticError
 
-__all__ = ["HookTimeout", "call_hook"]
+__all__ = ["HookTimeout", "call_hook", "is_cancelled"]
+
+
+def is_cancelled() -> bool:
+    """Tell whether the running task is to end: a `CancelledError` without that was raised by the code that was called.
+
+    Examples
+    --------
+    >>> is_cancelled()
+    False
+    """
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop is running
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 class HookTimeout(NoeticError, TimeoutError):

@@ -299,7 +299,11 @@ def check_layers(layers: Iterable[MemoryLayer]) -> tuple[MemoryLayer, ...]:
         ``DUPLICATE_LAYER_ID`` if two share an id, ``INVALID_LAYER`` for what is no layer.
     """
     found: dict[str, MemoryLayer] = {}
-    for layer in layers:
+    # Any: what can make a layer of itself, such as a rule book, stands above this module; alone, it need not be in a list.
+    given: Any = layers
+    for layer in [given] if isinstance(given, MemoryLayer) or hasattr(given, "as_layer") else given:
+        if hasattr(layer, "as_layer"):
+            layer = layer.as_layer()
         if not isinstance(layer, MemoryLayer):
             raise NoeticConfigError(
                 "INVALID_LAYER",

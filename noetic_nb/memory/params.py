@@ -277,6 +277,6 @@ class HookFailure:
     decision: Any
     params: BeforeToolCallParams | AfterModelCallParams
     state: Any
-    reason: Literal["error", "timeout", "uninitialised", "disabled"]
+    reason: Literal["error", "timeout", "cancelled", "uninitialised", "disabled"]
     duration_ms: float = 0.0
     facts: Mapping[str, Any] = field(default_factory=dict)

@@ -179,6 +179,18 @@ class ScriptedModel:
             self._ids = _Counter(self._seed)
         self._requests.clear()
 
+    def answers(self, model: str, purpose: str) -> bool:
+        """Tell whether the script has lines for a model's name: a bare list has them for the agent only.
+
+        Examples
+        --------
+        >>> ScriptedModel(["Hello."]).answers("m", "judge"), ScriptedModel({"m": []}).answers("m", "judge")
+        (False, True)
+        """
+        if self._only is None:
+            return model in self._parts
+        return purpose == "agent" or self._only.function is not None
+
     def __repr__(self) -> str:
         names = f" for {', '.join(map(repr, map(redact_text, self._parts)))}" if self._parts else ""
         left = "function" if self.remaining is None else f"{self.remaining} left"
@@ -233,6 +245,7 @@ class ScriptedModel:
                     f"The scripted model has no lines for model {request.model!r}",
                     reason="script",
                     hint=f"It has lines for {known}; add this name to its mapping.",
+                    unknown_model=True,
                 )
         if part.function is not None:
             return part.function(request)
@@ -242,6 +255,7 @@ class ScriptedModel:
                 reason="script",
                 hint="Give each its own lines: ScriptedModel({'agent-model': [...], "
                 f"{request.model!r}: [...]}}), keyed by the model name each one asks for.",
+                unknown_model=True,
             )
         if part.position >= len(part.lines):
             raise failed(

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.memory.layer import budget_range
+from noetic_nb.memory.layer import MemoryLayer, budget_range
 from noetic_nb.models.client import ModelClient
 from noetic_nb.names import skeleton
 from noetic_nb.runtime.config.config import AgentConfig
 from noetic_nb.runtime.context.engine import Engine
-from noetic_nb.steps import SpawnStep
+from noetic_nb.steering.rulebook.rulebook import unused_books
+from noetic_nb.steps import SpawnStep, Step
 from noetic_nb.steps.traverse import llm_steps, steps_within
 
 __all__ = ["Finding", "find"]
@@ -34,7 +35,15 @@ class Finding:
 def find(engine: Engine) -> tuple[Finding, ...]:
     """Return the findings about an engine's configuration, worst first."""
     config = engine.config
-    found = [*_steps(config, engine.models), *_tools(engine), *_layers(config), *_dropped(config), *_saved(config)]
+    found = [
+        *_steps(config, engine.models),
+        *_tools(engine),
+        *_judges(engine),
+        *_unused(),
+        *_layers(config),
+        *_dropped(config),
+        *_saved(config),
+    ]
     order = {"error": 0, "warning": 1, "note": 2}
     return tuple(sorted(found, key=lambda finding: order[finding.level]))
 
@@ -67,8 +76,7 @@ def _tools(engine: Engine) -> Iterator[Finding]:
                 "Pass approve=... to the harness; until then these calls are denied.",
             )
     for layer in engine.config.memory:
-        # Any: found by its shape, as any layer may enforce rules and most have no rulebook.
-        book: Any = getattr(getattr(layer.hooks.before_tool_call, "__self__", None), "book", ())
+        book = _book(layer)
         known = {skeleton(name) for name in names}  # as rules are found: what looks the same is the same
         for rule in book:
             for tool in (*(rule.tools or ()), *(() if rule.sequence is None else rule.sequence.others)):
@@ -79,6 +87,41 @@ def _tools(engine: Engine) -> Iterator[Finding]:
                         f"Rule {rule.id!r} is about tool {tool!r}, which the agent does not have.",
                         f"Its tools are {', '.join(sorted(names)) or 'none'}.",
                     )
+
+
+def _book(layer: MemoryLayer) -> Any:
+    # Any: found by its shape, as any layer may enforce rules and most have no rulebook.
+    return getattr(getattr(layer.hooks.before_tool_call, "__self__", None), "book", ())
+
+
+def _judges(engine: Engine) -> Iterator[Finding]:
+    layers = [*engine.config.memory, *_step_layers(engine.config.step)]
+    for book in {id(book): book for book in map(_book, layers)}.values():
+        for rule in book:
+            if rule.enabled and rule.llm_eval is not None and not engine.answers(rule.llm_eval.model, "judge"):
+                yield Finding(
+                    "error",
+                    "MISSING_CALL_MODEL",
+                    f"Rule {rule.id!r} is judged by model {rule.llm_eval.model!r}, which no client answers.",
+                    "Give the harness a client for this name; until then what the rule is about ends the turn.",
+                )
+
+
+def _unused() -> Iterator[Finding]:
+    for book in unused_books():
+        names = [rule.id for rule in book]
+        yield Finding(
+            "warning",
+            "UNUSED_RULE_BOOK",
+            f"A rule book is used by nothing: {', '.join(map(repr, names[:5]))}{' …' if len(names) > 5 else ''}.",
+            "Put it into the agent's memory: memory=[rules], or nn.steering(rules).",
+        )
+
+
+def _step_layers(step: Step | None) -> Iterator[MemoryLayer]:
+    for found in steps_within(step):
+        if isinstance(found, SpawnStep):
+            yield from found.memory or ()
 
 
 def _layers(config: AgentConfig) -> Iterator[Finding]:

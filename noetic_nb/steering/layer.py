@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, get_args
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Literal, get_args
 
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, RuleChanged, SteeringDecided, Where
 from noetic_nb.items import thaw
 from noetic_nb.memory.call_history import PENDING, CallsSoFar
+from noetic_nb.memory.enforcement import FAILED_GUIDANCE
 from noetic_nb.memory.execution_context import ExecutionContext
+from noetic_nb.memory.hook_timeout import is_cancelled
 from noetic_nb.memory.layer import MemoryHooks, MemoryLayer, Slot
 from noetic_nb.memory.params import (
     AfterModelCallParams,
@@ -28,9 +32,17 @@ from noetic_nb.memory.params import (
 )
 from noetic_nb.memory.scope import MemoryScope
 from noetic_nb.memory.steering_decision import ALLOW, SteeringAction, SteeringDecision
-from noetic_nb.steering.evaluation.evaluate import Evaluation, OnError, OnUnparseable, Params, Policy, evaluate
+from noetic_nb.steering.evaluation.evaluate import (
+    UNREADABLE_GUIDANCE,
+    Evaluation,
+    OnError,
+    OnUnparseable,
+    Params,
+    Policy,
+    evaluate,
+)
 from noetic_nb.steering.evaluation.late_verdicts import LateVerdicts, QueuedVerdict
-from noetic_nb.steering.ledger import change_entry, checked_state, decision_entry
+from noetic_nb.steering.ledger import LedgerEntry, change_entry, checked_state, decision_entry, mark_late_fault
 from noetic_nb.steering.predicates.bindings import MAX_HISTORY
 from noetic_nb.steering.predicates.guidance_template import capped
 from noetic_nb.steering.predicates.judge import call_judge, request_verdict
@@ -48,6 +60,8 @@ RECALL_BUDGET: Final = {"min": 0, "max": 500}
 MAX_CALLS: Final = 1_000
 # Characters of what a call of an earlier turn returned: enough to know it by.
 MAX_SAVED_OUTPUT: Final = 200
+# A provider says within a second or two that it has no such model.
+FIRST_ANSWER_MS: Final = 2_000.0
 TIMEOUTS_MS: Final = {"before_tool_call": 5_000, "after_model_call": 10_000}
 
 
@@ -109,18 +123,23 @@ def steering(
             "INVALID_STEERING", "steering takes a rule book, or rules=[...].", given=(rulebook, rules), hint="Pass one."
         )
     book = rulebook if isinstance(rulebook, RuleBook) else RuleBook(rulebook or rules or ())
+    book.mark_used()
     policy = _checked_policy(Policy(on_error, on_unparseable, max_retries), max_ledger_entries)
+    limits = {**TIMEOUTS_MS, **(timeouts or {})}
     return MemoryLayer(
         id=LAYER_ID,
         slot=Slot.STEERING,
         scope=scope,
         budget=RECALL_BUDGET,
-        hooks=_Steering(book, max_ledger_entries, policy, scope).hooks(),
-        timeouts={**TIMEOUTS_MS, **(timeouts or {})},
+        hooks=_Steering(book, max_ledger_entries, policy, scope, limits).hooks(),
+        timeouts=limits,
         # Without this a layer that cannot be initialised would be left out, and nothing would be enforced.
         enforces=True,
         on_steering_error=on_error,
     )
+
+
+RuleBook.make_layer = staticmethod(steering)
 
 
 def _checked_policy(policy: Policy, max_ledger_entries: int) -> Policy:
@@ -138,18 +157,46 @@ def _checked_policy(policy: Policy, max_ledger_entries: int) -> Policy:
     return policy
 
 
+@dataclass(slots=True)
+class _Row:
+    """The ledger entry that an evaluation will leave, and what its asynchronous judges come to before or after that."""
+
+    # Tuples, because most evaluations have no judge, and this is made for each of them.
+    entry: LedgerEntry | None = None
+    faults: tuple[tuple[str, str], ...] = ()
+    started: tuple[tuple[LLMEval, asyncio.Future[Any]], ...] = ()
+    """Asynchronous judges whose model has never answered yet."""
+
+    def fill(self, entry: LedgerEntry) -> LedgerEntry:
+        self.entry = entry
+        for rule_id, reason in self.faults:
+            mark_late_fault(entry, rule_id, reason)
+        return entry
+
+    def failed(self, rule_id: str, reason: str) -> None:
+        if self.entry is None:
+            self.faults += ((rule_id, reason),)
+        else:
+            mark_late_fault(self.entry, rule_id, reason)
+
+
 class _Steering:
     """The hooks of one steering layer. What belongs to an execution is in its state or in its queue of late verdicts."""
 
-    def __init__(self, book: RuleBook, max_entries: int, policy: Policy, scope: MemoryScope) -> None:
+    def __init__(
+        self, book: RuleBook, max_entries: int, policy: Policy, scope: MemoryScope, limits: Mapping[str, float]
+    ) -> None:
         self.book = book
         self.max_entries = max_entries
         self.policy = policy
         self.scope = scope
         self.late = LateVerdicts()
+        self._limits = limits
+        # Models that did not answer in the time there is for a first answer: they are not waited for again.
+        self._slow_models: set[str] = set()
         # By execution: how many changes of the rule book its ledger has, and evaluations that were cancelled.
         self._known_changes: dict[str, int] = {}
-        self._cancelled: dict[str, Evaluation] = {}
+        self._cancelled: dict[str, tuple[Evaluation, _Row]] = {}
 
     def hooks(self) -> MemoryHooks:
         return MemoryHooks(
@@ -212,7 +259,7 @@ class _Steering:
             raise SteeringNotReady(f"The steering layer was never initialised for execution {p.ctx.execution_id!r}.")
         clock = p.ctx.clock
         start = clock.monotonic_ms()
-        result = Evaluation()
+        result, row = Evaluation(), _Row()
         calls_now: Callable[[], Sequence[PastCall]] | None = None
         if isinstance(p.history, CallsSoFar):
             calls_now = p.history.now
@@ -224,14 +271,16 @@ class _Steering:
                 point,
                 p,
                 self.policy,
-                judge_now=self._judge_now,
-                judge_later=self._judge_later,
+                judge_now=partial(self._judge_now, row),
+                judge_later=partial(self._judge_later, row),
                 result=result,
                 history=calls_now,
             )
-        except asyncio.CancelledError:
-            # Kept for `on_hook_failure`, which names the rule that took too long.
-            self._cancelled[p.ctx.execution_id] = result
+            if row.started:
+                await self._first_answers(point, p, result, row, clock.monotonic_ms() - start)
+        except BaseException:
+            # Kept for `on_hook_failure`, which names the rule that took too long, or that ended the program.
+            self._cancelled[p.ctx.execution_id] = result, row
             raise
         duration = clock.monotonic_ms() - start
         # Reported in full to people; the model only reads the fixed guidance.
@@ -239,15 +288,15 @@ class _Steering:
             if fault.error is not None:
                 p.ctx.diagnostic(LAYER_ID, point, fault.error)
         faults = tuple((fault.rule_id, fault.reason) for fault in result.faults) if result.faults else ()
-        entry = decision_entry(p, result.decision, duration, faults=faults, blocked=not result.waited)
+        entry = row.fill(decision_entry(p, result.decision, duration, faults=faults, blocked=not result.waited))
         outcome = result.faults[0].reason if result.faults else None
         return {"decision": result.decision, "state": self._with(p, entry), "outcome": outcome}
 
     def on_hook_failure(self, p: HookFailure) -> Mapping[str, Any]:
-        cancelled = self._cancelled.pop(p.params.ctx.execution_id, None)
-        named = (cancelled.waiting_for,) if cancelled is not None and cancelled.waiting_for is not None else ()
+        result, row = self._cancelled.pop(p.params.ctx.execution_id, (Evaluation(), _Row()))
+        named = () if result.waiting_for is None else (result.waiting_for,)
         decision = SteeringDecision(p.decision.action, p.decision.guidance, named)
-        entry = decision_entry(p.params, decision, p.duration_ms) | {"failure": p.reason}
+        entry = row.fill(decision_entry(p.params, decision, p.duration_ms) | {"failure": p.reason})
         state = self._with(p.params, entry, p.state)
         if p.reason in ("uninitialised", "disabled"):
             # The state that carries this entry must not pass for that of a layer that is ready.
@@ -283,41 +332,79 @@ class _Steering:
             return ledger
         return ledger[-self.max_entries :] if self.max_entries else []
 
-    async def _judge_now(self, rule: SteeringRule, judge: LLMEval, p: Params) -> SteeringDecision | None:
+    async def _judge_now(self, row: _Row, rule: SteeringRule, judge: LLMEval, p: Params) -> SteeringDecision | None:
         # A task of its own, shielded: the time limit of the hook ends the waiting, not the judge.
         verdict = asyncio.ensure_future(self._verdict(judge, p))
         try:
             return await asyncio.shield(verdict)
         except asyncio.CancelledError:
             # Too late for this call, but not lost: a deny that arrives now is recorded and queued for the next prompt.
-            self.late.queue_later(p.ctx, self._late_verdict(rule, p, verdict, late=True))
+            if not verdict.done():
+                self.late.queue_later(p.ctx, self._late_verdict(row, rule, p, verdict, late=True))
             raise
 
-    def _judge_later(self, rule: SteeringRule, judge: LLMEval, p: Params) -> None:
+    def _judge_later(self, row: _Row, rule: SteeringRule, judge: LLMEval, p: Params) -> None:
         # The model is called at once, so that one that does not exist is an error here and not in the background.
-        answer = request_verdict(judge, p)
-        self.late.queue_later(p.ctx, self._late_verdict(rule, p, self._verdict(judge, p, answer)))
+        verdict = asyncio.ensure_future(self._verdict(judge, p, request_verdict(judge, p)))
+        self.late.queue_later(p.ctx, self._late_verdict(row, rule, p, verdict))
+        if judge.model not in self._slow_models and not p.ctx.has_answered(judge.model):
+            row.started += ((judge, verdict),)
+
+    async def _first_answers(self, point: Point, p: Params, result: Evaluation, row: _Row, elapsed_ms: float) -> None:
+        """Wait a moment for models that have never answered: nothing may run under a judge that does not exist.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``MISSING_CALL_MODEL``.
+        """
+        limit_ms = self._limits[point]
+        # Half of what is left, so that a slow judge does not become a hook that ran out of time.
+        left_ms = FIRST_ANSWER_MS if limit_ms <= 0 else min(FIRST_ANSWER_MS, (limit_ms - elapsed_ms) / 2)
+        result.waited = True
+        done, slow = await asyncio.wait([verdict for _, verdict in row.started], timeout=max(left_ms, 0.0) / 1_000)
+        self._slow_models |= {judge.model for judge, verdict in row.started if verdict in slow}
+        for verdict in done:
+            error = None if verdict.cancelled() else verdict.exception()
+            if isinstance(error, NoeticConfigError):
+                raise error
 
     async def _verdict(self, judge: LLMEval, p: Params, first: Any = None) -> SteeringDecision | None:
         decision, _ = await call_judge(judge, p, max_retries=self.policy.max_retries, first=first)
         return decision
 
     async def _late_verdict(
-        self, rule: SteeringRule, p: Params, verdict: Awaitable[SteeringDecision | None], *, late: bool = False
+        self,
+        row: _Row,
+        rule: SteeringRule,
+        p: Params,
+        verdict: Awaitable[SteeringDecision | None],
+        *,
+        late: bool = False,
     ) -> QueuedVerdict | None:
         point: Point = "before_tool_call" if isinstance(p, BeforeToolCallParams) else "after_model_call"
+        decision, reason, guidance = None, None, UNREADABLE_GUIDANCE
         try:
             decision = await verdict
-        except Exception as exc:
+            if decision is None:
+                reason = "unparseable"
+        except (Exception, asyncio.CancelledError) as exc:
+            if is_cancelled():  # this task itself is to end, with the loop
+                raise
             p.ctx.diagnostic(LAYER_ID, point, exc)
-            return None
+            reason, guidance = "error", FAILED_GUIDANCE
+        if reason is not None:
+            # The call was let through, or denied, long ago: the row keeps its action and says that a judge failed.
+            row.failed(rule.id, reason)
+            if self.policy.on_unparseable == "deny":
+                decision = SteeringDecision(SteeringAction.DENY, guidance)
         # Recorded even if it allows: the hook had denied for want of this verdict.
-        if late and p.ctx.sink is not None:
-            p.ctx.sink.emit(_late_event(rule, p, point, ALLOW if decision is None else decision))
+        if (late or reason is not None) and p.ctx.sink is not None:
+            outcome: Literal["late", "late_fault"] = "late" if reason is None else "late_fault"
+            p.ctx.sink.emit(_late_event(rule, p, point, ALLOW if decision is None else decision, outcome))
         if decision is None or decision.action is SteeringAction.ALLOW:
             return None
-        guidance = decision.guidance or f"Rule {rule.id}: {decision.action}"
-        return {"ruleId": rule.id, "guidance": capped(guidance)}
+        return {"ruleId": rule.id, "guidance": capped(decision.guidance or f"Rule {rule.id}: {decision.action}")}
 
     def on_spawn(self, p: SpawnParams) -> Mapping[str, Any]:
         # Deep, because parent and child may run at the same time.
@@ -405,7 +492,9 @@ def _rows(calls: Sequence[PastCall]) -> list[dict[str, Any]]:
 OUTSIDE: Final = Where("", "", 0)
 
 
-def _late_event(rule: SteeringRule, p: Params, point: Point, decision: SteeringDecision) -> SteeringDecided:
+def _late_event(
+    rule: SteeringRule, p: Params, point: Point, decision: SteeringDecision, outcome: Literal["late", "late_fault"]
+) -> SteeringDecided:
     call = p if isinstance(p, BeforeToolCallParams) else None
     return SteeringDecided(
         p.ctx.where,
@@ -418,7 +507,7 @@ def _late_event(rule: SteeringRule, p: Params, point: Point, decision: SteeringD
         decision.guidance,
         (rule.id,),
         0.0,
-        "late",
+        outcome,
     )
 
 

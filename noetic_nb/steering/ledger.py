@@ -13,7 +13,7 @@ from noetic_nb.items.frozen import FLAT, FrozenDict
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.memory.steering_decision import SteeringDecision
 
-__all__ = ["change_entry", "checked_state", "decision_entry"]
+__all__ = ["LedgerEntry", "change_entry", "checked_state", "decision_entry", "mark_late_fault"]
 
 LedgerEntry: TypeAlias = dict[str, Any]
 
@@ -74,6 +74,23 @@ def decision_entry(
     if blocked and duration_ms > SLOW_MS:
         entry["slow"] = True  # no timeout could have stopped it either
     return entry
+
+
+def mark_late_fault(entry: LedgerEntry, rule_id: str, reason: str) -> None:
+    """Note in an entry that a judge failed after the decision; what was decided stays as it is.
+
+    Examples
+    --------
+    >>> entry = {"action": "allow"}
+    >>> mark_late_fault(entry, "fair", "error")
+    >>> entry["action"], entry["fault"], entry["ruleIds"]
+    ('allow', 'error', ['fair'])
+    """
+    entry["fault"] = reason
+    entry["faults"] = [*entry.get("faults", []), {"ruleId": rule_id, "reason": reason}]
+    if rule_id not in entry.get("ruleIds", []):
+        entry["ruleIds"] = [*entry.get("ruleIds", []), rule_id]
+        entry.setdefault("ruleId", rule_id)
 
 
 def _copied(args: Any) -> Any:

@@ -250,7 +250,7 @@ class step:
         *,
         model: str | Callable[..., Any],
         instructions: str | Callable[..., Any] | None = None,
-        tools: Iterable[Tool | Callable[..., Any]] | Callable[..., Any] | None = None,
+        tools: Tool | Iterable[Tool | Callable[..., Any]] | Callable[..., Any] | None = None,
         output: Any = None,
         params: ModelParams | Mapping[str, Any] | None = None,
         projection: ProjectionPolicy | None = None,

@@ -25,7 +25,7 @@ def ralph_wiggum(
     model: str,
     verify: Callable[[Any], Any],
     instructions: str | Callable[..., Any] | None = None,
-    tools: Iterable[Tool | Callable[..., Any]] | None = None,
+    tools: Tool | Iterable[Tool | Callable[..., Any]] | Callable[..., Any] | None = None,
     max_iterations: int = 50,
     inner_max_steps: int = 20,
     params: ModelParams | None = None,

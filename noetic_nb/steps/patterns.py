@@ -20,7 +20,7 @@ def react(
     *,
     model: str,
     instructions: str | Callable[..., Any] | None = None,
-    tools: Iterable[Tool | Callable[..., Any]] | None = None,
+    tools: Tool | Iterable[Tool | Callable[..., Any]] | Callable[..., Any] | None = None,
     max_steps: int = 10,
     max_cost: float | None = None,
     params: ModelParams | None = None,
@@ -36,7 +36,7 @@ def react(
         Name of the model.
     instructions : str or callable, optional
         System text, or a function of the context.
-    tools : iterable of Tool or callable, optional
+    tools : Tool, callable, or iterable of these, optional
         What it may call, beside what the agent's layers provide. None means all tools of the agent, an empty list means
         none at all.
     max_steps : int

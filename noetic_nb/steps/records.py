@@ -18,7 +18,7 @@ from noetic_nb.steps.output_codec import CodecOutput, as_output
 from noetic_nb.steps.retry_policy import RetryPolicy
 from noetic_nb.steps.schema import OutputSchema
 from noetic_nb.steps.spawn_options import ContextIn, ContextOut, FreshContext, FullResult, as_strategy
-from noetic_nb.steps.tools import Tool, make_tool
+from noetic_nb.steps.tools import Tool, as_tools, chooses_tools
 
 __all__ = [
     "STEP_ADAPTER",
@@ -90,9 +90,7 @@ class LLMStep(StepRecord):
     @field_validator("tools", mode="before")
     @classmethod
     def _tools_are_tools(cls, value: object) -> object:
-        if isinstance(value, list | tuple):
-            return tuple([tool if isinstance(tool, Tool) or not callable(tool) else make_tool(tool) for tool in value])
-        return value
+        return value if chooses_tools(value) else as_tools(value)
 
     @field_validator("output", mode="before")
     @classmethod
@@ -209,8 +207,9 @@ class SpawnStep(StepRecord):
     def _layers(cls, value: Any) -> Any:
         if isinstance(value, MemoryConfig):
             return value.layers
+        is_one = isinstance(value, MemoryLayer)
         # Through `memory`, which refuses two layers of one id.
-        return memory(value).layers if isinstance(value, Iterable) else value
+        return memory(value).layers if is_one or isinstance(value, Iterable) else value
 
 
 class LoopStep(StepRecord):

@@ -22,9 +22,20 @@ from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.json_form import ModelForm, without_json_form
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.models.client import ToolSpec
+from noetic_nb.names import skeleton
 from noetic_nb.tokens import estimate_tokens
 
-__all__ = ["BoundArguments", "Tool", "ToolSet", "make_tool", "spec_tokens", "tool", "wire_name"]
+__all__ = [
+    "BoundArguments",
+    "Tool",
+    "ToolSet",
+    "as_tools",
+    "chooses_tools",
+    "make_tool",
+    "spec_tokens",
+    "tool",
+    "wire_name",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -330,7 +341,14 @@ def spec_tokens(spec: ToolSpec) -> int:
 
 
 @overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
+def tool(
+    function: Callable[..., Any],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    needs_approval: bool = False,
+) -> Tool: ...
 @overload
 def tool(
     *, name: str | None = None, description: str | None = None, needs_approval: Literal[True, False] = False
@@ -363,9 +381,47 @@ def tool(
     >>> lookup.name, lookup.arguments('{"order_id": "A17"}')
     ('lookup', {'order_id': 'A17'})
     """
-    if function is not None:
-        return make_tool(function)
-    return lambda wrapped: make_tool(wrapped, name=name, description=description, needs_approval=needs_approval)
+    options: dict[str, Any] = {"name": name, "description": description, "needs_approval": needs_approval}
+    return (lambda wrapped: make_tool(wrapped, **options)) if function is None else make_tool(function, **options)
+
+
+def as_tools(value: object) -> object:
+    """Return one tool or function, or several, as a tuple of tools; anything else as it is.
+
+    Examples
+    --------
+    >>> [made.name for made in as_tools(len_of := tool(lambda text: len(text), name="length"))]
+    ['length']
+    """
+    if isinstance(value, Tool) or callable(value):
+        value = [value]
+    if isinstance(value, list | tuple):
+        return tuple([one if isinstance(one, Tool) or not callable(one) else make_tool(one) for one in value])
+    return value
+
+
+def chooses_tools(value: object) -> bool:
+    """Tell whether a function chooses tools at run time, rather than being one.
+
+    It takes the context and nothing else: one parameter, named ``ctx`` or without the annotation that a tool would have.
+
+    Examples
+    --------
+    >>> def lookup(order_id: str) -> str: ...
+    >>> chooses_tools(lookup), chooses_tools(lambda ctx: [lookup])
+    (False, True)
+    """
+    if isinstance(value, Tool) or not callable(value):
+        return False
+    try:
+        parameters = list(inspect.signature(value).parameters.values())
+    except (TypeError, ValueError):
+        return True  # built in, and says nothing of itself
+    named = [one for one in parameters if one.default is one.empty or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    if len(named) != 1:
+        return False
+    annotation = named[0].annotation
+    return named[0].name == _CONTEXT or annotation is inspect.Parameter.empty or "Context" in str(annotation)
 
 
 class ToolSet:
@@ -379,8 +435,23 @@ class ToolSet:
 
     __slots__ = ("_by_name", "specs", "tokens", "tools")
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
+    def __init__(self, tools: Iterable[Tool], *, reserved: Iterable[Tool] = ()) -> None:
+        """`reserved` are the functions of layers, whose names no other tool may have."""
         self._by_name: dict[str, Tool] = {}
+        reserved = tuple(reserved)
+        if reserved:
+            tools = tuple(tools)
+            taken = {skeleton(one.name): one for one in reserved}
+            for one in tools:
+                layer_function = taken.get(skeleton(one.name), one)
+                if layer_function is not one:
+                    raise NoeticConfigError(
+                        "TOOL_NAME_COLLISION",
+                        f"The tool {one.name!r} is named like {layer_function.name!r}, which a layer provides.",
+                        given=one.name,
+                        hint="Rename the tool: the layer's function would be out of reach, and rules would mean either.",
+                    )
+            tools = (*tools, *reserved)
         kept: list[Tool] = []
         for one in tools:
             known = self._by_name.get(wire_name(one.name))

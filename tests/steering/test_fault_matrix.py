@@ -12,9 +12,12 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import SteeringDecided, ToolCalled
 from noetic_nb.memory.enforcement import FAILED_GUIDANCE
 from noetic_nb.steering import SteeringRule
+from noetic_nb.steps import loop, until
 from noetic_nb.testing import drive_loop
+from tests.runtime.test_resumed_turns import Cut, Once
 from tests.steering.steering_helpers import Bench
 
 POINTS: Final = ("before_tool_call", "after_model_call")
@@ -274,3 +277,173 @@ def test_the_ledger_keeps_so_many_of_the_newest_entries(count: int) -> None:
         return [entry["toolName"] for entry in bench.ledger]
 
     assert drive_loop(run()) == list("abcde")[5 - count :]
+
+
+# The same faults on every path by which a call or a response comes about.
+
+DONE: Final[list[int]] = []
+
+
+@nn.tool
+def pay(amount: int) -> str:
+    """Pay someone."""
+    DONE.append(amount)
+    return "paid"
+
+
+def asking(**options: Any) -> Any:
+    return nn.react(model="m", **({"tools": [pay]} | options))
+
+
+async def start_beside(value: Any, ctx: Any) -> Any:
+    return await ctx.start(asking(), "Pay 1").result()
+
+
+# path -> (the agent's step, the layers beside steering, the tool that the model calls)
+PATHS: Final[dict[str, Callable[[], tuple[Any, list[Any], nn.CallTool]]]] = {
+    "turn": lambda: (asking(), [], nn.CallTool("pay", amount=1)),
+    "spawned child": lambda: (nn.step.spawn("child", asking()), [], nn.CallTool("pay", amount=1)),
+    "fork path": lambda: (
+        nn.step.fork("fork", mode="all", paths=[asking()], merge=lambda results, *_: results[0]),
+        [],
+        nn.CallTool("pay", amount=1),
+    ),
+    "started step": lambda: (nn.step.run("go", start_beside), [], nn.CallTool("pay", amount=1)),
+    "structured output": lambda: (
+        nn.step.llm("ask", model="m", tools=[pay], output=int),
+        [],
+        nn.CallTool("pay", amount=1),
+    ),
+    "tools chosen at run time": lambda: (asking(tools=lambda ctx: [pay]), [], nn.CallTool("pay", amount=1)),
+    "function of a layer": lambda: (
+        asking(tools=None),
+        [nn.working_memory()],
+        nn.CallTool("working-memory/update", note="hi"),
+    ),
+    "stream": lambda: (asking(), [], nn.CallTool("pay", amount=1)),
+    # What is resumed is a turn with a completed step: the first of these two.
+    "resumed turn": lambda: (
+        loop("whole", [nn.step.run("first", lambda value, ctx: value), asking()], until=until.max_steps(1)),
+        [],
+        nn.CallTool("pay", amount=1),
+    ),
+}
+
+PATH_FAULTS: Final[dict[str, tuple[dict[str, Any], Any]]] = {
+    name: FAULTS[name]
+    for name in (
+        "python raises",
+        "python answers True",
+        "async python raises",
+        "async python hangs",
+        "condition is no truth",
+        "judge raises",
+        "judge hangs",
+    )
+} | {"python cancels itself": ({"predicate": lambda params: _cancels()}, None)}
+
+
+def _cancels() -> Any:
+    raise asyncio.CancelledError
+
+
+def _harness(
+    rule: SteeringRule,
+    path: str,
+    reply: Any,
+    on_error: str,
+    *,
+    storage: Any = None,
+    dies: Callable[[], None] = lambda: None,
+) -> tuple[nn.AgentHarness, list[Any], str]:
+    """Return an agent that takes a path to a call, the requests of its model, and the name of the tool."""
+    step, layers, call = PATHS[path]()
+    seen: list[Any] = []
+
+    async def line(request: Any) -> Any:
+        if request.purpose == "judge":
+            if reply == HANG_S:
+                await asyncio.sleep(HANG_S)
+            return reply
+        dies()
+        seen.append(request)
+        # By what was sent and not by counting: a resumed turn is further on than a script would be.
+        return "7" if any(item["type"] == "function_call_output" for item in request.items) else call
+
+    memory = [*layers, nn.steering([rule], on_error=on_error, max_retries=0)]  # type: ignore[arg-type]
+    config = nn.AgentConfig(name="desk", step=step, memory=memory)
+    options = {} if storage is None else {"storage": storage, "checkpoints": True}
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(line), diagnostic=lambda *about: None, **options)
+    return harness, seen, call.name
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("on_error", ["deny", "allow", "raise"])
+@pytest.mark.parametrize("fault", PATH_FAULTS)
+@pytest.mark.parametrize("path", PATHS)
+def test_a_faulty_rule_passes_nothing_unrecorded_on_any_path(path: str, fault: str, on_error: str, point: str) -> None:
+    DONE.clear()
+    fields, reply = PATH_FAULTS[fault]
+    rule = SteeringRule(id="faulty", applies_to=point, **fields)
+    once = Once()
+    if path == "resumed turn":
+        first, _, _ = _harness(rule, path, reply, on_error, storage=once.store, dies=once.now)
+        with pytest.raises((NoeticError, Cut)):
+            drive_loop(first.execute("Pay 1"))
+    harness, seen, tool_name = _harness(rule, path, reply, on_error, storage=once.disk)
+    rows: list[Any] = []
+    written = harness._engine.stack.state.set
+
+    def look(execution_id: str, layer_id: str, state: Any, **more: Any) -> Any:
+        if layer_id == "steering":
+            rows.extend([row for row in state["ledger"] if not any(row is known for known in rows)])
+        return written(execution_id, layer_id, state, **more)
+
+    harness._engine.stack.state.set = look  # type: ignore[method-assign]
+    run = nn.record(harness)
+
+    async def talk() -> Any:
+        if path == "resumed turn":
+            return await harness.resume((await harness.unfinished())[0])
+        if path != "stream":
+            return await harness.execute("Pay 1")
+        stream = harness.stream("Pay 1")
+        async for _ in stream.text:
+            pass
+        return await stream.reply
+
+    error: BaseException | None = None
+    try:
+        drive_loop(talk())
+    except Exception as exc:
+        error = exc
+
+    called = [event for event in run.events if isinstance(event, ToolCalled)]
+    decided = [event for event in run.events if isinstance(event, SteeringDecided) and event.hook == point]
+    wanted = "timeout" if fault in TIMEOUTS else "error"
+    # One event for each decision, and each names what failed.
+    assert decided
+    assert {event.outcome for event in decided} == {wanted}
+    assert {event.rule_ids for event in decided} == {("faulty",)}
+    assert {event.action for event in decided} == ({"allow"} if on_error == "allow" else {"deny"})
+    # One row as well, with the same action; a child has one of its own.
+    kind = "tool_call" if point == "before_tool_call" else "model_turn"
+    judged = [row for row in rows if row["kind"] == kind]
+    assert judged
+    assert all(row["action"] == decided[0].action and row["ruleIds"] == ["faulty"] for row in judged)
+    assert all(bool(row.get("faults")) or row["failure"] == wanted for row in judged)
+    if point == "before_tool_call":
+        assert [event.tool_name for event in decided] == [tool_name]
+    runs = on_error == "allow" if point == "before_tool_call" else None
+    if runs is not None and tool_name == "pay":
+        assert ([1] if runs else []) == DONE
+    if on_error == "raise" or (point == "after_model_call" and on_error == "deny"):
+        assert error is not None  # a response that may not stand ends the turn
+        return
+    assert error is None
+    if point == "before_tool_call":
+        assert [event.status for event in called] == (["ok"] if runs else ["denied"])
+        told = [item.output for item in seen[-1].items if item["type"] == "function_call_output"]
+        assert len(told) == 1
+        assert (FAILED_GUIDANCE in told[0]) is (on_error == "deny")
+        assert "broken" not in told[0]

@@ -431,3 +431,51 @@ def test_anything_but_a_rule_book_is_refused() -> None:
         RuleEditor([lambda call: None])  # type: ignore[arg-type]
 
     assert caught.value.code == "NOT_A_RULE_BOOK"
+
+
+def test_a_rule_that_loops_for_ever_is_not_applied_and_the_kernel_goes_on() -> None:
+    for text in ("while True: pass\ndef only_a(call): ...", "def only_a(call):\n    while True: pass"):
+        rules = book()
+        before = rules["only_a"]
+        with RuleEditor(rules, run=recorded(order="B")) as editor:
+            editor.source.value = text
+
+            assert editor.apply() is False
+            assert rules["only_a"] == before
+            assert (editor.notice.mood, "2 seconds" in editor.notice.text) == ("bad", True)
+
+
+@pytest.mark.parametrize("action", ["deny", "ask"])
+def test_a_condition_that_fails_on_recorded_calls_is_not_applied(action: str) -> None:
+    rules = RuleBook()
+    rules.when("tool.name == 'look'", id="c", action="deny")
+    with RuleEditor(rules, run=recorded(order="B")) as editor:
+        editor.source.value = "tool.args.amount > 100"
+        editor.fields.action.value = action
+
+        assert editor.apply() is False
+        assert rules["c"].when == "tool.name == 'look'"
+        assert "failed" in editor.notice.text
+
+
+@pytest.mark.parametrize(
+    "text", ["async def only_a(call):\n    return 3", "def only_a(call):\n    raise StopIteration"]
+)
+def test_what_fails_in_any_way_on_a_recorded_call_is_not_applied(text: str) -> None:
+    rules = book()
+    with RuleEditor(rules, run=recorded(order="B")) as editor:
+        editor.source.value = text
+
+        assert editor.apply() is False
+        assert rules["only_a"].source == book()["only_a"].source
+
+
+def test_a_rule_about_responses_is_tried_on_recorded_responses() -> None:
+    rules = book()
+    run = next(iter(datasets.airline(1)))
+    with RuleEditor(rules, run=run) as editor:
+        editor.rules.value = "short"
+        editor.source.value = "def short(params):\n    return params.response.texts"
+
+        assert editor.apply() is False
+        assert "AttributeError" in editor.notice.text

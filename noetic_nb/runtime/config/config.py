@@ -22,7 +22,7 @@ from noetic_nb.steps import Step, Tool
 from noetic_nb.steps.base import Frozen, InstanceField
 from noetic_nb.steps.records import Incomplete
 from noetic_nb.steps.schema import OutputSchema, as_schema
-from noetic_nb.steps.tools import make_tool
+from noetic_nb.steps.tools import as_tools
 
 if TYPE_CHECKING:
     from noetic_nb.steps import Registry
@@ -96,14 +96,13 @@ class AgentConfig(Frozen):
     def _layers(cls, value: object) -> object:
         if isinstance(value, MemoryConfig):
             return value.layers
-        return memory(value).layers if isinstance(value, Iterable) else value
+        is_one = isinstance(value, MemoryLayer)
+        return memory(value).layers if is_one or isinstance(value, Iterable) else value  # type: ignore[arg-type]
 
     @field_validator("tools", mode="before")
     @classmethod
     def _tools(cls, value: object) -> object:
-        if isinstance(value, list | tuple):
-            return tuple([tool if isinstance(tool, Tool) or not callable(tool) else make_tool(tool) for tool in value])
-        return value
+        return as_tools(value)
 
     @field_validator("params", mode="before")
     @classmethod

@@ -78,6 +78,9 @@ class Engine:
         self.warned_steps: set[tuple[str, str]] = set() if outer is None else outer.warned_steps
         # By execution: the `Started` of what it has started. Any, as that class is two floors up.
         self.handles: dict[str, Any] = {} if outer is None else outer.handles
+        # Models that have answered, and those that no client turned out to answer.
+        self.answered: set[str] = set() if outer is None else outer.answered
+        self.unanswered: set[str] = set() if outer is None else outer.unanswered
         self.setups = StepSetups(config, stack, tokenizer, self._provided())
         self._inner: dict[tuple[int, tuple[str, ...], bool], tuple[object, Engine]] = {}
         self.depth: int = 0 if outer is None else outer.depth + 1
@@ -199,6 +202,17 @@ class Engine:
         """Tell whether a client answers a model's name."""
         return name in self.models if isinstance(self.models, Mapping) else self.models is not None
 
+    def answers(self, model: str, purpose: str) -> bool:
+        """Tell whether a client answers a model's name for this purpose, as far as that is known before it is called.
+
+        A client may have a method ``answers(model, purpose)``.
+        """
+        client: Any = self.models.get(model) if isinstance(self.models, Mapping) else self.models
+        if client is None or model in self.unanswered:
+            return False
+        known = getattr(client, "answers", None)
+        return known is None or bool(known(model, purpose))
+
     def client(self, name: str) -> ModelClient:
         """Return the client that answers a model's name.
 
@@ -235,7 +249,8 @@ class Engine:
             resource_id=ctx.resource_id,
             depth=ctx.depth,
             step_number=ctx.step_count,
-            call_model=lambda request: self.call_model_for_layer(ctx, request),
+            call_model=None if self.models is None else lambda request: self.call_model_for_layer(ctx, request),
+            has_answered=self.answered.__contains__,
             token_usage=ctx.tokens,
             cost=ctx.cost,
             tokenize=self.tokenizer,
@@ -260,25 +275,40 @@ class Engine:
         """
         if isinstance(request, Mapping):
             request = HookModelRequest(request["model"], request["items"], request.get("instructions"))
-        if isinstance(self.models, Mapping) and request.model not in self.models:
-            raise NoeticConfigError(
-                "MISSING_CALL_MODEL",
-                "A layer asks a model that no client answers.",
-                given=request.model,
-                hint=f"Add it to the harness's models; it has {', '.join(map(repr, self.models)) or 'none'}.",
-            )
+        purpose: Any = getattr(request, "purpose", "layer")
+        if not self.answers(request.model, purpose):
+            self.unanswered.discard(request.model)  # known from one call, so the call after this one tries again
+            raise self._missing(request.model, purpose)
         full = ModelRequest(
             request.model,
             request.items,
             request.instructions,
-            purpose=getattr(request, "purpose", "layer"),
+            purpose=purpose,
             thread_id=ctx.thread_id,
         )
         return self._call_for_layer(ctx, full)
 
     async def _call_for_layer(self, ctx: Execution, request: ModelRequest) -> ModelResponse:
-        response, _ = await self.call_model(ctx, request, step=ctx.step_count)
+        try:
+            response, _ = await self.call_model(ctx, request, step=ctx.step_count)
+        except NoeticError as exc:
+            if not _is_unknown_model(exc):
+                raise
+            # Kept, so that the next call of a judge that nobody waits for fails at once.
+            self.unanswered.add(request.model)
+            raise self._missing(request.model, request.purpose) from exc
         return response
+
+    def _missing(self, model: str, purpose: str) -> NoeticConfigError:
+        known = (
+            ", ".join(map(repr, self.models)) or "none" if isinstance(self.models, Mapping) else "one client for all"
+        )
+        return NoeticConfigError(
+            "MISSING_CALL_MODEL",
+            f"A {purpose} asks a model that no client answers.",
+            given=model,
+            hint=f"Give the harness a client that answers this name; it has {known}.",
+        )
 
     async def call_model(
         self, ctx: Execution, request: ModelRequest, *, step: int, on_delta: Callable[[ModelDelta], None] | None = None
@@ -335,6 +365,7 @@ class Engine:
                 model=request.model,
             ) from exc
         ctx.charge(response)
+        self.answered.add(request.model)
         if self.sink is None and "on_model_outcome" not in self.stack.hooks:
             return response, 0.0
         return response, self._record_call(ctx, request, step, start, "ok", response, None)
@@ -378,6 +409,16 @@ class Engine:
         if self.sink is not None:
             kind = error.kind if isinstance(error, NoeticError) else getattr(error, "code", type(error).__name__)
             self.sink.emit(ErrorRaised(ctx.where, self.clock.now_ms(), str(kind), error_text(error), step_id))
+
+
+def _is_unknown_model(error: NoeticError) -> bool:
+    """Tell whether a model call failed because there is no such model."""
+    facts, status = error.facts, getattr(error.__cause__, "status_code", None)
+    return bool(
+        facts.get("unknown_model")
+        or 404 in (facts.get("status"), status)
+        or facts.get("code") in ("model_not_found", "invalid_model")
+    )
 
 
 async def _streamed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from noetic_nb.errors import NoeticError
 from noetic_nb.memory import Stop
 
-__all__ = ["TurnStopped", "error_text", "step_failed"]
+__all__ = ["TurnStopped", "ends_turn", "error_text", "step_failed"]
 
 
 class TurnStopped(Exception):
@@ -23,6 +23,11 @@ class TurnStopped(Exception):
             reason=self.stop.suggestion,
             decision=self.stop.decision,
         )
+
+
+def ends_turn(error: BaseException) -> bool:
+    """Tell whether nothing may turn an error into a result: a layer ended the turn, or a judge has no model."""
+    return isinstance(error, TurnStopped) or getattr(error, "code", "") == "MISSING_CALL_MODEL"
 
 
 def error_text(error: BaseException) -> str:

@@ -66,7 +66,7 @@ class StepSetups:
             listed = (*self._config.tools, *[t for s in llm_steps(self._config.step) for t in listed_tools(s)])
         elif not listed:
             return _NO_TOOLS
-        return ToolSet((*listed, *self._layer_tools))
+        return ToolSet(listed, reserved=self._layer_tools)
 
     def of(self, step: LLMStep, instructions: str) -> StepSetup:
         """Return the set-up of an llm step; tools that a function of the context chooses are the caller's business."""

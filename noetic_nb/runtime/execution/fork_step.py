@@ -15,7 +15,7 @@ from noetic_nb.items.json_text import compact_json
 from noetic_nb.runtime.context.context import Context, StepRunner
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.protocols import StepValue
-from noetic_nb.runtime.context.step_errors import TurnStopped
+from noetic_nb.runtime.context.step_errors import ends_turn
 from noetic_nb.runtime.execution.child import Child, Outcome, outcome_of
 from noetic_nb.steps import ForkStep, Step
 from noetic_nb.steps.loop_snapshot import output_text
@@ -145,9 +145,9 @@ class _Fork:
             await child.end(outcome, result, merged)
 
     def _failed(self, path: _Path, child: Child, error: Exception, *, is_own: bool = False) -> None:
-        if isinstance(error, TurnStopped):
+        if ends_turn(error):
             self.stop = self.stop or error
-        genuine = is_own or isinstance(error, TurnStopped) or outcome_of(error) == "failure"
+        genuine = is_own or ends_turn(error) or outcome_of(error) == "failure"
         if genuine and not self.over and (self.step.mode == "all" or self.stop is not None):
             self.over = True
             self._abort_others(child, f"path {path.step.id!r} failed")

@@ -28,6 +28,7 @@ from noetic_nb.runtime.planning.turn_plan import TurnPlan, budgets_allocated, pl
 from noetic_nb.steps import LLMStep
 from noetic_nb.steps.loop_snapshot import StepMeta
 from noetic_nb.steps.output_codec import CodecOutput, OutputReader, parse_output
+from noetic_nb.steps.tools import as_tools
 from noetic_nb.steps.traverse import listed_tools
 
 __all__ = ["run_llm"]
@@ -485,7 +486,7 @@ async def _begin(engine: Engine, step: LLMStep, ctx: Context) -> LLMStepRun:
     if callable(step.tools):
         tools = await _chosen(step.tools, ctx)
         # As if they were listed: None for all the agent has, an empty list for none at all.
-        listed = None if tools is None else listed_tools(LLMStep(id=step.id, model=model, tools=tuple(tools)))
+        listed = None if tools is None else listed_tools(LLMStep(id=step.id, model=model, tools=as_tools(tools) or ()))
         run.tools = engine.setups.tools_of(listed)
     return run
 

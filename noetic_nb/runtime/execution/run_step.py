@@ -14,7 +14,7 @@ from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.event_hub import is_shown
 from noetic_nb.runtime.context.messages import TurnInput
 from noetic_nb.runtime.context.protocols import StepValue
-from noetic_nb.runtime.context.step_errors import TurnStopped, error_text, step_failed
+from noetic_nb.runtime.context.step_errors import TurnStopped, ends_turn, error_text, step_failed
 from noetic_nb.runtime.execution.llm_step import run_llm
 from noetic_nb.runtime.execution.loop_step import run_loop
 from noetic_nb.runtime.execution.tool_call import call_tool
@@ -154,10 +154,8 @@ async def _run_function(engine: Engine, step: RunStep, value: StepValue, ctx: Co
         try:
             result = step.execute(value, ctx)
             return await ctx.until_aborted(result) if hasattr(result, "__await__") else result
-        except TurnStopped:
-            raise
         except Exception as exc:
-            if isinstance(exc, NoeticError) and exc.kind in ("cancelled", "budget_exceeded"):
+            if ends_turn(exc) or (isinstance(exc, NoeticError) and exc.kind in ("cancelled", "budget_exceeded")):
                 raise
             if step.retry is None or attempt + 1 == attempts:
                 if isinstance(exc, NoeticError) and exc.kind == "step_failed":

@@ -6,12 +6,14 @@ decides, and is named in the result either way, so that nothing passes unrecorde
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.memory.enforcement import FAILED_GUIDANCE
+from noetic_nb.memory.hook_timeout import is_cancelled
 from noetic_nb.memory.params import BeforeToolCallParams, PastCall
 from noetic_nb.memory.steering_decision import ALLOW, SteeringAction, SteeringDecision, as_decision, most_restrictive
 from noetic_nb.steering.evaluation.rule_snapshot import PreparedRule, RuleSnapshot
@@ -119,6 +121,8 @@ async def evaluate(
                 decision = await _judged(rule, rule.llm_eval, params, policy, result, judge_now, judge_later)
         except Exception as exc:
             decision = _failed(rule, exc, policy, result)
+        except BaseException as exc:
+            decision = _failed(rule, _as_error(rule, exc, result), policy, result)
         if decision is None:
             continue
         decisions.append(decision)
@@ -138,11 +142,26 @@ def _name_failed_rules(result: Evaluation) -> None:
     result.decision = SteeringDecision(SteeringAction.ALLOW, None, failed, result.decision.stop)
 
 
+def _as_error(rule: SteeringRule, error: BaseException, result: Evaluation) -> Exception:
+    """Return what a rule raised as an error of the rule, or raise what is to end the program or the task."""
+    is_closing = isinstance(error, GeneratorExit) and result.waiting_for == rule.id
+    # Told apart by the task: a rule may raise `CancelledError` itself, and nobody wants to end anything then.
+    is_end = isinstance(error, asyncio.CancelledError) and is_cancelled()
+    if is_closing or is_end or isinstance(error, KeyboardInterrupt | SystemExit):
+        # Named in the row that this leaves; the end of the task is no doing of a rule that was not waited for.
+        result.waiting_for = result.waiting_for if is_end else rule.id
+        raise error
+    found = RuntimeError(f"{type(error).__name__} from a rule: {error}")
+    found.__cause__ = error
+    return found
+
+
 def _failed(rule: SteeringRule, error: Exception, policy: Policy, result: Evaluation) -> SteeringDecision | None:
     """Return what a rule that raised decides under the policy; called where its error is being handled."""
     # A missing model is an error of the set-up: no policy may turn it into a decision.
     missing = isinstance(error, NoeticConfigError) and error.code == "MISSING_CALL_MODEL"
     if missing or policy.on_error == "raise":
+        result.waiting_for = rule.id  # named in the row that this leaves
         raise error
     result.faults.append(RuleFault(rule.id, error, "error"))
     if policy.on_error == "allow":

@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import itertools
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -17,7 +18,97 @@ __all__ = ["in_thread"]
 
 T = TypeVar("T")
 
+MAX_THREADS: Final = 16
+
 _numbers: Final = itertools.count(1)
+
+
+class TooManyThreads(RuntimeError):
+    """Every thread there may be is held by a rule that hangs."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"{MAX_THREADS} threads are held by rules that hang, and no further one is begun. Python cannot stop a thread: "
+            "end the program, or what the rules wait for."
+        )
+
+
+class _Places:
+    """Places for threads: taken, left behind with a thread that hangs, given back. Several loops may share them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free = MAX_THREADS
+        self._left_behind = 0
+        self._queue: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+
+    async def take(self) -> None:
+        """Take a place, or wait for one that will be given back.
+
+        Raises
+        ------
+        TooManyThreads
+            Where none will be.
+        """
+        with self._lock:
+            self._check()
+            if self._free:
+                self._free -= 1
+                return
+            loop = asyncio.get_running_loop()
+            turn: asyncio.Future[None] = loop.create_future()
+            self._queue.append((loop, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            # A place may have been handed over in the same moment.
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self.give_back(left_behind=False)
+            raise
+
+    def _check(self) -> None:
+        if self._left_behind >= MAX_THREADS:
+            raise TooManyThreads
+
+    def leave(self) -> None:
+        """Take note of a thread that nobody waits for any more."""
+        with self._lock:
+            self._left_behind += 1
+            waiting = tuple(self._queue) if self._left_behind >= MAX_THREADS else ()
+            if waiting:
+                self._queue.clear()
+        for loop, turn in waiting:
+            _settle(loop, turn, TooManyThreads())
+
+    def give_back(self, *, left_behind: bool) -> None:
+        """Give a place back: to the next who waits for one."""
+        with self._lock:
+            self._left_behind -= left_behind
+            while self._queue:
+                loop, turn = self._queue.popleft()
+                if not turn.done() and _settle(loop, turn, None):
+                    return
+            self._free += 1
+
+
+def _settle(loop: asyncio.AbstractEventLoop, turn: asyncio.Future[None], error: Exception | None) -> bool:
+    def settle() -> None:
+        if turn.done():
+            if error is None:
+                _places.give_back(left_behind=False)  # cancelled meanwhile
+        elif error is None:
+            turn.set_result(None)
+        else:
+            turn.set_exception(error)
+
+    try:
+        loop.call_soon_threadsafe(settle)
+    except RuntimeError:
+        return False  # that loop has ended
+    return True
+
+
+_places = _Places()
 
 
 async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") -> T:
@@ -28,6 +119,8 @@ async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") 
 
     Raises
     ------
+    TooManyThreads
+        At once, where as many threads as there may be were left behind.
     Exception
         What the function raises.
 
@@ -36,10 +129,12 @@ async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") 
     >>> asyncio.run(in_thread(pow, 2, 5))
     32
     """
+    await _places.take()
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
     # Context variables do not follow into a thread by themselves.
     context = contextvars.copy_context()
+    lock, is_over, is_left = threading.Lock(), False, False
 
     def settle(result: Any, error: BaseException | None) -> None:
         if done.done():  # cancelled meanwhile
@@ -50,16 +145,33 @@ async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") 
             done.set_exception(error)
 
     def work() -> None:
+        nonlocal is_over
         result, failure = None, None
         try:
             result = context.run(function, *args)
         except BaseException as exc:
-            # SystemExit and the like would end the thread in silence, and the caller would wait for ever.
-            failure = exc if isinstance(exc, Exception) else RuntimeError(f"{type(exc).__name__} in a thread: {exc}")
+            # A future takes no StopIteration, and SystemExit and the like would end the thread in silence: the caller
+            # would wait for ever.
+            is_plain = isinstance(exc, Exception) and not isinstance(exc, StopIteration | StopAsyncIteration)
+            failure = exc if is_plain else RuntimeError(f"{type(exc).__name__} in a thread: {exc}")
+        with lock:
+            is_over = True
+        _places.give_back(left_behind=is_left)
         try:
             loop.call_soon_threadsafe(settle, result, failure)
         except RuntimeError:
             return  # the loop has ended: nobody waits any more
 
-    threading.Thread(target=work, name=f"noetic_nb {name} {next(_numbers)}", daemon=True).start()
-    return await done
+    try:
+        threading.Thread(target=work, name=f"noetic_nb {name} {next(_numbers)}", daemon=True).start()
+    except BaseException:  # the system has no thread left
+        _places.give_back(left_behind=False)
+        raise
+    try:
+        return await done
+    except BaseException:
+        with lock:
+            if not is_over:
+                is_left = True
+                _places.leave()
+        raise

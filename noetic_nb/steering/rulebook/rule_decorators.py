@@ -6,7 +6,7 @@ import inspect
 import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 from noetic_nb.steering.predicates.sequence_rules import sequence_rule
 from noetic_nb.steering.rules.rule import DEFAULT_JUDGE_MODEL, Point, SteeringRule
@@ -23,22 +23,44 @@ class RuleMethods(ABC):
     def put(self, rule: SteeringRule | Mapping[str, Any]) -> SteeringRule:
         """Add a rule, or replace the one with its id."""
 
+    @overload
     def rule(
         self,
         id: str | None = None,
         *,
         on: Point | Iterable[Point],
-        tools: Iterable[str] | None = None,
+        tools: str | Iterable[str] | None = None,
         history: bool = False,
         name: str | None = None,
         isolate: Literal["thread"] | bool | None = None,
-    ) -> Callable[[F], F]:
+    ) -> Callable[[F], F]: ...
+    @overload
+    def rule(
+        self,
+        id: F,
+        *,
+        on: Point | Iterable[Point],
+        tools: str | Iterable[str] | None = None,
+        history: bool = False,
+        name: str | None = None,
+        isolate: Literal["thread"] | bool | None = None,
+    ) -> F: ...
+    def rule(
+        self,
+        id: str | Callable[..., Any] | None = None,
+        *,
+        on: Point | Iterable[Point],
+        tools: str | Iterable[str] | None = None,
+        history: bool = False,
+        name: str | None = None,
+        isolate: Literal["thread"] | bool | None = None,
+    ) -> Any:
         """Make a function a rule; running the same cell again replaces the rule in place.
 
         Parameters
         ----------
-        id : str, optional
-            The function's name where it is left out.
+        id : str or callable, optional
+            The function's name where it is left out. A function itself is added at once: ``rules.rule(f, on=...)``.
         on : {"before_tool_call", "after_model_call"} or both
             When it is evaluated.
         tools : iterable of str, optional
@@ -53,15 +75,16 @@ class RuleMethods(ABC):
         NoeticConfigError
             ``INVALID_RULE``.
         """
+        rule_id = None if callable(id) else id
 
         def add(function: F) -> F:
             self.put(
                 SteeringRule(
-                    id=id or function.__name__,
+                    id=rule_id or function.__name__,
                     name=name,
                     applies_to=(on,) if isinstance(on, str) else tuple(on),
                     predicate=function,
-                    tools=None if tools is None else tuple(tools),
+                    tools=tools if tools is None or isinstance(tools, str) else tuple(tools),
                     history=history,
                     isolate=isolate,
                     source=_source(function),
@@ -69,7 +92,7 @@ class RuleMethods(ABC):
             )
             return function
 
-        return add
+        return add(id) if callable(id) else add
 
     def when(
         self,

@@ -6,11 +6,13 @@ in the middle of one. Rules are found by enforcement point and tool name, so tha
 
 from __future__ import annotations
 
+import gc
 import inspect
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.markup import escape
@@ -60,7 +62,11 @@ class RuleBook(RuleMethods):
     (['inside_workspace'], 1)
     """
 
+    # Set by the module of the layer, which stands above this one. Any: so does the layer.
+    make_layer: ClassVar[Callable[[RuleBook], Any]]
+
     def __init__(self, rules: Iterable[SteeringRule | Mapping[str, Any]] = ()) -> None:
+        _UNUSED.add(self)
         self._snapshot = RuleSnapshot(0, ())
         self._changes: list[RuleChange] = []
         self._past: list[tuple[tuple[SteeringRule, ...], RuleChange]] = []
@@ -98,6 +104,14 @@ class RuleBook(RuleMethods):
     def change_count(self) -> int:
         """How many changes there have been since the book was made."""
         return len(self._changes)
+
+    def as_layer(self) -> Any:
+        """Return the layer that enforces these rules, with its defaults: what a rule book in ``memory=[...]`` stands for."""
+        return type(self).make_layer(self)
+
+    def mark_used(self) -> None:
+        """Take note that something evaluates these rules; a rule book without that is a finding of ``harness.check()``."""
+        _UNUSED.discard(self)
 
     def __iter__(self) -> Iterator[SteeringRule]:
         return iter(self._snapshot)
@@ -293,6 +307,21 @@ class RuleBook(RuleMethods):
 
     def _repr_html_(self) -> str:
         return _rules_table(self.version, self._snapshot)
+
+
+# Rules that are written and enforced by nothing are a trap; weakly held, so that drafts are forgotten.
+_UNUSED: Final[weakref.WeakSet[RuleBook]] = weakref.WeakSet()
+
+
+def unused_books() -> tuple[RuleBook, ...]:
+    """Return the rule books in this process that have rules and that no layer enforces and nothing has evaluated."""
+
+    def found() -> tuple[RuleBook, ...]:
+        return tuple([book for book in tuple(_UNUSED) if any(rule.enabled for rule in book)])
+
+    if found():
+        gc.collect()  # a book that nobody holds any more may only wait for this
+    return found()
 
 
 def _checked(rule: SteeringRule | Mapping[str, Any]) -> SteeringRule:

@@ -9,9 +9,9 @@ import asyncio
 import ctypes
 import threading
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
-__all__ = ["LiveTrial", "TooLong"]
+__all__ = ["LiveTrial", "TooLong", "in_time"]
 
 T = TypeVar("T")
 
@@ -25,8 +25,8 @@ class TooLong(Exception):
     """It was given up because it took too long."""
 
 
-class _Ended(BaseException):
-    """Raised inside a thread that is no longer wanted; not an Exception, so that rules cannot swallow it."""
+class _Ended(SystemExit):
+    """Raised inside a thread that is no longer wanted: as the end of the program it passes through rules."""
 
 
 class _Attempt:
@@ -89,7 +89,7 @@ class LiveTrial(Generic[T]):
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._report(*_done(work, lambda: False))
+            self._report(*_done(lambda stop: in_time(lambda: work(stop), limit_s=self._limit_s), lambda: False))
             return
         self._timer = loop.call_later(self._pause_s, self._start, loop, work)
 
@@ -130,6 +130,45 @@ class LiveTrial(Generic[T]):
             if attempt.limit is not None:
                 attempt.limit.cancel()
             self._report(result, error)
+
+
+def in_time(work: Callable[[], T], *, limit_s: float = LIMIT_S) -> T:
+    """Do work that someone waits for, and give it up after as long as a trial may take.
+
+    Raises
+    ------
+    TooLong
+        It was stopped, or left behind where it could not be.
+    Exception
+        What the work raises.
+
+    Examples
+    --------
+    >>> in_time(lambda: 6 * 7)
+    42
+    """
+    attempt, found = _Attempt(), list[tuple[Any, Exception | None]]()
+
+    def run() -> None:
+        try:
+            found.append((work(), None))
+        except _Ended:
+            return
+        except Exception as exc:
+            found.append((None, exc))
+        except BaseException as exc:  # a text that ends the program ends no more than its own trial
+            found.append((None, RuntimeError(f"{type(exc).__name__}: {exc}")))
+
+    attempt.thread = threading.Thread(target=run, name="noetic_nb trial", daemon=True)
+    attempt.thread.start()
+    attempt.thread.join(limit_s)
+    if not found:
+        attempt.end()
+        raise TooLong(f"It took more than {limit_s:g} seconds and was stopped.")
+    result, error = found[0]
+    if error is not None:
+        raise error
+    return cast(T, result)
 
 
 def _done(work: Callable[[Callable[[], bool]], T], stop: Callable[[], bool]) -> tuple[Any, Exception | None]:

@@ -10,19 +10,23 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.lab.recorded_calls import calls_of
+from noetic_nb.lab.recorded_calls import RecordedCall, calls_of
 from noetic_nb.lab.rule_backtest import Trials
 from noetic_nb.lab.rule_lint_text import read_rule
-from noetic_nb.memory.params import BeforeToolCallParams
+from noetic_nb.lab.rule_trial import try_rules
+from noetic_nb.runs import Run
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.steering import RuleBook, SteeringRule
+from noetic_nb.steering.evaluation.evaluate import Policy
+from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
+from noetic_nb.steering.predicates.python_source import check_on_samples
 from noetic_nb.widgets.rules.debounced import LiveTrial
 from noetic_nb.widgets.rules.draft import Draft, rule_of
 from noetic_nb.widgets.rules.rule_diff import RuleDiff
 
-__all__ = ["DraftTrial", "sample_calls"]
+__all__ = ["DraftTrial", "check_draft", "sample_calls"]
 
-# Rules run inline when someone presses Apply: enough calls to meet a bad case, few enough to be done at once.
+# Someone waits who presses Apply: enough calls to meet a bad case, few enough to be done at once.
 MOST_CALLS: Final = 200
 
 
@@ -101,32 +105,56 @@ def _acts(rule: SteeringRule, text: str) -> list[str]:
     return found
 
 
-def sample_calls(run: Any, rule: SteeringRule) -> tuple[BeforeToolCallParams, ...]:
-    """Return the newest recorded tool calls that a rule applies to, oldest first.
+def sample_calls(runs: Sequence[Run], rule: SteeringRule) -> tuple[RecordedCall, ...]:
+    """Return the newest recorded calls and responses that a rule applies to, oldest first.
 
     Parameters
     ----------
-    run : Run
-        Where the calls were recorded.
+    runs : sequence of Run
+        Where they were recorded.
     rule : SteeringRule
-        Which tools it is about decides which calls count.
+        Which tools it is about decides which calls count, by what their names look like.
 
     Returns
     -------
-    tuple of BeforeToolCallParams
-        At most 200; empty for a rule that is not evaluated before tool calls.
+    tuple of RecordedCall
+        At most 200.
 
     Examples
     --------
     >>> from noetic_nb.events import ToolCalled, Where
-    >>> from noetic_nb.runs import Run
     >>> where = Where("t1", "e1", 1)
     >>> run = Run(events=[ToolCalled(where, 0.0, name, "c", {"n": 1}, "", 1.0, "ok") for name in ("pay", "look")])
     >>> rule = SteeringRule(id="r", applies_to="before_tool_call", tools=("pay",), predicate=lambda call: None)
-    >>> [(call.tool_name, dict(call.tool_args)) for call in sample_calls(run, rule)]
+    >>> [(call.params.tool_name, dict(call.params.tool_args)) for call in sample_calls([run], rule)]
     [('pay', {'n': 1})]
     """
-    if "before_tool_call" not in rule.applies_to:
-        return ()
-    found = [call.params for call in calls_of(run) if isinstance(call.params, BeforeToolCallParams)]
-    return tuple([params for params in found if rule.tools is None or params.tool_name in rule.tools][-MOST_CALLS:])
+    alone = _alone(rule)
+    found = [call for call in calls_of(runs) if alone.applicable(call.point, getattr(call.params, "tool_name", None))]
+    return tuple(found[-MOST_CALLS:])
+
+
+def check_draft(rule: SteeringRule, calls: Sequence[RecordedCall]) -> None:
+    """Evaluate a rule on recorded calls, whatever its form; its judge, if it has one, is not consulted.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``RULE_FAILS_ON_SAMPLE`` with the `line` of a Python rule that failed, where it is known.
+    """
+    check_on_samples(rule, [call.params for call in calls])
+    for call, result in zip(calls, try_rules(_alone(rule), calls, policy=Policy()), strict=True):
+        if result.error is not None:
+            raise NoeticConfigError(
+                "RULE_FAILS_ON_SAMPLE",
+                f"Rule {rule.id!r} was not replaced: on a recorded call it failed with {result.error}",
+                given=getattr(call.params, "tool_name", "a response"),
+                hint="Correct the text; the last good version stays in force.",
+                rule_id=rule.id,
+                line=None,
+            )
+
+
+def _alone(rule: SteeringRule) -> RuleSnapshot:
+    # Tried even if it is not enabled yet: it may be a moment later.
+    return RuleSnapshot(0, (rule.model_copy(update={"enabled": True}),))

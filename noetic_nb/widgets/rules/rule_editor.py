@@ -11,14 +11,15 @@ from typing import Any, Final
 import ipywidgets
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.runs.plain_text import plain
+from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.runs.run_source import run_of
 from noetic_nb.steering import RuleBook, RuleChange, SteeringRule
 from noetic_nb.widgets.base.cells import enter_cell
 from noetic_nb.widgets.base.display import DisplayMixin
 from noetic_nb.widgets.base.notice import Notice
+from noetic_nb.widgets.rules.debounced import TooLong, in_time
 from noetic_nb.widgets.rules.draft import NEW_FORMS, draft_of, new_rule, rule_of
-from noetic_nb.widgets.rules.draft_trial import DraftTrial, sample_calls
+from noetic_nb.widgets.rules.draft_trial import DraftTrial, check_draft, sample_calls
 from noetic_nb.widgets.rules.rule_fields import RuleFields
 from noetic_nb.widgets.rules.rule_list import EMPTY, RuleHits, change_label, refusal, rule_label, rules_html
 
@@ -87,6 +88,7 @@ class RuleEditor(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]  # ipywid
                 "NOT_A_RULE_BOOK", "An editor edits a RuleBook.", given=rulebook, hint="Pass the book that steers."
             )
         self.rulebook = rulebook
+        rulebook.mark_used()
         self.runs: tuple[Any, ...] = _runs(run)
         self._hits = RuleHits(self.runs)
         self._trial = DraftTrial(rulebook, self.runs, self._failed) if self.runs else None
@@ -145,15 +147,22 @@ class RuleEditor(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]  # ipywid
         if rule is None or draft is None:
             self._notify("bad", EMPTY)
             return False
-        samples: tuple[Any, ...] = ()
+        samples = sample_calls(self.runs, rule)
+
+        def checked() -> SteeringRule:
+            # Compiling runs what stands beside the function, so it is held to the limit as well.
+            candidate = rule_of(self.rulebook, rule, draft)
+            check_draft(candidate, samples)
+            return candidate
+
         try:
-            if draft.form == "python":
-                samples = tuple([call for each in self.runs for call in sample_calls(each, rule)])
-                self.rulebook.replace_source(rule.id, draft.text, samples=samples)
-            else:
-                self.rulebook.put(rule_of(self.rulebook, rule, draft))
+            self.rulebook.put(in_time(checked))
         except NoeticConfigError as exc:
             self._failed(exc)
+            return False
+        except Exception as exc:
+            what = str(exc) if isinstance(exc, TooLong) else f"{type(exc).__name__}: {exc}"
+            self._notify("bad", f"Not applied. {plain(what, TEXT_LENGTH)}")
             return False
         tried = f", tried on {len(samples)} recorded call{'' if len(samples) == 1 else 's'}" if samples else ""
         self._notify(
