@@ -6,11 +6,12 @@ unless its layer is set to do otherwise; `on_hook_failure` of the layer is calle
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import SteeringDecided
+from noetic_nb.items.origins import Provenance
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, field_of
 from noetic_nb.memory.hook_runner import HookRunner
@@ -73,6 +74,7 @@ async def decide(
     tool_args: Any = None,
     call_id: str = "",
     history: Sequence[PastCall] = (),
+    provenance: Callable[[], Provenance] | None = None,
     response: ModelResponse | None = None,
 ) -> SteeringDecision:
     """Call every layer that enforces at this point; the first deny, or the first stop, ends the round.
@@ -96,7 +98,9 @@ async def decide(
         so_far = most_restrictive(decisions) if decisions else ALLOW
         params: BeforeToolCallParams | AfterModelCallParams
         if point == "before_tool_call":
-            params = BeforeToolCallParams(tool_name, tool_args, ctx, state, call_id, history, ctx.depth, so_far)
+            params = BeforeToolCallParams(
+                tool_name, tool_args, ctx, state, call_id, history, ctx.depth, so_far, provenance
+            )
         else:
             assert response is not None
             params = AfterModelCallParams(response, ctx, state, history, so_far)

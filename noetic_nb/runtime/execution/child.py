@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import ChildEnded, ChildStarted
 from noetic_nb.items import ItemLog
+from noetic_nb.items.origins import Origin
 from noetic_nb.memory import ExecutionContext, MemoryLayer
 from noetic_nb.runtime.context.context import ChildState, Context, StepValue
 from noetic_nb.runtime.context.engine import Engine
@@ -121,8 +122,11 @@ class Child:
                 self.outer.hook_context(self.parent), hook_ctx, durable=self.kind == "spawn"
             ):
                 spawned[layer_id] = state
-                if append_spawned:
+                if append_spawned and extra:
+                    start = len(self.ctx.item_log)
                     self.ctx.item_log.extend(extra)
+                    places = range(start, len(self.ctx.item_log))
+                    self.ctx.item_log.mark(dict.fromkeys(places, Origin("layer", layer_id)))
             await self._initialise(hook_ctx)
         return spawned
 
@@ -133,7 +137,8 @@ class Child:
         ctx, state = self.ctx, self.engine.stack.state
         log = self.parent.item_log.until(snapshot.inherited) if snapshot.inherited else ctx.item_log.until(0)
         log.extend(snapshot.items)
-        ctx.item_log, ctx.state = log, dict(snapshot.state)
+        log.mark({snapshot.inherited + place: origin for place, origin in snapshot.origins.items()})
+        ctx.item_log, ctx.first, ctx.state = log, snapshot.inherited, dict(snapshot.state)
         self.inherited = snapshot.inherited
         snapshot.put_back(ctx, spent)
         fresh = self._fresh()
@@ -203,6 +208,10 @@ class Child:
                 await self.end(outcome, result, merged)
             return
         ctx.leave()
+        if "before_tool_call" in self.outer.stack.hooks:
+            # Its tools' results may come back as its own words.
+            at = len(self.parent.item_log)
+            self.parent.noting().ended.append((at, ctx.item_log, ctx.first, ctx.calls, ctx.sent))
         sink = self.engine.sink
         if sink is not None:
             sink.emit(

@@ -159,7 +159,12 @@ async def _steer(
     decision = None
     if hook_ctx is not None and "before_tool_call" in engine.stack.hooks:
         decision = await engine.stack.before_tool_call(
-            hook_ctx, tool_name=tool.name, tool_args=args, call_id=call_id, history=tuple(ctx.calls)
+            hook_ctx,
+            tool_name=tool.name,
+            tool_args=args,
+            call_id=call_id,
+            history=tuple(ctx.calls),
+            provenance=ctx.provenance,
         )
         # Before the decision itself: a turn that ends needs no answer for the model.
         stop = engine.stack.take_stop(hook_ctx) or decision.stop
