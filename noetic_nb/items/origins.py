@@ -445,6 +445,10 @@ class OriginIndex:
         for position, item in enumerate(items[start:], start):
             self.add_item(item, position, origins.get(position), is_child=is_child)
 
+    def all(self) -> tuple[Source, ...]:
+        """Return every text, in order."""
+        return tuple(self._sources)
+
     def sources(self, value: Any) -> Iterator[Source]:
         """Yield every text that holds a value, in order."""
         return map(self._sources.__getitem__, self._numbers(_needle(value), 0))

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, ToolCalled, TurnStarted, Where
 from noetic_nb.items import freeze
+from noetic_nb.lab.recorded_origins import RecordedOrigins
 from noetic_nb.memory import ExecutionContext, PastCall
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.models.client import ModelResponse, Usage
@@ -101,7 +103,9 @@ def _of_run(run: Run) -> Iterator[RecordedCall]:
     executions: dict[tuple[str, str], _Execution] = {}
     resources: dict[tuple[str, int], str | None] = {}
     # A copy: a run may grow while it is read.
-    for seq, event in enumerate(tuple(run.events)):
+    events = tuple(run.events)
+    origins = RecordedOrigins(events, run.meta)
+    for seq, event in enumerate(events):
         if isinstance(event, TurnStarted):
             resources[event.where.thread_id, event.where.turn] = event.resource_id
         if not isinstance(event, ToolCalled | ModelCalled):
@@ -113,7 +117,9 @@ def _of_run(run: Run) -> Iterator[RecordedCall]:
             before = executions[key] = _Execution(resources.get((where.thread_id, where.turn)))
         if isinstance(event, ToolCalled):
             if event.status not in _NOT_EVALUATED:
-                yield RecordedCall(run.run_id, seq, event.t_ms, where, "before_tool_call", _call(event, before))
+                yield RecordedCall(
+                    run.run_id, seq, event.t_ms, where, "before_tool_call", _call(event, before, origins, seq)
+                )
             before.calls.append(PastCall(event.name, event.args or {}, event.call_id, event.status, event.output))
             continue
         # Before the response is judged: live, its own cost is counted as well.
@@ -138,10 +144,19 @@ def _context(where: Where, t_ms: float, before: _Execution) -> ExecutionContext:
     )
 
 
-def _call(event: ToolCalled, before: _Execution) -> BeforeToolCallParams:
+def _call(event: ToolCalled, before: _Execution, origins: RecordedOrigins, seq: int) -> BeforeToolCallParams:
     args: Any = freeze({}) if event.args is None else event.args
     ctx = _context(event.where, event.t_ms, before)
-    return BeforeToolCallParams(event.name, args, ctx, _STATE, event.call_id, tuple(before.calls), event.where.depth)
+    return BeforeToolCallParams(
+        event.name,
+        args,
+        ctx,
+        _STATE,
+        event.call_id,
+        tuple(before.calls),
+        event.where.depth,
+        provenance=partial(origins.at, event.where, seq),
+    )
 
 
 def _response(event: ModelCalled, before: _Execution) -> AfterModelCallParams:

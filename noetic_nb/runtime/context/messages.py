@@ -35,12 +35,17 @@ async def append_input(
     if "on_item_append" not in engine.stack.hooks:
         return log_items(engine, ctx, items, origin), ()
     result = await engine.stack.append(hook_ctx or engine.hook_context(ctx), items, log=ctx.item_log)
+    if not result.made_by:
+        return log_items(engine, ctx, result.items, origin), result.rerender_requests
     start = len(ctx.item_log)
-    logged = log_items(engine, ctx, result.items, origin)
-    if result.made_by:
-        ctx.item_log.mark({start + place: Origin("layer", by) for place, by in result.made_by.items()})
-        if origin == "user" and ctx.parent is None:
-            ctx.noting().given += result.replaced
+    logged: tuple[Item, ...] = ()
+    for place, item in enumerate(result.items):
+        # What a tool returned is the tool's, however a layer shortened it.
+        is_layers = place in result.made_by and item["type"] == "message"
+        logged += log_items(engine, ctx, [item], "layer" if is_layers else origin)
+    ctx.item_log.mark({start + place: Origin("layer", by) for place, by in result.made_by.items()})
+    if origin == "user" and ctx.parent is None:
+        ctx.noting().given += result.replaced
     return logged, result.rerender_requests
 
 
