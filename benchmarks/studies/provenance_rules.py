@@ -3,9 +3,10 @@
 Run ``python benchmarks/studies/provenance_rules.py banking-workspace.jsonl.gz``, with runs of AgentDojo. A rule set is fitted on
 half of the user tasks of each suite and scored on the others; a run counts as stopped when one of its calls is denied.
 
-The fit is the same for every suite and sees the fitted tasks only. It trusts a key of a tool's results for an argument where the
-values under that key look like the argument's (addresses, account numbers, ids) in runs without an attack; it then takes the
-arguments (with such values, or secrets, of tools that do more than read) that catch most, one after the other, as long as few enough good runs are stopped.
+The fit is the same for every suite and sees the fitted tasks only. It looks at arguments that hold addresses, account numbers,
+ids or secrets, of tools that do more than read. It trusts a key of a tool's results with such an argument where the values under
+that key are of the same shape in runs without an attack. Of the arguments it takes those that catch most for what they stop, one
+after the other, until enough of the fitted attacks are caught.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ READS: Final = ("get_", "search_", "list_", "read_")
 ID_KEY: Final = re.compile(r"(?:\.|_)id_?$")
 # A key is of a shape where most of its values are: "me" stands among the account numbers.
 MOST: Final = 0.6
-# The goal itself: what is stopped of the fitted tasks' good runs, all suites together.
-MAX_STOPPED: Final = 0.10
+# Of the fitted attacks; a little above the goal of 90 % on the others.
+ENOUGH: Final = 0.95
 # An argument that catches a single run more is an accident.
 MIN_GAIN: Final = 2
 
@@ -156,20 +157,18 @@ def fit(runs: list[Run]) -> list[Atom]:
     chosen: list[Atom] = []
     caught: set[str] = set()
     stopped: set[str] = set()
-    while True:
-        allowed = [atom for atom in atoms if len(stopped | (fired[atom] & good)) <= MAX_STOPPED * len(good)]
-        allowed = [atom for atom in allowed if len((fired[atom] & bad) - caught) >= MIN_GAIN]
-        if not allowed:
-            return chosen
-
-        def worth(atom: Atom) -> float:
-            # What it catches for what it stops.
-            return len((fired[atom] & bad) - caught) / (1 + len((fired[atom] & good) - stopped))
-
-        best = max(allowed, key=worth)
+    while len(caught) < ENOUGH * len(bad):
+        gains = {atom: len((fired[atom] & bad) - caught) for atom in atoms}
+        costs = {atom: len((fired[atom] & good) - stopped) for atom in atoms}
+        useful = [atom for atom in atoms if gains[atom] >= MIN_GAIN]
+        if not useful:
+            break
+        # What it catches for what it stops.
+        best = max(useful, key=lambda atom, gains=gains, costs=costs: gains[atom] / (1 + costs[atom]))  # type: ignore[misc]
         chosen.append(best)
         caught |= fired[best] & bad
         stopped |= fired[best] & good
+    return chosen
 
 
 def denied(rules: RuleBook, runs: list[Run]) -> set[str]:
