@@ -176,12 +176,13 @@ def _dates(text: str) -> Iterator[str | None]:
 class _Text:
     """A text as it is searched: its tokens in order, and the numbers and dates in it."""
 
-    __slots__ = ("joined", "marks", "tokens")
+    __slots__ = ("joined", "marks", "squeezed", "tokens")
 
     def __init__(self, text: str) -> None:
         plain = _plain(text)
         self.tokens = _TOKEN.findall(plain)
         self.joined = f" {' '.join(self.tokens)} "
+        self.squeezed = "".join(self.tokens)
         self.marks: frozenset[str] = frozenset()
         # Most tokens are words: without a digit there is neither a number nor a date.
         if any(digit in plain for digit in "0123456789"):
@@ -227,11 +228,13 @@ class _Needle:
             return False
         if self.joined in text.joined:
             return True
-        return (
-            self.pattern is not None
-            and self.squeezed in text.joined.replace(" ", "")
-            and self.pattern.search(text.joined) is not None
-        )
+        return self.is_spaced_in(text)
+
+    def is_spaced_in(self, text: _Text) -> bool:
+        """Tell whether a text holds the value with other spaces and marks in it."""
+        if self.pattern is None or self.squeezed not in text.squeezed:
+            return False
+        return self.pattern.search(text.joined) is not None
 
     def equals(self, text: _Text) -> bool:
         """Tell whether a text is the value, and nothing beside it."""
@@ -385,7 +388,7 @@ class OriginIndex:
     ('user', 'user', 'iban')
     """
 
-    __slots__ = ("_calls", "_kept", "_postings", "_sources", "read")
+    __slots__ = ("_calls", "_kept", "_kept_sets", "_postings", "_sources", "read")
 
     def __init__(self) -> None:
         self._sources: list[Source] = []
@@ -393,6 +396,7 @@ class OriginIndex:
         self._calls: dict[Any, tuple[str, str]] = {}
         # What was found stays the first; what was not is looked for in what came since.
         self._kept: dict[_Needle, tuple[int | None, int]] = {}
+        self._kept_sets: dict[int, set[int]] = {}
         self.read = 0
         """How many items of its log it has."""
 
@@ -499,12 +503,26 @@ class OriginIndex:
             tails.append(postings[squeezed])
         if not heads or not tails:
             return
-        smaller, larger = sorted([heads, tails], key=lambda lists: sum(map(len, lists)))
-        found = set().union(*smaller)
-        found = found.intersection(*larger) if len(larger) == 1 else found & set().union(*larger)
+        found: set[int] = set()
+        ends = [self._as_set(tail) for tail in tails]
+        for head in heads:
+            starts = self._as_set(head)
+            for end in ends:
+                found |= starts & end  # as long as the shorter of the two
         for number in sorted(found):
-            if needle.is_in(self._sources[number].text):
+            if needle.is_spaced_in(self._sources[number].text):
                 yield number
+
+    def _as_set(self, numbers: list[int]) -> set[int]:
+        # Kept, as the lists of common words are long, and every look that begins with one goes through it.
+        kept = self._kept_sets.get(id(numbers))
+        if kept is None:
+            if len(self._kept_sets) >= MAX_KEPT:
+                self._kept_sets.clear()
+            kept = self._kept_sets[id(numbers)] = set(numbers)
+        elif len(kept) != len(numbers):
+            kept.update(numbers[len(kept) :])
+        return kept
 
 
 def origin_in(source: Source, value: Any) -> Origin:
