@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import statistics
 import sys
 import threading
@@ -21,7 +22,16 @@ import cel
 
 from noetic_nb.clock import SYSTEM_CLOCK
 from noetic_nb.events import SteeringDecided, Where
-from noetic_nb.items import freeze, thaw
+from noetic_nb.items import (
+    ItemLog,
+    assistant_message,
+    freeze,
+    function_call,
+    function_call_output,
+    input_message,
+    thaw,
+)
+from noetic_nb.items.origins import OriginIndex, Provenance
 from noetic_nb.lab import datasets
 from noetic_nb.lab.rule_backtest import Trials
 from noetic_nb.memory import ExecutionContext, LayerStack, PastCall
@@ -41,6 +51,7 @@ GOALS: Final = {
     "backtest of one edited Python rule, p95 ms": 200.0,
     "backtest of one edited CEL rule, p95 ms": 200.0,
     "hot swap: evaluations dropped or mixed": 0.0,
+    "origin of a value in a log of 10 000 items, p95 ms": 1.0,
 }
 
 
@@ -303,6 +314,63 @@ async def hot_swap(seconds: float = 3.0, rate: int = 1_000) -> tuple[int, int, i
     return asked, dropped, mixed
 
 
+def origins(count: int = 10_000) -> float:
+    """Ask where values of many kinds come from, the log growing between; returns milliseconds."""
+    words = [
+        "the",
+        "bank",
+        "account",
+        "of",
+        "a",
+        "person",
+        "who",
+        "wants",
+        "to",
+        "pay",
+        "for",
+        "us",
+        "and",
+        "1",
+        "or",
+        "2",
+        "others",
+        "on",
+        "time",
+        "at",
+        "home",
+    ]
+    log = ItemLog()
+    for n in range(count // 4):
+        text = " ".join(words[(n * 7 + k * 3) % len(words)] for k in range(40))
+        rows = [
+            {"id": n * 5 + k, "iban": f"DE{n * 5 + k:020d}", "email": f"p{n * 5 + k}@mail.example.org"}
+            for k in range(5)
+        ]
+        log.append(input_message(f"{text} number {n}"))
+        log.append(function_call("look_up", f'{{"page": {n}}}', f"c{n}"))
+        log.append(function_call_output(f"c{n}", json.dumps(rows)))
+        log.append(assistant_message(f"{text} answer {n}"))
+    empty = OriginIndex()
+    start = perf_counter()
+    log.origin_index()
+    print(f"first look at {len(log):,} items: {(perf_counter() - start) * 1e3:,.0f} ms")
+    times: list[float] = []
+    for n in range(400):
+        log.append(input_message(f"one more, {n}"))
+        asked: tuple[Any, ...] = (
+            f"DE{n * 9:020d}", f"p{n * 11}@mail.example.org", n * 13, f"US{n:020d}", "who wants to pay", f"nobody{n}@mail.example.org",
+            f"DE{n:04d} nobody knows 1", ["for us", n],
+        )  # fmt: skip
+        start = perf_counter()
+        Provenance(log.origin_index(), empty, empty).origin(asked[n % len(asked)])
+        times.append((perf_counter() - start) * 1e3)
+    times.sort()
+    print(
+        f"origin of a value: {statistics.median(times) * 1e3:.0f} us, p95 {times[380] * 1e3:.0f} us, at most {times[-1]:.2f} ms"
+    )
+    return times[380]
+
+
 async def measure(path: Path | None) -> dict[str, float]:
     named = [python_rule(number, ("pay",)) for number in range(3)]
     others = [python_rule(number, (f"tool{number}",)) for number in range(3, 100)]
@@ -324,6 +392,7 @@ async def measure(path: Path | None) -> dict[str, float]:
         "100 rules of which 3 name the tool / 3 rules": ratio(times["100 rules"], times["3 rules"]),
         "10 CEL rules / bare library": ratio(times["10 CEL rules"], times["bare library"]),
         "hot swap: evaluations dropped or mixed": float(dropped + mixed),
+        "origin of a value in a log of 10 000 items, p95 ms": origins(),
     } | backtests(runs_of(path))
 
 

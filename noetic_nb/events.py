@@ -122,7 +122,7 @@ class ItemsAppended:
     t_ms: float
     start: int
     items: tuple[Item, ...]
-    origin: Literal["user", "model", "tool", "guidance", "layer", "seed"]
+    origin: Literal["user", "model", "tool", "guidance", "layer", "seed", "step"]
 
 
 @dataclass(frozen=True, slots=True)

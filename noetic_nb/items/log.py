@@ -13,6 +13,7 @@ from typing import Any, Final, overload
 
 from noetic_nb.items.build import unresolved_positions
 from noetic_nb.items.item import Item, item_tokens
+from noetic_nb.items.origins import Origin, OriginIndex
 from noetic_nb.items.registry import DEFAULT_REGISTRY, ItemRegistry
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
@@ -24,7 +25,17 @@ _NONE: Final[frozenset[int]] = frozenset()
 class _Store:
     """What logs share: the items, the running token sums, and where calls and outputs are."""
 
-    __slots__ = ("first_seen", "has_system", "items", "sums", "tokenizer", "unpaired", "users", "widest_pair")
+    __slots__ = (
+        "first_seen",
+        "has_system",
+        "items",
+        "origins",
+        "sums",
+        "tokenizer",
+        "unpaired",
+        "users",
+        "widest_pair",
+    )
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.items: list[Item] = []
@@ -36,6 +47,8 @@ class _Store:
         self.widest_pair = 0
         self.has_system = False
         self.users: list[int] = []
+        # By position, where who wrote an item is not what its role says.
+        self.origins: dict[int, Origin] = {}
 
     def extend(self, items: Iterable[Item]) -> None:
         known, sums, tokenizer = self.items, self.sums, self.tokenizer
@@ -70,6 +83,7 @@ class _Store:
     def copy(self, length: int) -> _Store:
         new = _Store(self.tokenizer)
         new.extend(self.items[:length])
+        new.origins = {position: origin for position, origin in self.origins.items() if position < length}
         return new
 
 
@@ -218,7 +232,7 @@ class ItemLog:
     (1, 2, 29)
     """
 
-    __slots__ = ("_length", "_registry", "_store", "_view")
+    __slots__ = ("_length", "_origin_index", "_registry", "_store", "_view")
 
     def __init__(
         self,
@@ -231,6 +245,7 @@ class ItemLog:
         self._length = 0
         self._registry = registry
         self._view: ItemView | None = None
+        self._origin_index: OriginIndex | None = None
         if items:
             self.extend(items)
 
@@ -283,6 +298,29 @@ class ItemLog:
     def tokens(self) -> int:
         """Tokens of the whole log."""
         return self._store.sums[self._length]
+
+    def mark(self, origins: Mapping[int, Origin]) -> None:
+        """Note who wrote items, by position, where it is not what their roles say."""
+        self._store.origins.update(origins)
+
+    def marked(self, start: int = 0) -> dict[int, Origin]:
+        """Return what was noted of the items from a position on."""
+        # Usually empty: nothing is walked through for the messages of users, models and tools.
+        return {at: origin for at, origin in self._store.origins.items() if start <= at < self._length}
+
+    def origin_index(self, start: int = 0, *, is_child: bool = False) -> OriginIndex:
+        """Return the index of who wrote what, up to date; made at the first call, which reads the log from `start` on."""
+        index = self._origin_index
+        if index is None:
+            index = self._origin_index = OriginIndex()
+            index.read = start
+        if index.read < self._length:
+            index.read_log(self.items, self._store.origins, is_child=is_child)
+        return index
+
+    def has_call(self, call_id: object) -> bool:
+        """Tell whether a call with this id was logged."""
+        return call_id in self._store.first_seen
 
     def fork(self) -> ItemLog:
         """Return a log with the same items that grows on its own. O(1)."""

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.lab.agentdojo import load_agentdojo
 from noetic_nb.lab.trajectories import run_of
 from noetic_nb.runs import Run
 from noetic_nb.runs.load import MAX_BYTES, read_gzip
 
-__all__ = ["DATA", "airline", "airline_run", "load_trajectories"]
+__all__ = ["DATA", "airline", "airline_run", "load_agentdojo", "load_trajectories"]
 
 DATA: Final = Path(__file__).with_name("data")
 """The folder of the packaged data."""

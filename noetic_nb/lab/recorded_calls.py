@@ -10,11 +10,14 @@ import itertools
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ChildStarted, ModelCalled, RunEvent, ToolCalled, TurnStarted, Where
 from noetic_nb.items import freeze
+from noetic_nb.items.origins import Provenance
+from noetic_nb.lab.recorded_origins import RecordedOrigins
 from noetic_nb.memory import ExecutionContext, PastCall
 from noetic_nb.memory.call_history import PENDING
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, tool_call_params
@@ -192,6 +195,7 @@ def _of_run(run: Run) -> Iterator[RecordedCall]:
     # A copy: a run may grow while it is read.
     events = tuple(run.events)
     tree_of = _trees(events)
+    origins = RecordedOrigins(events, run.meta)
     for seq, event in enumerate(events):
         if isinstance(event, TurnStarted):
             resources[event.where.thread_id, event.where.turn] = event.resource_id
@@ -204,7 +208,7 @@ def _of_run(run: Run) -> Iterator[RecordedCall]:
             before = executions[key] = _Execution(resources.get((where.thread_id, where.turn)))
         if isinstance(event, ToolCalled):
             if event.status not in _NOT_EVALUATED:
-                params = _call(event, before, tree_of(where).before(seq, event))
+                params = _call(event, before, tree_of(where).before(seq, event), partial(origins.at, where, seq))
                 yield RecordedCall(run.run_id, seq, event.t_ms, where, "before_tool_call", params)
             continue
         # Before the response is judged: live, its own cost is counted as well.
@@ -230,11 +234,14 @@ def _context(where: Where, t_ms: float, before: _Execution) -> ExecutionContext:
     )
 
 
-def _call(event: ToolCalled, before: _Execution, history: tuple[PastCall, ...]) -> BeforeToolCallParams:
+def _call(
+    event: ToolCalled, before: _Execution, history: tuple[PastCall, ...], provenance: Callable[[], Provenance]
+) -> BeforeToolCallParams:
     args: Any = freeze({}) if event.args is None else event.args
     ctx = _context(event.where, event.t_ms, before)
+    depth = event.where.depth
     return tool_call_params(
-        event.name, args, ctx, _STATE, event.call_id, history, event.where.depth, ALLOW, event.raw_args
+        event.name, args, ctx, _STATE, event.call_id, history, depth, ALLOW, event.raw_args, provenance
     )
 
 

@@ -67,8 +67,9 @@ def read_rule(rule: SteeringRule) -> StaticFacts:
             _read_condition(text, found)
             decides = rule.llm_eval is None and rule.action != "allow"
             found.silent = decides and not (rule.guidance or "").strip()
-        case SequenceRule(others=others):
+        case SequenceRule(others=others, args=args):
             found.tools |= set(others)
+            found.arguments |= {path.partition(".")[0] for path in args}
             # Without guidance of its own it has a default text.
             found.silent = rule.guidance is not None and not rule.guidance.strip()
         case PythonPredicate(function) if rule.source is not None:

@@ -7,11 +7,12 @@ unless its layer is set to do otherwise; `on_hook_failure` of the layer is calle
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import SteeringDecided
+from noetic_nb.items.origins import Provenance
 from noetic_nb.memory.call_history import CallsSoFar
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, field_of
@@ -79,6 +80,7 @@ async def decide(
     call_id: str = "",
     history: Sequence[PastCall] = (),
     raw_args: Any = None,
+    provenance: Callable[[], Provenance] | None = None,
     response: ModelResponse | None = None,
 ) -> SteeringDecision:
     """Call every layer that enforces at this point; the first deny, or the first stop, ends the round.
@@ -104,7 +106,8 @@ async def decide(
             history = history.now()
         params: BeforeToolCallParams | AfterModelCallParams
         if point == "before_tool_call":
-            params = tool_call_params(tool_name, tool_args, ctx, state, call_id, history, ctx.depth, so_far, raw_args)
+            facts = (call_id, history, ctx.depth, so_far, raw_args, provenance)
+            params = tool_call_params(tool_name, tool_args, ctx, state, *facts)
         else:
             assert response is not None
             params = AfterModelCallParams(response, ctx, state, history, so_far)

@@ -19,6 +19,8 @@ __all__ = ["MAX_RERENDER_DEPTH", "AppendResult", "append_items", "project_items"
 # A re-render that causes a re-render ... ends here; three is deep enough for any layer that was seen to need it.
 MAX_RERENDER_DEPTH: Final = 3
 
+NO_PLACES: Final[Mapping[int, str]] = {}
+
 _log: Final = safe_logger("noetic_nb")
 
 
@@ -27,6 +29,10 @@ class AppendResult(NamedTuple):
 
     items: tuple[Item, ...]
     rerender_requests: tuple[RerenderRequest, ...]
+    made_by: Mapping[int, str] = NO_PLACES
+    """Of each item that a layer added or changed: its place, and the layer."""
+    replaced: tuple[Item, ...] = ()
+    """Items that were given and are not to be logged as they were."""
 
 
 async def append_items(
@@ -36,6 +42,8 @@ async def append_items(
     # The log holds items of all layers, so input may be of any of their types.
     registry = runner.shared_registry()
     current = tuple([registry.parse(item) for item in items])
+    given_items = current
+    made_by: list[tuple[Item, str]] = []
     requests: list[RerenderRequest] = []
     for layer in runner.active("on_item_append", ctx) if current else ():
         params = OnItemAppendParams(current, log, ctx, runner.state.get(ctx.execution_id, layer.id))
@@ -50,13 +58,24 @@ async def append_items(
         outcome = await runner.run(layer, "on_item_append", params, ctx, read=read, count=lambda value: len(value[0]))
         if outcome.error is not None:
             continue
+        before_it = current
         current, state, request = outcome.value
+        if current is not before_it:
+            made_by += [(item, layer.id) for item in current if item not in before_it]
         runner.write(ctx, layer, "on_item_append", state)
         if request is not None:
             requests.append(request)
         if not current:  # nothing is left to be logged
             break
-    return AppendResult(current, tuple(requests))
+    if current is given_items:
+        return AppendResult(current, tuple(requests))
+    # The last layer that made an item: of two that changed it in turn, the second's text is logged.
+    makers = {
+        place: next(by for made, by in reversed(made_by) if made == item)
+        for place, item in enumerate(current)
+        if item not in given_items
+    }
+    return AppendResult(current, tuple(requests), makers, tuple([item for item in given_items if item not in current]))
 
 
 async def project_items(runner: HookRunner, ctx: ExecutionContext, items: Sequence[Item]) -> Sequence[Item]:

@@ -5,12 +5,13 @@ State is passed by reference, except to `store`, which gets a copy of its own; r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.items import Item, assistant_text
 from noetic_nb.items.frozen import FLAT, FrozenDict, own_copy
+from noetic_nb.items.origins import MODEL, Origin, Provenance, least_trusted, members
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.steering_decision import ALLOW, SteeringDecision
 from noetic_nb.models.client import ModelResponse, TokenLogprob, Usage
@@ -135,6 +136,7 @@ class _BeforeToolCall(NamedTuple):
     depth: int = 0
     so_far: SteeringDecision = ALLOW
     raw_args: Any = None
+    provenance: Callable[[], Provenance] | None = None
 
 
 class BeforeToolCallParams(_BeforeToolCall):
@@ -148,6 +150,8 @@ class BeforeToolCallParams(_BeforeToolCall):
         What the model wrote, as parsed JSON; None where nobody knows, as for most imported runs.
     so_far : SteeringDecision
         What the layers before this one decided together.
+    provenance : callable or None
+        Reads what was sent so far, when a rule asks for an origin.
 
     Notes
     -----
@@ -166,6 +170,38 @@ class BeforeToolCallParams(_BeforeToolCall):
     def raw_args(self) -> Any:
         """What the model wrote, as parsed JSON; None where nobody knows."""
         return own_copy(self[8])
+
+    def origin(self, value: Any) -> Origin:
+        """Return who wrote a value first; of a list the member that is trusted least.
+
+        Parameters
+        ----------
+        value : JSON data, number or date
+            Usually of `tool_args`. It is compared without case, spaces and punctuation, numbers and dates by value.
+
+        Returns
+        -------
+        Origin
+            ``kind`` is ``"user"``, ``"system"``, ``"layer"``, ``"tool"`` or ``"model"``, from the most to the least trusted;
+            ``name`` of a tool or layer; ``item``, the id of the item; ``field``, the key beside the value in a tool's result.
+
+        References
+        ----------
+        .. [1] docs/behaviour/steering.md, "Where a value comes from".
+        """
+        return least_trusted(self.origins(value))
+
+    def origins(self, value: Any) -> tuple[Origin, ...]:
+        """Return the origin of every member of a list or mapping, in order; of a text or a number, one."""
+        if self.provenance is None:  # nothing is known of what was sent
+            return tuple([MODEL for _ in members(value)])
+        return self.provenance().origins(value)
+
+    def is_vouched(self, value: Any, trusted: Sequence[str] = ("user",)) -> bool:
+        """Tell whether all of a value stands in texts of those who are trusted: ``user``, ``tool``, ``tool.field``."""
+        if self.provenance is None:
+            return not any(True for _ in members(value))
+        return self.provenance().vouched(value, trusted)
 
 
 class _FlatToolCall(BeforeToolCallParams):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.events import EventSink
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, ItemLog, ItemRegistry, parse_item
+from noetic_nb.items.origins import Provenance
 from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.enforcement import OnSteeringError, decide
 from noetic_nb.memory.execution_context import ExecutionContext, as_response
@@ -221,6 +222,7 @@ class LayerStack:
         call_id: str = "",
         history: Sequence[PastCall] = (),
         raw_args: Any = None,
+        provenance: Callable[[], Provenance] | None = None,
     ) -> SteeringDecision:
         """Decide whether a tool may be called; see `noetic_nb.memory.enforcement`."""
         return await decide(
@@ -233,6 +235,7 @@ class LayerStack:
             call_id=call_id,
             history=history,
             raw_args=raw_args,
+            provenance=provenance,
         )
 
     async def after_model_call(

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import Where
 from noetic_nb.items import Item, ItemLog
+from noetic_nb.items.origins import Origin, Provenance
 from noetic_nb.memory import RerenderRequest
 from noetic_nb.memory.call_history import CallHistory, Place
 from noetic_nb.memory.recall import RecallEntry
@@ -24,6 +25,7 @@ from noetic_nb.runtime.context.channels import Channels
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.protocols import Inbox, StepHandle, StepValue, TurnRecorder
 from noetic_nb.runtime.context.reply import ReplyWarning
+from noetic_nb.runtime.context.sent_texts import SentTexts
 from noetic_nb.steps import Channel, LoopStep, Step
 from noetic_nb.steps.channel_type import DEFAULT_TIMEOUT_MS as WAIT_MS
 from noetic_nb.steps.loop_snapshot import StepMeta
@@ -70,6 +72,10 @@ class ChildState(Protocol):
     @property
     def items(self) -> tuple[Item, ...]:
         """What it logged after these."""
+
+    @property
+    def origins(self) -> Mapping[int, Origin]:
+        """Who wrote items, by their place among these, where it is not what their roles say."""
 
     @property
     def state(self) -> Mapping[str, Any]:
@@ -218,9 +224,9 @@ class Context:
 
     __slots__ = (
         "_where", "abort_error", "abort_reason", "aborted", "base_frames", "base_nesting", "calls", "children", "cost",
-        "depth", "engine", "harness", "id", "item_log", "last_step_meta", "locks", "model_calls", "open_memory", "parent",
-        "query", "recalled", "record", "rerenders", "resource_id", "running", "started_ms", "state", "step_count", "thread_id",
-        "tokens", "tool_calls", "tree", "turn", "turn_id", "waiting",
+        "depth", "engine", "first", "harness", "id", "item_log", "last_step_meta", "locks", "model_calls", "open_memory",
+        "parent", "query", "recalled", "record", "rerenders", "resource_id", "running", "sent", "started_ms", "state",
+        "step_count", "thread_id", "tokens", "tool_calls", "tree", "turn", "turn_id", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -245,6 +251,9 @@ class Context:
         self.parent = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.item_log = log
+        # Where its own part of the log begins; what a fork begins with is its parent's.
+        self.first = 0 if parent is None else len(log)
+        self.sent: SentTexts | None = None
         self.turn = turn
         self.turn_id: str | None = None
         self.started_ms = started_ms
@@ -343,6 +352,17 @@ class Context:
     def place(self) -> str:
         """The steps that are running, outermost first, as a path."""
         return "".join([f"/{frame}" for frame in self.frames])
+
+    def noting(self) -> SentTexts:
+        """Return what it sent beside its log, to add to it."""
+        if self.sent is None:
+            self.sent = SentTexts()
+        return self.sent
+
+    def provenance(self) -> Provenance:
+        """Return where values come from that were sent so far."""
+        above = None if self.parent is None else self.parent.provenance()
+        return self.noting().provenance(self.item_log, self.first, self.calls, self.id, above)
 
     # -- spending -------------------------------------------------------------------------------------------------
 

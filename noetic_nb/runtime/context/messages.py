@@ -9,15 +9,16 @@ from noetic_nb.errors import ItemValidationError, NoeticError
 from noetic_nb.events import ItemsAppended
 from noetic_nb.items import Item, ItemLog, freeze, input_message
 from noetic_nb.items.json_text import compact_json
+from noetic_nb.items.origins import MODEL, Origin
 from noetic_nb.memory import ExecutionContext, RerenderRequest
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.protocols import StepValue
 from noetic_nb.runtime.context.reply import AgentReply
 
-__all__ = ["TurnInput", "append_input", "as_input_items", "log_items", "query_of"]
+__all__ = ["ItemOrigin", "TurnInput", "append_input", "as_input_items", "log_items", "query_of"]
 
-ItemOrigin: TypeAlias = Literal["user", "model", "tool", "guidance", "layer", "seed"]
+ItemOrigin: TypeAlias = Literal["user", "model", "tool", "guidance", "layer", "seed", "step"]
 """Where a logged item comes from."""
 
 
@@ -32,18 +33,30 @@ async def append_input(
 
     `hook_ctx` is made here where it is not given and a layer wants it.
     """
-    requests: tuple[RerenderRequest, ...] = ()
-    if "on_item_append" in engine.stack.hooks:
-        result = await engine.stack.append(hook_ctx or engine.hook_context(ctx), items, log=ctx.item_log)
-        items, requests = result.items, result.rerender_requests
-    return log_items(engine, ctx, items, origin), requests
+    if "on_item_append" not in engine.stack.hooks:
+        return log_items(engine, ctx, items, origin), ()
+    result = await engine.stack.append(hook_ctx or engine.hook_context(ctx), items, log=ctx.item_log)
+    if not result.made_by:
+        return log_items(engine, ctx, result.items, origin), result.rerender_requests
+    start = len(ctx.item_log)
+    logged: tuple[Item, ...] = ()
+    for place, item in enumerate(result.items):
+        # What a tool returned is the tool's, however a layer shortened it.
+        is_layers = place in result.made_by and item["type"] == "message"
+        logged += log_items(engine, ctx, [item], "layer" if is_layers else origin)
+    ctx.item_log.mark({start + place: Origin("layer", by) for place, by in result.made_by.items()})
+    if origin == "user" and ctx.parent is None:
+        ctx.noting().given += result.replaced
+    return logged, result.rerender_requests
 
 
 def log_items(engine: Engine, ctx: Context, items: Iterable[Mapping[str, Any]], origin: ItemOrigin) -> tuple[Item, ...]:
     """Log items as they are."""
+    start = len(ctx.item_log)
     logged = ctx.item_log.extend(items)
+    if origin == "step":
+        ctx.item_log.mark(dict.fromkeys(range(start, start + len(logged)), MODEL))
     if engine.sink is not None and logged:
-        start = len(ctx.item_log) - len(logged)
         engine.sink.emit(ItemsAppended(ctx.where, engine.clock.now_ms(), start, logged, origin))
     return logged
 

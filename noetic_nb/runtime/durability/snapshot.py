@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.items import Item, ItemRegistry, dump_item, freeze, thaw
+from noetic_nb.items.origins import Origin
 from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory import PastCall
 from noetic_nb.memory.call_history import PENDING
 from noetic_nb.models.client import NO_USAGE, Usage
 from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.runtime.context.context import Context
-from noetic_nb.runtime.durability.thread_log import unreadable
+from noetic_nb.runtime.durability.thread_log import origins_data, read_origins, unreadable
 from noetic_nb.storage import JsonValue
 
 __all__ = ["USAGE_FIELDS", "ChildSnapshot", "Snapshot", "Spent", "child_data", "place_of", "snapshot_data"]
@@ -70,6 +71,7 @@ class ExecutionSnapshot:
 
     sequence: int
     items: tuple[Item, ...]
+    origins: Mapping[int, Origin]
     layers: Mapping[str, Any]
     state: Mapping[str, Any]
     spent: Spent
@@ -164,6 +166,7 @@ def _fields(data: JsonValue, registry: ItemRegistry) -> dict[str, Any]:
     return {
         "sequence": int(data["sequence"]),
         "items": tuple([registry.parse(item) for item in data["itemLog"]["items"]]),
+        "origins": read_origins(data["itemLog"]),
         "layers": dict(data["layers"]),
         "state": dict(data["state"]),
         "spent": Spent.read(data),
@@ -212,7 +215,7 @@ def _read(read: Callable[[], T], execution_id: str) -> T:
 
 def _data(
     ctx: Context,
-    items: Iterable[Item],
+    start: int,
     *,
     sequence: int,
     loops: Mapping[str, Any],
@@ -223,7 +226,7 @@ def _data(
     stack = ctx.engine.stack
     return {
         "sequence": sequence,
-        "itemLog": {"items": [dump_item(item) for item in items]},
+        "itemLog": {"items": [dump_item(item) for item in ctx.item_log[start:]], **origins_data(ctx.item_log, start)},
         "layers": {
             layer.id: thaw(stack.state.get(ctx.id, layer.id))
             for layer in stack.layers
@@ -286,7 +289,7 @@ def snapshot_data(ctx: Context, *, first: int, parts: int, recorded: int, **more
         "limits": None if limits is None else limits.model_dump(mode="json", by_alias=False),
         # A length of time and no moment: the monotonic clock of the process that resumes begins elsewhere.
         "elapsedMs": ctx.elapsed_ms,
-        **_data(ctx, ctx.item_log[recorded:], **more),
+        **_data(ctx, recorded, **more),
     }
 
 
@@ -303,5 +306,5 @@ def child_data(ctx: Context, place: str, inherited: int, **more: Any) -> dict[st
         "place": place,
         "inherited": inherited,
         "above": above,
-        **_data(ctx, ctx.item_log[inherited:], **more),
+        **_data(ctx, inherited, **more),
     }

@@ -7,11 +7,12 @@ missing or twice there is noticed when a thread is read. ``thread:<id>:open`` na
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
-from noetic_nb.items import Item
+from noetic_nb.items import Item, ItemLog
+from noetic_nb.items.origins import Origin
 from noetic_nb.items.registry import ItemRegistry
 from noetic_nb.storage import JsonValue, StorageAdapter
 from noetic_nb.storage.adapter import get_many
@@ -72,6 +73,8 @@ class Part:
     turn: int
     resource_id: str | None
     items: tuple[Item, ...]
+    origins: Mapping[int, Origin] = field(default_factory=dict)
+    """Who wrote items, by their place in the part, where it is not what their roles say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,7 @@ class ThreadStore:
             if not isinstance(resource_id, str | None) or not isinstance(data["items"], list):
                 raise TypeError("a field has another type")
             items = tuple([self.registry.parse(item) for item in data["items"]])
-            return Part(number, position, int(data["turn"]), resource_id, items)
+            return Part(number, position, int(data["turn"]), resource_id, items, read_origins(data))
         except (KeyError, TypeError, ValueError, AttributeError, ItemValidationError, NoeticError) as exc:
             raise self._damaged(thread_id, number, exc) from exc
 
@@ -173,6 +176,21 @@ def execution_of(data: JsonValue) -> str | None:
     return found if isinstance(found, str) else None
 
 
+def origins_data(log: ItemLog, start: int, stop: int | None = None) -> dict[str, Any]:
+    """Return who wrote the items from `start` on, as it is written; nothing where their roles say it."""
+    found = {
+        str(at - start): [origin.kind, origin.name]
+        for at, origin in log.marked(start).items()
+        if stop is None or at < stop
+    }
+    return {"origins": found} if found else {}
+
+
+def read_origins(data: Mapping[str, Any]) -> dict[int, Origin]:
+    """Return what `origins_data` wrote."""
+    return {int(place): Origin(*origin) for place, origin in data.get("origins", {}).items()}
+
+
 def part_data(
     thread_id: str,
     number: int,
@@ -181,6 +199,7 @@ def part_data(
     turn: int,
     resource_id: str | None,
     items: Sequence[Any],
+    origins: Mapping[str, Any],
     now_ms: float,
 ) -> dict[str, Any]:
     """Return a part as it is written."""
@@ -192,5 +211,6 @@ def part_data(
         "turn": turn,
         "resourceId": resource_id,
         "items": items,
+        **origins,
         "writtenAt": now_ms,
     }

@@ -12,7 +12,7 @@ from typing import Final
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import ItemLog, dump_item
 from noetic_nb.runtime.context.context import Context
-from noetic_nb.runtime.durability.thread_log import Part, ThreadStore, open_key, part_data, part_key
+from noetic_nb.runtime.durability.thread_log import Part, ThreadStore, open_key, origins_data, part_data, part_key
 from noetic_nb.storage.adapter import write_together
 
 __all__ = ["ThreadWriter", "execution_prefix", "ledger_prefix", "snapshot_key"]
@@ -95,6 +95,7 @@ class ThreadWriter:
                 turn=turn,
                 resource_id=ctx.resource_id,
                 items=[dump_item(item) for item in ctx.item_log[self.items : stop]],
+                origins=origins_data(ctx.item_log, self.items, stop),
                 now_ms=ctx.engine.clock.now_ms(),
             )
             try:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import ChildEnded, ChildStarted, LayersDropped
 from noetic_nb.items import ItemLog
+from noetic_nb.items.origins import Origin
 from noetic_nb.memory import ExecutionContext, MemoryLayer
 from noetic_nb.memory.hook_runner import NO_SOURCES
 from noetic_nb.redact import safe_logger
@@ -131,8 +132,11 @@ class Child:
                 self.outer.hook_context(self.parent), hook_ctx, durable=self.kind == "spawn", sources=self._sources
             ):
                 spawned[layer_id] = state
-                if append_spawned:
+                if append_spawned and extra:
+                    start = len(self.ctx.item_log)
                     self.ctx.item_log.extend(extra)
+                    places = range(start, len(self.ctx.item_log))
+                    self.ctx.item_log.mark(dict.fromkeys(places, Origin("layer", layer_id)))
             await self._initialise(hook_ctx)
         return spawned
 
@@ -144,7 +148,8 @@ class Child:
         # The parent may have logged more since: a child knows what it knew when it began.
         log = self.parent.item_log.until(snapshot.inherited) if snapshot.inherited else ctx.item_log.until(0)
         log.extend(snapshot.items)
-        ctx.item_log, ctx.state = log, dict(snapshot.state)
+        log.mark({snapshot.inherited + place: origin for place, origin in snapshot.origins.items()})
+        ctx.item_log, ctx.first, ctx.state = log, snapshot.inherited, dict(snapshot.state)
         self.inherited = snapshot.inherited
         snapshot.put_back(ctx, spent)
         fresh = self._fresh()
@@ -243,6 +248,10 @@ class Child:
             finally:
                 await self.end(outcome, result, merged)
             return
+        if "before_tool_call" in self.outer.stack.hooks:
+            # Its tools' results may come back as its own words. Before it leaves: its calls are the parent's then.
+            own = tuple([place.call for place in ctx.calls if place.call.execution_id in ("", ctx.id)])
+            self.parent.noting().ended.append((len(self.parent.item_log), ctx.item_log, ctx.first, own, ctx.sent))
         ctx.leave()
         sink = self.engine.sink
         if sink is not None:

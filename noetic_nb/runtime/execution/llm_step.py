@@ -18,7 +18,14 @@ from noetic_nb.memory.steering_decision import denied
 from noetic_nb.models.client import CUT_OFF, NO_USAGE, ModelDelta, ModelRequest, ModelResponse
 from noetic_nb.runtime.context.context import Context, FollowedAnswer
 from noetic_nb.runtime.context.engine import Engine
-from noetic_nb.runtime.context.messages import TurnInput, append_input, as_input_items, log_items, query_of
+from noetic_nb.runtime.context.messages import (
+    ItemOrigin,
+    TurnInput,
+    append_input,
+    as_input_items,
+    log_items,
+    query_of,
+)
 from noetic_nb.runtime.context.protocols import StepValue
 from noetic_nb.runtime.context.reply import ReplyWarning
 from noetic_nb.runtime.context.step_errors import TurnStopped
@@ -171,6 +178,8 @@ class LLMStepRun:
                 plan = await self.summary(plan)
             if "delivered" in hooks:
                 self.report_delivered(plan)
+            if "before_tool_call" in hooks and (self.instructions or plan.layer_items):
+                ctx.noting().note_call(len(ctx.item_log), self.instructions, plan.layer_items)
             if engine.sink is not None:
                 engine.sink.emit(plan.as_event(ctx.where, engine.clock.now_ms(), ctx.step_count))
             try:
@@ -512,7 +521,9 @@ async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: Context)
     is_logged = isinstance(value, TurnInput) and value.is_in(ctx.item_log)
     items = () if is_logged else as_input_items(engine, value, step.id)
     if items:
-        logged, run.requests = await append_input(engine, ctx, run.hook_ctx, items, "user")
+        # Only what the user gave to the turn is the user's; other steps' outputs and code's texts are not.
+        made_by: ItemOrigin = "user" if isinstance(value, TurnInput) or ctx.parent is not None else "step"
+        logged, run.requests = await append_input(engine, ctx, run.hook_ctx, items, made_by)
         ctx.query = query_of(logged) or ctx.query
     if ctx.rerenders:
         run.requests, ctx.rerenders = (*ctx.rerenders, *run.requests), ()

@@ -192,6 +192,7 @@ async def _steer(
             call_id=place.call.call_id,
             history=ctx.tree.calls.so_far(place),
             raw_args=raw,
+            provenance=ctx.provenance,
         )
         # Before the decision itself: a turn that ends needs no answer for the model.
         stop = engine.stack.take_stop(hook_ctx) or decision.stop

@@ -18,11 +18,10 @@ from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.models.client import ModelRequest
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.runtime.context.sent_texts import SUMMARY_ORIGIN
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
 
 __all__ = ["SUMMARY_ORIGIN", "summarised"]
-
-SUMMARY_ORIGIN: Final = "summary"
 
 _REQUEST: Final = (
     "Summarise the conversation above for an assistant that will go on with it and no longer sees it. Keep names, "

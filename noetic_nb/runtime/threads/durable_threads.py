@@ -106,6 +106,8 @@ class DurableThreads(Threads):
                 raise _begun_without(thread)
             engine = self._engine
             thread.log = ItemLog(items, registry=engine.stack.registry, tokenizer=engine.tokenizer)
+            _mark(thread.log, *parts)
+            _mark(thread.log, snapshot)
             # One less, as `_open` counts it up again.
             thread.turn, thread.writer = snapshot.turn - 1, writer
             ctx = self._open(
@@ -179,6 +181,7 @@ class DurableThreads(Threads):
         if (parts or cut is not None) and len(thread.log):
             raise _begun_without(thread)
         thread.log.extend(items)
+        _mark(thread.log, *parts, *([] if cut is None else [cut]))
         if parts or cut is not None:
             last: Part | Snapshot = parts[-1] if cut is None else cut
             thread.turn, thread.resource_id = last.turn, last.resource_id
@@ -231,6 +234,7 @@ class DurableThreads(Threads):
                 if has_news and not writer.fits(part, thread.log):
                     raise writer.parted()
                 thread.log.extend(part.items[max(0, len(thread.log) - part.first) :])
+                _mark(thread.log, part)
                 writer.took(part)
                 thread.turn, thread.resource_id = max(thread.turn, part.turn), part.resource_id
                 thread.last = None  # it describes a turn that is no longer the last
@@ -238,6 +242,7 @@ class DurableThreads(Threads):
                 cut = await self._cut_off(writer, opened)
             if cut is not None:
                 thread.log.extend(cut.items)
+                _mark(thread.log, cut)
                 thread.turn, thread.resource_id, thread.last = cut.turn, cut.resource_id, None
         except NoeticConfigError:
             raise
@@ -344,6 +349,13 @@ def _begun_without(thread: Thread) -> NoeticConfigError:
         hint="close_thread() forgets what was begun, `await load_thread()` reads what is saved, "
         "`await forget_thread()` deletes it; or use another id.",
     )
+
+
+def _mark(log: ItemLog, *saved: Part | Snapshot) -> None:
+    """Note who wrote the items that were read, where it is not what their roles say."""
+    for each in saved:
+        start = each.first if isinstance(each, Part) else each.recorded
+        log.mark({start + place: origin for place, origin in each.origins.items()})
 
 
 def _joined(writer: ThreadWriter, parts: Sequence[Part]) -> list[Item]:

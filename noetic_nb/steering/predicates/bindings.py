@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from noetic_nb.items import thaw
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, PastCall
+from noetic_nb.steering.predicates.cel_names import ORIGIN
 
-__all__ = ["Bindings", "values_of"]
+__all__ = ["Bindings", "origins_of", "values_of"]
 
 # The last so many calls, and the head of what each returned: a condition sees enough, and costs the same in a long run.
 MAX_HISTORY: Final = 200
@@ -72,6 +73,8 @@ def values_of(params: Params, needs: Collection[str]) -> dict[str, Any]:
     for need in needs:
         root, _, name = need.partition(".")
         # Only what is named is computed: thawing a long response would cost more than the condition.
+        if need == ORIGIN:
+            continue  # a function, not a value
         if root == "tool":
             part = params[0] if name == "name" else params[1]  # no copy: a condition cannot write
             found.setdefault("tool", {})[name] = part
@@ -85,6 +88,20 @@ def values_of(params: Params, needs: Collection[str]) -> dict[str, Any]:
     if "history" in needs or fields:
         calls = params.history[-MAX_HISTORY:]
         found["history"] = [{name: read(call) for name, read in fields} for call in calls]
+    return found
+
+
+def origins_of(params: BeforeToolCallParams) -> list[tuple[Any, list[str]]]:
+    """Return every part of a call's arguments with the origins of its members, for a process that cannot ask."""
+    waiting: list[Any] = [params.tool_args]
+    found: list[tuple[Any, list[str]]] = []
+    while waiting:
+        value = waiting.pop()
+        found.append((thaw(value), [params.origin(value).text, *[origin.text for origin in params.origins(value)]]))
+        if isinstance(value, Mapping):
+            waiting += value.values()
+        elif isinstance(value, list | tuple):
+            waiting += value
     return found
 
 
@@ -102,4 +119,8 @@ class Bindings:
         """Return the context, made once."""
         if self._context is None:
             self._context = make(values_of(self._params, self._needs))
+            if ORIGIN in self._needs:
+                params: BeforeToolCallParams = self._params  # type: ignore[assignment]
+                self._context.add_function("origin", lambda value: params.origin(value).text)
+                self._context.add_function("origins", lambda value: [origin.text for origin in params.origins(value)])
         return self._context

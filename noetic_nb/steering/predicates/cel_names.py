@@ -13,7 +13,7 @@ from typing import Final
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.names import nearest
 
-__all__ = ["FUNCTIONS", "VARIABLES", "Analysis", "analyse", "cel_tokens", "does_not_compile"]
+__all__ = ["FUNCTIONS", "ORIGIN", "VARIABLES", "Analysis", "analyse", "cel_tokens", "does_not_compile"]
 
 VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "tool": ("name", "args"),
@@ -58,11 +58,15 @@ FUNCTIONS: Final = frozenset(
     {
         *("size", "contains", "startsWith", "endsWith", "matches", "has", "max", "min"),
         *("string", "int", "uint", "double", "bytes", "bool", "duration", "timestamp", "type"),
+        *("origin", "origins"),
         *("getFullYear", "getMonth", "getDayOfYear", "getDayOfMonth", "getDate", "getDayOfWeek"),
         *("getHours", "getMinutes", "getSeconds", "getMilliseconds"),
     }
 )
-"""Functions of the language; none of them reads a clock or has an effect."""
+"""Functions of the language, and two of ours; none of them reads a clock or has an effect."""
+
+ORIGIN: Final = "tool.origin"
+"""What an expression needs that calls ``origin`` or ``origins``."""
 
 # Longer marks before shorter ones, and `.` last: what no other pattern knows is a mark of one character.
 _TOKEN: Final = re.compile(
@@ -182,6 +186,8 @@ class _Reader:
             return at
         if self.mark(at) == "(":
             self.known(name, FUNCTIONS, "function", line)
+            if name in ("origin", "origins"):
+                self.needs.add(ORIGIN)
         elif name == "history":
             self.needs.add("history")
             self.calls = True

@@ -9,7 +9,8 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -113,17 +114,17 @@ class CelProcess:
         if self._finalizer is not None:
             self._finalizer()
 
-    def _evaluate(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _evaluate(self, values: Mapping[str, Any], origins: Sequence[Any]) -> dict[str, Any]:
         # One exchange at a time: two lines written together would swap their answers.
         with self._lock:
             failed = self._start().get("error")
             process = self._process
             if failed is not None or process is None:
                 return {"error": failed or "the process of the expression ended"}
-            return self._exchange(process, {"values": values})
+            return self._exchange(process, {"values": values, "origins": origins})
 
-    async def evaluate(self, values: Mapping[str, Any]) -> Any:
-        """Return what the expression is for these values.
+    async def evaluate(self, values: Mapping[str, Any], origins: Sequence[Any] = ()) -> Any:
+        """Return what the expression is for these values; `origins` are what its functions of that name return.
 
         Raises
         ------
@@ -133,7 +134,7 @@ class CelProcess:
             When the caller cancels; the process is ended.
         """
         try:
-            reply = await in_thread(self._evaluate, thaw(values), name="condition")
+            reply = await in_thread(partial(self._evaluate, origins=origins), thaw(values), name="condition")
         except asyncio.CancelledError:
             self.stop()
             raise

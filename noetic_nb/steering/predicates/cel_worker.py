@@ -21,6 +21,11 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
 
 
+def written(value: object) -> str:
+    """Return a value as the text under which its origins are found."""
+    return json.dumps(value, sort_keys=True)
+
+
 def main() -> None:
     """Write a line of JSON for each line of JSON."""
     import cel
@@ -36,7 +41,12 @@ def main() -> None:
                 program = cel.compile(given["compile"])
                 reply: dict[str, bool | str] = {"compiled": True}
             else:
-                value = program.execute(given["values"])
+                context = cel.Context(given["values"])
+                known = {written(value): texts for value, texts in given.get("origins", ())}
+                # A value that is no part of the arguments is not known here: the lookup fails, and so does the rule.
+                context.add_function("origin", lambda value, known=known: known[written(value)][0])
+                context.add_function("origins", lambda value, known=known: known[written(value)][1:])
+                value = program.execute(context)
                 reply = {"value": value if isinstance(value, bool) else type(value).__name__}
         except Exception as exc:
             reply = {"error": f"{type(exc).__name__}: {exc}"[:2_000]}

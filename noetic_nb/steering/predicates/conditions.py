@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision
-from noetic_nb.steering.predicates.bindings import Bindings, Params, values_of
-from noetic_nb.steering.predicates.cel_names import VARIABLES, Analysis, analyse, does_not_compile
+from noetic_nb.steering.predicates.bindings import Bindings, Params, origins_of, values_of
+from noetic_nb.steering.predicates.cel_names import ORIGIN, VARIABLES, Analysis, analyse, does_not_compile
 from noetic_nb.steering.predicates.cel_process import CelProcess
 from noetic_nb.steering.predicates.guidance_template import Guidance
 from noetic_nb.steering.rules.rule import SteeringRule
@@ -143,7 +143,8 @@ def _compile(rule: SteeringRule) -> Condition:
             raise _syntax_error(rule.id, text, failure)
 
         async def in_process(params: Params, _: Bindings) -> bool:
-            value = await process.evaluate(values_of(params, analysis.needs))
+            origins = origins_of(params) if ORIGIN in analysis.needs else ()  # type: ignore[arg-type]
+            value = await process.evaluate(values_of(params, analysis.needs), origins)
             if type(value) is not bool:
                 raise _not_a_boolean(rule.id, value)
             return value

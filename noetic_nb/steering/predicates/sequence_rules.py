@@ -1,4 +1,4 @@
-"""Rules about the calls so far: never `send_email` after `read_secrets`; at most 3 `search` calls.
+"""Rules about what came before: never `send_email` after `read_secrets`; at most 3 `search` calls; only what the user wrote.
 
 A call counts from its decision on, unless it was refused, and whether or not it succeeded: what failed may have had its
 effect. For *only after*, what came before must have succeeded.
@@ -6,8 +6,8 @@ effect. For *only after*, what came before must have succeeded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.names import skeleton
@@ -45,6 +45,10 @@ def describe_sequence(rule: SteeringRule, sequence: SequenceRule) -> str:
             return f"{tools} must not be called after {_listed(sequence.others, 'or')}."
         case "only_after":
             return f"{tools} may be called only after {_listed(sequence.others, 'and')}."
+        case "only_from_user":
+            values = f"the {_listed(sequence.args, 'and')}" if sequence.args else "values"
+            sources = _listed(("the user", *sequence.trust), "or")
+            return f"{tools} may be called only with {values} that {sources} gave."
     if not sequence.count:
         return f"{tools} may not be called."
     times = {1: "once", 2: "twice"}.get(sequence.count, f"{sequence.count} times")
@@ -57,6 +61,8 @@ def sequence_rule(
     *,
     others: str | Iterable[str] = (),
     count: int | None = None,
+    args: Iterable[str] = (),
+    trust: str | Iterable[str] = (),
     id: str | None = None,
     action: str | None = None,
     guidance: str | None = None,
@@ -68,14 +74,16 @@ def sequence_rule(
     NoeticConfigError
         ``INVALID_RULE``.
     """
-    names, before = _names(tools), _names(others)
+    names, before, values = _names(tools), _names(others), _names(args)
     title = {"never_after": "never", "only_after": "only", "at_most": f"at-most-{count}"}.get(kind, kind)
+    if kind == "only_from_user":
+        title = "-".join(["only-from-user", *values, "of"])
     default_id = "-".join([title, *names, *(["after", *before] if before else [])])
     return SteeringRule(
         id=id or default_id,
         applies_to="before_tool_call",
         tools=names,
-        sequence={"kind": kind, "others": before, "count": count},
+        sequence={"kind": kind, "others": before, "count": count, "args": values, "trust": _names(trust)},
         action=action,
         guidance=guidance,
     )
@@ -93,6 +101,8 @@ def check_sequence(rule: SteeringRule, sequence: SequenceRule, params: Params) -
     params : BeforeToolCallParams
         The call; its `history` is read whole, however long it is.
     """
+    if sequence.kind == "only_from_user":
+        return _check_origins(rule, sequence, params)
     # Names are compared by what a reader sees, as rules are looked up: a look-alike tool counts as the tool.
     made = [call for call in params.history if call.status not in _NOT_MADE]
     others = {skeleton(name) for name in sequence.others}
@@ -109,3 +119,33 @@ def check_sequence(rule: SteeringRule, sequence: SequenceRule, params: Params) -
         return None
     text = describe_sequence(rule, sequence) if rule.guidance is None else Guidance(rule.id, rule.guidance).fill(params)
     return SteeringDecision(SteeringAction(rule.action or "deny"), text, (rule.id,))
+
+
+def _check_origins(rule: SteeringRule, sequence: SequenceRule, params: Any) -> SteeringDecision | None:
+    """Return the decision on a call with a value that neither the user nor anybody trusted wrote."""
+    trusted = ("user", *sequence.trust)
+    for name in sequence.args or tuple(params.tool_args):
+        value = _argument(params.tool_args, name)
+        if params.is_vouched(value, trusted):
+            continue
+        if rule.guidance is not None:
+            text = Guidance(rule.id, rule.guidance).fill(params)
+        else:
+            # The tool's name, not its words: what it wrote may be what the attacker wants the model to read.
+            text = (
+                f"{describe_sequence(rule, sequence)} The {name} of this call comes from {params.origin(value)}. "
+                "Ask the user, or go on without it."
+            )
+        return SteeringDecision(SteeringAction(rule.action or "deny"), text, (rule.id,))
+    return None
+
+
+def _argument(args: Any, path: str) -> Any:
+    """Return an argument by its name or path, of every member where a list is on the way; None where it is not there."""
+    if isinstance(args, Mapping):
+        if path in args:
+            return args[path]
+        name, _, rest = path.partition(".")
+        return _argument(args.get(name), rest) if rest else None
+    # A path that ends in a list must not mean that nothing is looked at.
+    return [_argument(member, path) for member in args] if isinstance(args, list | tuple) else None

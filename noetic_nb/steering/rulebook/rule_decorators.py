@@ -1,4 +1,4 @@
-"""The ways to write a rule: a function, a condition, a judge, or a sequence of calls."""
+"""The ways to write a rule: a function, a condition, a judge, a sequence of calls, or who wrote an argument."""
 
 from __future__ import annotations
 
@@ -241,6 +241,35 @@ class RuleMethods(ABC):
         'at-most-3-search'
         """
         return self.put(sequence_rule("at_most", tool, count=count, **more))
+
+    def only_from_user(
+        self, tool: str | Iterable[str], *args: str, trust: str | Iterable[str] = (), **more: Any
+    ) -> SteeringRule:
+        """Add the rule that a tool is called only with values that the user wrote, or somebody who is trusted.
+
+        Parameters
+        ----------
+        tool : str or iterable of str
+            What is kept from being called with other values.
+        *args : str
+            The arguments that it is about, ``"recipient"`` or ``"invite.email"``; all of them where none is named.
+        trust : str or iterable of str
+            Who may have written them besides the user: a tool, or better ``tool.field``, a key of its JSON or YAML results;
+            ``system`` for the instructions, ``layer:id`` for what a layer recalls. What a tool was given itself does not count.
+        **more
+            ``id``, ``action`` (``"deny"``, ``"guide"`` or ``"ask"``) and ``guidance``.
+
+        References
+        ----------
+        .. [1] docs/behaviour/steering.md, "Where a value comes from".
+
+        Examples
+        --------
+        >>> from noetic_nb.steering import RuleBook
+        >>> RuleBook().only_from_user("send_money", "recipient", trust=["get_contacts.email"]).id
+        'only-from-user-recipient-of-send_money'
+        """
+        return self.put(sequence_rule("only_from_user", tool, args=args, trust=trust, **more))
 
 
 def _source(function: Callable[..., Any]) -> str | None:

@@ -16,8 +16,8 @@ __all__ = ["RuleFile", "rule_file_schema"]
 
 SCHEMA_ID: Final = "urn:noetic-nb:rules:1"
 
-# Of these a rule has one at most; the last three are the kinds of a sequence rule.
-_DECIDERS: Final = ("when", "python", "never_after", "only_after", "at_most")
+# Of these a rule has one at most; the last four are the kinds of a sequence rule.
+_DECIDERS: Final = ("when", "python", "never_after", "only_after", "at_most", "only_from_user")
 
 
 class _Strict(BaseModel):
@@ -36,7 +36,10 @@ class JudgeData(_Strict):
 
 
 class RuleData(_Strict):
-    """One rule; exactly one of `when`, `never_after`, `only_after`, `at_most`, `python` and `judge`, or `when` with `judge`."""
+    """One rule; exactly one of `when`, a kind of sequence, `python` and `judge`, or `when` with `judge`.
+
+    The kinds of a sequence are `never_after`, `only_after`, `at_most` and `only_from_user`.
+    """
 
     id: str = Field(min_length=1)
     """Unique in the file."""
@@ -54,6 +57,10 @@ class RuleData(_Strict):
     """The tools are called only after all of these have succeeded."""
     at_most: int | None = Field(default=None, ge=0)
     """The tools together are called at most so often."""
+    only_from_user: list[str] | None = None
+    """The tools are called only with values of these arguments that the user wrote; an empty list means all arguments."""
+    trust: list[str] | None = None
+    """Who else may have written them: a tool, tool.field, system or layer:id."""
     python: str | None = Field(default=None, min_length=1)
     """Name of a function that is bound when the file is loaded."""
     action: Literal["deny", "guide", "ask", "allow"] | None = None
@@ -80,10 +87,14 @@ class RuleData(_Strict):
         match deciders:
             case {"never_after": others} | {"only_after": others}:
                 found["sequence"] = {"kind": next(iter(deciders)), "others": others}
+            case {"only_from_user": args}:
+                found["sequence"] = {"kind": "only_from_user", "args": args, "trust": self.trust or ()}
             case {"at_most": count}:
                 found["sequence"] = {"kind": "at_most", "count": count}
             case {} if not deciders and self.judge is None:
                 raise ValueError("nothing decides it; give it `when`, `judge`, `python`, `at_most` or the like")
+        if self.trust is not None and self.only_from_user is None:
+            raise ValueError("`trust` belongs to `only_from_user`")
         if self.judge is not None:
             found["llm_eval"] = self.judge.model_dump()
         return found

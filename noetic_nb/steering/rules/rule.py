@@ -75,19 +75,29 @@ ToolName: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
 class SequenceRule(_Frozen):
-    """What a rule allows after the calls so far: its tools never after others, only after others, or at most so often."""
+    """What a rule allows after what came before: calls of other tools, the number of calls, or who wrote an argument."""
 
     form: ClassVar[RuleForm] = "sequence"
 
-    kind: Literal["never_after", "only_after", "at_most"]
-    """How the calls so far decide."""
+    kind: Literal["never_after", "only_after", "at_most", "only_from_user"]
+    """How what came before decides."""
     others: tuple[ToolName, ...] = ()
     """The tools that came, or did not come, before."""
     count: int | None = Field(default=None, ge=0, strict=True)
     """For ``at_most``: how many calls are allowed."""
+    args: tuple[ToolName, ...] = ()
+    """For ``only_from_user``: the arguments, such as ``recipient`` or ``invite.email``; empty for all."""
+    trust: tuple[ToolName, ...] = ()
+    """For ``only_from_user``: who may have written them besides: a tool, ``tool.field``, ``system``, ``layer:id``."""
 
     @model_validator(mode="after")
     def _others_or_count(self) -> SequenceRule:
+        if self.kind == "only_from_user":
+            if self.count is not None or self.others:
+                raise ValueError("`only_from_user` has arguments and whom to trust, no others and no count")
+            return self
+        if self.args or self.trust:
+            raise ValueError("`args` and `trust` belong to `only_from_user`")
         if self.kind == "at_most" and (self.count is None or self.others):
             raise ValueError("`at_most` has a count and no others")
         if self.kind != "at_most" and (self.count is not None or not self.others):

@@ -32,7 +32,12 @@ def rule_data(rule: SteeringRule) -> dict[str, Any]:
         if value is not None:
             data[key] = value
     if isinstance(decider, SequenceRule):
-        data[decider.kind] = decider.count if decider.kind == "at_most" else list(decider.others)
+        if decider.kind == "only_from_user":
+            data[decider.kind] = list(decider.args)
+            if decider.trust:
+                data["trust"] = list(decider.trust)
+        else:
+            data[decider.kind] = decider.count if decider.kind == "at_most" else list(decider.others)
     if rule.llm_eval is not None:
         data["judge"] = rule.llm_eval.model_dump()
     if rule.history:
