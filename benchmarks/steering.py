@@ -358,8 +358,8 @@ def origins(count: int = 10_000) -> float:
     for n in range(400):
         log.append(input_message(f"one more, {n}"))
         asked: tuple[Any, ...] = (
-            f"DE{n * 9:020d}", f"p{n * 11}@mail.example.org", n * 13, f"US{n:020d}", "who wants to pay", f"nobody{n}@mail.example.org",
-            f"DE{n:04d} nobody knows 1", ["for us", n],
+            f"DE{n * 9:020d}", f"p{n * 11}@mail.example.org", n * 13, f"US{n:020d}", "who wants to pay",
+            f"nobody{n}@mail.example.org", f"DE{n:04d} nobody knows 1", ["for us", n],
         )  # fmt: skip
         start = perf_counter()
         Provenance(log.origin_index(), empty, empty).origin(asked[n % len(asked)])

@@ -11,6 +11,7 @@ import importlib
 import json
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
@@ -462,7 +463,9 @@ class OriginIndex:
         needle = _needle(value)
         found, seen = self._kept.get(needle, (None, 0))
         if found is None and seen < len(self._sources):
-            found = next(self._numbers(needle, seen), None)
+            found = next(self._numbers(needle, seen, spaced=False), None)
+            # Only what stands before it can still be the first.
+            found = next(self._spaced(needle, seen, found), found)
             if len(self._kept) >= MAX_KEPT:
                 self._kept.pop(next(iter(self._kept)))
             self._kept[needle] = (found, len(self._sources))
@@ -473,7 +476,7 @@ class OriginIndex:
         source = self.first_source(value)
         return None if source is None else origin_in(source, value)
 
-    def _numbers(self, needle: _Needle, start: int) -> Iterator[int]:
+    def _numbers(self, needle: _Needle, start: int, *, spaced: bool = True) -> Iterator[int]:
         """Yield the numbers of the texts that hold a value, each once."""
         postings, sources = self._postings, self._sources
         routes: list[Iterable[int]] = [postings[mark] for mark in needle.marks if mark in postings]
@@ -482,8 +485,9 @@ class OriginIndex:
             lists = [postings.get(token, ()) for token in needle.tokens]
             rarest = min(lists, key=len)
             joined = needle.joined
-            routes.append(number for number in rarest if joined in sources[number].text.joined)
-            if needle.pattern is not None:
+            later = rarest[bisect_left(rarest, start) :]
+            routes.append(number for number in later if joined in sources[number].text.joined)
+            if spaced:
                 routes.append(self._spaced(needle))
         last = -1
         for number in merge(*routes):
@@ -491,8 +495,10 @@ class OriginIndex:
                 last = number
                 yield number
 
-    def _spaced(self, needle: _Needle) -> Iterator[int]:
+    def _spaced(self, needle: _Needle, start: int = 0, stop: int | None = None) -> Iterator[int]:
         """Yield where a value stands with other spaces or marks in it: DE89 3704 for DE893704."""
+        if needle.pattern is None or (stop is not None and stop <= start):
+            return
         squeezed, postings = needle.squeezed, self._postings
         cuts = range(1, len(squeezed))
         # Its first token is a beginning of the value, its last one an end.
@@ -504,12 +510,15 @@ class OriginIndex:
         if not heads or not tails:
             return
         found: set[int] = set()
-        ends = [self._as_set(tail) for tail in tails]
-        for head in heads:
-            starts = self._as_set(head)
-            for end in ends:
-                found |= starts & end  # as long as the shorter of the two
+        ends = [self._as_set(numbers) for numbers in tails]
+        for numbers in heads:
+            starts = self._as_set(numbers)
+            found.update(*[starts & end for end in ends])
         for number in sorted(found):
+            if number < start:
+                continue
+            if stop is not None and number >= stop:
+                return
             if needle.is_spaced_in(self._sources[number].text):
                 yield number
 

@@ -227,12 +227,10 @@ def test_recorded_runs_answer_as_the_agent_did() -> None:
         ('origin(tool.args.recipient) == "user"', True),
         ('origin(tool.args.recipient) == "tool:read_bill"', False),
         ('origins(tool.args.recipient).exists(o, o.startsWith("tool:"))', False),
-        ('origin([tool.args.recipient, "bill"]) == "user"', True),
+        ("origin(tool.args) == 'tool:read_bill'", False),
     ],
 )
 def test_conditions_ask_for_origins(condition: str, paid: bool, isolate: bool) -> None:
-    if isolate and "[" in condition:
-        pytest.skip("only parts of the arguments are known in a process")
     rules = RuleBook()
     rules.when(condition, id="r", tools="send_money", isolate=isolate)
     harness = agent(rules, [nn.CallTool("read_bill"), pay(EVIL), "Done."])
