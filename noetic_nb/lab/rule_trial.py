@@ -39,10 +39,7 @@ class TrialResult:
 def as_snapshot(rules: Any) -> RuleSnapshot:
     """Return the rules of a book as they are now, or those that are listed.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE``, ``DUPLICATE_RULE_ID``.
+    Raises `NoeticConfigError` ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE``, ``DUPLICATE_RULE_ID``.
     """
     if isinstance(rules, RuleSnapshot):
         return rules

@@ -108,10 +108,7 @@ def cosine(one: Vector, two: Vector) -> float:
 async def embed(embedder: Embedder, texts: Sequence[str]) -> list[list[float]]:
     """Call an embedder, sync or async, and check its vectors.
 
-    Raises
-    ------
-    NoeticError
-        ``tool_failed`` where the result is not one vector of finite numbers per text.
+    Raises `NoeticError` ``tool_failed`` where the result is not one vector of finite numbers per text.
     """
     if not texts:
         return []

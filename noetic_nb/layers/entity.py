@@ -134,10 +134,7 @@ def _with_facts(
 ) -> dict[str, Any]:
     """Return a state with more facts, the newest of each entity and the entities seen last.
 
-    Raises
-    ------
-    TypeError
-        If facts are not lists of texts by name.
+    Raises `TypeError` if facts are not lists of texts by name.
     """
     entities = copy.deepcopy((state or _EMPTY)["entities"])
     for name, texts in facts.items():

@@ -185,10 +185,7 @@ def _lines(facts: Facts) -> list[str]:
 def _merged(old: Mapping[str, list[str]], found: Any, max_facts: int) -> dict[str, list[str]]:
     """Return old and new facts together, without repeats, the newest by time.
 
-    Raises
-    ------
-    TypeError
-        If what an extractor found is not texts by time.
+    Raises `TypeError` if what an extractor found is not texts by time.
     """
     if not isinstance(found, Mapping):
         raise TypeError(f"An extractor returns texts by ISO time, not {type(found).__name__}: {found!r:.80}.")

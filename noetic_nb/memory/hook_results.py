@@ -98,10 +98,7 @@ def _one_of(value: Any, known: tuple[str, ...], default: str, name: str) -> Any:
 def rerender_request(value: Any, layer: MemoryLayer, *, hook: str) -> RerenderRequest | None:
     """Return the request in a hook's result, None where it makes none.
 
-    Raises
-    ------
-    ValueError
-        For a timing or a scope that does not exist.
+    Raises `ValueError` for a timing or a scope that does not exist.
     """
     if not field_of(value, "rerender", hook=hook):
         return None

@@ -278,10 +278,7 @@ class MemoryLayer:
 def check_layers(layers: Iterable[MemoryLayer]) -> tuple[MemoryLayer, ...]:
     """Return the layers as a tuple.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``DUPLICATE_LAYER_ID`` if two share an id, ``INVALID_LAYER`` for what is no layer.
+    Raises `NoeticConfigError` ``DUPLICATE_LAYER_ID`` if two share an id, ``INVALID_LAYER`` for what is no layer.
     """
     found: dict[str, MemoryLayer] = {}
     for layer in layers:

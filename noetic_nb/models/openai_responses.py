@@ -31,10 +31,8 @@ _SERVER_TOOLS: Final = frozenset({"web_search_call", "file_search_call", "image_
 def responses_body(request: ModelRequest, names: WireNames, options: WireOptions) -> dict[str, Any]:
     """Return the keyword arguments of ``responses.create``.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``UNSUPPORTED_BY_API`` for stop sequences, which this API does not have, and for items it has no form for.
+    Raises `NoeticConfigError` ``UNSUPPORTED_BY_API`` for stop sequences, which this API does not have, and for items
+    it has no form for.
     """
     system, items = system_text(request)
     body: dict[str, Any] = {"model": options.model, "input": _input(items, names)}
@@ -258,10 +256,7 @@ class ResponsesStream:
     def feed(self, event: Any) -> list[ModelDelta]:
         """Take one event and return what it adds.
 
-        Raises
-        ------
-        NoeticError
-            ``llm_failed`` if it is no event, or says that the provider failed.
+        Raises `NoeticError` ``llm_failed`` if it is no event, or says that the provider failed.
         """
         if not isinstance(event, Mapping) or not isinstance(event.get("type"), str):
             raise garbage("a piece of the stream is no event", event)
@@ -285,10 +280,7 @@ class ResponsesStream:
     def finish(self) -> Answer:
         """Return the whole answer.
 
-        Raises
-        ------
-        NoeticError
-            ``llm_failed``, with reason ``"disconnect"`` if the stream ended before the answer did.
+        Raises `NoeticError` ``llm_failed``, with reason ``"disconnect"`` if the stream ended before the answer did.
         """
         if self._silent:
             raise garbage("the stream held no event", "")

@@ -22,13 +22,7 @@ _PER_MILLION: Final = 1e-6
 
 
 def check_price(price: Price | None) -> None:
-    """Refuse a price that cannot be used.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_PRICE``.
-    """
+    """Refuse a price that cannot be used; raises `NoeticConfigError` ``INVALID_PRICE``."""
     if price is None or callable(price):
         return
     pair = price if isinstance(price, tuple | list) else ()

@@ -64,10 +64,7 @@ class WireNames:
     def to_wire(self, name: str) -> str:
         """Return the wire name of a name this map was made with.
 
-        Raises
-        ------
-        KeyError
-            If it was not: a map is made once per request, from every name in it.
+        Raises `KeyError` if it was not: a map is made once per request, from every name in it.
         """
         return self._forth[name]
 

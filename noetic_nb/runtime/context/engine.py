@@ -149,10 +149,7 @@ class Engine:
     def client(self, name: str) -> ModelClient:
         """Return the client that answers a model's name.
 
-        Raises
-        ------
-        NoeticConfigError
-            ``UNKNOWN_MODEL``, or ``NO_LLM_PROVIDER`` where there is no client at all.
+        Raises `NoeticConfigError` ``UNKNOWN_MODEL``, or ``NO_LLM_PROVIDER`` where there is no client at all.
         """
         models = self.models
         if models is not None and (models is self._only or not isinstance(models, Mapping)):
@@ -199,10 +196,8 @@ class Engine:
     ) -> Coroutine[Any, Any, ModelResponse]:
         """Call a model on behalf of a layer or a judge; the execution pays.
 
-        Raises
-        ------
-        NoeticConfigError
-            ``MISSING_CALL_MODEL`` at once, before anything is awaited: a background task would raise it to nobody.
+        Raises `NoeticConfigError` ``MISSING_CALL_MODEL`` at once, before anything is awaited: a background task would
+        raise it to nobody.
         """
         if isinstance(request, Mapping):
             request = HookModelRequest(request["model"], request["items"], request.get("instructions"))

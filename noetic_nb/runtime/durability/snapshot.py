@@ -98,13 +98,7 @@ class ChildSnapshot(ExecutionSnapshot):
 
     @classmethod
     def read(cls, data: JsonValue, execution_id: str, registry: ItemRegistry) -> ChildSnapshot:
-        """Read the stored form.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``CHECKPOINT_SCHEMA_MISMATCH``.
-        """
+        """Read the stored form; raises `NoeticConfigError` ``CHECKPOINT_SCHEMA_MISMATCH``."""
         return _read(
             lambda: cls(
                 place=str(data["place"]),
@@ -133,10 +127,7 @@ class Snapshot(ExecutionSnapshot):
     def read(cls, data: JsonValue, execution_id: str, registry: ItemRegistry = DEFAULT_REGISTRY) -> Snapshot:
         """Read the stored form.
 
-        Raises
-        ------
-        NoeticConfigError
-            ``CHECKPOINT_SCHEMA_MISMATCH``, for what an earlier version wrote, too.
+        Raises `NoeticConfigError` ``CHECKPOINT_SCHEMA_MISMATCH``, for what an earlier version wrote, too.
         """
 
         def read() -> Snapshot:

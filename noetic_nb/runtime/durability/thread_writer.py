@@ -71,10 +71,8 @@ class ThreadWriter:
     async def keep(self, ctx: Context, stop: int, turn: int) -> None:
         """Write what the log holds up to `stop` and is not in storage, and remove checkpoints of what has ended.
 
-        Raises
-        ------
-        NoeticError
-            ``storage_failed`` and the like, or ``state_conflict`` where another harness has continued the thread.
+        Raises `NoeticError` ``storage_failed`` and the like, or ``state_conflict`` where another harness has
+        continued the thread.
         """
         if self.lost is not None:
             raise self.lost

@@ -252,10 +252,7 @@ def outcome_of(error: BaseException) -> Outcome:
 def copied_state(state: dict[str, Any], step_id: str) -> dict[str, Any]:
     """Return a copy of the state, all the way down.
 
-    Raises
-    ------
-    NoeticError
-        ``step_failed``, with the key of what cannot be copied.
+    Raises `NoeticError` ``step_failed``, with the key of what cannot be copied.
     """
     try:
         return copy.deepcopy(state)

@@ -202,10 +202,7 @@ class Started:
 def started_by(engine: Engine, ctx: Context) -> Started:
     """Return what an execution has started, to add to it.
 
-    Raises
-    ------
-    NoeticError
-        ``cancelled``, or ``step_failed`` where the execution has ended.
+    Raises `NoeticError` ``cancelled``, or ``step_failed`` where the execution has ended.
     """
     ctx.check_abort()
     started: Started | None = engine.handles.get(ctx.id)

@@ -20,10 +20,7 @@ __all__ = ["start_step"]
 def start_step(engine: Engine, step: Step, value: StepValue, ctx: Context, run: StepRunner) -> Handle:
     """Start a step in a child execution with a log of its own, as a spawn does; returns at once.
 
-    Raises
-    ------
-    NoeticError
-        ``cancelled``, or ``step_failed`` where the execution has ended.
+    Raises `NoeticError` ``cancelled``, or ``step_failed`` where the execution has ended.
     """
     started = started_by(engine, ctx)
     log = ItemLog(registry=ctx.item_log.registry, tokenizer=ctx.item_log.tokenizer)
