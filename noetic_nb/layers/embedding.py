@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.layers.callbacks import awaited
+from noetic_nb.sync import awaited
 
 __all__ = ["Embedder", "HashingEmbedder", "Vector", "cosine", "embed"]
 

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from noetic_nb.layers.blocks import fitting_lines, tagged
-from noetic_nb.layers.callbacks import awaited
 from noetic_nb.layers.gathering import GATHERING_TIMEOUTS_MS, gathering_hooks
 from noetic_nb.layers.schemas import Arguments, StoredState, option_error
 from noetic_nb.memory import (
@@ -20,6 +19,7 @@ from noetic_nb.memory import (
     layer_data,
     layer_fn,
 )
+from noetic_nb.sync import awaited
 
 __all__ = ["ExtractEntities", "entity_memory"]
 

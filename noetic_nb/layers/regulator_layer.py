@@ -15,7 +15,6 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import QualityGiven, RegulatorDecided, RegulatorSaw
 from noetic_nb.items import assistant_text
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.layers.callbacks import awaited
 from noetic_nb.memory import (
     BeforeToolCallParams,
     CompleteParams,
@@ -37,6 +36,7 @@ from noetic_nb.memory.params import ModelOutcome
 from noetic_nb.models.client import ModelResponse
 from noetic_nb.regulator import Regulator, decisions, events
 from noetic_nb.regulator.person import Person
+from noetic_nb.sync import awaited
 
 __all__ = ["Grader", "RegulatedReply", "regulation"]
 

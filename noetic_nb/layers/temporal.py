@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, Final
 
 from noetic_nb.layers.blocks import fitting_lines, tagged
-from noetic_nb.layers.callbacks import awaited
 from noetic_nb.layers.gathering import GATHERING_TIMEOUTS_MS, BufferedState, TextBuffer, gathering_hooks
 from noetic_nb.layers.schemas import Arguments, option_error
 from noetic_nb.memory import (
@@ -21,6 +20,7 @@ from noetic_nb.memory import (
     layer_data,
     layer_fn,
 )
+from noetic_nb.sync import awaited
 
 __all__ = ["Extract", "SearchFacts", "temporal_memory"]
 

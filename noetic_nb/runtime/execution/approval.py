@@ -13,6 +13,7 @@ from noetic_nb.events import SteeringDecided
 from noetic_nb.memory import SteeringAction, SteeringDecision
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.sync import awaited
 
 __all__ = ["NO_APPROVAL", "RESPONSE", "approval"]
 
@@ -60,9 +61,8 @@ async def approval(
     outcome: Outcome = "nobody"
     if engine.approve is not None:
         try:
-            answer = engine.approve(name, args, **({"question": question} if _takes_question(engine.approve) else {}))
-            if hasattr(answer, "__await__"):
-                answer = await answer
+            beside = {"question": question} if _takes_question(engine.approve) else {}
+            answer = await awaited(engine.approve(name, args, **beside))
             # `is True`: a text, a number or a mock that is merely truthy must not let a call through.
             outcome = "approved" if answer is True else "refused"
         except Exception as exc:

@@ -21,6 +21,7 @@ from noetic_nb.steps import ForkStep, Step
 from noetic_nb.steps.loop_snapshot import output_text
 from noetic_nb.steps.records import as_step
 from noetic_nb.steps.traverse import suffixed
+from noetic_nb.sync import awaited
 
 __all__ = ["run_fork"]
 
@@ -234,9 +235,7 @@ async def _paths(step: ForkStep, value: StepValue, ctx: Context) -> list[_Path]:
         return _each(step, step.each, value)
     made: Any = step.paths  # Any: what a function of the user returns is checked below
     if callable(made):
-        made = made(value, ctx)
-        if hasattr(made, "__await__"):
-            made = await made
+        made = await awaited(made(value, ctx))
     if isinstance(made, Mapping | str) or not isinstance(made, Iterable):
         raise NoeticConfigError(
             "INVALID_STEP", f"The paths of fork {step.id!r} are no list of steps.", given=made, step_id=step.id
@@ -282,5 +281,4 @@ async def _merged(step: ForkStep, results: list[Any], ctx: Context) -> StepValue
         case None:
             return results
         case merge:
-            made = merge(results, ctx)
-            return await made if hasattr(made, "__await__") else made
+            return await awaited(merge(results, ctx))

@@ -17,6 +17,7 @@ from noetic_nb.steps import SpawnStep
 from noetic_nb.steps.loop_snapshot import json_text
 from noetic_nb.steps.spawn_options import CustomContext, InheritContext, SchemaResult, SubsetContext, SummaryResult
 from noetic_nb.steps.traverse import llm_steps
+from noetic_nb.sync import awaited
 
 __all__ = ["run_spawn"]
 
@@ -88,8 +89,7 @@ async def _items_in(step: SpawnStep, value: StepValue, ctx: Context) -> tuple[Ma
             made = build(value, ctx)
         case _:
             return ()
-    if hasattr(made, "__await__"):
-        made = await made
+    made = await awaited(made)
     if isinstance(made, Mapping | str) or not isinstance(made, Iterable):
         raise NoeticConfigError(
             "INVALID_STEP",
