@@ -65,12 +65,7 @@ class _Execution:
 
 
 def calls_of(runs: Run | Iterable[Run]) -> tuple[RecordedCall, ...]:
-    """Return every call of some runs at which rules are evaluated, in order.
-
-    Parameters
-    ----------
-    runs : Run or iterable of Run
-        Recorded, loaded, or still growing.
+    """Return every call of some runs (recorded, loaded, still growing) at which rules are evaluated, in order.
 
     Raises
     ------

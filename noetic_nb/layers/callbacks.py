@@ -15,17 +15,9 @@ __all__ = ["model_text"]
 async def model_text(
     ctx: ExecutionContext, model: str, items: Sequence[Item], *, purpose: str, instructions: str | None = None
 ) -> str:
-    """Call a model on behalf of a layer and return its text.
+    """Call a model on behalf of a layer and return its text; `purpose` is a verb for the error, such as ``"summarise"``.
 
-    Parameters
-    ----------
-    purpose : str
-        Verb for the error, such as ``"summarise"``.
-
-    Raises
-    ------
-    NoeticError
-        ``llm_failed`` where the execution has no model to call.
+    Raises `NoeticError` ``llm_failed`` where the execution has no model to call.
     """
     if ctx.call_model is None:
         raise NoeticError("llm_failed", f"No model {model!r} to {purpose} with", hint="Pass a function instead.")

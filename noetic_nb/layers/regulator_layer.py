@@ -290,12 +290,8 @@ class _Regulation:
     ) -> Stop | None:
         """Let the regulator decide; a circuit break becomes a stop and stays one until the task is reset.
 
-        Parameters
-        ----------
-        held : Stop, optional
-            A break of an earlier turn, which stands whatever is decided now.
-        between_turns : bool
-            There is no turn to stop; the next one will be.
+        A break of an earlier turn, `held`, stands whatever is decided now. `between_turns` there is no turn to stop;
+        the next one will be.
         """
         decision = regulator.decide()
         stop = held

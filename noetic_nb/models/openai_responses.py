@@ -137,19 +137,8 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 def read_response(body: Any, names: WireNames, ids: Ids, logprobs: tuple[TokenLogprob, ...] = ()) -> Answer:
     """Read a whole answer.
 
-    Parameters
-    ----------
-    body : object
-        The response as plain data.
-    names, ids
-        Translate names of tools; name what the provider did not.
-    logprobs : tuple of TokenLogprob, optional
-        What a stream reported on the way, used where the response itself holds none.
-
-    Raises
-    ------
-    NoeticError
-        ``llm_failed`` with reason ``"garbage"`` if `body` is no response, or as the provider's own failure says.
+    `logprobs` is what a stream reported on the way, used where the response itself holds none. Raises `NoeticError`
+    ``llm_failed`` with reason ``"garbage"`` if `body` is no response, or as the provider's own failure says.
     """
     if not isinstance(body, Mapping):
         raise garbage("it is no JSON object", body)

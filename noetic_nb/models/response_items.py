@@ -51,22 +51,9 @@ def answer_items(
     finish_reason: str | None = None,
     ids: Ids,
 ) -> tuple[Item, ...]:
-    """Make the items of one answer.
+    """Make the items of one answer; `calls` are (call id, name, arguments), arguments as the model wrote them.
 
-    Parameters
-    ----------
-    text, reasoning, refusal : str
-        What was said; empty for nothing.
-    calls : iterable of (call id, name, arguments)
-        Calls of tools, `arguments` as the model wrote them.
-    finish_reason : str, optional
-        ``"length"`` and ``"content_filter"`` make the message ``incomplete``.
-    ids : Ids
-        Source of item ids.
-
-    Returns
-    -------
-    tuple of Item
+    A `finish_reason` of ``"length"`` or ``"content_filter"`` makes the message ``incomplete``.
 
     Examples
     --------

@@ -221,17 +221,7 @@ def _parse(cls: type[Any], value: Any, path: str) -> Any:
 
 
 def dump_event(event: RunEvent) -> dict[str, Any]:
-    """Return an event as plain JSON data.
-
-    Parameters
-    ----------
-    event : RunEvent
-        Any event.
-
-    Returns
-    -------
-    dict
-        ``kind`` and every field under its camelCase name, defaults included.
+    """Return an event as plain JSON data: ``kind`` and every field under its camelCase name, defaults included.
 
     Examples
     --------
@@ -243,17 +233,7 @@ def dump_event(event: RunEvent) -> dict[str, Any]:
 
 
 def parse_event(data: object) -> RunEvent:
-    """Read an event from JSON data.
-
-    Parameters
-    ----------
-    data : object
-        What `dump_event` returned, perhaps through a file. Fields with a default may be missing.
-
-    Returns
-    -------
-    RunEvent
-        The event, its free data frozen.
+    """Read an event from what `dump_event` returned, perhaps through a file; fields with a default may be missing.
 
     Raises
     ------

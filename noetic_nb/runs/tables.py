@@ -198,19 +198,7 @@ TABLES: Final[dict[str, _Table]] = {
 
 
 def frame(run: Recorded, name: str) -> pandas.DataFrame:
-    """Return one table of a run.
-
-    Parameters
-    ----------
-    run : Recorded
-        The content of any run.
-    name : str
-        A key of `TABLES`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per thing that happened, numbered from 0.
+    """Return one table of a run, a key of `TABLES`: one row per thing that happened, numbered from 0.
 
     Raises
     ------

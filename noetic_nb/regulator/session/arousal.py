@@ -91,17 +91,7 @@ def _is_routine(text: str, shape: str) -> bool:
 
 
 def impression_of(message: str) -> Impression:
-    """Return what the wording of a message gives.
-
-    Parameters
-    ----------
-    message : str
-        A user message.
-
-    Returns
-    -------
-    Impression
-        Arousal, valence and the flags of the gate.
+    """Return what the wording of a user message gives: arousal, valence and the flags of the gate.
 
     References
     ----------

@@ -226,17 +226,9 @@ class Engine:
     ) -> tuple[ModelResponse, float]:
         """Call a model and charge the execution; where the turn is streamed, `on_delta` gets the pieces instead of the tree.
 
-        Returns
-        -------
-        response : ModelResponse
-            With items that are items.
-        duration_ms : float
-            How long it took; 0 where nobody wants to know.
-
-        Raises
-        ------
-        NoeticError
-            What the client raises, or ``llm_failed`` for any other exception and for an answer that is none.
+        Returns the response, with items that are items, and how long it took in milliseconds, 0 where nobody wants to
+        know. Raises `NoeticError`: what the client raises, or ``llm_failed`` for any other exception and for an
+        answer that is none.
         """
         client = self.client(request.model)
         if ctx.tree.limits is not None:

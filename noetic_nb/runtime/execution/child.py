@@ -79,12 +79,8 @@ class Child:
     async def begin(self, items: Iterable[Mapping[str, Any]] = (), *, append_spawned: bool = True) -> None:
         """Give the child its items, and what the layers pass on to it.
 
-        Parameters
-        ----------
-        items : iterable of items
-            Appended to its log.
-        append_spawned : bool
-            Whether items of the layers' ``on_spawn`` follow; a fork's log is a copy that has them already.
+        `items` are appended to its log, then those of ``on_spawn`` unless `append_spawned` is False: a fork's log is
+        a copy that has them already.
         """
         record, kept = None, None
         if self.parent.record is not None:

@@ -80,19 +80,9 @@ async def run_turn(
 ) -> AgentReply:
     """Log the user's items and let the agent answer.
 
-    Parameters
-    ----------
-    items : sequence of items
-        The user's message.
-    resumed : Resumed, optional
-        The turn was under way before: its items are logged already and its layers have their state.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``NO_STEP_CONFIGURED``, or where something cannot work as it is set up.
-    NoeticError
-        What went wrong; the user's items stay in the log and the thread can be used again.
+    A turn that was under way before, `resumed`, has its items logged already and its layers have their state. Raises
+    `NoeticConfigError` ``NO_STEP_CONFIGURED``, or where something cannot work as it is set up, and `NoeticError` for
+    what went wrong; the user's items stay in the log and the thread can be used again.
     """
     step = engine.config.step
     if step is None:

@@ -78,12 +78,9 @@ class LiveTrial(Generic[T]):
         self._attempt: _Attempt | None = None
 
     def later(self, work: Callable[[Callable[[], bool]], T]) -> None:
-        """Do the work after a pause, unless newer work comes; at once where no loop is running.
+        """Do ``work(stop)`` after a pause, unless newer work comes; at once where no loop is running.
 
-        Parameters
-        ----------
-        work : callable
-            ``work(stop)``; `stop` returns whether it is no longer wanted.
+        `stop` returns whether it is no longer wanted.
         """
         self.cancel()
         try:

@@ -105,19 +105,9 @@ def _acts(rule: SteeringRule, text: str) -> list[str]:
 
 
 def sample_calls(run: Any, rule: SteeringRule) -> tuple[BeforeToolCallParams, ...]:
-    """Return the newest recorded tool calls that a rule applies to, oldest first.
+    """Return the newest recorded tool calls that a rule applies to, oldest first, at most 200.
 
-    Parameters
-    ----------
-    run : Run
-        Where the calls were recorded.
-    rule : SteeringRule
-        Which tools it is about decides which calls count.
-
-    Returns
-    -------
-    tuple of BeforeToolCallParams
-        At most 200; empty for a rule that is not evaluated before tool calls.
+    None for a rule that is not evaluated before tool calls.
 
     Examples
     --------
