@@ -67,10 +67,7 @@ class _Execution:
 def calls_of(runs: Run | Iterable[Run]) -> tuple[RecordedCall, ...]:
     """Return every call of some runs (recorded, loaded, still growing) at which rules are evaluated, in order.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_RUN`` for what is no run.
+    Raises `NoeticConfigError` ``INVALID_RUN`` for what is no run.
 
     Examples
     --------

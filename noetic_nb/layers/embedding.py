@@ -90,10 +90,7 @@ class HashingEmbedder:
 def cosine(one: Vector, two: Vector) -> float:
     """Return the cosine of the angle between two vectors, 0 where one of them is nothing.
 
-    Raises
-    ------
-    ValueError
-        If their lengths differ.
+    Raises `ValueError` if their lengths differ.
 
     Examples
     --------

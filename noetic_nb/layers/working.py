@@ -41,10 +41,7 @@ FORBIDDEN_KEYS: Final = frozenset({"__proto__", "constructor"})
 def deep_merge(old: Mapping[str, Any], new: Mapping[str, Any], *, depth: int = 0) -> dict[str, Any]:
     """Merge two records: objects merge, lists and scalars replace.
 
-    Raises
-    ------
-    NoeticError
-        ``tool_failed`` where objects are nested more than 32 deep.
+    Raises `NoeticError` ``tool_failed`` where objects are nested more than 32 deep.
 
     References
     ----------

@@ -48,10 +48,7 @@ _SCOPES: Final = ("self", "slot-after", "all")
 def field_of(result: Any, name: str, *, hook: str) -> Any:
     """Return a field of a hook's result, or `UNSET` where it has none.
 
-    Raises
-    ------
-    TypeError
-        If the result cannot have fields at all.
+    Raises `TypeError` if the result cannot have fields at all.
 
     Examples
     --------

@@ -124,10 +124,8 @@ def _snake(name: str) -> str:
 def budget_range(budget: BudgetConfig, *, layer_id: str) -> tuple[float, float]:
     """Return the smallest and largest number of tokens a layer asks for.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_BUDGET`` for a budget that is negative, inverted, not a number, or of another shape.
+    Raises `NoeticConfigError` ``INVALID_BUDGET`` for a budget that is negative, inverted, not a number, or of another
+    shape.
 
     Examples
     --------

@@ -114,11 +114,8 @@ class Answer:
 def settle(answer: Answer, cost: float | None) -> ModelResponse:
     """Return an answer as a response.
 
-    Raises
-    ------
-    NoeticError
-        ``llm_refused`` if all it holds is a refusal, ``llm_failed`` if it holds nothing but thoughts. Both carry what
-        was spent.
+    Raises `NoeticError` ``llm_refused`` if all it holds is a refusal, ``llm_failed`` if it holds nothing but
+    thoughts. Both carry what was spent.
 
     Examples
     --------

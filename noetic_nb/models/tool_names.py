@@ -25,12 +25,7 @@ def _plain(name: str) -> str:
 
 
 class WireNames:
-    """A two-way map between canonical names and wire names.
-
-    Parameters
-    ----------
-    names : iterable of str
-        Canonical names; duplicates are harmless. The map does not depend on their order.
+    """A two-way map between canonical names and wire names; it does not depend on the order of the names.
 
     Examples
     --------

@@ -235,10 +235,7 @@ def dump_event(event: RunEvent) -> dict[str, Any]:
 def parse_event(data: object) -> RunEvent:
     """Read an event from what `dump_event` returned, perhaps through a file; fields with a default may be missing.
 
-    Raises
-    ------
-    WireError
-        If the kind is unknown, a field is missing, unknown, or of the wrong type.
+    Raises `WireError` if the kind is unknown, a field is missing, unknown, or of the wrong type.
 
     Examples
     --------

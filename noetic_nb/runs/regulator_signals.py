@@ -106,12 +106,7 @@ class ThreadSignals:
 
 
 class Signals:
-    """The threads of a run so far.
-
-    Parameters
-    ----------
-    thread_id : str, optional
-        Only this thread.
+    """The threads of a run so far, or only the one given.
 
     Examples
     --------

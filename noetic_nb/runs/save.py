@@ -79,10 +79,8 @@ def save_events(
 
     An existing file is replaced at the end. The path ends in ``.jsonl.gz`` by custom.
 
-    Raises
-    ------
-    NoeticError
-        ``storage_failed`` if it cannot be written, ``invalid_run_file`` if an event cannot be put in words of JSON.
+    Raises `NoeticError` ``storage_failed`` if it cannot be written, ``invalid_run_file`` if an event cannot be put in
+    words of JSON.
 
     Notes
     -----

@@ -85,10 +85,7 @@ async def write_together(
     Other stores are written one key after the other, the values first and in their order, then the deletions in theirs;
     the caller chooses an order that is safe to be interrupted in.
 
-    Raises
-    ------
-    NoeticError
-        ``state_conflict`` with `key` for one that must not exist and does; nothing was written then.
+    Raises `NoeticError` ``state_conflict`` with `key` for one that must not exist and does; nothing was written then.
 
     Examples
     --------

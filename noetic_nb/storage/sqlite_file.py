@@ -159,10 +159,8 @@ def check_path(path: str | os.PathLike[str]) -> str:
 def check_key(key: str) -> str:
     """Return a key that the file can hold.
 
-    Raises
-    ------
-    NoeticError
-        ``storage_failed`` if it is not text, or holds a lone surrogate: half a character, which UTF-8 cannot express.
+    Raises `NoeticError` ``storage_failed`` if it is not text, or holds a lone surrogate: half a character, which
+    UTF-8 cannot express.
 
     Examples
     --------

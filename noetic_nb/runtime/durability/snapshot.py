@@ -227,22 +227,11 @@ def _under_way(ctx: Context) -> int:
 def snapshot_data(ctx: Context, *, first: int, parts: int, recorded: int, **more: Any) -> dict[str, Any]:
     """Return where a turn is, as it is written.
 
-    Parameters
-    ----------
-    first : int
-        Where the turn begins in the log.
-    parts, recorded : int
-        How many parts and items of the thread are in storage; the snapshot holds the items that follow.
-    sequence : int
-        How many ends of steps have been written.
-    loops : mapping
-        What had been spent when each loop began, by its place.
-    returned : mapping
-        What came of children that have given back, by their place.
-    ended : int
-        1 where a step has just ended and is still counted as running.
-    again : tuple of int
-        How many steps have ended that will be run again, of this execution and of all.
+    The turn begins at `first` in the log. `parts` parts and `recorded` items of the thread are in storage; the
+    snapshot holds the items that follow. `sequence` ends of steps have been written. By place there is what had been
+    spent when each loop began (`loops`) and what came of children that have given back (`returned`). `ended` is 1
+    where a step has just ended and is still counted as running; `again` is how many steps have ended that will be run
+    again, of this execution and of all.
     """
     limits = ctx.tree.limits
     return {

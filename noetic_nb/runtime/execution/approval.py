@@ -36,23 +36,9 @@ def _takes_question(approve: Callable[..., Any]) -> bool:
 async def approval(
     engine: Engine, ctx: Context, name: str, args: Mapping[str, Any], decision: SteeringDecision | None
 ) -> SteeringDecision | None:
-    """Call the harness's `approve` and record the answer.
+    """Call the harness's `approve` and record the answer: None where a person said yes, else the deny.
 
-    Parameters
-    ----------
-    engine, ctx
-        Whose call it is.
-    name : str
-        The tool, or `RESPONSE`.
-    args : mapping
-        What it would be called with.
-    decision : SteeringDecision, optional
-        The rule's question; None where the tool itself needs approval.
-
-    Returns
-    -------
-    SteeringDecision or None
-        None where a person said yes, else the deny.
+    `name` is the tool, or `RESPONSE`; `decision` is the rule's question, None where the tool itself needs approval.
     """
     start = engine.clock.monotonic_ms()
     question = None if decision is None else decision.guidance

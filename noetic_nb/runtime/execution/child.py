@@ -39,14 +39,8 @@ ChildKind: TypeAlias = Literal["spawn", "fork", "start"]
 class Child:
     """One child execution, from its making to its end.
 
-    Parameters
-    ----------
-    outer, engine : Engine
-        The parent's, and the child's where it has layers of its own.
-    parent : Context
-        Who makes it.
-    step_id, kind : str
-        Which step does.
+    `outer` is the parent's engine, `engine` the child's, which differs where it has layers of its own. The parent
+    makes it in the step `step_id`.
     """
 
     def __init__(

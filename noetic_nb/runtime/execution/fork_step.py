@@ -165,10 +165,8 @@ class _Fork:
 async def run_fork(engine: Engine, step: ForkStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
     """Run a fork.
 
-    Raises
-    ------
-    NoeticError
-        ``fork_partial`` where a path of ``all`` failed, or every path of a race; ``cancelled`` where the fork itself was.
+    Raises `NoeticError` ``fork_partial`` where a path of ``all`` failed, or every path of a race; ``cancelled`` where
+    the fork itself was.
 
     References
     ----------

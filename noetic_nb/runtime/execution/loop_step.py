@@ -24,11 +24,8 @@ __all__ = ["run_loop"]
 async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
     """Run a loop; returns the output of its last successful iteration.
 
-    Raises
-    ------
-    NoeticError
-        What its body raises, unless `on_error` deals with it; ``step_failed`` where it does not stop in time, or
-        stops with nothing to show that must have something.
+    Raises `NoeticError`: what its body raises, unless `on_error` deals with it; ``step_failed`` where it does not
+    stop in time, or stops with nothing to show that must have something.
 
     References
     ----------

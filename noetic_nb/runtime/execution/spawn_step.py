@@ -25,11 +25,8 @@ __all__ = ["run_spawn"]
 async def run_spawn(engine: Engine, step: SpawnStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
     """Run a spawn; returns its child's output, in the form its parent wants.
 
-    Raises
-    ------
-    NoeticError
-        What the child raised, ``step_failed`` where it ran out of time, ``llm_parse_error`` or ``spawn_summary_failed``
-        where its output could not be handed on.
+    Raises `NoeticError`: what the child raised, ``step_failed`` where it ran out of time, ``llm_parse_error`` or
+    ``spawn_summary_failed`` where its output could not be handed on.
 
     References
     ----------

@@ -28,15 +28,7 @@ _DELIVERIES: Final = get_args(Delivery)
 
 
 class Threads:
-    """Threads by id, contexts by execution.
-
-    Parameters
-    ----------
-    engine : Engine
-        What runs their turns.
-    harness : AgentHarness
-        Whom a context belongs to.
-    """
+    """Threads by id, contexts by execution. The engine runs their turns; a context belongs to the harness."""
 
     def __init__(self, engine: Engine, harness: Runner) -> None:
         self.by_id: dict[str, Thread] = {}

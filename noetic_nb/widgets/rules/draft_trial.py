@@ -30,16 +30,9 @@ NOT_EVALUATED: Final = frozenset({"unknown", "invalid_args"})
 
 
 class DraftTrial:
-    """Tries drafts of one rule book on some runs.
+    """Tries drafts of one rule book on some runs, which may still grow.
 
-    Parameters
-    ----------
-    rulebook : RuleBook
-        The rules in force.
-    runs : sequence of Run
-        What was recorded; may still grow.
-    failed : callable
-        ``failed(error)`` for a draft that does not compile.
+    ``failed(error)`` is called for a draft that does not compile.
     """
 
     def __init__(self, rulebook: RuleBook, runs: Sequence[Any], failed: Callable[[NoeticConfigError], None]) -> None:
