@@ -149,7 +149,7 @@ def _shown(p: RecallParams, now: datetime | None, *, inject_ledger: bool) -> str
     left = p.budget
     if now is not None:
         # One token in hand: the pieces are counted apart and rounded up, their sum may be one more.
-        block = tagged(NOW_TAG, f"Now: {_time_text(now)}\n{_ADVICE}")
+        block = tagged(NOW_TAG, f"Now: {now:%Y/%m/%d} ({_DAYS[now.weekday()]}) {now:%H:%M}\n{_ADVICE}")
         if p.ctx.tokenize(block) <= left:
             parts.append(block)
             left -= p.ctx.tokenize(block) + 1
@@ -171,10 +171,6 @@ def _without_older_half(state: dict[str, Any], ctx: ExecutionContext) -> dict[st
     """Return a state whose buffer lost its older half: texts are no facts, so they are not kept in their place."""
     texts = state["buffer"][len(state["buffer"]) // 2 + 1 :]
     return {**state, "buffer": texts, "bufferTokens": sum(ctx.tokenize(text) for text in texts)}
-
-
-def _time_text(moment: datetime) -> str:
-    return f"{moment:%Y/%m/%d} ({_DAYS[moment.weekday()]}) {moment:%H:%M}"
 
 
 def _lines(facts: Facts) -> list[str]:

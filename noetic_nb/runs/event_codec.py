@@ -92,10 +92,6 @@ def _read_mapping(value: Any, path: str) -> FrozenDict:
     return frozen
 
 
-def _read_free(value: Any, path: str) -> Any:
-    return from_wire(value)
-
-
 def _optional(write: _Writer, read: _Reader) -> tuple[_Writer, _Reader]:
     return (
         lambda value: None if value is None else write(value),
@@ -129,7 +125,7 @@ _PLAIN: Final[dict[Any, tuple[_Writer, _Reader]]] = {
     bool: (_same, _scalar(bool, "true or false")),
     float: (to_wire, _read_float),
     Item: (to_wire, _read_item),
-    Any: (to_wire, _read_free),
+    Any: (to_wire, lambda value, path: from_wire(value)),
 }
 
 

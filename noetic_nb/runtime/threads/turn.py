@@ -103,7 +103,7 @@ async def run_turn(
         if ctx.record is not None:
             await ctx.record.turn.begin(first)
         turn.output = await run_step(engine, step, given, ctx)
-        if not _ends_with_answer(ctx, turn):
+        if len(ctx.item_log) <= turn.first or ctx.item_log[-1].get("role") != "assistant":
             _log_answer(engine, ctx, turn)
         turn.outcome = "success"
     except TurnStopped as stopped:
@@ -171,10 +171,6 @@ async def _begin(engine: Engine, ctx: Context, turn: _Turn, items: Sequence[Mapp
 def turn_input(text: str, log: ItemLog, first: int) -> TurnInput:
     """Return what the first step of a turn is given: the text of the items logged from `first` on."""
     return TurnInput(text, log[first] if first < len(log) else None, first)
-
-
-def _ends_with_answer(ctx: Context, turn: _Turn) -> bool:
-    return len(ctx.item_log) > turn.first and ctx.item_log[-1].get("role") == "assistant"
 
 
 def _log_answer(engine: Engine, ctx: Context, turn: _Turn) -> None:
