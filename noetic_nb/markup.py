@@ -13,17 +13,9 @@ _INVISIBLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202
 
 
 def escape(value: object) -> str:
-    r"""Return a value as text that is safe between tags and inside double-quoted attributes.
+    r"""Return a value's text as HTML that is safe between tags and inside double-quoted attributes.
 
-    Parameters
-    ----------
-    value : object
-        Anything; ``str(value)`` is shown.
-
-    Returns
-    -------
-    str
-        HTML text. Control characters, lone surrogates and bidirectional overrides are shown as ``U+XXXX``.
+    Control characters, lone surrogates and bidirectional overrides are shown as ``U+XXXX``.
 
     Examples
     --------

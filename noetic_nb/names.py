@@ -22,18 +22,10 @@ _NOT_WIRE: Final = re.compile(r"[\x00-,./:-@\[-^`{-\x7f]")
 
 @lru_cache(maxsize=4096)
 def skeleton(name: str) -> str:
-    r"""Return what a tool's name looks like to a reader and to a provider.
+    r"""Return what a tool's name, canonical or as it travels, looks like to a reader and to a provider.
 
-    Parameters
-    ----------
-    name : str
-        Any name, canonical (``plan/update``) or as it travels (``plan_update``).
-
-    Returns
-    -------
-    str
-        Equal for names that look the same: compatibility forms folded, invisible characters left out, Cyrillic and
-        Greek twins of Latin letters replaced, and what providers do not accept as an underscore.
+    It is equal for names that look the same: compatibility forms folded, invisible characters left out, Cyrillic and
+    Greek twins of Latin letters replaced, and what providers do not accept as an underscore.
 
     References
     ----------

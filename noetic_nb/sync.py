@@ -1,4 +1,4 @@
-"""Wait for something asynchronous where `await` cannot be written: in a script, or in a cell of someone else's code.
+"""Between sync and async: wait where `await` cannot be written, or for a result that may be either.
 
 In a notebook the kernel's loop is already running. By default the work then goes to a background thread with a loop of its
 own, which keeps working when cells are queued; `nested="patch"` runs it on the kernel's own loop instead, for objects that
@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = ["run_sync"]
+__all__ = ["awaited", "run_sync"]
 
 T = TypeVar("T")
 
@@ -53,6 +53,11 @@ _background: Final = _Background()
 
 async def _as_coroutine(awaitable: Awaitable[T]) -> T:
     return await awaitable
+
+
+async def awaited(value: Any) -> Any:
+    """Return a value, or what an awaitable gives: the result of a function that may be sync or async."""
+    return await value if hasattr(value, "__await__") else value
 
 
 def run_sync(awaitable: Awaitable[T], *, nested: Literal["thread", "patch"] = "thread") -> T:

@@ -56,14 +56,9 @@ def estimate_tokens(text: str) -> int:
 
 
 def most_that_fit(limit: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number up to a limit that fits, 0 where none above it does.
+    """Return the largest number up to a limit (of characters, lines, ...) that fits, 0 where none above it does.
 
-    Parameters
-    ----------
-    limit : int
-        Of characters, lines, or whatever is counted.
-    fits : callable
-        From a number to whether so many fit; where one fits, so do all that are smaller.
+    Where one number `fits`, so do all that are smaller.
 
     Examples
     --------

@@ -83,20 +83,8 @@ def _renamed(value: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str,
 def parse_shape(value: object) -> Item:
     """Check that a value is an item at all, and freeze it; its type may be unknown.
 
-    Parameters
-    ----------
-    value : mapping
-        With a non-empty text under ``type``; keys of known items may be snake_case or camelCase.
-
-    Returns
-    -------
-    Item
-        The frozen item; the same object when it is one already.
-
-    Raises
-    ------
-    ItemValidationError
-        If `value` is not such a mapping or is not JSON data.
+    It is a mapping with a non-empty text under ``type``; keys of known items may be snake_case or camelCase. An item
+    is returned as it is. Raises `ItemValidationError` for anything else, and for what is not JSON data.
     """
     if type(value) is Item:
         return value

@@ -70,17 +70,7 @@ def _written(value: Any) -> str:
 
 
 def compact_json(value: Any) -> str:
-    r"""Return JSON data as text without spaces, non-ASCII unescaped, keys in their own order.
-
-    Parameters
-    ----------
-    value : object
-        JSON data with finite numbers.
-
-    Returns
-    -------
-    str
-        The text ECMAScript's ``JSON.stringify`` gives; a lone surrogate is a six-character escape.
+    r"""Return JSON data with finite numbers as ECMAScript's ``JSON.stringify`` writes it: a lone surrogate is an escape.
 
     Raises
     ------

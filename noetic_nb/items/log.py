@@ -87,7 +87,24 @@ class _Store:
         return new
 
 
-class ItemView(Sequence[Item]):
+class ItemSequence(Sequence[Item]):
+    """A read-only sequence of items; equal to any sequence of equal ones."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or isinstance(other, str | bytes):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self)!r})"
+
+
+class ItemView(ItemSequence):
     """A read-only stretch of a log. Slices are views too and cost O(1)."""
 
     __slots__ = ("_start", "_stop", "_store")
@@ -116,17 +133,6 @@ class ItemView(Sequence[Item]):
         if not 0 <= index < len(self):
             raise IndexError(f"Item {index} of a view with {len(self)} items.")
         return self._store.items[self._start + index]
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence) or isinstance(other, str | bytes):
-            return NotImplemented
-        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        return f"ItemView({list(self)!r})"
 
     @property
     def tokens(self) -> int:

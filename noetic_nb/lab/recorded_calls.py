@@ -72,17 +72,9 @@ class _Execution:
 
 
 def calls_of(runs: Run | Iterable[Run]) -> tuple[RecordedCall, ...]:
-    """Return every call of some runs at which rules are evaluated, in order.
+    """Return every call of some runs (recorded, loaded, still growing) at which rules are evaluated, in order.
 
-    Parameters
-    ----------
-    runs : Run or iterable of Run
-        Recorded, loaded, or still growing.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_RUN`` for what is no run.
+    Raises `NoeticConfigError` ``INVALID_RUN`` for what is no run.
 
     Examples
     --------

@@ -39,10 +39,7 @@ class TrialResult:
 def as_snapshot(rules: Any) -> RuleSnapshot:
     """Return the rules of a book as they are now, or those that are listed.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE``, ``DUPLICATE_RULE_ID``.
+    Raises `NoeticConfigError` ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE``, ``DUPLICATE_RULE_ID``.
     """
     if isinstance(rules, RuleSnapshot):
         return rules
@@ -61,13 +58,8 @@ def as_snapshot(rules: Any) -> RuleSnapshot:
 def candidate_snapshot(rules: RuleSnapshot, candidate: Any) -> RuleSnapshot:
     """Return the rules with a candidate among them, or instead of them.
 
-    Parameters
-    ----------
-    rules : RuleSnapshot
-        As they are.
-    candidate : SteeringRule, mapping, function, RuleBook or iterable of rules
-        One rule takes the place of the one with its id, or comes last; a function takes the place of the predicate of the
-        rule with its name; a book or a list stands instead of all.
+    One rule takes the place of the one with its id, or comes last; a function takes the place of the predicate of the
+    rule with its name; a book or a list stands instead of all.
     """
     if callable(candidate) and not isinstance(candidate, SteeringRule):
         name = getattr(candidate, "__name__", repr(candidate))
@@ -179,23 +171,8 @@ def try_rules(
 ) -> list[TrialResult]:
     """Return what rules decide on each recorded call.
 
-    Parameters
-    ----------
-    rules : RuleSnapshot
-        As they are.
-    calls : sequence of RecordedCall
-        What they are evaluated on.
-    policy : Policy
-        What failures mean.
-    judge : ModelClient, optional
-        Answers for judges, such as a cassette; without it they are skipped.
-    stop : callable, optional
-        Checked between calls; True ends the work with `asyncio.CancelledError`.
-
-    Returns
-    -------
-    list of TrialResult
-        One for each call.
+    Without a `judge`, such as a cassette, the rules that need one are skipped. `stop` is checked between calls: True
+    ends the work with `asyncio.CancelledError`.
     """
     trial = _Trial(rules, policy, judge)
     if trial.needs_loop:

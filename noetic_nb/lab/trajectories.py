@@ -182,27 +182,12 @@ def _parsed(arguments: str) -> Mapping[str, Any] | None:
 
 
 def run_of(entry: Mapping[str, Any], index: int, *, name: str, source: str, complain: Complain) -> Run:
-    """Return one recorded conversation as a run.
+    """Return one recorded conversation as a run: a turn per user message.
 
-    Parameters
-    ----------
-    entry : mapping
-        ``traj`` (messages with ``role``, ``content``, ``tool_calls``, ``tool_call_id``), ``task_id``, ``trial``, ``reward``, and
-        perhaps ``info`` with the task the simulated user was given.
-    index : int
-        Its number in the data set.
-    name : str
-        Name of the data set: run and thread are called ``<name>-<index>``.
-    source : str
-        Where the data comes from, for ``meta``.
-    complain : callable
-        Called with what is wrong; raises.
-
-    Returns
-    -------
-    Run
-        A turn per user message. A turn that nobody answered is ``"aborted"``; the reward is a grade of the last answered
-        turn.
+    `entry` has ``traj`` (messages with ``role``, ``content``, ``tool_calls``, ``tool_call_id``), ``task_id``,
+    ``trial``, ``reward``, and perhaps ``info`` with the task the simulated user was given. Run and thread are called
+    ``<name>-<index>``; `complain` raises. A turn that nobody answered is ``"aborted"``; the reward is a grade of the
+    last answered turn.
     """
     messages, reward = entry.get("traj"), entry.get("reward")
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):

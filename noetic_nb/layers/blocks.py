@@ -46,14 +46,7 @@ def cut_block(tag: str, body: str, budget: float, tokenize: Tokenizer) -> str | 
 
 
 def fitting_lines(tag: str, lines: Sequence[str], budget: float, tokenize: Tokenizer) -> list[str]:
-    """Return the longest head of `lines` whose block fits: pass the most important line first.
-
-    Parameters
-    ----------
-    lines : sequence of str
-        Most important first.
-    budget : float
-        Tokens of the whole block.
+    """Return the longest head of `lines` whose block fits a budget in tokens: pass the most important line first.
 
     Examples
     --------

@@ -1,37 +1,23 @@
-"""Call what the user of a layer brings: functions that may be async, and models by name."""
+"""Call a model by name on behalf of a layer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item, assistant_text
 from noetic_nb.memory import ExecutionContext
 from noetic_nb.memory.execution_context import HookModelRequest, as_response
 
-__all__ = ["awaited", "model_text"]
-
-
-async def awaited(value: Any) -> Any:
-    """Return a value, or what an awaitable gives: the result of a function that may be sync or async."""
-    return await value if hasattr(value, "__await__") else value
+__all__ = ["model_text"]
 
 
 async def model_text(
     ctx: ExecutionContext, model: str, items: Sequence[Item], *, purpose: str, instructions: str | None = None
 ) -> str:
-    """Call a model on behalf of a layer and return its text.
+    """Call a model on behalf of a layer and return its text; `purpose` is a verb for the error, such as ``"summarise"``.
 
-    Parameters
-    ----------
-    purpose : str
-        Verb for the error, such as ``"summarise"``.
-
-    Raises
-    ------
-    NoeticError
-        ``llm_failed`` where the execution has no model to call.
+    Raises `NoeticError` ``llm_failed`` where the execution has no model to call.
     """
     if ctx.call_model is None:
         raise NoeticError("llm_failed", f"No model {model!r} to {purpose} with", hint="Pass a function instead.")

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.layers.callbacks import awaited
+from noetic_nb.sync import awaited
 
 __all__ = ["Embedder", "HashingEmbedder", "Vector", "cosine", "embed"]
 
@@ -92,10 +92,7 @@ class HashingEmbedder:
 def cosine(one: Vector, two: Vector) -> float:
     """Return the cosine of the angle between two vectors, 0 where one of them is nothing.
 
-    Raises
-    ------
-    ValueError
-        If their lengths differ.
+    Raises `ValueError` if their lengths differ.
 
     Examples
     --------
@@ -110,10 +107,7 @@ def cosine(one: Vector, two: Vector) -> float:
 async def embed(embedder: Embedder, texts: Sequence[str]) -> list[list[float]]:
     """Call an embedder, sync or async, and check its vectors.
 
-    Raises
-    ------
-    NoeticError
-        ``tool_failed`` where the result is not one vector of finite numbers per text.
+    Raises `NoeticError` ``tool_failed`` where the result is not one vector of finite numbers per text.
     """
     if not texts:
         return []

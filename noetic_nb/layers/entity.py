@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from noetic_nb.layers.blocks import fitting_lines, tagged
-from noetic_nb.layers.callbacks import awaited
 from noetic_nb.layers.gathering import GATHERING_TIMEOUTS_MS, gathering_hooks
 from noetic_nb.layers.schemas import Arguments, StoredState, option_error
 from noetic_nb.memory import (
@@ -20,6 +19,7 @@ from noetic_nb.memory import (
     layer_data,
     layer_fn,
 )
+from noetic_nb.sync import awaited
 
 __all__ = ["ExtractEntities", "entity_memory"]
 
@@ -134,10 +134,7 @@ def _with_facts(
 ) -> dict[str, Any]:
     """Return a state with more facts, the newest of each entity and the entities seen last.
 
-    Raises
-    ------
-    TypeError
-        If facts are not lists of texts by name.
+    Raises `TypeError` if facts are not lists of texts by name.
     """
     entities = copy.deepcopy((state or _EMPTY)["entities"])
     for name, texts in facts.items():

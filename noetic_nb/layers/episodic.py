@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, get_args
 
 from noetic_nb.items import Item, assistant_text, input_message, item_text
 from noetic_nb.layers.blocks import fitting_lines, tagged
-from noetic_nb.layers.callbacks import awaited, model_text
+from noetic_nb.layers.callbacks import model_text
 from noetic_nb.layers.embedding import Embedder, HashingEmbedder, cosine, embed
 from noetic_nb.layers.schemas import StoredState, init_hook, option_error
 from noetic_nb.memory import (
@@ -20,6 +20,7 @@ from noetic_nb.memory import (
     RecallParams,
     Slot,
 )
+from noetic_nb.sync import awaited
 
 __all__ = ["Retrieval", "Summarise", "episodic_memory"]
 

@@ -75,17 +75,7 @@ def link_references(text: str) -> str:
 def read_reference(
     path: str, *, base: Path, extensions: frozenset[str], max_bytes: int, follow_symlinks: bool
 ) -> FileRead:
-    """Read a file below a folder; what keeps it from being read is part of the answer and never raises.
-
-    Parameters
-    ----------
-    path : str
-        Relative, with forward slashes.
-    base : Path
-        The folder; nothing outside of it is read, wherever links point.
-    max_bytes : int
-        Larger files are not read.
-    """
+    """Read a file below `base`, wherever links point; what keeps it from being read is part of the answer and never raises."""
     relative = PurePosixPath(path)
     if relative.is_absolute() or Path(path).is_absolute():
         return FileRead(path, None, None, "absolute")

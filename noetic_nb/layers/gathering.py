@@ -39,14 +39,8 @@ def gathering_hooks(
 ) -> MemoryHooks:
     """Return the hooks of a layer that reads every message.
 
-    Parameters
-    ----------
-    add : callable
-        Takes the texts of new input and of each answer, as soon as they are there.
-    recall : callable
-        The layer's own recall hook.
-    shape, empty : StoredState, mapping
-        Form of the stored state, and the state to begin with.
+    `add` takes the texts of new input and of each answer, as soon as they are there. A stored state has the form
+    `shape`; the first one is `empty`.
     """
 
     def store(p: StoreParams) -> Awaitable[dict[str, Any] | None]:

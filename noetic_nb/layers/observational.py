@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from noetic_nb.items import input_message
 from noetic_nb.layers.blocks import fitting_lines, tagged
-from noetic_nb.layers.callbacks import awaited, model_text
+from noetic_nb.layers.callbacks import model_text
 from noetic_nb.layers.gathering import GATHERING_TIMEOUTS_MS, BufferedState, TextBuffer, emptied, gathering_hooks
 from noetic_nb.layers.schemas import option_error
 from noetic_nb.memory import (
@@ -18,6 +18,7 @@ from noetic_nb.memory import (
     RecallParams,
     Slot,
 )
+from noetic_nb.sync import awaited
 
 __all__ = ["Observer", "observational_memory"]
 

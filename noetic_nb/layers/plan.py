@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Literal
 
 from noetic_nb.layers.blocks import cut_block, tagged
-from noetic_nb.layers.callbacks import awaited
 from noetic_nb.layers.plan_documents import (
     PlanProblem,
     cycle_in,
@@ -35,6 +34,7 @@ from noetic_nb.memory import (
     layer_data,
     layer_fn,
 )
+from noetic_nb.sync import awaited
 
 __all__ = ["Approve", "plan_memory"]
 

@@ -60,10 +60,7 @@ def slug_problem(name: str) -> str | None:
 def read_document(document: Any, *, limit_chars: bool = True) -> dict[str, Any]:
     """Return a document, given as an object or as JSON text, checked.
 
-    Raises
-    ------
-    PlanProblem
-        Where it is no document, too long or too deep, or a node is not as its kind must be.
+    Raises `PlanProblem` where it is no document, too long or too deep, or a node is not as its kind must be.
 
     Examples
     --------

@@ -15,7 +15,6 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import QualityGiven, RegulatorDecided, RegulatorSaw
 from noetic_nb.items import assistant_text
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.layers.callbacks import awaited
 from noetic_nb.memory import (
     BeforeToolCallParams,
     CompleteParams,
@@ -37,6 +36,7 @@ from noetic_nb.memory.params import ModelOutcome
 from noetic_nb.models.client import ModelResponse
 from noetic_nb.regulator import Regulator, decisions, events
 from noetic_nb.regulator.person import Person
+from noetic_nb.sync import awaited
 
 __all__ = ["Grader", "RegulatedReply", "regulation"]
 
@@ -295,12 +295,8 @@ class _Regulation:
     ) -> Stop | None:
         """Let the regulator decide; a circuit break becomes a stop and stays one until the task is reset.
 
-        Parameters
-        ----------
-        held : Stop, optional
-            A break of an earlier turn, which stands whatever is decided now.
-        between_turns : bool
-            There is no turn to stop; the next one will be.
+        A break of an earlier turn, `held`, stands whatever is decided now. `between_turns` there is no turn to stop;
+        the next one will be.
         """
         decision = regulator.decide()
         stop = held

@@ -34,11 +34,8 @@ class StoredState(BaseModel):
 async def load_state(p: InitParams, shape: type[StoredState], default: Any, *, layer_id: str) -> Any:
     """Return the stored state, a copy of `default` where nothing is stored.
 
-    Raises
-    ------
-    NoeticError
-        ``storage_failed`` where what is stored does not fit `shape`; what happens then is the layer's
-        ``on_init_error``.
+    Raises `NoeticError` ``storage_failed`` where what is stored does not fit `shape`; what happens then is the
+    layer's ``on_init_error``.
     """
     # Checked but returned as it is: validation must not add defaults to what was stored.
     stored = await p.storage.get("state")

@@ -188,13 +188,7 @@ def _key_behind(index: _Index, item_key: str) -> str:
 
 
 def _read(layer_id: str, key: str, entry: Any) -> _Message:
-    """Return a stored message.
-
-    Raises
-    ------
-    NoeticError
-        ``storage_failed`` where it is damaged.
-    """
+    """Return a stored message; raises `NoeticError` ``storage_failed`` where it is damaged."""
     try:
         vector = [float(x) for x in entry["vector"]]
         return _Message(key, str(entry["id"]), str(entry["role"]), str(entry["text"]), vector)

@@ -7,8 +7,8 @@ from typing import Any
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.layers.blocks import cut_block
-from noetic_nb.layers.callbacks import awaited
 from noetic_nb.memory import BudgetConfig, InitParams, MemoryHooks, MemoryLayer, MemoryScope, RecallParams
+from noetic_nb.sync import awaited
 
 __all__ = ["static_content"]
 

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, Final
 
 from noetic_nb.layers.blocks import fitting_lines, tagged
-from noetic_nb.layers.callbacks import awaited
 from noetic_nb.layers.gathering import GATHERING_TIMEOUTS_MS, BufferedState, TextBuffer, gathering_hooks
 from noetic_nb.layers.schemas import Arguments, option_error
 from noetic_nb.memory import (
@@ -21,6 +20,7 @@ from noetic_nb.memory import (
     layer_data,
     layer_fn,
 )
+from noetic_nb.sync import awaited
 
 __all__ = ["Extract", "SearchFacts", "temporal_memory"]
 
@@ -150,7 +150,7 @@ def _shown(p: RecallParams, now: datetime | None, *, inject_ledger: bool) -> str
     left = p.budget
     if now is not None:
         # One token in hand: the pieces are counted apart and rounded up, their sum may be one more.
-        block = tagged(NOW_TAG, f"Now: {_time_text(now)}\n{_ADVICE}")
+        block = tagged(NOW_TAG, f"Now: {now:%Y/%m/%d} ({_DAYS[now.weekday()]}) {now:%H:%M}\n{_ADVICE}")
         if p.ctx.tokenize(block) <= left:
             parts.append(block)
             left -= p.ctx.tokenize(block) + 1
@@ -175,10 +175,6 @@ def _without_older_half(state: dict[str, Any], ctx: ExecutionContext) -> dict[st
     return {**state, "buffer": texts, "bufferTokens": sum(ctx.tokenize(text) for text in texts)}
 
 
-def _time_text(moment: datetime) -> str:
-    return f"{moment:%Y/%m/%d} ({_DAYS[moment.weekday()]}) {moment:%H:%M}"
-
-
 def _lines(facts: Facts) -> list[str]:
     """Return facts as lines, newest first."""
     return [f"- [{when}] {fact}" for when in sorted(facts, reverse=True) for fact in facts[when]]
@@ -187,10 +183,7 @@ def _lines(facts: Facts) -> list[str]:
 def _merged(old: Mapping[str, list[str]], found: Any, max_facts: int) -> dict[str, list[str]]:
     """Return old and new facts together, without repeats, the newest by time.
 
-    Raises
-    ------
-    TypeError
-        If what an extractor found is not texts by time.
+    Raises `TypeError` if what an extractor found is not texts by time.
     """
     if not isinstance(found, Mapping):
         raise TypeError(f"An extractor returns texts by ISO time, not {type(found).__name__}: {found!r:.80}.")

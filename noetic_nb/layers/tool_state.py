@@ -6,7 +6,6 @@ import copy
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from noetic_nb.layers.callbacks import awaited
 from noetic_nb.layers.schemas import Arguments, option_error
 from noetic_nb.memory import (
     BudgetConfig,
@@ -18,6 +17,7 @@ from noetic_nb.memory import (
     layer_data,
     layer_fn,
 )
+from noetic_nb.sync import awaited
 
 __all__ = ["tool_memory"]
 

@@ -27,12 +27,7 @@ def _is(item: Item, role: str) -> bool:
 def window_of(items: Sequence[Item], max_items: int) -> list[Item]:
     """Return the newest items: enough for a whole exchange, without torn pairs, and the first system message.
 
-    Parameters
-    ----------
-    items : sequence of Item
-        Oldest first.
-    max_items : int
-        How many, unless a user and an assistant message need more; at most four times as many.
+    `max_items`, unless a user and an assistant message need more; at most four times as many.
 
     References
     ----------

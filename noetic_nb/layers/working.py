@@ -41,10 +41,7 @@ FORBIDDEN_KEYS: Final = frozenset({"__proto__", "constructor"})
 def deep_merge(old: Mapping[str, Any], new: Mapping[str, Any], *, depth: int = 0) -> dict[str, Any]:
     """Merge two records: objects merge, lists and scalars replace.
 
-    Raises
-    ------
-    NoeticError
-        ``tool_failed`` where objects are nested more than 32 deep.
+    Raises `NoeticError` ``tool_failed`` where objects are nested more than 32 deep.
 
     References
     ----------
@@ -164,10 +161,7 @@ def working_memory(
 def _updated(args: Mapping[str, Any], state: Any, adapter: TypeAdapter[Any] | None) -> dict[str, Any]:
     """Return the notes with an update merged in.
 
-    Raises
-    ------
-    NoeticError
-        ``tool_failed`` where they would no longer fit the schema.
+    Raises `NoeticError` ``tool_failed`` where they would no longer fit the schema.
     """
     # Text cannot be merged with an object, and must not be lost.
     if isinstance(state, str):
@@ -204,10 +198,7 @@ def _legacy_update(items: Iterable[Item]) -> dict[str, Any] | None:
 def _fits(stored: Any, adapter: TypeAdapter[Any] | None) -> bool:
     """Tell whether stored notes fit the schema.
 
-    Raises
-    ------
-    NoeticError
-        ``storage_failed`` if they are neither text nor an object: something else wrote them.
+    Raises `NoeticError` ``storage_failed`` if they are neither text nor an object: something else wrote them.
     """
     if not isinstance(stored, str | dict):
         raise NoeticError(

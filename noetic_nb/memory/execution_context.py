@@ -137,10 +137,7 @@ class ExecutionContext:
 def as_response(value: Any, registry: ItemRegistry = DEFAULT_REGISTRY) -> ModelResponse:
     """Read a model's response given as a record or in its wire form, ``{"items": [...], "usage": {...}}``.
 
-    Raises
-    ------
-    TypeError
-        If it has no items.
+    Raises `TypeError` if it has no items.
 
     Examples
     --------

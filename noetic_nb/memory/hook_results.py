@@ -48,10 +48,7 @@ _SCOPES: Final = ("self", "slot-after", "all")
 def field_of(result: Any, name: str, *, hook: str) -> Any:
     """Return a field of a hook's result, or `UNSET` where it has none.
 
-    Raises
-    ------
-    TypeError
-        If the result cannot have fields at all.
+    Raises `TypeError` if the result cannot have fields at all.
 
     Examples
     --------
@@ -98,10 +95,7 @@ def _one_of(value: Any, known: tuple[str, ...], default: str, name: str) -> Any:
 def rerender_request(value: Any, layer: MemoryLayer, *, hook: str) -> RerenderRequest | None:
     """Return the request in a hook's result, None where it makes none.
 
-    Raises
-    ------
-    ValueError
-        For a timing or a scope that does not exist.
+    Raises `ValueError` for a timing or a scope that does not exist.
     """
     if not field_of(value, "rerender", hook=hook):
         return None

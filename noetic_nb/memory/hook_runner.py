@@ -186,14 +186,8 @@ class HookRunner:
     ) -> Outcome:
         """Call a hook and never raise, except for cancellation.
 
-        Parameters
-        ----------
-        layer, hook, params, ctx
-            What is called, with what, where.
-        read : callable, optional
-            Turns what the hook returned into what the caller wants; what it raises counts as an error of the hook.
-        budget, count : callable, optional
-            From that value to the tokens and the number of items in the trace.
+        `read` turns what the hook returned into what the caller wants; what it raises counts as an error of the hook.
+        `budget` and `count` give the tokens and the number of items in the trace, from that value.
         """
         # Without a sink only the ledger of the enforcement points wants a duration, and reading a clock is not free.
         timed = self.sink is not None or hook in _ENFORCING

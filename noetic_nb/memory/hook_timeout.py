@@ -89,23 +89,9 @@ class _Limited:
 
 
 async def call_hook(hook: Callable[[Any], Any], params: Any, *, layer_id: str, name: str, timeout_ms: float) -> Any:
-    """Call a hook, sync or async, and wait for it at most so long.
+    """Call a hook, sync or async, and wait for it at most `timeout_ms`; 0 or less is no limit. A sync hook cannot be limited.
 
-    Parameters
-    ----------
-    hook : callable
-        Takes `params`.
-    params : object
-        The parameter record.
-    layer_id, name : str
-        For the error.
-    timeout_ms : float
-        Limit in milliseconds; 0 or less means none. A sync hook cannot be limited.
-
-    Raises
-    ------
-    HookTimeout
-        When the limit was ours; a `TimeoutError` of the hook's own passes as it is.
+    Raises `HookTimeout` when the limit was ours; a `TimeoutError` of the hook's own passes as it is.
 
     Examples
     --------

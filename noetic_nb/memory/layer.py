@@ -124,10 +124,8 @@ def _snake(name: str) -> str:
 def budget_range(budget: BudgetConfig, *, layer_id: str) -> tuple[float, float]:
     """Return the smallest and largest number of tokens a layer asks for.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_BUDGET`` for a budget that is negative, inverted, not a number, or of another shape.
+    Raises `NoeticConfigError` ``INVALID_BUDGET`` for a budget that is negative, inverted, not a number, or of another
+    shape.
 
     Examples
     --------
@@ -293,10 +291,7 @@ class MemoryLayer:
 def check_layers(layers: Iterable[MemoryLayer]) -> tuple[MemoryLayer, ...]:
     """Return the layers as a tuple.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``DUPLICATE_LAYER_ID`` if two share an id, ``INVALID_LAYER`` for what is no layer.
+    Raises `NoeticConfigError` ``DUPLICATE_LAYER_ID`` if two share an id, ``INVALID_LAYER`` for what is no layer.
     """
     found: dict[str, MemoryLayer] = {}
     # Any: what can make a layer of itself, such as a rule book, stands above this module; alone, it need not be in a list.

@@ -103,13 +103,7 @@ def layer_fn(
 
 
 def checked_provides(provides: LayerProvides | None, *, layer_id: str) -> LayerProvides | None:
-    """Return the declarations, checked.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_PROVIDES``.
-    """
+    """Return the declarations, checked; raises `NoeticConfigError` ``INVALID_PROVIDES``."""
     if provides is None:
         return None
     for name, declared in provides.items():

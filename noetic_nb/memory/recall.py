@@ -70,7 +70,6 @@ class Recaller:
     def __init__(self, runner: HookRunner, *, ids: Ids = SYSTEM_IDS, force_atomic: bool = False) -> None:
         self._runner = runner
         self._ids = ids
-        self._force_atomic = force_atomic
         self._cache: OrderedDict[tuple[str, str], RecallEntry] = OrderedDict()
         # The last parameters of each eventual layer, so that its hook can be called again when its state is written.
         self._last_params: OrderedDict[tuple[str, str], tuple[MemoryLayer, RecallParams]] = OrderedDict()
@@ -78,12 +77,10 @@ class Recaller:
         self._live: dict[str, ExecutionContext] = {}
         self._refreshing: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._stale: set[tuple[str, str]] = set()
-        self._eventual = {layer.id: layer for layer in runner.layers if self._is_eventual(layer)}
+        eventual = () if force_atomic else [layer for layer in runner.layers if layer.recall_mode == "eventual"]
+        self._eventual = {layer.id: layer for layer in eventual}
         if self._eventual:
             _refresh_on_writes(runner.state, self)
-
-    def _is_eventual(self, layer: MemoryLayer) -> bool:
-        return layer.recall_mode == "eventual" and not self._force_atomic
 
     async def recall(
         self,

@@ -217,13 +217,7 @@ class StreamingModelClient(ModelClient, Protocol):
 
 
 def check_clients(model: object) -> None:
-    """Refuse what answers no requests.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_MODEL``.
-    """
+    """Refuse what answers no requests; raises `NoeticConfigError` ``INVALID_MODEL``."""
     clients = model.values() if isinstance(model, Mapping) else [] if model is None else [model]
     for client in clients:
         if not isinstance(client, ModelClient):

@@ -30,22 +30,10 @@ def failed(
     cost: float | None = None,
     **facts: Any,
 ) -> NoeticError:
-    """Make an ``llm_failed`` error.
+    """Make an ``llm_failed`` error; credentials in its text are hidden.
 
-    Parameters
-    ----------
-    what : str
-        What happened; credentials in it are hidden.
-    reason : str
-        One of `FailureReason`; stable, unlike the wording.
-    hint : str, optional
-        What to do.
-    status : int, optional
-        HTTP status the provider answered with.
-    usage, cost
-        What was spent all the same.
-    **facts
-        Further fields of the error.
+    The `reason` is one of `FailureReason`, stable, unlike the wording; `status` is the HTTP status the provider
+    answered with; `usage` and `cost` are what was spent all the same; `facts` are further fields of the error.
 
     Examples
     --------

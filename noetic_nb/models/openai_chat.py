@@ -31,10 +31,7 @@ _LEFT_OUT: Final = frozenset({"reasoning", "web_search_call", "file_search_call"
 def chat_body(request: ModelRequest, names: WireNames, options: WireOptions) -> dict[str, Any]:
     """Return the keyword arguments of ``chat.completions.create``.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``UNSUPPORTED_BY_API`` for an item or a part the API has no form for.
+    Raises `NoeticConfigError` ``UNSUPPORTED_BY_API`` for an item or a part the API has no form for.
     """
     system, items = system_text(request)
     messages = [{"role": "system", "content": system}] if system else []

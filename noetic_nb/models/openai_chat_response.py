@@ -23,10 +23,7 @@ __all__ = ["ChatStream", "read_chat"]
 def read_chat(body: Any, names: WireNames, ids: Ids) -> Answer:
     """Read a whole answer.
 
-    Raises
-    ------
-    NoeticError
-        ``llm_failed`` with reason ``"garbage"`` if `body` is no chat completion.
+    Raises `NoeticError` ``llm_failed`` with reason ``"garbage"`` if `body` is no chat completion.
     """
     if not isinstance(body, Mapping):
         raise garbage("it is no JSON object", body)
@@ -71,10 +68,7 @@ class ChatStream:
     def feed(self, chunk: Any) -> list[ModelDelta]:
         """Take one chunk and return what it adds.
 
-        Raises
-        ------
-        NoeticError
-            ``llm_failed`` with reason ``"garbage"`` if it is no chunk.
+        Raises `NoeticError` ``llm_failed`` with reason ``"garbage"`` if it is no chunk.
         """
         if not isinstance(chunk, Mapping) or not isinstance(chunk.get("choices", []), list):
             raise garbage("a piece of the stream is no chunk", chunk)
@@ -125,10 +119,7 @@ class ChatStream:
     def finish(self) -> Answer:
         """Return the whole answer.
 
-        Raises
-        ------
-        NoeticError
-            ``llm_failed`` with reason ``"disconnect"`` if the stream ended before the answer did.
+        Raises `NoeticError` ``llm_failed`` with reason ``"disconnect"`` if the stream ended before the answer did.
         """
         if self._silent:
             raise garbage("the stream held no event", "")

@@ -47,10 +47,8 @@ _SERVER_TOOLS: Final = frozenset({"web_search_call", "file_search_call", "image_
 def responses_body(request: ModelRequest, names: WireNames, options: WireOptions) -> dict[str, Any]:
     """Return the keyword arguments of ``responses.create``.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``UNSUPPORTED_BY_API`` for stop sequences, which this API does not have, and for items it has no form for.
+    Raises `NoeticConfigError` ``UNSUPPORTED_BY_API`` for stop sequences, which this API does not have, and for items
+    it has no form for.
     """
     system, items = system_text(request)
     body: dict[str, Any] = {"model": options.model, "input": _input(items, names)}
@@ -157,19 +155,8 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 def read_response(body: Any, names: WireNames, ids: Ids, logprobs: tuple[TokenLogprob, ...] = ()) -> Answer:
     """Read a whole answer.
 
-    Parameters
-    ----------
-    body : object
-        The response as plain data.
-    names, ids
-        Translate names of tools; name what the provider did not.
-    logprobs : tuple of TokenLogprob, optional
-        What a stream reported on the way, used where the response itself holds none.
-
-    Raises
-    ------
-    NoeticError
-        ``llm_failed`` with reason ``"garbage"`` if `body` is no response, or as the provider's own failure says.
+    `logprobs` is what a stream reported on the way, used where the response itself holds none. Raises `NoeticError`
+    ``llm_failed`` with reason ``"garbage"`` if `body` is no response, or as the provider's own failure says.
     """
     if not isinstance(body, Mapping):
         raise garbage("it is no JSON object", body)
@@ -281,10 +268,7 @@ class ResponsesStream:
     def feed(self, event: Any) -> list[ModelDelta]:
         """Take one event and return what it adds.
 
-        Raises
-        ------
-        NoeticError
-            ``llm_failed`` if it is no event, or says that the provider failed.
+        Raises `NoeticError` ``llm_failed`` if it is no event, or says that the provider failed.
         """
         if not isinstance(event, Mapping) or not isinstance(event.get("type"), str):
             raise garbage("a piece of the stream is no event", event)
@@ -311,10 +295,7 @@ class ResponsesStream:
     def finish(self) -> Answer:
         """Return the whole answer.
 
-        Raises
-        ------
-        NoeticError
-            ``llm_failed``, with reason ``"disconnect"`` if the stream ended before the answer did.
+        Raises `NoeticError` ``llm_failed``, with reason ``"disconnect"`` if the stream ended before the answer did.
         """
         if self._silent:
             raise garbage("the stream held no event", "")

@@ -22,13 +22,7 @@ _PER_MILLION: Final = 1e-6
 
 
 def check_price(price: Price | None) -> None:
-    """Refuse a price that cannot be used.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_PRICE``.
-    """
+    """Refuse a price that cannot be used; raises `NoeticConfigError` ``INVALID_PRICE``."""
     if price is None or callable(price):
         return
     pair = price if isinstance(price, tuple | list) else ()
@@ -73,25 +67,10 @@ def cost_of(
     reported: float | None = None,
     base_url: str | None = None,
 ) -> float | None:
-    """Return the cost of a call.
+    """Return the cost of a call in US dollars, None when nobody knows.
 
-    Parameters
-    ----------
-    usage : Usage
-        Tokens charged.
-    model : str
-        The model's name as the provider reports it.
-    price : tuple or callable, optional
-        The caller's own price; wins over everything.
-    reported : float, optional
-        What the provider says it charged, US dollars.
-    base_url : str, optional
-        Where the provider is; OpenAI's own when absent. Used to find it in the price list.
-
-    Returns
-    -------
-    float or None
-        US dollars; None when nobody knows.
+    The caller's own `price` wins over everything, then comes what the provider `reported` that it charged. The
+    provider is found in the price list by `base_url`; OpenAI's own when absent.
 
     References
     ----------

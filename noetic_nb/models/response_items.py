@@ -58,22 +58,9 @@ def answer_items(
     finish_reason: str | None = None,
     ids: Ids,
 ) -> tuple[Item, ...]:
-    """Make the items of one answer.
+    """Make the items of one answer; `calls` are (call id, name, arguments), arguments as the model wrote them.
 
-    Parameters
-    ----------
-    text, reasoning, refusal : str
-        What was said; empty for nothing.
-    calls : iterable of (call id, name, arguments)
-        Calls of tools, `arguments` as the model wrote them.
-    finish_reason : str, optional
-        ``"length"`` and ``"content_filter"`` make the message and the calls ``incomplete``.
-    ids : Ids
-        Source of item ids.
-
-    Returns
-    -------
-    tuple of Item
+    A `finish_reason` of ``"length"`` or ``"content_filter"`` makes the message and the calls ``incomplete``.
 
     Examples
     --------
@@ -135,11 +122,8 @@ class Answer:
 def settle(answer: Answer, cost: float | None) -> ModelResponse:
     """Return an answer as a response.
 
-    Raises
-    ------
-    NoeticError
-        ``llm_refused`` if all it holds is a refusal, ``llm_failed`` if it holds nothing but thoughts. Both carry what
-        was spent.
+    Raises `NoeticError` ``llm_refused`` if all it holds is a refusal, ``llm_failed`` if it holds nothing but
+    thoughts. Both carry what was spent.
 
     Examples
     --------

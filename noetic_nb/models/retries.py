@@ -45,22 +45,10 @@ class Failure:
 
 
 def backoff_ms(attempt: int, asked_ms: float | None, rng: random.Random) -> float | None:
-    """Return how long to wait before the next attempt.
+    """Return how many milliseconds to wait before the next attempt.
 
-    Parameters
-    ----------
-    attempt : int
-        0 after the first attempt.
-    asked_ms : float or None
-        What the provider asked for, ms.
-    rng : random.Random
-        Source of the jitter.
-
-    Returns
-    -------
-    float or None
-        Milliseconds: what was asked, or 500 ms doubled each time up to 8 s, shortened by up to a half at random. None:
-        do not wait, for the provider asked for more than a minute.
+    `asked_ms`, what the provider asked for, or 500 ms doubled after each `attempt` (from 0) up to 8 s, shortened by
+    up to a half at random. None where the provider asked for more than a minute: do not wait.
 
     Examples
     --------
@@ -118,21 +106,10 @@ def _message(exc: Any) -> tuple[str, str | None]:
 
 
 def classify(exc: Exception, *, clock: Clock, answering: bool = False) -> Failure:
-    """Translate what the SDK or its transport raised.
+    """Translate what the SDK or its transport raised: ``llm_rate_limit`` for status 429, ``llm_failed`` for the rest.
 
-    Parameters
-    ----------
-    exc : Exception
-        An error of the ``openai`` package, or of the transport below it while a body is read.
-    clock : Clock
-        Needed where the provider names a date.
-    answering : bool, default False
-        Whether the provider had begun to answer: a lost connection is a ``"disconnect"`` then.
-
-    Returns
-    -------
-    Failure
-        ``llm_rate_limit`` for status 429, ``llm_failed`` for the rest.
+    Where the provider had begun to answer, `answering`, a lost connection is a ``"disconnect"``. The clock is needed
+    where the provider names a date.
     """
     import openai
 

@@ -7,7 +7,6 @@ eat the agent's lines, so it gets an error that says how to give it lines of its
 from __future__ import annotations
 
 import asyncio
-import inspect
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
@@ -31,6 +30,7 @@ from noetic_nb.models.model_errors import failed, rate_limited, refused
 from noetic_nb.models.response_items import PIECE, answer_items, deltas_of, text_item
 from noetic_nb.models.script import CallTool, Fault, Reply
 from noetic_nb.redact import redact_text
+from noetic_nb.sync import awaited
 from noetic_nb.tokens import estimate_tokens
 
 __all__ = ["Line", "Script", "ScriptedModel"]
@@ -268,9 +268,7 @@ class ScriptedModel:
         return line
 
     async def _settled(self, line: Any) -> Line:
-        if inspect.isawaitable(line):
-            line = await line
-        checked = _checked(line)
+        checked = _checked(await awaited(line))
         if isinstance(checked, BaseException):
             # One instance may be performed again after reset(): without this its traceback would grow each time.
             raise checked.with_traceback(None)

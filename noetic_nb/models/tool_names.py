@@ -25,12 +25,7 @@ def _plain(name: str) -> str:
 
 
 class WireNames:
-    """A two-way map between canonical names and wire names.
-
-    Parameters
-    ----------
-    names : iterable of str
-        Canonical names; duplicates are harmless. The map does not depend on their order.
+    """A two-way map between canonical names and wire names; it does not depend on the order of the names.
 
     Examples
     --------
@@ -67,10 +62,7 @@ class WireNames:
     def to_wire(self, name: str) -> str:
         """Return the wire name of a name this map was made with.
 
-        Raises
-        ------
-        KeyError
-            If it was not: a map is made once per request, from every name in it.
+        Raises `KeyError` if it was not: a map is made once per request, from every name in it.
         """
         return self._forth[name]
 

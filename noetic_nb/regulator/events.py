@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias, get_args
 
 __all__ = [
     "Cost",
@@ -144,16 +144,7 @@ class ToolResult:
 
 Event: TypeAlias = TurnStart | Token | TurnComplete | Cost | QualityFeedback | UserCorrection | ToolCall | ToolResult
 
-EVENT_TYPES: Final[tuple[type[Event], ...]] = (
-    TurnStart,
-    Token,
-    TurnComplete,
-    Cost,
-    QualityFeedback,
-    UserCorrection,
-    ToolCall,
-    ToolResult,
-)
+EVENT_TYPES: Final[tuple[type[Event], ...]] = get_args(Event)
 _BY_KIND: Final[dict[str, type[Event]]] = {cls.kind: cls for cls in EVENT_TYPES}
 _BY_TAG: Final[dict[str, type[Event]]] = {cls.__name__: cls for cls in EVENT_TYPES}
 # Left out of JSON while unset, so that the original reads what is written here.

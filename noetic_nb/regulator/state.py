@@ -364,19 +364,8 @@ def restore(
 ) -> tuple[Person, Settings]:
     """Return the person and the settings of a snapshot.
 
-    Parameters
-    ----------
-    state : RegulatorState
-        The snapshot.
-    use_extra : bool
-        False reads it as the original does.
-    named : mapping of str to object, optional
-        Scorers and predicates of one's own, by name.
-
-    Raises
-    ------
-    ValueError
-        If the extra key is malformed; the message names the key.
+    Without `use_extra` it is read as the original does. `named` has scorers and predicates of one's own, by name.
+    Raises ValueError if the extra key is malformed; the message names the key.
     """
     extra = state.extra if use_extra else None
     # A snapshot without settings is one of the original, which forgets them.

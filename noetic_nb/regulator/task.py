@@ -44,16 +44,9 @@ _TOOL_TEXTS: Final = 16
 
 
 class Task:
-    """One task of one person.
+    """One task of one person, whose memory outlives the task and may be shared.
 
-    Parameters
-    ----------
-    person : Person
-        Memory that outlives the task and may be shared.
-    settings : Settings
-        Configuration.
-    clock : callable
-        Monotonic seconds, for implicit corrections only.
+    `clock` gives monotonic seconds, for implicit corrections only.
     """
 
     __slots__ = (

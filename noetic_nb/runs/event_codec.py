@@ -92,10 +92,6 @@ def _read_mapping(value: Any, path: str) -> FrozenDict:
     return frozen
 
 
-def _read_free(value: Any, path: str) -> Any:
-    return from_wire(value)
-
-
 def _optional(write: _Writer, read: _Reader) -> tuple[_Writer, _Reader]:
     return (
         lambda value: None if value is None else write(value),
@@ -129,7 +125,7 @@ _PLAIN: Final[dict[Any, tuple[_Writer, _Reader]]] = {
     bool: (_same, _scalar(bool, "true or false")),
     float: (to_wire, _read_float),
     Item: (to_wire, _read_item),
-    Any: (to_wire, _read_free),
+    Any: (to_wire, lambda value, path: from_wire(value)),
 }
 
 
@@ -221,17 +217,7 @@ def _parse(cls: type[Any], value: Any, path: str) -> Any:
 
 
 def dump_event(event: RunEvent) -> dict[str, Any]:
-    """Return an event as plain JSON data.
-
-    Parameters
-    ----------
-    event : RunEvent
-        Any event.
-
-    Returns
-    -------
-    dict
-        ``kind`` and every field under its camelCase name, defaults included.
+    """Return an event as plain JSON data: ``kind`` and every field under its camelCase name, defaults included.
 
     Examples
     --------
@@ -243,22 +229,9 @@ def dump_event(event: RunEvent) -> dict[str, Any]:
 
 
 def parse_event(data: object) -> RunEvent:
-    """Read an event from JSON data.
+    """Read an event from what `dump_event` returned, perhaps through a file; fields with a default may be missing.
 
-    Parameters
-    ----------
-    data : object
-        What `dump_event` returned, perhaps through a file. Fields with a default may be missing.
-
-    Returns
-    -------
-    RunEvent
-        The event, its free data frozen.
-
-    Raises
-    ------
-    WireError
-        If the kind is unknown, a field is missing, unknown, or of the wrong type.
+    Raises `WireError` if the kind is unknown, a field is missing, unknown, or of the wrong type.
 
     Examples
     --------

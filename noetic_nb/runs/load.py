@@ -96,10 +96,7 @@ def _refuse_constant(name: str) -> NoReturn:
 def read_gzip(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:
     """Return the unpacked content of a gzip file of limited size.
 
-    Raises
-    ------
-    NoeticError
-        ``invalid_run_file`` if it is missing, damaged or too large.
+    Raises `NoeticError` ``invalid_run_file`` if it is missing, damaged or too large.
     """
     file = _File(path, max_bytes, max_bytes)
     found = io.BytesIO()

@@ -155,14 +155,7 @@ class CallShare:
 
 
 class Calls:
-    """The model calls of a run so far, and the names and order of its layers.
-
-    Parameters
-    ----------
-    turn : int, optional
-        Only this turn, 1 for the first of a thread.
-    thread_id : str, optional
-        Only this thread.
+    """The model calls of a run so far, of one turn (from 1) or thread where given, and the names and order of its layers.
 
     Examples
     --------

@@ -74,17 +74,7 @@ def _luminance(colour: str) -> float:
 
 
 def ink_on(fill: str) -> str:
-    """Return black or white, whichever can be read better on a fill.
-
-    Parameters
-    ----------
-    fill : str
-        A colour as ``#RRGGBB``.
-
-    Returns
-    -------
-    str
-        The ink; its contrast with the fill is at least 4.5 to 1 for every fill.
+    """Return black or white, whichever reads better on a fill ``#RRGGBB``: the contrast is at least 4.5 to 1 for every fill.
 
     References
     ----------

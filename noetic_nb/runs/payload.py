@@ -35,12 +35,8 @@ def _described(value: object, why: str) -> FrozenDict:
 def frozen_data(value: Any, *, depth: int = 0) -> Any:
     """Return data as frozen mappings, tuples and scalars; what is not JSON data becomes a description of itself.
 
-    Parameters
-    ----------
-    value : object
-        Anything. Infinite numbers and NaN are kept; keys that are not text become their text.
-    depth : int
-        How deep it lies inside other data.
+    Infinite numbers and NaN are kept; keys that are not text become their text. `depth` is how deep it lies inside
+    other data.
 
     Examples
     --------

@@ -41,19 +41,9 @@ KIND_NAMES: Final = {
 
 
 def rolling_mean(qualities: list[float], window: int = QUALITY_DECLINE_WINDOW) -> float | None:
-    """Return the mean of the last qualities.
+    """Return the mean of the last `window` qualities, oldest first.
 
-    Parameters
-    ----------
-    qualities : list of float, shape (n,), 0 to 1
-        Oldest first.
-    window : int, default 3
-        How many count.
-
-    Returns
-    -------
-    float or None
-        None while fewer than `window` are known, when the regulator does not call quality poor either.
+    None while fewer are known, when the regulator does not call quality poor either.
 
     References
     ----------
@@ -117,12 +107,7 @@ class ThreadSignals:
 
 
 class Signals:
-    """The threads of a run so far.
-
-    Parameters
-    ----------
-    thread_id : str, optional
-        Only this thread.
+    """The threads of a run so far, or only the one given.
 
     Examples
     --------

@@ -23,8 +23,7 @@ from noetic_nb.runs.event_codec import EVENT_TYPES, SCHEMA_VERSION, settled
 from noetic_nb.runs.payload import frozen_data
 from noetic_nb.runs.save import save_events
 from noetic_nb.runs.tables import Recorded, frame
-from noetic_nb.runs.turns import TurnBook, TurnSummary
-from noetic_nb.runs.turns_html import turns_table
+from noetic_nb.runs.turns import TurnBook, TurnSummary, turns_table
 
 if TYPE_CHECKING:
     import pandas

@@ -25,22 +25,9 @@ class RunLike(Protocol):
 
 
 def run_of(source: Any) -> RunLike:
-    """Return the run to look at.
+    """Return the run to look at: a run that grows or was loaded, or the one that something holds as ``run``.
 
-    Parameters
-    ----------
-    source : Run or object with a ``run``
-        A run that grows or was loaded, or something that holds one.
-
-    Returns
-    -------
-    RunLike
-        The run.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``NOT_A_RUN``.
+    Raises `NoeticConfigError` ``NOT_A_RUN``.
 
     Examples
     --------

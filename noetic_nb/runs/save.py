@@ -63,28 +63,12 @@ def _lines(run_id: str, meta: Mapping[str, Any], events: Sequence[RunEvent]) -> 
 def save_events(
     path: str | os.PathLike[str], *, run_id: str, meta: Mapping[str, Any], events: Sequence[RunEvent]
 ) -> Path:
-    """Write a run to one file; it is complete or it is not there.
+    """Write a run to one file, which must not change meanwhile; it is complete or it is not there.
 
-    Parameters
-    ----------
-    path : path-like
-        Where to; ``.jsonl.gz`` by custom. An existing file is replaced at the end.
-    run_id : str
-        Name of the run.
-    meta : mapping
-        JSON data about the run.
-    events : sequence of RunEvent
-        Not to change meanwhile.
+    An existing file is replaced at the end. The path ends in ``.jsonl.gz`` by custom.
 
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    NoeticError
-        ``storage_failed`` if it cannot be written, ``invalid_run_file`` if an event cannot be put in words of JSON.
+    Raises `NoeticError` ``storage_failed`` if it cannot be written, ``invalid_run_file`` if an event cannot be put in
+    words of JSON.
 
     Notes
     -----

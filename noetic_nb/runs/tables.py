@@ -206,24 +206,9 @@ TABLES: Final[dict[str, _Table]] = {
 
 
 def frame(run: Recorded, name: str) -> pandas.DataFrame:
-    """Return one table of a run.
+    """Return one table of a run, a key of `TABLES`: one row per thing that happened, numbered from 0.
 
-    Parameters
-    ----------
-    run : Recorded
-        The content of any run.
-    name : str
-        A key of `TABLES`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per thing that happened, numbered from 0.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``UNKNOWN_TABLE`` for another name.
+    Raises `NoeticConfigError` ``UNKNOWN_TABLE`` for another name.
 
     Examples
     --------

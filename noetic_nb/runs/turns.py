@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from noetic_nb.events import (
     ErrorRaised,
@@ -24,8 +24,15 @@ from noetic_nb.events import (
     ViewAssembled,
     Where,
 )
+from noetic_nb.markup import escape
+from noetic_nb.redact import redact_text
 
-__all__ = ["TurnBook", "TurnSummary"]
+__all__ = ["TurnBook", "TurnSummary", "turns_table"]
+
+# A notebook page stays quick to open, and a cell stays readable.
+_MOST_ROWS: Final = 100
+_MOST_TEXT: Final = 120
+_HEADINGS: Final = ("thread", "turn", "user", "reply", "outcome", "tokens in", "tokens out", "tools", "quality")
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,3 +234,45 @@ class TurnBook:
             draft = self._open(TurnSummary(where, "", "", seq, event.t_ms))
         if draft is not None:
             draft.add(event)
+
+
+def _short(text: str) -> str:
+    # Redacted before it is cut: half a credential no longer looks like one.
+    line = " ".join(redact_text(text).split())
+    return line if len(line) <= _MOST_TEXT else f"{line[: _MOST_TEXT - 1]}…"
+
+
+def _cells(turn: TurnSummary) -> tuple[object, ...]:
+    outcome: str = turn.outcome or "running"
+    if turn.stopped is not None:
+        reason = turn.stopped.get("reason")
+        kind = reason.get("kind") if isinstance(reason, dict) else None
+        outcome = f"stopped: {kind or turn.stopped.get('kind', 'unknown')}"
+    quality = f"{turn.qualities[-1]:.2f}" if turn.qualities else ""
+    tokens = (f"{turn.input_tokens:,}", f"{turn.output_tokens:,}")
+    texts = (_short(turn.query), _short(turn.text))
+    return (redact_text(turn.where.thread_id), turn.where.turn, *texts, outcome, *tokens, len(turn.tool_calls), quality)
+
+
+def turns_table(run_id: str, turns: Sequence[TurnSummary]) -> str:
+    """Return a static HTML table with one row per turn, at most 100 of them: no script, every text escaped.
+
+    Examples
+    --------
+    >>> turns_table("<empty>", ())
+    '<table><caption>Run &lt;empty&gt;: no turns yet</caption></table>'
+    """
+    name = escape(redact_text(run_id))
+    if not turns:
+        return f"<table><caption>Run {name}: no turns yet</caption></table>"
+    head = "".join(f"<th>{heading}</th>" for heading in _HEADINGS)
+    rows = "".join(
+        "<tr>" + "".join(f'<td style="text-align:left">{escape(cell)}</td>' for cell in _cells(turn)) + "</tr>"
+        for turn in turns[:_MOST_ROWS]
+    )
+    count = "1 turn" if len(turns) == 1 else f"{len(turns)} turns"
+    more = f", the first {_MOST_ROWS} of them below" if len(turns) > _MOST_ROWS else ""
+    return (
+        f"<table><caption>Run {name}: {count}{more}</caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    )

@@ -9,6 +9,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryConfig, MemoryLayer
 from noetic_nb.memory.projection import ProjectionPolicy
 from noetic_nb.models.client import ModelParams
+from noetic_nb.steps.base import StepRecord
 from noetic_nb.steps.channel_type import Channel
 from noetic_nb.steps.loop_predicates import UntilPredicate
 from noetic_nb.steps.records import (
@@ -210,10 +211,10 @@ def loop(
     if steps is not None and body is not None:
         raise NoeticConfigError("INVALID_STEP", "`steps` and `body` are two names for one thing.", hint="Pass one.")
     # A step first: records are iterable, pydantic makes them so, and yield their fields.
-    listed = () if given is None else tuple(given) if isinstance(given, Iterable) and not _is_step(given) else (given,)
+    listed = tuple(given) if isinstance(given, Iterable) and not isinstance(given, StepRecord) else (given,)
     return LoopStep(
         id=id,
-        steps=listed,
+        steps=() if given is None else listed,
         max_iterations=max_iterations,
         max_history_size=max_history_size,
         park_timeout_ms=park_timeout_ms,
@@ -300,7 +301,3 @@ class step:
     fork = staticmethod(fork)
     spawn = staticmethod(spawn)
     loop = staticmethod(loop)
-
-
-def _is_step(value: object) -> bool:
-    return isinstance(value, RunStep | LLMStep | ToolStep | BranchStep | ForkStep | SpawnStep | LoopStep)

@@ -10,6 +10,7 @@ from pydantic import Field, FiniteFloat
 
 from noetic_nb.steps.base import Frozen
 from noetic_nb.steps.loop_snapshot import LoopSnapshot, StepMeta, Verdict
+from noetic_nb.sync import awaited
 
 __all__ = ["Check", "LoopSnapshot", "StepMeta", "UntilPredicate", "Verdict", "until"]
 
@@ -178,8 +179,7 @@ class _Members(Frozen):
             for one in others:
                 if verdicts[-1].stop is settles:
                     break
-                verdict = one(snapshot)
-                verdicts.append(await verdict if hasattr(verdict, "__await__") else verdict)
+                verdicts.append(await awaited(one(snapshot)))
             return _merged(verdicts, settles)
 
         return check

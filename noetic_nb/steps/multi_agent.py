@@ -14,6 +14,7 @@ from noetic_nb.steps.loop_snapshot import Verdict
 from noetic_nb.steps.patterns import react
 from noetic_nb.steps.records import BranchStep, ForkStep, LoopStep, Step
 from noetic_nb.steps.tools import Tool
+from noetic_nb.sync import awaited
 
 __all__ = ["dual_agent", "ralph_wiggum", "recursive_llm"]
 
@@ -124,9 +125,7 @@ def recursive_llm(
 
     def level(depth: int) -> BranchStep:
         async def route(value: Any, ctx: Any) -> Step:
-            parts: Any = () if depth >= max_depth else decompose(value, ctx)
-            if hasattr(parts, "__await__"):
-                parts = await parts
+            parts: Any = () if depth >= max_depth else await awaited(decompose(value, ctx))
             # One part is the task itself: to take it apart again would go on to the last level for nothing.
             if len(parts) < 2:
                 return spawn(f"solve-{depth}", solve)

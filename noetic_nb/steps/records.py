@@ -254,10 +254,7 @@ STEP_ADAPTER: Final[TypeAdapter[Any]] = TypeAdapter(Step, config=ConfigDict(defe
 def as_step(value: Any, whose: str) -> Step:
     """Return what a function of the user's gave as a step; a plain record is checked first.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``NOT_A_STEP``.
+    Raises `NoeticConfigError` ``NOT_A_STEP``.
     """
     if isinstance(value, Mapping) and "kind" in value:
         try:

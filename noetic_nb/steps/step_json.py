@@ -170,10 +170,8 @@ def load_step(data: Mapping[str, Any] | str, registry: Registry | None = None) -
 def resolved(value: Any, registry: Registry, *, depth: int = 0) -> Any:
     """Return data with every reference replaced by what it names.
 
-    Raises
-    ------
-    NoeticConfigError
-        For a name that is not known, and for data nested more than 150 deep, as cyclic data is.
+    Raises `NoeticConfigError` for a name that is not known, and for data nested more than 150 deep, as cyclic data
+    is.
     """
     if depth > MAX_DEPTH:
         raise NoeticConfigError(

@@ -399,7 +399,7 @@ class _Loader:
             return made
         given = node["input"]
         return loop(
-            f"{node['id']}{suffix}", [step.run(f"{node['id']}-input{suffix}", _constant(given)), made],
+            f"{node['id']}{suffix}", [step.run(f"{node['id']}-input{suffix}", lambda _input, _ctx: given), made],
             until=until.max_steps(1), needs_output=False,
         )  # fmt: skip
 
@@ -408,7 +408,3 @@ def _noted(made: Step, unknown: list[str]) -> Step:
     if unknown:
         made._unknown_keys = (*made._unknown_keys, *unknown)
     return made
-
-
-def _constant(value: Any) -> Callable[..., Any]:
-    return lambda _input, _ctx: value

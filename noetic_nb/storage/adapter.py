@@ -79,24 +79,14 @@ async def get_many(storage: StorageAdapter, keys: Iterable[str]) -> dict[str, Js
 async def write_together(
     storage: StorageAdapter, values: Mapping[str, JsonValue], *, delete: Iterable[str] = (), absent: Iterable[str] = ()
 ) -> None:
-    """Write several keys as one: all of it or nothing where the store has ``set_many``.
+    """Write several keys as one, all of it or nothing where the store has ``set_many``.
+
+    `delete` are keys to forget, none of `values`; `absent` are keys that must not exist before.
 
     Other stores are written one key after the other, the values first and in their order, then the deletions in theirs;
     the caller chooses an order that is safe to be interrupted in.
 
-    Parameters
-    ----------
-    values : mapping
-        What to keep.
-    delete : iterable of str, optional
-        Keys to forget; none of `values`.
-    absent : iterable of str, optional
-        Keys that must not exist before.
-
-    Raises
-    ------
-    NoeticError
-        ``state_conflict`` with `key` for one that must not exist and does; nothing was written then.
+    Raises `NoeticError` ``state_conflict`` with `key` for one that must not exist and does; nothing was written then.
 
     Examples
     --------

@@ -17,10 +17,7 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), al
 def json_text(key: str, value: JsonValue) -> str:
     """Return a value as JSON text.
 
-    Raises
-    ------
-    NoeticError
-        ``storage_failed`` if the value is not JSON data; nothing is written then.
+    Raises `NoeticError` ``storage_failed`` if the value is not JSON data; nothing is written then.
 
     Examples
     --------

@@ -128,10 +128,8 @@ def patiently(action: Callable[[], T], budget_ms: float) -> T:
 def check_path(path: str | os.PathLike[str]) -> str:
     """Return an absolute path that can hold a database.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_STORAGE_PATH`` for a folder, a missing folder, or a name that stands for memory.
+    Raises `NoeticConfigError` ``INVALID_STORAGE_PATH`` for a folder, a missing folder, or a name that stands for
+    memory.
     """
     text = os.fspath(path)
     # Checked despite the annotation: notebooks are not type-checked.
@@ -163,10 +161,8 @@ def check_path(path: str | os.PathLike[str]) -> str:
 def check_key(key: str) -> str:
     """Return a key that the file can hold.
 
-    Raises
-    ------
-    NoeticError
-        ``storage_failed`` if it is not text, or holds a lone surrogate: half a character, which UTF-8 cannot express.
+    Raises `NoeticError` ``storage_failed`` if it is not text, or holds a lone surrogate: half a character, which
+    UTF-8 cannot express.
 
     Examples
     --------
@@ -215,10 +211,8 @@ def prefix_range(prefix: str) -> tuple[str, str | None]:
 def open_writer(path: str, synchronous: Synchronous, budget_ms: float) -> sqlite3.Connection:
     """Open the connection that writes, making or checking the file.
 
-    Raises
-    ------
-    NoeticError
-        ``storage_failed`` if the file cannot be opened or written, is damaged, is not ours or is of a newer schema.
+    Raises `NoeticError` ``storage_failed`` if the file cannot be opened or written, is damaged, is not ours or is of
+    a newer schema.
     """
     try:
         # For its owner only; the log and the index beside it get the same mode. Only where there is no file yet: closing a
@@ -237,13 +231,7 @@ def open_writer(path: str, synchronous: Synchronous, budget_ms: float) -> sqlite
 
 
 def open_reader(path: str) -> sqlite3.Connection:
-    """Open a connection that cannot write.
-
-    Raises
-    ------
-    NoeticError
-        ``storage_failed`` if the file cannot be opened.
-    """
+    """Open a connection that cannot write; raises `NoeticError` ``storage_failed`` if the file cannot be opened."""
     try:
         connection = _connect(path)
         connection.execute("PRAGMA query_only = ON")

@@ -29,10 +29,7 @@ _MOST_PARAMETERS: Final = 500
 def _parse(key: str, text: str, path: str) -> JsonValue:
     """Return the value that a text of the database stands for.
 
-    Raises
-    ------
-    NoeticError
-        ``storage_failed`` if the text is not JSON: something else wrote to the file.
+    Raises `NoeticError` ``storage_failed`` if the text is not JSON: something else wrote to the file.
     """
     try:
         return json.loads(text)

@@ -33,12 +33,8 @@ _WHOLE_FILE: Final = frozenset(
 class Job:
     """One awaited write, atomic in itself.
 
-    Attributes
-    ----------
-    run : callable
-        What to do inside the transaction; its result is what the caller gets. May run again after a roll-back.
-    is_single : bool
-        One statement, which needs no explicit transaction when it comes alone.
+    `run` does it inside the transaction, perhaps again after a roll-back; its result is what the caller gets. Where
+    it is one statement, `is_single`, it needs no explicit transaction when it comes alone.
     """
 
     run: Callable[[sqlite3.Connection], Any]  # jobs of different results share one queue; `_write` types them
@@ -49,16 +45,9 @@ class Job:
 
 
 class Writer:
-    """Owns the writing connection and its thread.
+    """Owns the writing connection, from now on used and closed by its thread alone, and that thread.
 
-    Parameters
-    ----------
-    connection : sqlite3.Connection
-        Used by the thread alone from now on, and closed by it.
-    path : str
-        For messages.
-    budget_ms : float
-        How long to wait for another process, milliseconds.
+    Another process is waited for `budget_ms` milliseconds; the path is for messages.
     """
 
     def __init__(self, connection: sqlite3.Connection, path: str, *, budget_ms: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from noetic_nb.regulator import decisions
@@ -21,8 +22,15 @@ class _RecordView:
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"attribute {name!r} of 'noos.{type(self).__name__}' objects is not writable")
 
-    def _get(self, name: str) -> Any:
-        return getattr(self._record, name, None)
+
+def _reading(name: str, doc: str, read: Callable[[Any], Any] = lambda value: value) -> Any:
+    """Return a property that reads one field of the record, None where it has no such field."""
+
+    def get(view: _RecordView) -> Any:
+        value = getattr(view._record, name, None)
+        return None if value is None else read(value)
+
+    return property(get, doc=doc)
 
 
 def view_of(cls: type[Any], record: object) -> Any:
@@ -38,35 +46,12 @@ class CorrectionPattern(_RecordView):
 
     __slots__ = ()
 
-    @property
-    def user_id(self) -> str:
-        """Whose correction it was."""
-        return str(self._record.user_id)
-
-    @property
-    def topic_cluster(self) -> str:
-        """On which topic."""
-        return str(self._record.topic_cluster)
-
-    @property
-    def pattern_name(self) -> str:
-        """``corrections_on_`` and the cluster."""
-        return str(self._record.pattern_name)
-
-    @property
-    def learned_from_turns(self) -> int:
-        """How many corrections there were."""
-        return int(self._record.learned_from_turns)
-
-    @property
-    def confidence(self) -> float:
-        """A twentieth of that, at most 1."""
-        return float(self._record.confidence)
-
-    @property
-    def example_corrections(self) -> list[str]:
-        """The newest three, newest first."""
-        return list(self._record.example_corrections)
+    user_id: str = _reading("user_id", "Whose correction it was.")
+    topic_cluster: str = _reading("topic_cluster", "On which topic.")
+    pattern_name: str = _reading("pattern_name", "``corrections_on_`` and the cluster.")
+    learned_from_turns: int = _reading("learned_from_turns", "How many corrections there were.")
+    confidence: float = _reading("confidence", "A twentieth of that, at most 1.", float)
+    example_corrections: list[str] = _reading("example_corrections", "The newest three, newest first.", list)
 
     def __repr__(self) -> str:
         # The compiled package prints two decimals.
@@ -81,64 +66,16 @@ class CircuitBreakReason(_RecordView):
 
     __slots__ = ()
 
-    @property
-    def kind(self) -> str:
-        """Name of the variant."""
-        return str(self._record.kind)
-
-    @property
-    def tokens_spent(self) -> int | None:
-        """Output tokens spent."""
-        value: int | None = self._get("tokens_spent")
-        return value
-
-    @property
-    def tokens_cap(self) -> int | None:
-        """Cap on output tokens."""
-        value: int | None = self._get("tokens_cap")
-        return value
-
-    @property
-    def mean_quality_last_n(self) -> float | None:
-        """Mean of the last three grades."""
-        value: float | None = self._get("mean_quality_last_n")
-        return value
-
-    @property
-    def turns(self) -> int | None:
-        """Length of the window."""
-        value: int | None = self._get("turns")
-        return value
-
-    @property
-    def mean_delta(self) -> float | None:
-        """Oldest minus newest grade of the window."""
-        value: float | None = self._get("mean_delta")
-        return value
-
-    @property
-    def cluster(self) -> str | None:
-        """Topic that kept failing."""
-        value: str | None = self._get("cluster")
-        return value
-
-    @property
-    def failure_count(self) -> int | None:
-        """How often it failed."""
-        value: int | None = self._get("failure_count")
-        return value
-
-    @property
-    def tool_name(self) -> str | None:
-        """Tool that was called again and again."""
-        value: str | None = self._get("tool_name")
-        return value
-
-    @property
-    def consecutive_count(self) -> int | None:
-        """How often it was called in a row."""
-        value: int | None = self._get("consecutive_count")
-        return value
+    kind: str = _reading("kind", "Name of the variant.")
+    tokens_spent: int | None = _reading("tokens_spent", "Output tokens spent.")
+    tokens_cap: int | None = _reading("tokens_cap", "Cap on output tokens.")
+    mean_quality_last_n: float | None = _reading("mean_quality_last_n", "Mean of the last three grades.")
+    turns: int | None = _reading("turns", "Length of the window.")
+    mean_delta: float | None = _reading("mean_delta", "Oldest minus newest grade of the window.")
+    cluster: str | None = _reading("cluster", "Topic that kept failing.")
+    failure_count: int | None = _reading("failure_count", "How often it failed.")
+    tool_name: str | None = _reading("tool_name", "Tool that was called again and again.")
+    consecutive_count: int | None = _reading("consecutive_count", "How often it was called in a row.")
 
     def __repr__(self) -> str:
         return f"CircuitBreakReason.{self.kind}"
@@ -149,49 +86,19 @@ class Decision(_RecordView):
 
     __slots__ = ()
 
-    @property
-    def kind(self) -> str:
-        """Name of the variant."""
-        return str(self._record.kind)
-
-    @property
-    def drift_score(self) -> float | None:
-        """Share of the reply that has no anchor in the task."""
-        value: float | None = self._get("drift_score")
-        return value
-
-    @property
-    def drift_tokens(self) -> list[str] | None:
-        """Words of the reply without an anchor."""
-        return self._list("drift_tokens")
-
-    @property
-    def task_tokens(self) -> list[str] | None:
-        """Words of the task."""
-        return self._list("task_tokens")
-
-    def _list(self, name: str) -> list[str] | None:
-        value = self._get(name)
-        return None if value is None else list(value)
-
-    @property
-    def reason(self) -> CircuitBreakReason | None:
-        """Why it stops."""
-        value = self._get("reason")
-        made: CircuitBreakReason | None = None if value is None else view_of(CircuitBreakReason, value)
-        return made
-
-    @property
-    def suggestion(self) -> str | None:
-        """What to show the user."""
-        value: str | None = self._get("suggestion")
-        return value
-
-    @property
-    def patterns(self) -> list[CorrectionPattern] | None:
-        """Past corrections on this topic."""
-        value = self._get("patterns")
-        return None if value is None else [view_of(CorrectionPattern, pattern) for pattern in value]
+    kind: str = _reading("kind", "Name of the variant.")
+    drift_score: float | None = _reading("drift_score", "Share of the reply that has no anchor in the task.")
+    drift_tokens: list[str] | None = _reading("drift_tokens", "Words of the reply without an anchor.", list)
+    task_tokens: list[str] | None = _reading("task_tokens", "Words of the task.", list)
+    reason: CircuitBreakReason | None = _reading(
+        "reason", "Why it stops.", lambda reason: view_of(CircuitBreakReason, reason)
+    )
+    suggestion: str | None = _reading("suggestion", "What to show the user.")
+    patterns: list[CorrectionPattern] | None = _reading(
+        "patterns",
+        "Past corrections on this topic.",
+        lambda patterns: [view_of(CorrectionPattern, pattern) for pattern in patterns],
+    )
 
     def is_continue(self) -> bool:
         """Say whether nothing holds."""

@@ -125,9 +125,22 @@ class LLMEvent:
         return [_build(_EVENT_CLASSES[type(event)], **_fields(event)) for event in found]
 
 
-class _TurnStart(LLMEvent, events.TurnStart):
-    __slots__ = ()
-    kind = events.TurnStart.kind
+def _event_class(base: type[Any]) -> Any:
+    """Return an event of ours as one of theirs: the same fields, and nothing to construct it with."""
+    return type(f"_{base.__name__}", (LLMEvent, base), {"__slots__": (), "__module__": __name__, "kind": base.kind})
+
+
+_TurnStart, _TurnComplete, _QualityFeedback, _UserCorrection, _ToolCall, _ToolResult = map(
+    _event_class,
+    (
+        events.TurnStart,
+        events.TurnComplete,
+        events.QualityFeedback,
+        events.UserCorrection,
+        events.ToolCall,
+        events.ToolResult,
+    ),
+)
 
 
 class _Token(LLMEvent, events.Token):
@@ -147,11 +160,6 @@ class _TokenDraft:
         self.index = index
 
 
-class _TurnComplete(LLMEvent, events.TurnComplete):
-    __slots__ = ()
-    kind = events.TurnComplete.kind
-
-
 class _Cost(LLMEvent, events.Cost):
     __slots__ = ()
     kind = events.Cost.kind
@@ -168,26 +176,6 @@ class _CostDraft:
         self.tokens_out = tokens_out
         self.wallclock_ms = wallclock_ms
         self.provider = provider
-
-
-class _QualityFeedback(LLMEvent, events.QualityFeedback):
-    __slots__ = ()
-    kind = events.QualityFeedback.kind
-
-
-class _UserCorrection(LLMEvent, events.UserCorrection):
-    __slots__ = ()
-    kind = events.UserCorrection.kind
-
-
-class _ToolCall(LLMEvent, events.ToolCall):
-    __slots__ = ()
-    kind = events.ToolCall.kind
-
-
-class _ToolResult(LLMEvent, events.ToolResult):
-    __slots__ = ()
-    kind = events.ToolResult.kind
 
 
 _EVENT_CLASSES: Final[dict[type[Any], type[Any]]] = {

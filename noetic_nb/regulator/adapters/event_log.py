@@ -46,14 +46,9 @@ class LogLine:
 
 
 def read_log(lines: Iterable[str], on_skip: Callable[[int, str], None]) -> list[LogLine]:
-    """Return the events of a log; blank lines are passed over.
+    """Return the events of a log of JSON Lines; blank lines are passed over.
 
-    Parameters
-    ----------
-    lines : iterable of str
-        JSON Lines.
-    on_skip : callable
-        Called with the number (from 1) and the reason of every line that is no event.
+    `on_skip` is called with the number (from 1) and the reason of every line that is no event.
 
     Examples
     --------
@@ -116,12 +111,7 @@ class ReplayStatistics:
 
 
 def score_statistics(scores: Sequence[float]) -> dict[str, Any]:
-    """Return count, extremes, percentiles, a histogram and how many scores reach each threshold.
-
-    Parameters
-    ----------
-    scores : sequence of float, shape (n,), n >= 1
-        Each in [0, 1].
+    """Return count, extremes, percentiles, a histogram and how many scores, one at least, reach each threshold.
 
     References
     ----------
@@ -156,14 +146,9 @@ def replay_log(
 ) -> Iterator[dict[str, Any]]:
     """Yield a decision per event, and at the end the summary below the key ``_summary``.
 
-    Parameters
-    ----------
-    log : iterable of LogLine
-        Turns in order of first appearance; within a turn by `event_idx`.
-    make : callable
-        Makes a regulator for a user id, which is the turn id unless grouped by user.
-    group_by : {"turn", "user"}
-        One regulator per turn, as in the original, or per user, so that memory, cost and grades carry over.
+    Turns come in order of first appearance, the events of a turn by `event_idx`. `make` makes a regulator for a user
+    id, which is the turn id unless grouped by user. By ``"turn"`` each turn has a regulator, as in the original; by
+    ``"user"`` each user has one, so that memory, cost and grades carry over.
     """
     if group_by not in ("turn", "user"):
         raise ValueError(f"group_by must be 'turn' or 'user'. Given: {group_by!r}.")

@@ -18,19 +18,7 @@ TOKEN_COST_WEIGHT: Final = 0.7
 
 
 def normalize_cost(tokens_out: int, wallclock_ms: int) -> float:
-    """Return the cost of one turn as a share of a typical costly one.
-
-    Parameters
-    ----------
-    tokens_out : int, tokens
-        Output tokens.
-    wallclock_ms : int, milliseconds
-        Time taken.
-
-    Returns
-    -------
-    float
-        In [0, 1]; 0.7 of it for tokens, the rest for time.
+    """Return the cost of one turn as a share, in [0, 1], of a typical costly one: 0.7 of it for tokens, the rest for time.
 
     References
     ----------

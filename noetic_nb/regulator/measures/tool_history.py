@@ -78,19 +78,9 @@ class ToolHistory:
 def trailing_cycles(records: Sequence[T], period: int, key: Callable[[T], Hashable] = lambda record: record) -> int:
     """Return how often a cycle of exactly this period repeats at the end of a sequence.
 
-    Parameters
-    ----------
-    records : sequence
-        Oldest first; read from the end only as far as the cycle goes.
-    period : int
-        Length of the cycle. A constant run has period 1 only, so that one loop is not reported under several periods.
-    key : callable
-        What has to be equal for two records to count as the same.
-
-    Returns
-    -------
-    int
-        Whole repetitions, at least 1 unless there are fewer than `period` records or they are all the same.
+    Whole repetitions, at least 1 unless there are fewer than `period` records or they are all the same: a constant
+    run has period 1 only, so that one loop is not reported under several periods. Records count as the same where
+    `key` gives equal values; they are read from the end, only as far as the cycle goes.
 
     Examples
     --------

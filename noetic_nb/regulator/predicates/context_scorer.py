@@ -91,17 +91,7 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def drift_features(given: DriftInput) -> dict[str, float]:
-    """Return what the scorer weighs.
-
-    Parameters
-    ----------
-    given : DriftInput
-        Task, reply and what came before.
-
-    Returns
-    -------
-    dict of str to float
-        One value per name in `FEATURES`; shares are in [0, 1], counts are capped at 10 or 30.
+    """Return what the scorer weighs, one value per name in `FEATURES`: shares in [0, 1], counts capped at 10 or 30.
 
     Examples
     --------

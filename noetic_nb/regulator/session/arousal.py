@@ -30,16 +30,8 @@ _LEAST_LETTERS: Final = 8
 class Impression:
     """What the wording of a message gives, before the state of the session modulates it.
 
-    Parameters
-    ----------
-    arousal : float
-        0 calm to 1.
-    valence : {"negative", "neutral", "positive"}
-        Its direction.
-    is_urgent, is_routine : bool
-        Whether its words or capitals are urgent, or it is a mere acknowledgement.
-    mentions_past : bool
-        Whether it points back in the conversation.
+    `arousal` is 0 for calm to 1. It is urgent by its words or capitals, or routine: a mere acknowledgement.
+    `mentions_past` is whether it points back in the conversation.
     """
 
     arousal: float
@@ -91,17 +83,7 @@ def _is_routine(text: str, shape: str) -> bool:
 
 
 def impression_of(message: str) -> Impression:
-    """Return what the wording of a message gives.
-
-    Parameters
-    ----------
-    message : str
-        A user message.
-
-    Returns
-    -------
-    Impression
-        Arousal, valence and the flags of the gate.
+    """Return what the wording of a user message gives: arousal, valence and the flags of the gate.
 
     References
     ----------

@@ -38,17 +38,7 @@ def _sequence_words() -> re.Pattern[str]:
 
 
 def classify_strategy(text: str) -> Strategy | None:
-    r"""Return the strategy of a reply, or None when it shows none.
-
-    Parameters
-    ----------
-    text : str
-        The whole reply.
-
-    Returns
-    -------
-    str or None
-        The first rule that matches, in the order of the names in `Strategy`.
+    r"""Return the strategy of a whole reply, None when it shows none: the first that matches, in the order of `Strategy`.
 
     References
     ----------

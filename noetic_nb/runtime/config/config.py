@@ -154,10 +154,7 @@ def as_item_schemas(value: object) -> FrozenDict:
 
     A function may stand in place of a schema; it returns False or raises `ValueError` for what it refuses.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_AGENT_CONFIG``, ``UNKNOWN_ITEM_CATEGORY`` or ``INVALID_SCHEMA``.
+    Raises `NoeticConfigError` ``INVALID_AGENT_CONFIG``, ``UNKNOWN_ITEM_CATEGORY`` or ``INVALID_SCHEMA``.
 
     Examples
     --------

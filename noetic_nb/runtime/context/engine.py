@@ -216,10 +216,7 @@ class Engine:
     def client(self, name: str) -> ModelClient:
         """Return the client that answers a model's name.
 
-        Raises
-        ------
-        NoeticConfigError
-            ``UNKNOWN_MODEL``, or ``NO_LLM_PROVIDER`` where there is no client at all.
+        Raises `NoeticConfigError` ``UNKNOWN_MODEL``, or ``NO_LLM_PROVIDER`` where there is no client at all.
         """
         models = self.models
         if models is not None and (models is self._only or not isinstance(models, Mapping)):
@@ -268,10 +265,8 @@ class Engine:
     ) -> Coroutine[Any, Any, ModelResponse]:
         """Call a model on behalf of a layer or a judge; the execution pays.
 
-        Raises
-        ------
-        NoeticConfigError
-            ``MISSING_CALL_MODEL`` at once, before anything is awaited: a background task would raise it to nobody.
+        Raises `NoeticConfigError` ``MISSING_CALL_MODEL`` at once, before anything is awaited: a background task would
+        raise it to nobody.
         """
         if isinstance(request, Mapping):
             request = HookModelRequest(request["model"], request["items"], request.get("instructions"))
@@ -315,17 +310,9 @@ class Engine:
     ) -> tuple[ModelResponse, float]:
         """Call a model and charge the execution; a client that streams is asked to where `on_delta` takes the pieces.
 
-        Returns
-        -------
-        response : ModelResponse
-            With items that are items.
-        duration_ms : float
-            How long it took; 0 where nobody wants to know.
-
-        Raises
-        ------
-        NoeticError
-            What the client raises, or ``llm_failed`` for any other exception and for an answer that is none.
+        Returns the response, with items that are items, and how long it took in milliseconds, 0 where nobody wants to
+        know. Raises `NoeticError`: what the client raises, or ``llm_failed`` for any other exception and for an
+        answer that is none.
         """
         client = self.client(request.model)
         if ctx.tree.limits is not None:

@@ -22,14 +22,9 @@ HIDEABLE_EVENTS: Final = frozenset({StepStarted.kind, StepEnded.kind, ModelCalle
 
 
 class EventHub:
-    """Hands events on to every subscriber. One that raises is taken off and reported.
+    """Hands events on to every subscriber. One that raises is taken off and reported to `diagnostic`.
 
-    Parameters
-    ----------
-    diagnostic : callable
-        Gets the error of a subscriber.
-    on_change : callable
-        Called when a subscriber came or went.
+    `on_change` is called when a subscriber came or went.
     """
 
     __slots__ = ("_diagnostic", "_on_change", "_sinks")

@@ -16,6 +16,7 @@ from noetic_nb.models.client import ToolSpec
 from noetic_nb.runtime.context.protocols import Execution
 from noetic_nb.steps import Tool
 from noetic_nb.steps.tools import spec_tokens
+from noetic_nb.sync import awaited
 
 __all__ = ["function_tool", "provided_tools"]
 
@@ -60,9 +61,8 @@ def function_tool(
             )
         lock = ctx.lock(layer.id)
         async with lock:  # read, change, write: two calls at once would lose one change
-            value = declared.execute(root, copy.deepcopy(stack.state.get(ctx.id, layer.id)), hook_context(ctx))
-            if hasattr(value, "__await__"):
-                value = await value
+            state = copy.deepcopy(stack.state.get(ctx.id, layer.id))
+            value = await awaited(declared.execute(root, state, hook_context(ctx)))
             result = field_of(value, "result", hook=name)
             state = field_of(value, "state", hook=name)
             checked = _checked(declared, None if result is UNSET else result, full_name)

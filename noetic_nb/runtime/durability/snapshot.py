@@ -101,13 +101,7 @@ class ChildSnapshot(ExecutionSnapshot):
 
     @classmethod
     def read(cls, data: JsonValue, execution_id: str, registry: ItemRegistry) -> ChildSnapshot:
-        """Read the stored form.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``CHECKPOINT_SCHEMA_MISMATCH``.
-        """
+        """Read the stored form; raises `NoeticConfigError` ``CHECKPOINT_SCHEMA_MISMATCH``."""
         return _read(
             lambda: cls(
                 place=str(data["place"]),
@@ -136,10 +130,7 @@ class Snapshot(ExecutionSnapshot):
     def read(cls, data: JsonValue, execution_id: str, registry: ItemRegistry = DEFAULT_REGISTRY) -> Snapshot:
         """Read the stored form.
 
-        Raises
-        ------
-        NoeticConfigError
-            ``CHECKPOINT_SCHEMA_MISMATCH``, for what an earlier version wrote, too.
+        Raises `NoeticConfigError` ``CHECKPOINT_SCHEMA_MISMATCH``, for what an earlier version wrote, too.
         """
 
         def read() -> Snapshot:
@@ -258,22 +249,11 @@ def _under_way(ctx: Context) -> int:
 def snapshot_data(ctx: Context, *, first: int, parts: int, recorded: int, **more: Any) -> dict[str, Any]:
     """Return where a turn is, as it is written.
 
-    Parameters
-    ----------
-    first : int
-        Where the turn begins in the log.
-    parts, recorded : int
-        How many parts and items of the thread are in storage; the snapshot holds the items that follow.
-    sequence : int
-        How many ends of steps have been written.
-    loops : mapping
-        What had been spent when each loop began, by its place.
-    returned : mapping
-        What came of children that have given back, by their place.
-    ended : int
-        1 where a step has just ended and is still counted as running.
-    again : tuple of int
-        How many steps have ended that will be run again, of this execution and of all.
+    The turn begins at `first` in the log. `parts` parts and `recorded` items of the thread are in storage; the
+    snapshot holds the items that follow. `sequence` ends of steps have been written. By place there is what had been
+    spent when each loop began (`loops`) and what came of children that have given back (`returned`). `ended` is 1
+    where a step has just ended and is still counted as running; `again` is how many steps have ended that will be run
+    again, of this execution and of all.
     """
     limits = ctx.tree.limits
     return {

@@ -29,14 +29,9 @@ _WITH_META: Final = ("llm", "loop", "branch", "run")
 def entry_data(
     path: str, step: Step, output: Any, ctx: Context, *, text: str | None, max_bytes: int
 ) -> dict[str, Any] | None:
-    """Return what is written of a step's end; None for what cannot be.
+    """Return what is written of a step's end, in at most `max_bytes`; None for what cannot be.
 
-    Parameters
-    ----------
-    text : str or None
-        The model's text the output was read from.
-    max_bytes : int
-        How large it may be.
+    `text` is the model's text the output was read from.
     """
     root = ctx.root
     entry: dict[str, Any] = {

@@ -87,10 +87,7 @@ class ThreadStore:
     async def read(self, thread_id: str) -> tuple[Part, ...]:
         """Return all parts of a thread, in order; none for a thread that was never saved.
 
-        Raises
-        ------
-        NoeticConfigError
-            ``CHECKPOINT_SCHEMA_MISMATCH`` where one is damaged or missing.
+        Raises `NoeticConfigError` ``CHECKPOINT_SCHEMA_MISMATCH`` where one is damaged or missing.
         """
         keys = await self.storage.list(f"{thread_prefix(thread_id)}part:")
         found = await get_many(self.storage, keys)
@@ -117,13 +114,7 @@ class ThreadStore:
         return parts, execution_of(found.get(open_key(thread_id)))
 
     def part(self, data: JsonValue, thread_id: str, number: int, position: int) -> Part:
-        """Read one part, which must begin at a position.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``CHECKPOINT_SCHEMA_MISMATCH``.
-        """
+        """Read one part, which must begin at a position; raises `NoeticConfigError` ``CHECKPOINT_SCHEMA_MISMATCH``."""
         try:
             found = (data["version"], data["threadId"], data["part"], data["first"])
             if found != (VERSION, thread_id, number, position):

@@ -38,16 +38,10 @@ def ledger_prefix(execution_id: str) -> str:
 
 @dataclass(slots=True)
 class ThreadWriter:
-    """The saved part of one thread's log.
+    """The saved part of one thread's log: how many parts and items are in storage, and the last turn there.
 
-    Attributes
-    ----------
-    parts, items, turn : int
-        How many parts and items are in storage, and the last turn there.
-    ended : list of str
-        Executions that are over, or given up, and whose checkpoints are still there.
-    lost : NoeticError or None
-        Why nothing can be added any more: another harness has continued the thread.
+    `ended` are executions that are over, or given up, and whose checkpoints are still there. `lost` is why nothing
+    can be added any more: another harness has continued the thread.
     """
 
     store: ThreadStore
@@ -71,10 +65,8 @@ class ThreadWriter:
     async def keep(self, ctx: Context, stop: int, turn: int) -> None:
         """Write what the log holds up to `stop` and is not in storage, and remove checkpoints of what has ended.
 
-        Raises
-        ------
-        NoeticError
-            ``storage_failed`` and the like, or ``state_conflict`` where another harness has continued the thread.
+        Raises `NoeticError` ``storage_failed`` and the like, or ``state_conflict`` where another harness has
+        continued the thread.
         """
         if self.lost is not None:
             raise self.lost

@@ -171,12 +171,8 @@ class ExecutionRecord:
     def _is_held(self, around: StepRecord | None, *, inside: StepRecord | None = None) -> bool:
         """Tell whether a write would hold items of a step that will be run again, with all it logs.
 
-        Parameters
-        ----------
-        around : StepRecord or None
-            The innermost step that stays under way.
-        inside : StepRecord or None
-            The step that has ended: what was held inside it will not be run again.
+        The innermost step that stays under way is `around`; what was held inside `inside`, which has ended, will not
+        be run again.
         """
         while around is not None:
             if around.is_open_llm and around.execution is self:

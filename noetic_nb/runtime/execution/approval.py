@@ -14,6 +14,7 @@ from noetic_nb.items.frozen import own_copy
 from noetic_nb.memory import SteeringAction, SteeringDecision
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.sync import awaited
 
 __all__ = ["NO_APPROVAL", "RESPONSE", "approval"]
 
@@ -36,23 +37,9 @@ def _takes_question(approve: Callable[..., Any]) -> bool:
 async def approval(
     engine: Engine, ctx: Context, name: str, args: Mapping[str, Any], decision: SteeringDecision | None
 ) -> SteeringDecision | None:
-    """Call the harness's `approve` and record the answer.
+    """Call the harness's `approve` and record the answer: None where a person said yes, else the deny.
 
-    Parameters
-    ----------
-    engine, ctx
-        Whose call it is.
-    name : str
-        The tool, or `RESPONSE`.
-    args : mapping
-        What it would be called with.
-    decision : SteeringDecision, optional
-        The rule's question; None where the tool itself needs approval.
-
-    Returns
-    -------
-    SteeringDecision or None
-        None where a person said yes, else the deny.
+    `name` is the tool, or `RESPONSE`; `decision` is the rule's question, None where the tool itself needs approval.
     """
     start = engine.clock.monotonic_ms()
     question = None if decision is None else decision.guidance
@@ -61,11 +48,9 @@ async def approval(
     outcome: Outcome = "nobody"
     if engine.approve is not None:
         try:
-            asked = {"question": question} if _takes_question(engine.approve) else {}
+            beside = {"question": question} if _takes_question(engine.approve) else {}
             # A copy: a form that writes into it changes neither the call nor its record.
-            answer = engine.approve(name, own_copy(args), **asked)
-            if hasattr(answer, "__await__"):
-                answer = await answer
+            answer = await awaited(engine.approve(name, own_copy(args), **beside))
             # `is True`: a text, a number or a mock that is merely truthy must not let a call through.
             outcome = "approved" if answer is True else "refused"
         except Exception as exc:

@@ -41,14 +41,8 @@ ChildKind: TypeAlias = Literal["spawn", "fork", "start"]
 class Child:
     """One child execution, from its making to its end.
 
-    Parameters
-    ----------
-    outer, engine : Engine
-        The parent's, and the child's where it has layers of its own.
-    parent : Context
-        Who makes it.
-    step_id, kind : str
-        Which step does.
+    `outer` is the parent's engine, `engine` the child's, which differs where it has layers of its own. The parent
+    makes it in the step `step_id`.
     """
 
     def __init__(
@@ -85,12 +79,8 @@ class Child:
     async def begin(self, items: Iterable[Mapping[str, Any]] = (), *, append_spawned: bool = True) -> None:
         """Give the child its items, and what the layers pass on to it.
 
-        Parameters
-        ----------
-        items : iterable of items
-            Appended to its log.
-        append_spawned : bool
-            Whether items of the layers' ``on_spawn`` follow; a fork's log is a copy that has them already.
+        `items` are appended to its log, then those of ``on_spawn`` unless `append_spawned` is False: a fork's log is
+        a copy that has them already.
         """
         record, kept = None, None
         if self.parent.record is not None:
@@ -301,10 +291,7 @@ def outcome_of(error: BaseException) -> Outcome:
 def copied_state(state: dict[str, Any], step_id: str) -> dict[str, Any]:
     """Return a copy of the state, all the way down.
 
-    Raises
-    ------
-    NoeticError
-        ``step_failed``, with the key of what cannot be copied.
+    Raises `NoeticError` ``step_failed``, with the key of what cannot be copied.
     """
     try:
         return copy.deepcopy(state)

@@ -21,6 +21,7 @@ from noetic_nb.steps import ForkStep, Step
 from noetic_nb.steps.loop_snapshot import output_text
 from noetic_nb.steps.records import as_step
 from noetic_nb.steps.traverse import suffixed
+from noetic_nb.sync import awaited
 
 __all__ = ["run_fork"]
 
@@ -168,10 +169,8 @@ class _Fork:
 async def run_fork(engine: Engine, step: ForkStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
     """Run a fork.
 
-    Raises
-    ------
-    NoeticError
-        ``fork_partial`` where a path of ``all`` failed, or every path of a race; ``cancelled`` where the fork itself was.
+    Raises `NoeticError` ``fork_partial`` where a path of ``all`` failed, or every path of a race; ``cancelled`` where
+    the fork itself was.
 
     References
     ----------
@@ -239,9 +238,7 @@ async def _paths(step: ForkStep, value: StepValue, ctx: Context) -> list[_Path]:
         return _each(step, step.each, value)
     made: Any = step.paths  # Any: what a function of the user returns is checked below
     if callable(made):
-        made = made(value, ctx)
-        if hasattr(made, "__await__"):
-            made = await made
+        made = await awaited(made(value, ctx))
     # Mappings and texts are iterable, too, and neither is meant as steps.
     if isinstance(made, Mapping | str) or not isinstance(made, Iterable):
         raise NoeticConfigError(
@@ -289,5 +286,4 @@ async def _merged(step: ForkStep, results: list[Any], ctx: Context) -> StepValue
         case None:
             return results
         case merge:
-            made = merge(results, ctx)
-            return await made if hasattr(made, "__await__") else made
+            return await awaited(merge(results, ctx))

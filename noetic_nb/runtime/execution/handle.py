@@ -204,10 +204,7 @@ class Started:
 def started_by(engine: Engine, ctx: Context) -> Started:
     """Return what an execution has started, to add to it.
 
-    Raises
-    ------
-    NoeticError
-        ``cancelled``, or ``step_failed`` where the execution has ended.
+    Raises `NoeticError` ``cancelled``, or ``step_failed`` where the execution has ended.
     """
     ctx.check_abort()
     started: Started | None = engine.handles.get(ctx.id)
@@ -224,12 +221,8 @@ def started_by(engine: Engine, ctx: Context) -> Started:
 async def end_handles(engine: Engine, ctx: Context) -> Stop | None:
     """Abort what an execution has started, and wait for it no longer than the grace period.
 
-    A cancellation that arrives meanwhile waits, too; it is raised then.
-
-    Returns
-    -------
-    Stop or None
-        What a layer wanted while a started step was running.
+    Returns what a layer wanted while a started step was running. A cancellation that arrives meanwhile waits, too; it
+    is raised then.
     """
     closing = asyncio.ensure_future(_close(engine, ctx, engine.handles[ctx.id]))
     try:

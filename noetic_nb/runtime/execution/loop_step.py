@@ -16,6 +16,7 @@ from noetic_nb.runtime.context.step_errors import TurnStopped, step_failed
 from noetic_nb.steps import Channel, LoopSnapshot, LoopStep, Verdict
 from noetic_nb.steps.channel_type import EMPTY
 from noetic_nb.steps.loop_snapshot import flowing_text, output_text
+from noetic_nb.sync import awaited
 
 __all__ = ["run_loop"]
 
@@ -23,11 +24,8 @@ __all__ = ["run_loop"]
 async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
     """Run a loop; returns the output of its last successful iteration.
 
-    Raises
-    ------
-    NoeticError
-        What its body raises, unless `on_error` deals with it; ``step_failed`` where it does not stop in time, or
-        stops with nothing to show that must have something.
+    Raises `NoeticError`: what its body raises, unless `on_error` deals with it; ``step_failed`` where it does not
+    stop in time, or stops with nothing to show that must have something.
 
     References
     ----------
@@ -86,9 +84,7 @@ async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Contex
         if step.prepare_next is None:
             value = output if step.feed_output else None
         else:
-            value = step.prepare_next(output, verdict, ctx)
-            if hasattr(value, "__await__"):
-                value = await value
+            value = await awaited(step.prepare_next(output, verdict, ctx))
 
 
 async def _iteration(engine: Engine, step: LoopStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
@@ -144,9 +140,7 @@ async def _on_error(step: LoopStep, error: NoeticError, ctx: Context) -> str:
         return "abort"
     if isinstance(step.on_error, str):
         return step.on_error
-    answer = step.on_error(error, ctx)
-    if hasattr(answer, "__await__"):
-        answer = await answer
+    answer = await awaited(step.on_error(error, ctx))
     # To go on after an error takes a clear answer; a function that forgot to return one ends the loop.
     return answer if isinstance(answer, str) else "abort"
 

@@ -17,6 +17,7 @@ from noetic_nb.steps import SpawnStep
 from noetic_nb.steps.loop_snapshot import json_text
 from noetic_nb.steps.spawn_options import CustomContext, InheritContext, SchemaResult, SubsetContext, SummaryResult
 from noetic_nb.steps.traverse import llm_steps
+from noetic_nb.sync import awaited
 
 __all__ = ["run_spawn"]
 
@@ -24,11 +25,8 @@ __all__ = ["run_spawn"]
 async def run_spawn(engine: Engine, step: SpawnStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
     """Run a spawn; returns its child's output, in the form its parent wants.
 
-    Raises
-    ------
-    NoeticError
-        What the child raised, ``step_failed`` where it ran out of time, ``llm_parse_error`` or ``spawn_summary_failed``
-        where its output could not be handed on.
+    Raises `NoeticError`: what the child raised, ``step_failed`` where it ran out of time, ``llm_parse_error`` or
+    ``spawn_summary_failed`` where its output could not be handed on.
 
     References
     ----------
@@ -91,8 +89,7 @@ async def _items_in(step: SpawnStep, value: StepValue, ctx: Context) -> tuple[Ma
             made = build(value, ctx)
         case _:
             return ()
-    if hasattr(made, "__await__"):
-        made = await made
+    made = await awaited(made)
     if isinstance(made, Mapping | str) or not isinstance(made, Iterable):
         raise NoeticConfigError(
             "INVALID_STEP",

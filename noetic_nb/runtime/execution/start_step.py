@@ -23,12 +23,8 @@ def start_step(
 ) -> Handle:
     """Start a step in a child execution with a log of its own, as a spawn does; returns at once.
 
-    Raises
-    ------
-    NoeticError
-        ``cancelled``, or ``step_failed`` where the execution has ended.
-    NoeticConfigError
-        ``INVALID_OPTION`` where `drop` is no list of ids.
+    Raises `NoeticError` ``cancelled``, or ``step_failed`` where the execution has ended, and `NoeticConfigError`
+    ``INVALID_OPTION`` where `drop` is no list of ids.
     """
     dropped = () if isinstance(drop, str) or not isinstance(drop, Iterable) else tuple(drop)
     if (not dropped and drop != () and drop != []) or not all(isinstance(name, str) and name for name in dropped):

@@ -43,14 +43,8 @@ async def summarised(
 ) -> TurnPlan:
     """Return a plan in which a developer message stands for the history that it leaves out.
 
-    Parameters
-    ----------
-    model : str
-        Writes the summary, unless the policy names another.
-    plan : TurnPlan
-        The view without a summary; returned as it is where nothing is left out or no summary can be made.
-    replan : callable
-        Makes the plan again with further entries.
+    `plan`, the view without a summary, is returned as it is where nothing is left out or no summary can be made. The
+    policy may name another model to write it; `replan` makes the plan again with further entries.
     """
     limit = int(policy.view_budget(plan.system + plan.tools) * SUMMARY_SHARE)
     kept = policy.window_size or 0

@@ -12,7 +12,7 @@ from typing import NamedTuple, overload
 from noetic_nb.events import BudgetsAllocated, ItemFate, LayerTokens, ViewAssembled, Where
 from noetic_nb.items import Item, ItemLog, item_tokens
 from noetic_nb.items.build import content_tokens
-from noetic_nb.items.log import ItemView
+from noetic_nb.items.log import ItemSequence, ItemView
 from noetic_nb.memory import BudgetPlan, MemoryLayer, ProjectionPolicy, allocate_budgets
 from noetic_nb.memory.projection import ProjectedHistory, latest_user, must_send, project_tail
 from noetic_nb.memory.recall import RecallEntry
@@ -21,7 +21,7 @@ from noetic_nb.tokens import Tokenizer, estimate_tokens
 __all__ = ["SentItems", "TurnPlan", "budgets_allocated", "plan_turn"]
 
 
-class SentItems(Sequence[Item]):
+class SentItems(ItemSequence):
     """The items of one request: a few in front, then a stretch of the log. Nothing is copied behind a long history.
 
     Examples
@@ -64,17 +64,6 @@ class SentItems(Sequence[Item]):
         tail = self._tail
         behind = tail.tokens if isinstance(tail, ItemView) else sum(map(item_tokens, tail))
         return behind + sum(map(item_tokens, self._head))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence) or isinstance(other, str | bytes):
-            return NotImplemented
-        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        return f"SentItems({list(self)!r})"
 
 
 class TurnPlan(NamedTuple):

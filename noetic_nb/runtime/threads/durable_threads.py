@@ -32,10 +32,7 @@ _log: Final = safe_logger("noetic_nb")
 def durable_threads(engine: Engine, harness: Runner, checkpoints: bool | Checkpoints) -> DurableThreads:
     """Return the threads of a harness that keeps checkpoints.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_OPTION`` for what is neither True nor `Checkpoints`.
+    Raises `NoeticConfigError` ``INVALID_OPTION`` for what is neither True nor `Checkpoints`.
     """
     return DurableThreads(engine, harness, as_checkpoints(checkpoints, engine.stack))
 
@@ -166,10 +163,8 @@ class DurableThreads(Threads):
     async def _read(self, thread: Thread) -> None:
         """Read a thread for the first time.
 
-        Raises
-        ------
-        NoeticConfigError
-            ``CHECKPOINT_SCHEMA_MISMATCH``, or ``THREAD_EXISTS`` for one that was begun anew while another is saved.
+        Raises `NoeticConfigError` ``CHECKPOINT_SCHEMA_MISMATCH``, or ``THREAD_EXISTS`` for one that was begun anew
+        while another is saved.
         """
         writer = ThreadWriter(self._store, thread.thread_id)
         parts = await self._store.read(thread.thread_id)
@@ -218,10 +213,7 @@ class DurableThreads(Threads):
     async def _catch_up(self, thread: Thread, writer: ThreadWriter) -> None:
         """Take in what another harness has added; nothing is lost where this one has added something else meanwhile.
 
-        Raises
-        ------
-        NoeticError
-            ``state_conflict`` where both have added to the thread.
+        Raises `NoeticError` ``state_conflict`` where both have added to the thread.
         """
         if writer.lost is not None:
             raise writer.lost

@@ -57,14 +57,10 @@ class StateHistory:
     def listener(
         self, layers: Iterable[MemoryLayer], place_of: Callable[[str], tuple[str | None, Where] | None]
     ) -> Callable[[str, str, Any, str], None]:
-        """Return a listener of a `LayerStateStore`.
+        """Return a listener of a `LayerStateStore` that notes the states of some layers.
 
-        Parameters
-        ----------
-        layers : iterable of MemoryLayer
-            Whose states are noted.
-        place_of : callable
-            From an execution's id to its resource id and where it runs, None where that is not known any more.
+        `place_of` leads from an execution's id to its resource id and where it runs, None where that is not known any
+        more.
         """
         scopes = {layer.id: layer.scope for layer in layers}
 

@@ -28,15 +28,7 @@ _DELIVERIES: Final = get_args(Delivery)
 
 
 class Threads:
-    """Threads by id, contexts by execution.
-
-    Parameters
-    ----------
-    engine : Engine
-        What runs their turns.
-    harness : AgentHarness
-        Whom a context belongs to.
-    """
+    """Threads by id, contexts by execution. The engine runs their turns; a context belongs to the harness."""
 
     def __init__(self, engine: Engine, harness: Runner) -> None:
         self.by_id: dict[str, Thread] = {}
@@ -47,13 +39,7 @@ class Threads:
         engine.stack.state.listen(self._history.listener(engine.stack.layers, self._place_of))
 
     def thread(self, thread_id: str) -> Thread:
-        """Return a thread, begun now where there is none.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``INVALID_THREAD``.
-        """
+        """Return a thread, begun now where there is none; raises `NoeticConfigError` ``INVALID_THREAD``."""
         thread = self.by_id.get(thread_id)
         if thread is None:
             if not isinstance(thread_id, str) or not thread_id:
@@ -70,13 +56,7 @@ class Threads:
         self._engine.summaries.pop(thread_id, None)
 
     def resting(self, thread_id: str) -> Thread:
-        """Return a thread in which nothing runs.
-
-        Raises
-        ------
-        NoeticError
-            ``step_failed`` where a turn is running.
-        """
+        """Return a thread in which nothing runs; raises `NoeticError` ``step_failed`` where a turn is running."""
         thread = self.thread(thread_id)
         if thread.busy:
             raise NoeticError(

@@ -80,19 +80,9 @@ async def run_turn(
 ) -> AgentReply:
     """Log the user's items and let the agent answer.
 
-    Parameters
-    ----------
-    items : sequence of items
-        The user's message.
-    resumed : Resumed, optional
-        The turn was under way before: its items are logged already and its layers have their state.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``NO_STEP_CONFIGURED``, or where something cannot work as it is set up.
-    NoeticError
-        What went wrong; the user's items stay in the log and the thread can be used again.
+    A turn that was under way before, `resumed`, has its items logged already and its layers have their state. Raises
+    `NoeticConfigError` ``NO_STEP_CONFIGURED``, or where something cannot work as it is set up, and `NoeticError` for
+    what went wrong; the user's items stay in the log and the thread can be used again.
     """
     step = engine.config.step
     if step is None:
@@ -114,7 +104,7 @@ async def run_turn(
             # Not earlier: a turn that is resumed without its user's items would have nothing to answer.
             await ctx.record.turn.begin(first)
         turn.output = await run_step(engine, step, given, ctx)
-        if not _ends_with_answer(ctx, turn):
+        if len(ctx.item_log) <= turn.first or ctx.item_log[-1].get("role") != "assistant":
             _log_answer(engine, ctx, turn)
         turn.outcome = "success"
     except TurnStopped as stopped:
@@ -186,10 +176,6 @@ def turn_input(text: str, log: ItemLog, first: int) -> TurnInput:
     """Return what the first step of a turn is given: the text of the items logged from `first` on."""
     # A turn without a single item is legal: code may start one with an empty list.
     return TurnInput(text, log[first] if first < len(log) else None, first)
-
-
-def _ends_with_answer(ctx: Context, turn: _Turn) -> bool:
-    return len(ctx.item_log) > turn.first and ctx.item_log[-1].get("role") == "assistant"
 
 
 def _log_answer(engine: Engine, ctx: Context, turn: _Turn) -> None:

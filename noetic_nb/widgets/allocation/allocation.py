@@ -31,12 +31,7 @@ __all__ = ["AllocationReading", "TokenAllocation"]
 
 
 class AllocationReading:
-    """The model calls of a run as the page needs them.
-
-    Parameters
-    ----------
-    turn, thread_id : optional
-        As in `TokenAllocation`.
+    """The model calls of a run as the page needs them; `turn` and `thread_id` as in `TokenAllocation`.
 
     Examples
     --------

@@ -62,19 +62,10 @@ LOOKS: Final[dict[str, dict[str, str]]] = {
 
 
 def widths(tokens: Sequence[float], scale: float) -> list[float]:
-    """Return the lengths of the segments of a bar.
+    """Return the lengths of the segments of a bar, in percent of a scale.
 
-    Parameters
-    ----------
-    tokens : sequence of float, shape (n,), tokens
-        What each segment stands for, > 0.
-    scale : float, tokens
-        What the whole length stands for.
-
-    Returns
-    -------
-    list of float, shape (n,), percent
-        Each at least `LEAST_WIDTH`; what small segments gain is taken from large ones, in proportion.
+    Each is at least `LEAST_WIDTH`; what small segments gain is taken from large ones, in proportion. Tokens are above
+    0.
 
     Examples
     --------
@@ -238,25 +229,10 @@ def _label(part: Part, width: float, height_px: int) -> str:
 
 
 def _bar(parts: Sequence[Part], scale: float, *, label: str, height_px: int, limit: float | None = None) -> str:
-    """Return a stacked bar.
+    """Return a stacked bar as an escaped ``svg`` element.
 
-    Parameters
-    ----------
-    parts : sequence of Part
-        The segments, from the left.
-    scale : float, tokens
-        What the whole length stands for.
-    label : str
-        What the bar shows, for people who do not see it.
-    height_px : int, pixels
-        Height.
-    limit : float, optional, tokens
-        Where the budget ends, when the bar goes beyond it.
-
-    Returns
-    -------
-    str
-        An ``svg`` element, escaped.
+    The segments come from the left, `scale` tokens are the whole length, and `label` is for people who do not see it.
+    `limit` is where the budget ends, in tokens, when the bar goes beyond it.
     """
     drawn = [
         f'<svg class="nn-bar" role="img" aria-label="{escape(label)}" width="100%" height="{height_px}" '

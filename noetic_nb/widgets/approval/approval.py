@@ -75,14 +75,7 @@ class Approval:
 class Question(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     """One question: allow once, allow for this run, or deny with a reason.
 
-    Parameters
-    ----------
-    name : str
-        The tool, or ``"response"``.
-    args : mapping
-        What it would be called with.
-    question : str, optional
-        The question of the rule.
+    `name` is the tool, or ``"response"``; `args` are what it would be called with; `question` is that of the rule.
     """
 
     _is_over = False

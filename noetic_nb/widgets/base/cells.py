@@ -34,10 +34,8 @@ def running_shell() -> Any:
 def current_cell() -> tuple[str, str] | None:
     """Return the running cell and the run of it, or None outside a notebook.
 
-    Returns
-    -------
-    tuple of (str, str) or None
-        What stays when the cell is run again (its id, or its text where the front end names no cells), and what does not.
+    The first stays when the cell is run again (its id, or its text where the front end names no cells), the second
+    does not.
 
     Examples
     --------

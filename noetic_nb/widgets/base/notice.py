@@ -11,15 +11,7 @@ __all__ = ["Notice"]
 
 
 class Notice(anywidget.AnyWidget):
-    """Text below an editor; the text is never markup.
-
-    Attributes
-    ----------
-    text : str
-        Its text; empty hides the notice.
-    mood : {"good", "bad", "plain"}
-        Whether it went well.
-    """
+    """Text below an editor, never markup; empty text hides the notice, `mood` is whether it went well."""
 
     text = traitlets.Unicode("").tag(sync=True)
     mood = traitlets.Enum(("good", "bad", "plain"), "plain").tag(sync=True)

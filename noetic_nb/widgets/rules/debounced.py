@@ -50,12 +50,8 @@ class _Attempt:
 class LiveTrial(Generic[T]):
     """Runs the newest of the works it is given, and reports what became of it.
 
-    Parameters
-    ----------
-    report : callable
-        ``report(result, error)`` in the thread of the loop; not called for work that was given up for newer work.
-    pause_s, limit_s : float, seconds
-        How long typing must rest, and how long the work may take.
+    ``report(result, error)`` is called in the thread of the loop, but not for work that was given up for newer work.
+    Typing must rest for `pause_s` seconds; the work may take `limit_s`.
 
     Examples
     --------
@@ -78,12 +74,9 @@ class LiveTrial(Generic[T]):
         self._attempt: _Attempt | None = None
 
     def later(self, work: Callable[[Callable[[], bool]], T]) -> None:
-        """Do the work after a pause, unless newer work comes; at once where no loop is running.
+        """Do ``work(stop)`` after a pause, unless newer work comes; at once where no loop is running.
 
-        Parameters
-        ----------
-        work : callable
-            ``work(stop)``; `stop` returns whether it is no longer wanted.
+        `stop` returns whether it is no longer wanted.
         """
         self.cancel()
         try:

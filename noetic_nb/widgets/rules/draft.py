@@ -55,10 +55,7 @@ def draft_of(rule: SteeringRule) -> Draft:
 def rule_of(rulebook: RuleBook, rule: SteeringRule, draft: Draft) -> SteeringRule:
     """Return the rule that the fields describe; it is not put into the book.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``RULE_DOES_NOT_COMPILE`` with a `line`, or ``INVALID_RULE``.
+    Raises `NoeticConfigError` ``RULE_DOES_NOT_COMPILE`` with a `line`, or ``INVALID_RULE``.
     """
     if draft.form == "python":
         if rule.id in rulebook:
@@ -80,10 +77,7 @@ def rule_of(rulebook: RuleBook, rule: SteeringRule, draft: Draft) -> SteeringRul
 def new_rule(rule_id: str, form: NewForm) -> SteeringRule:
     """Return a rule to begin with; it objects to nothing until it is edited.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_RULE`` for an empty name.
+    Raises `NoeticConfigError` ``INVALID_RULE`` for an empty name.
     """
     if form == "cel":
         return SteeringRule(id=rule_id, applies_to="before_tool_call", when="tool.name == '...'", guidance="Say why.")

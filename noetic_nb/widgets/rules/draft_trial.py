@@ -31,16 +31,9 @@ MOST_CALLS: Final = 200
 
 
 class DraftTrial:
-    """Tries drafts of one rule book on some runs.
+    """Tries drafts of one rule book on some runs, which may still grow.
 
-    Parameters
-    ----------
-    rulebook : RuleBook
-        The rules in force.
-    runs : sequence of Run
-        What was recorded; may still grow.
-    failed : callable
-        ``failed(error)`` for a draft that does not compile.
+    ``failed(error)`` is called for a draft that does not compile.
     """
 
     def __init__(self, rulebook: RuleBook, runs: Sequence[Any], failed: Callable[[NoeticConfigError], None]) -> None:
@@ -106,19 +99,7 @@ def _acts(rule: SteeringRule, text: str) -> list[str]:
 
 
 def sample_calls(runs: Sequence[Run], rule: SteeringRule) -> tuple[RecordedCall, ...]:
-    """Return the newest recorded calls and responses that a rule applies to, oldest first.
-
-    Parameters
-    ----------
-    runs : sequence of Run
-        Where they were recorded.
-    rule : SteeringRule
-        Which tools it is about decides which calls count, by what their names look like.
-
-    Returns
-    -------
-    tuple of RecordedCall
-        At most 200.
+    """Return the newest recorded calls and responses that a rule applies to, oldest first, at most 200.
 
     Examples
     --------

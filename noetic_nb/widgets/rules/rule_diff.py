@@ -30,13 +30,7 @@ NAMES: Final = {
 
 
 def diff_snapshot(table: Any) -> dict[str, Any]:
-    """Return a table of `noetic_nb.lab.rule_backtest` as the page needs it.
-
-    Parameters
-    ----------
-    table : pandas.DataFrame
-        What a candidate changes.
-    """
+    """Return a table of `noetic_nb.lab.rule_backtest` as the page needs it."""
     summary, skipped = table.attrs["summary"], table.attrs["skipped"]
     changed = table[table["change"] != "unchanged"]
     rows = [

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+import anywidget
 import ipywidgets
+import traitlets
 
 from noetic_nb.steering import SteeringRule
-from noetic_nb.widgets.rules.code_text import CodeText
+from noetic_nb.widgets.base.assets import script, style
 from noetic_nb.widgets.rules.draft import Draft, draft_of
 
-__all__ = ["RuleFields"]
+__all__ = ["CodeText", "RuleFields"]
 
 _LABELS: Final = {
     "python": "Text of the rule",
@@ -28,14 +30,72 @@ _BESIDE: Final = {
 _WIDE: Final = {"width": "auto"}  # "100%" would add the margins to it and stick out
 
 
-class RuleFields:
-    """Text and further fields of the rule that is chosen.
+class CodeText(anywidget.AnyWidget):
+    """A text someone writes code in, with line numbers and the failing line marked; the text is never markup.
 
-    Parameters
+    What is typed travels as messages, in order with the clicks that follow it. The state of a widget is held back while the
+    kernel is busy, and a click would overtake it: what was applied would not be what was on the page. Escape, then Tab
+    leaves the field: without that the keyboard would be caught in it.
+
+    Attributes
     ----------
-    edited : callable
-        Called when someone, and not `show`, has changed a field.
+    value : str
+        The text, as it is being written.
+    error_line : int
+        The line to mark, counted from 1; 0 marks none.
+    disabled : bool
+        Whether it is shown only.
+    label : str
+        What it is, for screen readers.
+    placeholder : str
+        Shown while it is empty.
+
+    Examples
+    --------
+    >>> field = CodeText(value="def rule(call): ...")
+    >>> field.shown["text"]
+    'def rule(call): ...'
+    >>> field.close()
     """
+
+    value = traitlets.Unicode("")
+    shown: Any = traitlets.Dict({"text": "", "generation": 0}).tag(sync=True)
+    """What the kernel last put into the field; what was typed since is in `value` only."""
+    error_line = traitlets.Int(0).tag(sync=True)
+    disabled = traitlets.Bool(False).tag(sync=True)
+    label = traitlets.Unicode("Text").tag(sync=True)
+    placeholder = traitlets.Unicode("").tag(sync=True)
+    _esm = script("rules/code_text")
+    _css = style("rules/rule_editor")
+    _is_receiving = False
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        self.on_msg(self._message_received)
+
+    @traitlets.observe("value")  # type: ignore[untyped-decorator, unused-ignore]
+    def _put(self, change: Any) -> None:
+        if not self._is_receiving:
+            # A new generation: what was typed before it, and arrives after it, belongs to another text.
+            self.shown = {"text": change["new"], "generation": self.shown["generation"] + 1}
+
+    def _message_received(self, _widget: Any, content: Any, _buffers: Any) -> None:
+        match content:
+            case {"type": "text" | "apply", "text": str(text), "generation": generation}:
+                # What was typed into a text that the kernel has replaced since belongs to no rule any more.
+                if generation == self.shown["generation"] and not self.disabled:
+                    self._is_receiving = True
+                    try:
+                        self.value = text
+                    finally:
+                        self._is_receiving = False
+            # A page that opens later has only what the kernel put there, not what was typed in another view.
+            case {"type": "again"}:
+                self.send({"type": "text", "text": self.value, "generation": self.shown["generation"]})
+
+
+class RuleFields:
+    """Text and further fields of the rule that is chosen; `edited` is called when someone, and not `show`, changed one."""
 
     def __init__(self, edited: Callable[[], None]) -> None:
         described: dict[str, Any] = {"style": {"description_width": "80px"}, "layout": _WIDE}

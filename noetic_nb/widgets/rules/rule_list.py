@@ -26,11 +26,6 @@ _WORDS: Final = {"deny": "denied", "guide": "guided", "ask": "asked", "allow": "
 class RuleHits:
     """How often each rule decided something, by action; counted once for each event, however long the run is.
 
-    Parameters
-    ----------
-    runs : iterable of Run
-        Where decisions were recorded.
-
     Examples
     --------
     >>> from noetic_nb.events import Where
