@@ -390,8 +390,8 @@ def as_tools(value: object) -> object:
 
     Examples
     --------
-    >>> [made.name for made in as_tools(len_of := tool(lambda text: len(text), name="length"))]
-    ['length']
+    >>> as_tools(tool(len_of := (lambda text: len(text)), name="length"))[0].name
+    'length'
     """
     if isinstance(value, Tool) or callable(value):
         value = [value]

@@ -40,7 +40,7 @@ _CHILDREN: Final[Mapping[str, tuple[str, ...]]] = {
 }
 # What a node of each kind may hold, beside `kind` and `id`.
 _KEYS: Final[Mapping[str, frozenset[str]]] = {
-    "llm": frozenset({"model", "instructions", "tools", "params", "output"}),
+    "llm": frozenset({"model", "instructions", "tools", "params", "output", "incomplete"}),
     "tool": frozenset({"toolName", "args"}),
     "run": frozenset({"execute", "retry"}),
     "branch": frozenset({"routes", "default"}),

@@ -5,6 +5,7 @@ NOETIC_NB_SHOTS names a folder for screenshots; without it they go to the test's
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import re
@@ -72,6 +73,8 @@ def browser() -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=chromium_path(), headless=True, args=FLAGS)
         yield started
         started.close()
+    # The driver leaves its loop marked as running in this thread, where asynchronous tests come next.
+    asyncio._set_running_loop(None)
 
 
 @pytest.fixture(scope="package")

@@ -63,7 +63,7 @@ async def test_the_history_of_a_recorded_call_is_the_one_it_had(name: str) -> No
 
     assert sorted(map(str, found)) == sorted(map(str, SEEN))
     own = nn.SteeringRule(id="any", applies_to="before_tool_call", predicate=lambda made: None)
-    assert {str(made.history) for made in sample_calls(run, own)} <= set(map(str, SEEN))
+    assert {str(made.params.history) for made in sample_calls([run], own)} <= set(map(str, SEEN))
 
 
 @pytest.mark.parametrize("name", STEPS)

@@ -283,7 +283,7 @@ def test_an_old_call_in_the_history_is_a_copy_at_each_look() -> None:
 
     call.args["amount"] = 2  # type: ignore[index]
 
-    assert call == ("pay", {"amount": 1}, "c1", None, None)
+    assert call == ("pay", {"amount": 1}, "c1", None, None, "")
     assert call.args == {"amount": 1}
 
 

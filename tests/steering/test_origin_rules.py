@@ -227,7 +227,9 @@ def test_recorded_runs_answer_as_the_agent_did() -> None:
         ('origin(tool.args.recipient) == "user"', True),
         ('origin(tool.args.recipient) == "tool:read_bill"', False),
         ('origins(tool.args.recipient).exists(o, o.startsWith("tool:"))', False),
-        ("origin(tool.args) == 'tool:read_bill'", False),
+        ("origin([tool.args.recipient]) == 'tool:read_bill'", False),
+        # With the amount, which is the tool's own default: what nobody wrote is trusted least.
+        ("origin(tool.args) == 'model'", False),
     ],
 )
 def test_conditions_ask_for_origins(condition: str, paid: bool, isolate: bool) -> None:

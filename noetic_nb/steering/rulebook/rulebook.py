@@ -6,12 +6,12 @@ in the middle of one. Rules are found by enforcement point and tool name, so tha
 
 from __future__ import annotations
 
-import gc
 import inspect
+import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
@@ -66,7 +66,7 @@ class RuleBook(RuleMethods):
     make_layer: ClassVar[Callable[[RuleBook], Any]]
 
     def __init__(self, rules: Iterable[SteeringRule | Mapping[str, Any]] = ()) -> None:
-        _UNUSED.add(self)
+        self._is_used = False
         self._snapshot = RuleSnapshot(0, ())
         self._changes: list[RuleChange] = []
         self._past: list[tuple[tuple[SteeringRule, ...], RuleChange]] = []
@@ -111,7 +111,7 @@ class RuleBook(RuleMethods):
 
     def mark_used(self) -> None:
         """Take note that something evaluates these rules; a rule book without that is a finding of ``harness.check()``."""
-        _UNUSED.discard(self)
+        self._is_used = True
 
     def __iter__(self) -> Iterator[SteeringRule]:
         return iter(self._snapshot)
@@ -309,19 +309,24 @@ class RuleBook(RuleMethods):
         return _rules_table(self.version, self._snapshot)
 
 
-# Rules that are written and enforced by nothing are a trap; weakly held, so that drafts are forgotten.
-_UNUSED: Final[weakref.WeakSet[RuleBook]] = weakref.WeakSet()
-
-
 def unused_books() -> tuple[RuleBook, ...]:
-    """Return the rule books in this process that have rules and that no layer enforces and nothing has evaluated."""
+    """Return the rule books in the callers' variables that have rules and that no layer enforces and nothing has evaluated.
 
-    def found() -> tuple[RuleBook, ...]:
-        return tuple([book for book in tuple(_UNUSED) if any(rule.enabled for rule in book)])
-
-    if found():
-        gc.collect()  # a book that nobody holds any more may only wait for this
-    return found()
+    The callers are those outside the library: of a notebook, its cell. Books that they cannot name are not their business.
+    """
+    seen: dict[int, object] = {}
+    frame: FrameType | None = sys._getframe(1)
+    is_nearest = True
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).split(".")[0] != "noetic_nb":
+            # Of those further out the local names only: their modules may be anybody's.
+            names = (*frame.f_globals.values(), *frame.f_locals.values()) if is_nearest else frame.f_locals.values()
+            seen.update({id(value): value for value in names})
+            is_nearest = False
+        frame = frame.f_back
+    books = [value for value in seen.values() if isinstance(value, RuleBook)]
+    # Rules that are written and enforced by nothing are a trap.
+    return tuple([book for book in books if not book._is_used and any(rule.enabled for rule in book)])
 
 
 def _checked(rule: SteeringRule | Mapping[str, Any]) -> SteeringRule:
