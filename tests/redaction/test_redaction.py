@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noetic_nb import redact as rule
 from noetic_nb.lab import datasets
 from noetic_nb.redact import REDACTED, Redaction, is_secret_name, redact, redact_text
+from noetic_nb.redact.levels import MAX_LEVELS
 from tests.redaction.sentences import SENTENCES
 from tests.redaction.shapes import SHAPES, beside_an_id, made
 
@@ -351,4 +351,4 @@ def test_levels_are_bounded() -> None:
     text = "\\" * 100_000
 
     assert redact_text(text) == text
-    assert rule.MAX_LEVELS == 8
+    assert MAX_LEVELS == 8

@@ -1,0 +1,19 @@
+"""The one rule for secrets: what looks like a credential never reaches a file, a repr, a trace or an exception.
+
+Two nets: a key that names a secret hides its value, and text is searched for the shapes of common credentials, also
+behind the escapes of JSON and in JSON inside JSON. Only the secret itself is replaced, never a character beside it.
+
+From the ground up: `marks`, `secret_names`, `shapes`, `private_keys`, `assignments`, `levels`, `redaction`,
+`safe_logging`; each may know those before it.
+
+References
+----------
+.. [1] docs/behaviour/secrets.md.
+"""
+
+from noetic_nb.redact.marks import REDACTED
+from noetic_nb.redact.redaction import Redaction, redact, redact_text
+from noetic_nb.redact.safe_logging import safe_logger
+from noetic_nb.redact.secret_names import is_secret_name
+
+__all__ = ["REDACTED", "Redaction", "is_secret_name", "redact", "redact_text", "safe_logger"]

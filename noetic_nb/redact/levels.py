@@ -1,0 +1,101 @@
+"""Every secret of a text, also behind the escapes of JSON and in JSON inside JSON."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from noetic_nb.redact.assignments import NAME_HINTS, assigned
+from noetic_nb.redact.marks import Span
+from noetic_nb.redact.private_keys import private_keys_in
+from noetic_nb.redact.shapes import cookies, issued
+
+__all__ = ["MAX_LEVELS", "spans_of"]
+
+_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[\"\\/bfnrt])")
+_SIGNS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+# JSON in JSON doubles its backslashes at every level, so that real text is never much deeper.
+MAX_LEVELS: Final = 8
+
+
+class _Level:
+    """A text with its escapes read, and where each of its characters stands in the text before."""
+
+    __slots__ = ("_places", "_sources", "text")
+
+    def __init__(self, source: str) -> None:
+        places, sources = array("q", [0]), array("q", [0])
+        pieces: list[str] = []
+        length = done = 0
+        for match in _ESCAPE.finditer(source):
+            start, end = match.span()
+            pieces.append(source[done:start])
+            length += start - done
+            sign = source[start + 1]
+            pieces.append(chr(int(source[start + 2 : end], 16)) if sign == "u" else _SIGNS.get(sign, sign))
+            places.extend((length, length + 1))
+            sources.extend((start, end))
+            length, done = length + 1, end
+        pieces.append(source[done:])
+        self.text = "".join(pieces)
+        self._places, self._sources = places, sources
+
+    def source(self, start: int, end: int) -> tuple[int, int]:
+        """Return the stretch of the text before."""
+        places, sources = self._places, self._sources
+        at = bisect_right(places, start) - 1
+        # A character that was an escape begins where the escape does, however long that is.
+        first = sources[at] + start - places[at]
+        at = bisect_right(places, end) - 1
+        return first, sources[at] + end - places[at]
+
+
+def _flat(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
+    """Find the secrets of one level of a text; `raw` returns how a stretch of it is spelled in the text itself."""
+    yield from issued(text)
+    if "PRIVATE KEY" in text:
+        yield from private_keys_in(text)
+    lower = text.lower()
+    yield from cookies(text, lower)
+    if ("=" in text or ":" in text) and any(hint in lower for hint in NAME_HINTS):
+        yield from assigned(text, raw)
+
+
+def spans_of(text: str) -> list[Span]:
+    """Find every secret of a text, as stretches of the text itself, in order and apart."""
+    levels: list[_Level] = []
+
+    def source(start: int, end: int) -> tuple[int, int]:
+        for level in reversed(levels):
+            start, end = level.source(start, end)
+        return start, end
+
+    def raw(start: int, end: int) -> str:
+        first, last = source(start, end)
+        return text[first:last]
+
+    view = text
+    found: list[Span] = []
+    while True:
+        for span in _flat(view, raw):
+            start, end = source(span.start, span.end)
+            found.append(Span(start, end, span.secret, span.quote))
+        if len(levels) == MAX_LEVELS or "\\" not in view or not _ESCAPE.search(view):
+            break
+        levels.append(_Level(view))
+        view = levels[-1].text
+    if len(found) < 2:
+        return found
+    # The longest of those that begin together comes first, and is the one that is kept.
+    found.sort(key=lambda span: (span.start, -span.end))
+    apart = [found[0]]
+    for span in found[1:]:
+        last = apart[-1]
+        if span.start >= last.end:
+            apart.append(span)
+        elif span.end > last.end:
+            apart[-1] = Span(last.start, span.end, text[last.start : span.end], last.quote)
+    return apart

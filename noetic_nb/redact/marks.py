@@ -1,0 +1,23 @@
+"""Where a secret stands in a text, and what is put there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
+
+__all__ = ["PLACEHOLDER", "REDACTED", "Placeholder", "Span"]
+
+REDACTED: Final = "[redacted]"
+PLACEHOLDER: Final = re.compile(r"\[redacted(?: [0-9]+)?\]")
+Placeholder: TypeAlias = Callable[[str], str]
+
+
+class Span(NamedTuple):
+    """A stretch of a text that is a secret."""
+
+    start: int
+    end: int
+    secret: str
+    quote: str = ""
+    """Put around the placeholder, where a number of JSON becomes text."""

@@ -1,0 +1,235 @@
+"""The rule applied to text and data: secrets are replaced, and their words remembered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from noetic_nb.redact.levels import spans_of
+from noetic_nb.redact.marks import PLACEHOLDER, REDACTED, Placeholder
+from noetic_nb.redact.secret_names import ALWAYS, SMALLEST_NUMBER, secret_word
+
+__all__ = ["Redaction", "redact", "redact_text"]
+
+_SHORTEST_TEXT: Final = 8
+# Replacing may bring two neighbours together that look like a secret only then.
+_ROUNDS: Final = 4
+_TOKEN_WORDS: Final = re.compile(r"[^\W_]+")
+_WORD_LISTS: Final = frozenset({"drift_tokens", "task_tokens", "driftTokens", "taskTokens"})
+_WORD_TEXTS: Final = frozenset({"cluster", "topic_cluster", "topicCluster", "pattern_name", "patternName"})
+_SCHEMA_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+_SCHEMA_KEYS: Final = frozenset({"$ref", "anyOf", "allOf", "oneOf"})
+_SCHEMA_VALUES: Final = frozenset({"default", "const", "enum", "example", "examples"})
+
+
+def _is_schema(value: Any) -> bool:
+    """Tell whether a value describes an argument, as JSON Schema does, rather than being one."""
+    if not isinstance(value, Mapping):
+        return False
+    kind = value.get("type")
+    return (isinstance(kind, str) and kind in _SCHEMA_TYPES) or any(key in value for key in _SCHEMA_KEYS)
+
+
+class Redaction:
+    """The rule applied to one file, table or view after the other; it remembers the words of the secrets it has found.
+
+    A list of words made from a text, as a regulator's decision holds, shows a secret in pieces that look like nothing by
+    themselves. They are hidden where the text went by before.
+
+    Parameters
+    ----------
+    placeholder : callable, optional
+        Returns what stands in the place of a secret; ``[redacted]`` by default, and always of that form.
+
+    Examples
+    --------
+    >>> rule = Redaction()
+    >>> rule.data({"query": "use AKIAIOSFODNN7EXAMPLE"})
+    {'query': 'use [redacted]'}
+    >>> rule.data({"drift_tokens": ["akiaiosfodnn7example", "use"]})
+    {'drift_tokens': ['[redacted]', 'use']}
+    """
+
+    def __init__(self, placeholder: Placeholder | None = None) -> None:
+        self._placeholder = placeholder
+        self._words: set[str] = set()
+
+    def _hidden(self, secret: str) -> str:
+        if len(self._words) < 100_000:  # a bound for hostile runs; an ordinary one has a few dozen
+            self._words.update(_TOKEN_WORDS.findall(secret[:10_000].lower()))
+        return REDACTED if self._placeholder is None else self._placeholder(secret)
+
+    def text(self, text: str) -> str:
+        """Return text without its secrets."""
+        if len(text) < _SHORTEST_TEXT:
+            return text
+        for _ in range(_ROUNDS):
+            spans = spans_of(text)
+            if not spans:
+                break
+            pieces = []
+            done = 0
+            for start, end, secret, quote in spans:
+                pieces += [text[done:start], quote, self._hidden(secret), quote]
+                done = end
+            text = "".join([*pieces, text[done:]])
+        return text
+
+    def data(self, value: Any) -> Any:
+        """Return JSON-like data without its secrets."""
+        top: list[Any] = [None]
+        made: list[Any] | dict[Any, Any]
+        # No recursion: data from outside may be nested deeper than the interpreter can call.
+        work: list[tuple[Any, Any, Any, bool]] = [(value, top, 0, False)]
+        tuples: list[tuple[Any, Any]] = []
+        # What was made of a list or mapping: one that holds itself is read once. The original is kept, so that no other
+        # object gets its id meanwhile.
+        known: dict[tuple[int, bool], tuple[Any, Any]] = {}
+        while work:
+            value, parent, place, hide = work.pop()
+            if hide and not _is_schema(value):
+                parent[place] = self._whole(value)
+            elif isinstance(value, str):
+                parent[place] = self.text(value)
+            elif (id(value), hide) in known:
+                parent[place] = known[id(value), hide][1]
+            elif isinstance(value, Mapping):
+                parent[place] = made = self._mapping(value, hide, work)
+                known[id(value), hide] = value, made
+            elif isinstance(value, list | tuple):
+                parent[place] = made = self._tokens(value) or list(value)
+                if isinstance(value, tuple):
+                    tuples.append((parent, place))
+                else:
+                    known[id(value), hide] = value, made
+                work.extend((inner, made, at, False) for at, inner in enumerate(made))
+            elif isinstance(value, bytes | bytearray):
+                text = value.decode("latin-1")
+                clean = self.text(text)
+                parent[place] = value if clean == text else clean.encode("latin-1", "replace")
+            else:
+                parent[place] = value
+        for parent, place in reversed(tuples):  # inner ones first, while the outer are still lists
+            parent[place] = tuple(parent[place])
+        return top[0]
+
+    def _mapping(
+        self, value: Mapping[Any, Any], schema: bool, work: list[tuple[Any, Any, Any, bool]]
+    ) -> dict[Any, Any]:
+        made: dict[Any, Any] = {}
+        later = []
+        for key, inner in value.items():
+            shown = key
+            if isinstance(key, str):
+                shown, number = self.text(key), 1
+                while shown in made:
+                    number += 1
+                    shown = f"{self.text(key)} {number}"
+            made[shown] = None
+            if isinstance(key, str) and key in _WORD_LISTS and isinstance(inner, list | tuple):
+                words = [self._word(word) for word in inner]
+                made[shown] = tuple(words) if isinstance(inner, tuple) else words
+                continue
+            if isinstance(key, str) and key in _WORD_TEXTS and isinstance(inner, str) and self._words:
+                inner = _TOKEN_WORDS.sub(lambda match: self._word(match[0]), inner)
+            hide = (schema and key in _SCHEMA_VALUES) or (
+                isinstance(key, str) and self._hides(key, inner) and not (key == "token" and "logprob" in value)
+            )
+            later.append((inner, made, shown, hide))
+        # In reverse, so that secrets are found in the order in which they stand.
+        work.extend(reversed(later))
+        return made
+
+    @staticmethod
+    def _hides(key: str, value: Any) -> bool:
+        if value is None or value == "":
+            return False
+        word = secret_word(key)
+        if word is None:
+            return False
+        if isinstance(value, bool | int | float) and word not in ALWAYS:
+            return not isinstance(value, bool) and abs(value) >= SMALLEST_NUMBER
+        return True
+
+    def _whole(self, value: Any) -> str:
+        if isinstance(value, str) and PLACEHOLDER.fullmatch(value):
+            return value
+        return self._hidden(value if isinstance(value, str) else str(value))
+
+    def _word(self, word: Any) -> Any:
+        if not isinstance(word, str) or PLACEHOLDER.fullmatch(word):
+            return word
+        pieces = _TOKEN_WORDS.findall(word.lower())
+        # Also where the text is not known: nobody's word has twenty letters and digits mixed.
+        odd = len(word) >= 20 and any(c.isdigit() for c in word) and any(c.isalpha() for c in word)
+        return REDACTED if odd or any(piece in self._words for piece in pieces) else self.text(word)
+
+    def _tokens(self, value: list[Any] | tuple[Any, ...]) -> list[Any] | None:
+        """Return a list of (token, log-probability) without the tokens that make up a secret; None if it is none."""
+        if not value or not all(
+            isinstance(pair, list | tuple) and len(pair) > 1 and isinstance(pair[0], str) and isinstance(pair[1], float)
+            for pair in value
+        ):
+            return None
+        spans = spans_of("".join(pair[0] for pair in value))
+        if not spans:
+            return None
+        made: list[Any] = []
+        place = at = 0
+        for pair in value:
+            end = place + len(pair[0])
+            while at < len(spans) and spans[at].end <= place:
+                at += 1
+            if at < len(spans) and spans[at].start < end:
+                made.append(type(pair)([self._hidden(spans[at].secret), pair[1]]))
+            else:
+                made.append(pair)
+            place = end
+        return made
+
+
+def redact_text(text: str) -> str:
+    r"""Replace what looks like a credential inside text.
+
+    Parameters
+    ----------
+    text : str
+        Any text; JSON, and JSON inside JSON, is looked into.
+
+    Returns
+    -------
+    str
+        The same text with credentials replaced by ``[redacted]``, and no other character changed.
+
+    Examples
+    --------
+    >>> redact_text("curl -H 'Authorization: Bearer abcdefghijklmnop'")
+    "curl -H 'Authorization: Bearer [redacted]'"
+    >>> redact_text("OPENAI_API_KEY=sk-proj-abcdefghijklmnopqrstuvwx")
+    'OPENAI_API_KEY=[redacted]'
+    >>> redact_text(r'{"arguments": "{\"password\": \"hunter2\"}"}')
+    '{"arguments": "{\\"password\\": \\"[redacted]\\"}"}'
+    """
+    return Redaction().text(text)
+
+
+def redact(value: Any) -> Any:
+    """Return JSON-like data with every secret replaced; the value itself is left alone.
+
+    Parameters
+    ----------
+    value : object
+        Mappings, lists, tuples, text and scalars, nested.
+
+    Returns
+    -------
+    object
+        The same shape; values below a key that names a secret, and credentials inside text, become ``[redacted]``.
+
+    Examples
+    --------
+    >>> redact({"api_key": "k", "note": "plain", "usage": {"input_tokens": 3}})
+    {'api_key': '[redacted]', 'note': 'plain', 'usage': {'input_tokens': 3}}
+    """
+    return redact_text(value) if isinstance(value, str) else Redaction().data(value)

@@ -1,0 +1,132 @@
+"""Which names of keys and variables say that their value is secret."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["ALWAYS", "SMALLEST_NUMBER", "is_secret_name", "secret_word"]
+
+_WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+# The last words of a name say what it is: a `reset_password_token` is a token, a `token_count` is a number.
+_ENDINGS: Final = frozenset(
+    [
+        "password",
+        "passwords",
+        "passwd",
+        "pwd",
+        "pass",
+        "passphrase",
+        "secret",
+        "secrets",
+        "token",
+        "apikey",
+        "credential",
+        "credentials",
+        "auth",
+        "authorization",
+        "bearer",
+        "cookie",
+        "cookies",
+        "sessionid",
+        "dsn",
+        "pin",
+        "otp",
+        "webhook",
+        "accesskey",
+        "privatekey",
+        "connectionstring",
+    ]
+)
+_PAIRS: Final = frozenset(
+    [
+        "api key",
+        "api keys",
+        "access key",
+        "private key",
+        "secret key",
+        "session key",
+        "signing key",
+        "encryption key",
+        "account key",
+        "connection string",
+        "session id",
+    ]
+)
+_MODIFIERS: Final = frozenset(
+    [
+        "value",
+        "hash",
+        "old",
+        "new",
+        "current",
+        "previous",
+        "confirm",
+        "confirmation",
+        "again",
+        "repeat",
+        "prod",
+        "production",
+        "dev",
+        "test",
+        "staging",
+        "live",
+        "header",
+        "plain",
+        "plaintext",
+        "raw",
+        "base64",
+        "b64",
+    ]
+)
+_CLAIMS: Final = frozenset(
+    [
+        "has",
+        "is",
+        "are",
+        "needs",
+        "need",
+        "requires",
+        "require",
+        "required",
+        "use",
+        "uses",
+        "no",
+        "without",
+        "with",
+        "max",
+        "min",
+        "num",
+    ]
+)
+_ADDRESSES: Final = frozenset({"url", "uri"})
+ALWAYS: Final = frozenset({"pin", "otp", "pass"})
+# A number below it counts something; a longer one may be a code.
+SMALLEST_NUMBER: Final = 10_000
+_LONGEST_NAME: Final = 128
+
+
+def secret_word(name: str) -> str | None:
+    """Return the word by which a name says that its value is secret."""
+    words: list[str] = [word.lower() for word in _WORDS.findall(name[-_LONGEST_NAME:])]
+    while words and (words[-1] in _MODIFIERS or words[-1].isdigit()):
+        words.pop()
+    if len(words) > 1 and words[-1] in _ADDRESSES and words[-2] in ("webhook", "dsn"):
+        words.pop()
+    if not words or words[0] in _CLAIMS:
+        return None
+    if words[-1] in _ENDINGS:
+        return words[-1]
+    pair = " ".join(words[-2:])
+    return pair if pair in _PAIRS else None
+
+
+def is_secret_name(name: str) -> bool:
+    """Tell whether a key or a variable of this name holds a secret.
+
+    Examples
+    --------
+    >>> [is_secret_name(name) for name in ("apiKey", "DB_PASSWORD", "token_count", "has_password", "cookie_policy")]
+    [True, True, False, False, False]
+    """
+    return secret_word(name) is not None

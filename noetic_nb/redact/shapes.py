@@ -1,0 +1,134 @@
+"""What credentials look like, as their issuers document it, and the cookies of a session."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from noetic_nb.redact.marks import PLACEHOLDER, Span
+
+__all__ = ["cookies", "issued", "longest_run"]
+
+
+def longest_run(text: str) -> int:
+    """Return the length of the longest stretch of letters and digits."""
+    return max(map(len, re.split(r"[^A-Za-z0-9]+", text)))
+
+
+def _is_dense(text: str) -> bool:
+    """Tell whether a text with dashes is no chain of words."""
+    mixed = any(c.isdigit() for c in text) and any(c.isupper() for c in text) and len(text) >= 24
+    return mixed or longest_run(text) >= 16
+
+
+def _is_basic(text: str) -> bool:
+    try:
+        return b":" in base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (ValueError, binascii.Error):
+        return False
+
+
+def _is_token(text: str) -> bool:
+    return any(c.isdigit() for c in text) or bool(re.search(r"[a-z][A-Z]", text)) or text.endswith("=")
+
+
+def _is_jwt(text: str) -> bool:
+    return len(text) >= 24 and text.count(".") >= 1 and len(text.split(".")[0]) >= 10
+
+
+def _any(text: str) -> bool:
+    return True
+
+
+def _no_filler(text: str) -> bool:
+    return not re.fullmatch(r"[*x.…]+|[<{$%].*", text, re.S)
+
+
+class _Shape(NamedTuple):
+    hints: tuple[str, ...]
+    pattern: re.Pattern[str]
+    holds: Callable[[str], bool]
+
+
+def _shape(hints: str, pattern: str, holds: Callable[[str], bool] = _any) -> _Shape:
+    return _Shape(tuple(hints.split()), re.compile(pattern), holds)
+
+
+_B: Final = r"(?<![A-Za-z0-9])"
+# Each is documented by its issuer, and long enough that prose does not match. A pattern is looked for only where one of
+# its hints is in the text: that is what keeps ordinary text cheap. Quantifiers are possessive or end a pattern, so that
+# a near miss is never searched twice.
+_SHAPES: Final = (
+    _shape("sk-", _B + r"(sk-[A-Za-z0-9_\-]{16,})", _is_dense),  # OpenAI, Anthropic, OpenRouter
+    _shape("gho_ ghp_ ghs_ ghu_ ghr_", _B + r"(gh[opsur]_[A-Za-z0-9]{20,})"),
+    _shape("github_pat_", _B + r"(github_pat_[A-Za-z0-9_]{20,})"),
+    _shape("glpat- glptt- gldt- glrt-", _B + r"(gl(?:pat|ptt|dt|rt)-[A-Za-z0-9_\-]{16,})", _is_dense),
+    _shape("AKIA ASIA", _B + r"((?:AKIA|ASIA)[A-Z0-9]{16})(?![A-Za-z0-9])"),
+    _shape("AIza", _B + r"(AIza[A-Za-z0-9_\-]{30,})"),
+    _shape("GOCSPX-", _B + r"(GOCSPX-[A-Za-z0-9_\-]{20,})"),
+    _shape("ya29.", _B + r"(ya29\.[A-Za-z0-9_\-]{20,})"),
+    _shape("hf_", _B + r"(hf_[A-Za-z0-9]{20,})"),
+    _shape("gsk_", _B + r"(gsk_[A-Za-z0-9]{20,})"),
+    _shape("xai-", _B + r"(xai-[A-Za-z0-9]{20,})"),
+    _shape("xox", _B + r"(xox[a-z][.\-][A-Za-z0-9\-]{10,})", _is_token),
+    _shape("hooks.slack.com", r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9/_\-]{16,})"),
+    _shape("/api/webhooks/", r"/api/webhooks/([0-9]{6,24}/[A-Za-z0-9_\-]{20,})"),
+    _shape("_live_ _test_", _B + r"([sr]k_(?:live|test)_[A-Za-z0-9]{10,})"),
+    _shape("whsec_", _B + r"(whsec_[A-Za-z0-9+/=]{16,})"),
+    _shape("SG.", _B + r"(SG\.[A-Za-z0-9_\-]{16,}+\.[A-Za-z0-9_\-]{16,})"),
+    _shape("npm_", _B + r"(npm_[A-Za-z0-9]{30,})"),
+    _shape("pypi-", _B + r"(pypi-[A-Za-z0-9_\-]{16,})", _is_dense),
+    _shape("AccountKey SharedAccessKey", r"(?:AccountKey|SharedAccessKey)\s?=\s?([A-Za-z0-9+/]{20,}={0,2})"),
+    _shape("sig=", _B + r"sig=([A-Za-z0-9%+/_\-]{20,}=*)", _is_token),
+    _shape(":", r":(?<=[0-9]{8}:)([A-Za-z0-9_\-]{34,36})(?![A-Za-z0-9_\-])", _is_token),  # Telegram
+    # Consumes the whole run also where it is no token: a run of "eyJeyJ…" is read once.
+    _shape("eyJ", _B + r"(eyJ[A-Za-z0-9_\-]*+(?:\.[A-Za-z0-9_\-]++)*+\.?)", _is_jwt),
+    _shape("earer BEARER", r"(?i:\bbearer)[ \t]++([A-Za-z0-9._~+/\-]{16,}+=*+)", _is_token),
+    _shape("asic BASIC", r"(?i:\bbasic)[ \t]++([A-Za-z0-9+/]{8,}+={0,2})", _is_basic),
+    _shape("@", r"://[^\s/?#@:\"'<>\\]{0,128}:([^\s/\"'<>\\]{1,256})@", _no_filler),
+)
+_AWS_SECRET: Final = re.compile(r"(?<![A-Za-z0-9/+])([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])")
+_AWS_BESIDE: Final = 200  # characters: the next line, field or column
+_COOKIES: Final = re.compile(r"(?i)\bcookie[\"']?\s{0,3}:\s{0,3}[\"']?([^\r\n\"'\\<>]++)")
+_COOKIE: Final = re.compile(r"[\w.\-]{1,64}=[^\s;,]{6,}")
+_SESSION: Final = re.compile(
+    r"(?i)(?<![A-Za-z0-9])(?:session|session_?id|sid|connect\.sid|jsessionid|phpsessid)=([^\s;,&\"'<>\\]{6,})"
+)
+
+
+def issued(text: str) -> Iterator[Span]:
+    """Find what has the shape of an issuer's credential."""
+    for shape in _SHAPES:
+        if not any(hint in text for hint in shape.hints):
+            continue
+        for match in shape.pattern.finditer(text):
+            secret = match[1]
+            if not shape.holds(secret) or PLACEHOLDER.fullmatch(secret):
+                continue
+            start = match.start(1)
+            if secret[0] != ":" and shape.hints == (":",):
+                while start > 1 and text[start - 2].isdigit():  # the number before it belongs to the token
+                    start -= 1
+                start -= 1
+                secret = text[start : match.end(1)]
+            yield Span(start, match.end(1), secret)
+            if shape.hints[0] == "AKIA":
+                window = max(0, match.start() - _AWS_BESIDE), match.end() + _AWS_BESIDE
+                for beside in _AWS_SECRET.finditer(text, *window):
+                    if _is_token(beside[1]) and not beside[1].isdigit():
+                        yield Span(*beside.span(1), beside[1])
+
+
+def cookies(text: str, lower: str) -> Iterator[Span]:
+    """Find the cookies of a text, which is also given in lower case."""
+    if "cookie" in lower:
+        for match in _COOKIES.finditer(text):
+            if _COOKIE.search(match[1]) and not PLACEHOLDER.search(match[1]):
+                yield Span(*match.span(1), match[1])
+    if "=" in text and ("sess" in lower or "sid=" in lower):
+        for match in _SESSION.finditer(text):
+            if _is_token(match[1]) and not PLACEHOLDER.search(match[1]):
+                yield Span(*match.span(1), match[1])
