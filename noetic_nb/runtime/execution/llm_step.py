@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import Item, assistant_text, function_call_output, input_message
-from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.memory import ExecutionContext, RerenderRequest, SteeringAction, SteeringDecision
 from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.memory.steering_decision import denied
@@ -27,9 +26,21 @@ from noetic_nb.runtime.context.messages import (
     query_of,
 )
 from noetic_nb.runtime.context.protocols import StepValue
-from noetic_nb.runtime.context.reply import ReplyWarning
 from noetic_nb.runtime.context.step_errors import TurnStopped
 from noetic_nb.runtime.execution.approval import RESPONSE, approval
+from noetic_nb.runtime.execution.cut_answers import (
+    MAX_EMPTY_RETRIES,
+    asking_for_rest,
+    cut_error,
+    empty_error,
+    is_asked_again,
+    joined,
+    may_continue,
+    raise_refusal,
+    refuse_calls,
+    unreadable,
+    warn_cut,
+)
 from noetic_nb.runtime.execution.tool_call import call_tool
 from noetic_nb.runtime.planning.turn_plan import TurnPlan, budgets_allocated, plan_turn
 from noetic_nb.steps import LLMStep
@@ -42,15 +53,9 @@ __all__ = ["run_llm"]
 
 # At most four model calls for one response; more would let a rule that nothing satisfies spend without end.
 MAX_GUIDED_RETRIES: Final = 3
-# An empty response is tried again at most so often in a row.
-MAX_EMPTY_RETRIES: Final = 3
 # After the last round of tools the model is sent "continue" so often, which is not logged.
 GRACE_ROUNDS: Final = 3
-# With incomplete="continue", an answer that was cut off is continued at most so often; longer ones are runaways.
-MAX_CONTINUATIONS: Final = 3
 
-CONTINUE: Final = "Your answer was cut off. Continue it exactly where it stopped, without repeating anything."
-NOT_RUN: Final = "Error: not run: the answer was cut off"
 DEFAULT_GUIDANCE: Final = "Adjust your last answer and try again."
 
 
@@ -195,29 +200,26 @@ class LLMStepRun:
             except NoeticError as exc:
                 if exc.kind.startswith("llm_"):
                     exc.facts.setdefault("step_id", self.step.id)  # a client knows of no steps
-                if exc.facts.get("reason") == "truncated" and self.incomplete == "error":
-                    exc.facts["reason"] = "incomplete"
-                if exc.facts.get("reason") not in (("empty",) if begun is None else ("empty", "truncated")):
+                if not is_asked_again(exc, self.incomplete, is_continuation=begun is not None):
                     raise
                 response, failed = ModelResponse(()), exc  # some clients raise for what others return
             if ctx.aborted:  # a client that ignores cancellation answers all the same
                 raise ctx.stopped()
             if begun is not None:
-                response = _joined(begun, response, engine)
+                response = joined(begun, response, engine)
             if response.finish_reason in CUT_OFF and self.incomplete == "error":
-                raise _incomplete(response, self.model, step.id)
+                raise cut_error(response, self.model, step.id)
             if not response.items:
                 empty += 1
                 if empty > MAX_EMPTY_RETRIES:
-                    raise _empty(self.model, empty) from failed
+                    raise empty_error(self.model, empty) from failed
                 self.ephemeral = (input_message("continue", ids=engine.ids),)
                 continue
-            _raise_refusal(response, step.id)
-            if self.may_continue(response) and not _calls_of(response):
+            raise_refusal(response, step.id)
+            if may_continue(response, self.incomplete, self.continued) and not _calls_of(response):
                 begun = response
                 self.continued += 1
-                said = [item for item in response.items if item["type"] == "message"]
-                self.ephemeral = (*said, input_message(CONTINUE, ids=engine.ids))
+                self.ephemeral = asking_for_rest(response, engine)
                 continue
             begun, self.ephemeral = None, ()
             if "after_model_call" not in hooks:
@@ -320,31 +322,6 @@ class LLMStepRun:
             raise TurnStopped(stop)
         return decision
 
-    def may_continue(self, response: ModelResponse) -> bool:
-        """Tell whether to ask for the rest of an answer. What a filter ended would be ended again."""
-        return (
-            response.finish_reason == "length" and self.incomplete == "continue" and self.continued < MAX_CONTINUATIONS
-        )
-
-    def warn_cut(self, response: ModelResponse) -> None:
-        """Put into the reply that an answer was cut off."""
-        why = "the limit of generated tokens was reached"
-        if response.finish_reason == "content_filter":
-            why = "the provider's content filter ended it"
-        warning = ReplyWarning(
-            "answer_cut", f"The answer of model {self.model!r} was cut off: {why}.", None, self.ctx.turn
-        )
-        self.ctx.tree.warnings += (warning,)
-
-    def refuse_calls(self, calls: Sequence[Item]) -> None:
-        """Answer calls of a response that was cut off: what they say may be half of what was meant."""
-        outputs = [
-            function_call_output(call.get("callId") or call.get("id") or "", NOT_RUN, ids=self.engine.ids)
-            for call in calls
-        ]
-        # Nothing is awaited between the calls and their outputs: an abort in between would leave calls unanswered.
-        log_items(self.engine, self.ctx, outputs, "tool")
-
     async def run_calls(self, calls: Sequence[Item]) -> None:
         """Run tools in order. No call is left without an answer in the log."""
         hook_ctx = self.hook_ctx if self.engine.stack.hooks else None
@@ -393,80 +370,6 @@ class LLMStepRun:
 
 def _calls_of(response: ModelResponse) -> tuple[Item, ...]:
     return tuple([item for item in response.items if item["type"] == "function_call"])
-
-
-def _parts(message: Item) -> tuple[Any, ...]:
-    content = message.get("content") or ()
-    # A client of the user's own may give text where a provider gives parts.
-    return (
-        (FrozenDict(type="output_text", text=content, annotations=()),) if isinstance(content, str) else tuple(content)
-    )
-
-
-def _joined(begun: ModelResponse, more: ModelResponse, engine: Engine) -> ModelResponse:
-    """Return an answer with its continuation: one message with the text of both, as they are."""
-    items = list(begun.items)
-    place = next((n for n in range(len(items) - 1, -1, -1) if items[n]["type"] == "message"), None)
-    for item in more.items:
-        if item["type"] == "message" and place is not None:
-            # A new id: the provider knows its own as those of half the message.
-            fields = {**items[place], "id": engine.ids.new("item"), "status": item.get("status") or "completed"}
-            items[place] = Item(fields | {"content": (*_parts(items[place]), *_parts(item))})
-        elif item["type"] == "reasoning" and place is not None:
-            items.insert(place, item)
-            place += 1
-        else:
-            items.append(item)
-    cost = None if begun.cost is None and more.cost is None else (begun.cost or 0.0) + (more.cost or 0.0)
-    # A continuation without a word says nothing about the answer, so that stays cut off.
-    reason = more.finish_reason if more.items else begun.finish_reason
-    logprobs = (*begun.logprobs, *more.logprobs)
-    return ModelResponse(tuple(items), begun.usage + more.usage, cost, logprobs, more.model or begun.model, reason)
-
-
-def _incomplete(response: ModelResponse, model: str, step_id: str) -> NoeticError:
-    return NoeticError(
-        "llm_failed",
-        f"The answer of model {model!r} was cut off ({response.finish_reason})",
-        hint="Raise `max_tokens`, or pass incomplete='continue' or 'return'.",
-        model=model,
-        reason="incomplete",
-        finish_reason=response.finish_reason,
-        step_id=step_id,
-    )
-
-
-def _empty(model: str, count: int) -> NoeticError:
-    return NoeticError(
-        "llm_failed",
-        f"Model {model!r} gave {count} empty answers in a row",
-        hint="Ask again later, or try another model.",
-        model=model,
-        reason="empty",
-    )
-
-
-def _raise_refusal(response: ModelResponse, step_id: str) -> None:
-    """Raise for a response that is nothing but a refusal."""
-    refusals: list[str] = []
-    for item in response.items:
-        if item["type"] != "message":
-            if item["type"] == "function_call":
-                return
-            continue
-        for part in item.get("content") or ():
-            if part.get("type") == "refusal":
-                refusals.append(str(part.get("refusal") or ""))
-            elif part.get("text"):
-                return
-    if refusals:
-        raise NoeticError(
-            "llm_refused",
-            f"The model refused: {' '.join(refusals)}",
-            hint="Rephrase the request.",
-            step_id=step_id,
-            refusal=" ".join(refusals),
-        )
 
 
 async def _chosen(value: StepValue, ctx: Context) -> Any:
@@ -558,10 +461,10 @@ async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: Context)
                 run.continued = 0
                 break
             if calls:
-                run.refuse_calls(calls)
+                refuse_calls(engine, ctx, calls)
                 calls = ()
-            if not run.may_continue(response):
-                run.warn_cut(response)
+            if not may_continue(response, run.incomplete, run.continued):
+                warn_cut(ctx, response, run.model)
                 break
             run.continued += 1
         if not calls:
@@ -594,15 +497,7 @@ async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: Context)
     except NoeticError as exc:
         if response.finish_reason not in CUT_OFF:
             raise
-        raise NoeticError(
-            exc.kind,
-            f"The answer of step {step.id!r} was cut off ({response.finish_reason}) and cannot be read: "
-            f"{exc.validation_error}",
-            given=text,
-            hint="Raise `max_tokens`, or pass incomplete='continue'.",
-            **exc.facts,
-            finish_reason=response.finish_reason,
-        ) from exc
+        raise unreadable(exc, text, response, step.id) from exc
     if ctx.record is not None:
         ctx.record.step(ctx.frames).text = text
     return value
