@@ -188,6 +188,9 @@ class MemoryLayer:
         For people.
     begins_in_children : bool
         Whether a layer that decides on calls or responses, and has an `init` and no `on_spawn`, is initialised in children.
+    reviews_responses : callable, optional
+        Whether `after_model_call` may reject a response as things stand: a stream is held only for a layer that may. None
+        for always.
 
     Raises
     ------
@@ -218,6 +221,7 @@ class MemoryLayer:
     on_steering_error: Literal["deny", "allow", "raise"] | None = None
     name: str | None = None
     begins_in_children: bool = True
+    reviews_responses: Callable[[], bool] | None = field(default=None, repr=False, compare=False)
     original_id: str | None = field(default=None, repr=False)
     """The id in the parent, of a layer that a child inherits beside one of its own with that id."""
     limits: tuple[float, float] = field(init=False, repr=False, compare=False, default=(0.0, math.inf))

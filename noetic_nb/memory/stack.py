@@ -132,6 +132,11 @@ class LayerStack:
         """Whether any layer's state outlives its execution."""
         return any(layer.scope != "execution" for layer in self.layers)
 
+    def reviews_responses(self) -> bool:
+        """Tell whether a layer may reject the next response, as things stand now."""
+        found = self._runner.layers_with("after_model_call")
+        return any(layer.reviews_responses is None or layer.reviews_responses() for layer in found)
+
     def runs(self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None) -> bool:
         """Tell whether a layer takes part in an execution: initialised if it needs to be, and not disabled."""
         return self._runner.runs(layer, execution_id, layer_id)

@@ -135,6 +135,7 @@ def steering(
         timeouts=limits,
         # Without this a layer that cannot be initialised would be left out, and nothing would be enforced.
         enforces=True,
+        reviews_responses=lambda: any(rule.enabled and "after_model_call" in rule.applies_to for rule in book.snapshot),
         on_steering_error=on_error,
     )
 

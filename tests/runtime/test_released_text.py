@@ -391,3 +391,51 @@ def test_an_unknown_release_is_refused_at_once() -> None:
         make_harness([]).stream("hi", release="now")  # type: ignore[call-overload]
 
     assert caught.value.code == "INVALID_OPTION"
+
+
+class Pieces:
+    """A model that writes two pieces and waits in between."""
+
+    def __init__(self, gate: asyncio.Event) -> None:
+        self.gate = gate
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelResponse]:
+        yield ModelDelta("text", "first ")
+        await self.gate.wait()
+        yield ModelDelta("text", "second")
+        yield ModelResponse((assistant_message("first second"),), finish_reason="stop")
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        return ModelResponse((assistant_message("first second"),), finish_reason="stop")
+
+
+async def test_rules_about_calls_alone_hold_nothing_back() -> None:
+    gate = asyncio.Event()
+    rules = nn.RuleBook()
+    rules.at_most(1, "pay")
+    harness = make_harness(Pieces(gate), memory=[nn.steering(rules)])
+
+    pieces = harness.stream("hi").text.__aiter__()
+
+    assert await anext(pieces) == "first "  # the model is still waiting
+    gate.set()
+    assert [piece async for piece in pieces] == ["second"]
+
+
+async def test_a_rule_that_comes_while_text_is_handed_out_takes_it_back() -> None:
+    gate = asyncio.Event()
+    rules = nn.RuleBook()
+    rules.at_most(1, "pay")
+    harness = make_harness(Pieces(gate), memory=[nn.steering(rules)])
+    turn = harness.stream("hi")
+    events = asyncio.ensure_future(collected(turn.events))
+    pieces = turn.text.__aiter__()
+    assert await anext(pieces) == "first "
+
+    rules.rule("late", on="after_model_call")(lambda answer: nn.deny("No."))
+    gate.set()
+
+    with pytest.raises(nn.NoeticError, match="denied"):
+        _ = [piece async for piece in pieces]
+    found, _ = await events
+    assert [event.text for event in found if isinstance(event, nn.TextRetracted)] == ["first second"]

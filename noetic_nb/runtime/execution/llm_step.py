@@ -189,7 +189,7 @@ class LLMStepRun:
                 engine.sink.emit(plan.as_event(ctx.where, engine.clock.now_ms(), ctx.step_count))
             try:
                 if begun is None and (tree.follow is not None or tree.on_delta is not None):
-                    on_delta = self.listener("after_model_call" in hooks)
+                    on_delta = self.listener("after_model_call" in hooks and engine.stack.reviews_responses())
                 response, duration = await engine.call_model(
                     ctx, self.request(plan), step=ctx.step_count, on_delta=on_delta
                 )
