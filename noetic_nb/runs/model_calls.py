@@ -7,7 +7,7 @@ than its allocation yields the rest to history, so that history may be sent more
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -150,8 +150,11 @@ class CallShare:
 
     def scale(self, order: dict[str, int]) -> float:
         """Return the tokens that a whole bar stands for: the budget, or more where more was sent or planned."""
-        bars = (self.sent_parts(order), self.planned_parts(order))
-        return max(1.0, self.total or 0.0, *(sum(part.tokens for part in bar) for bar in bars))
+        return self.scale_of(self.sent_parts(order), self.planned_parts(order))
+
+    def scale_of(self, *bars: Sequence[Part]) -> float:
+        """Return the same for parts that are known already: a view draws them at every event."""
+        return max(1.0, self.total or 0.0, *[sum([part.tokens for part in bar]) for bar in bars])
 
 
 class Calls:

@@ -7,6 +7,7 @@ text are spelled out. None of this makes text safe inside HTML; `noetic_nb.marku
 from __future__ import annotations
 
 import html
+from functools import lru_cache
 from typing import Final
 
 from noetic_nb.markup import escape
@@ -57,6 +58,7 @@ def plain(value: object, length: int = NAME_LENGTH) -> str:
     return clip(html.unescape(escape(clip(redact_text(str(value)), length))), length)
 
 
+@lru_cache(maxsize=4096)  # the same few numbers again at each event of a live view
 def count(number: float | None) -> str:
     """Return a number of tokens for people; None is no limit.
 

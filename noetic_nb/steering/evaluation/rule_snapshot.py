@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, assert_never
 
 from noetic_nb.memory.steering_decision import SteeringDecision
 from noetic_nb.names import skeleton
@@ -16,7 +16,7 @@ from noetic_nb.steering.predicates.bindings import Bindings, Params
 from noetic_nb.steering.predicates.conditions import compiled
 from noetic_nb.steering.predicates.in_thread import in_thread
 from noetic_nb.steering.predicates.sequence_rules import check_sequence
-from noetic_nb.steering.rules.rule import CelCondition, Point, PythonPredicate, SequenceRule, SteeringRule
+from noetic_nb.steering.rules.rule import CelCondition, LLMEval, Point, PythonPredicate, SequenceRule, SteeringRule
 
 __all__ = ["PreparedRule", "RuleSnapshot"]
 
@@ -65,8 +65,10 @@ def prepare(rules: Iterable[SteeringRule]) -> PreparedRules:
                 prepared.append(PreparedRule(rule, evaluate=condition.evaluate, decide=condition.decide))
             case SequenceRule() as sequence:
                 prepared.append(PreparedRule(rule, evaluate=partial(_sequence, rule, sequence)))
-            case _:  # a judge alone, or nothing at all
+            case LLMEval() | None:  # a judge alone, or nothing at all
                 prepared.append(PreparedRule(rule))
+            case other:
+                assert_never(other)
     return tuple(prepared), frozenset(needs)
 
 

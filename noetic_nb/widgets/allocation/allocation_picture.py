@@ -173,7 +173,8 @@ def _key(part: Part) -> str | int:
 
 def call_data(call: CallShare, order: dict[str, int]) -> dict[str, Any]:
     """Return the picture of a call as JSON data for the page, which makes elements of it and computes nothing."""
-    scale = call.scale(order)
+    sent, planned = call.sent_parts(order), call.planned_parts(order)
+    scale = call.scale_of(sent, planned)
 
     def segments(parts: Sequence[Part]) -> list[list[Any]]:
         lengths = widths([part.tokens for part in parts], scale)
@@ -187,8 +188,8 @@ def call_data(call: CallShare, order: dict[str, int]) -> dict[str, Any]:
         "head": call.headline,
         "turn": call.turn,
         "limit": None if call.total is None or call.total >= scale else round(100 * call.total / scale, 3),
-        "sent": segments(call.sent_parts(order)),
-        "planned": segments(call.planned_parts(order)),
+        "sent": segments(sent),
+        "planned": segments(planned),
         "rows": [[_key(row.part), row.words, *row.cells] for row in rows(call, order)],
         "dropped": dropped_text(call),
         "out": left_out,
