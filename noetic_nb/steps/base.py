@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import core_schema
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.redact import redact_text
 
 __all__ = ["Frozen", "InstanceField", "Requirement", "StepRecord"]
 
@@ -57,6 +58,12 @@ class Frozen(BaseModel):
     )
 
     error_code: ClassVar[str] = "INVALID_STEP"
+
+    def __repr__(self) -> str:
+        # Settings of an agent may hold a key, and a cell that ends with a configuration is saved with the notebook.
+        return redact_text(super().__repr__())
+
+    __str__ = __repr__
 
     def __init__(self, **data: Any) -> None:
         # Before pydantic sees them: it would make 1 or 0 of a truth value.
