@@ -19,7 +19,7 @@ from noetic_nb.tokens import estimate_tokens
 from tests.layers.layer_driver import Conversation
 from tests.memory.stacks import boom
 
-# Id, slot, scope and budget as the table of the runtime specification, section 11.1, has them.
+# Id, slot, scope and budget as the table at the top of docs/behaviour/layers.md has them.
 PLACES: dict[str, tuple[str, float, str, Any]] = {
     "temporal_memory": ("temporal", 80, "resource", {"min": 0, "max": 200}),
     "working_memory": ("working-memory", 100, "thread", {"min": 200, "max": 1500}),

@@ -76,7 +76,7 @@ def found(request: pytest.FixtureRequest) -> tuple[str, str]:
     return made(request.param)
 
 
-def absent(secret: str, shown: str) -> None:
+def assert_absent(secret: str, shown: str) -> None:
     """Assert that a secret is nowhere, nor is any stretch of it that would be of use."""
     forms = {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], secret.replace("/", "\\/")}
     longest = max(re.findall(r"[A-Za-z0-9]+", secret), key=len)
@@ -89,8 +89,8 @@ def test_run_files_and_what_is_loaded(found: tuple[str, str], tmp_path: Path) ->
 
     path = planted(text, secret).save(tmp_path / "run.jsonl.gz")
 
-    absent(secret, gzip.decompress(path.read_bytes()).decode())
-    absent(secret, str(list(load_run(path).events)))
+    assert_absent(secret, gzip.decompress(path.read_bytes()).decode())
+    assert_absent(secret, str(list(load_run(path).events)))
 
 
 def test_tables_and_html(found: tuple[str, str]) -> None:
@@ -99,10 +99,10 @@ def test_tables_and_html(found: tuple[str, str]) -> None:
 
     for name in TABLES:
         for row in run.to_frame(name).itertuples():
-            absent(secret, str(tuple(row)))
-        absent(secret, run.to_frame(name).to_json(default_handler=str))
-    absent(secret, run._repr_html_())
-    absent(secret, repr(run))
+            assert_absent(secret, str(tuple(row)))
+        assert_absent(secret, run.to_frame(name).to_json(default_handler=str))
+    assert_absent(secret, run._repr_html_())
+    assert_absent(secret, repr(run))
 
 
 def test_views(found: tuple[str, str]) -> None:
@@ -112,9 +112,9 @@ def test_views(found: tuple[str, str]) -> None:
 
     for name in ("Ledger", "RegulatorTrends"):
         with getattr(widgets, name)(run) as view:
-            absent(secret, repr(view))
-            absent(secret, json.dumps(view.get_state(), default=str))
-            absent(secret, json.dumps(view._repr_mimebundle_(), default=str))
+            assert_absent(secret, repr(view))
+            assert_absent(secret, json.dumps(view.get_state(), default=str))
+            assert_absent(secret, json.dumps(view._repr_mimebundle_(), default=str))
 
 
 async def test_approval_forms(found: tuple[str, str]) -> None:
@@ -122,10 +122,10 @@ async def test_approval_forms(found: tuple[str, str]) -> None:
     text, secret = found
 
     form = approval.Question("look", {"note": text, "password": secret, "more": "x" * 900}, f"May {text} pass?")
-    absent(secret, form.notice.text)
+    assert_absent(secret, form.notice.text)
     form.settle(f"no, {text}")
 
-    absent(secret, form.notice.text)
+    assert_absent(secret, form.notice.text)
 
 
 def test_spans(found: tuple[str, str]) -> None:
@@ -145,7 +145,7 @@ def test_spans(found: tuple[str, str]) -> None:
 
     shown = " ".join(span.to_json() for span in kept.get_finished_spans())
     assert shown.count("[redacted]") > 5
-    absent(secret, shown)
+    assert_absent(secret, shown)
 
 
 @pytest.mark.parametrize(
@@ -169,11 +169,13 @@ def test_errors(make: Callable[[str, Any], Exception], found: tuple[str, str]) -
     ):
         error = make(text, given)
 
-        absent(secret, f"{error} {error!r} {error.args}")
-        absent(secret, str({k: v for k, v in vars(error).items() if not isinstance(v, Exception)} | {"given": None}))
+        assert_absent(secret, f"{error} {error!r} {error.args}")
+        assert_absent(
+            secret, str({k: v for k, v in vars(error).items() if not isinstance(v, Exception)} | {"given": None})
+        )
         if not isinstance(given, Exception):
-            absent(secret, str(getattr(error, "given", "")))
-        absent(secret, "".join(traceback.format_exception(error)))
+            assert_absent(secret, str(getattr(error, "given", "")))
+        assert_absent(secret, "".join(traceback.format_exception(error)))
 
 
 def test_what_is_no_secret_is_kept_on_an_error_as_it_is() -> None:
@@ -193,8 +195,8 @@ def test_log_records(found: tuple[str, str], caplog: pytest.LogCaptureFixture) -
         except ValueError:
             log.exception("A listener failed.")
 
-    absent(secret, caplog.text)
-    absent(secret, " ".join(str(vars(record)) for record in caplog.records))
+    assert_absent(secret, caplog.text)
+    assert_absent(secret, " ".join(str(vars(record)) for record in caplog.records))
     assert "ValueError" in caplog.text
 
 
@@ -209,13 +211,13 @@ def test_every_logger_of_the_library_is_safe() -> None:
 def test_reprs(found: tuple[str, str]) -> None:
     text, secret = found
 
-    absent(secret, repr(CallTool("look", note=text, password=secret)))
-    absent(secret, repr(CallTool.raw("look", json.dumps({"note": text}))))
-    absent(secret, repr(Fault("refusal", message=text)))
-    absent(secret, repr(ScriptedModel({text: ["hi"]})))
+    assert_absent(secret, repr(CallTool("look", note=text, password=secret)))
+    assert_absent(secret, repr(CallTool.raw("look", json.dumps({"note": text}))))
+    assert_absent(secret, repr(Fault("refusal", message=text)))
+    assert_absent(secret, repr(ScriptedModel({text: ["hi"]})))
     if "://" not in text:
         pytest.importorskip("openai")
-        absent(
+        assert_absent(
             secret,
             repr(OpenAIModel(text, base_url=f"https://me:{secret[:8]}@example.org/v1?key=x", api_key="k-123456")),
         )

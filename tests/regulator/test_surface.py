@@ -104,7 +104,7 @@ class Own:
         return None
 
     def explain(self, evidence: Any, /) -> Any:
-        raise NotImplementedError
+        raise AssertionError("a settings test explains nothing")
 
 
 def test_a_predicate_of_ones_own_is_kept_by_its_name_or_else_by_its_kind() -> None:

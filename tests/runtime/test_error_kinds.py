@@ -71,7 +71,7 @@ REACHED: dict[str, tuple[Any, Any]] = {
 }
 
 
-# Runtime specification, section 9.1; `handle_evicted` belongs to detached handles.
+# Every kind of error that a turn can end with; `handle_evicted` belongs to steps that run beside an execution.
 FIELDS: dict[str, set[str]] = {
     "step_failed": {"step_id", "cause", "retries_exhausted"},
     "llm_refused": {"step_id", "refusal"},
