@@ -53,6 +53,7 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
 
     snapshot = traitlets.Dict().tag(sync=True)
     fault = traitlets.Unicode("").tag(sync=True)
+    static_name = traitlets.Unicode("").tag(sync=True)
 
     table: ClassVar[str] = ""
     """Which table of the run the view shows; a view that shows none of them has a `to_frame` of its own."""
@@ -90,7 +91,7 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
             for event in events:
                 self._feed.take(event)
             # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
-            super().__init__(snapshot=reading.snapshot, **traits)
+            super().__init__(snapshot=reading.snapshot, static_name=self.static_id, **traits)
             both = {id(event) for event in events[known:]}
             self._unread = deque([event for event in self._unread if id(event) not in both])
         enter_cell(self)
@@ -166,9 +167,10 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
                 self.send({"type": "got", "id": asked, **self._answer(request)})
             case {"type": "select", "id": asked}:
                 self._select(asked, {name: content.get(name) for name in FIELDS})
+            case {"type": "fault", "text": str(text)}:
+                log.error("A view failed in its page: %s", plain(text, TEXT_LENGTH))
             case _:
-                if not self.page_changed(content):
-                    log.warning("A page sent a message that no view knows: %.200r", content)
+                log.warning("A page sent a message that no view knows: %.200r", content)
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         try:
