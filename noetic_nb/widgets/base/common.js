@@ -170,6 +170,7 @@ function storeOf(take) {
       return render(parts);
     } catch (error) {
       store.failed(parts.model, error);
+      parts.el.replaceChildren();
       const root = parts.el.appendChild(make("div", { class: "noetic-nb" }));
       return store.show({ model: parts.model, el: parts.el, root, draw: () => {} });
     }
@@ -210,15 +211,16 @@ function newest(ask, use) {
  */
 function hideStatic(model, el, root) {
   const name = model.get("static_name");
-  const look = () => {
-    const gone = el.classList.contains("jupyter-widgets-disconnected");
-    root.hidden = gone;
-    if (name) root.classList.toggle(`nn-live-${name}`, !gone);
+  const mark = (live) => {
+    root.hidden = !live;
+    if (name) root.classList.toggle(`nn-live-${name}`, live);
   };
-  const watch = new MutationObserver(look);
-  watch.observe(el, { attributes: true, attributeFilter: ["class"] });
-  look();
-  return () => watch.disconnect();
+  function changed() {
+    mark(this?.model?.comm_live ?? false); // called on the view of the widget
+  }
+  model.on("comm_live_update", changed);
+  mark(!el.classList.contains("jupyter-widgets-disconnected"));
+  return () => model.off("comm_live_update", changed);
 }
 
 /**
