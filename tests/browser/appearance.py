@@ -31,7 +31,10 @@ CONTRAST: Final = r"""root => {
       const rect = node.parentElement.querySelector(":scope > rect.nn-mark");
       const mark = rect?.getBoundingClientRect();
       const middle = box.top + box.height / 2;  // a label above its mark stands on the page
-      if (rect && middle > mark.top && middle < mark.bottom) { const s = getComputedStyle(rect); ground = over(rgba(s.fill), ground, Number(s.fillOpacity)); }
+      if (rect && middle > mark.top && middle < mark.bottom) {
+        const s = getComputedStyle(rect);
+        ground = over(rgba(s.fill), ground, Number(s.fillOpacity));
+      }
     }
     const ink = over(rgba(node instanceof SVGElement ? style.fill : style.color), ground, Number(style.opacity));
     checked += 1;
