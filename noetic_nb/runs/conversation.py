@@ -317,7 +317,7 @@ class _Writer:
                 outputs.add(item.get("callId"))
                 self.result(message, item, given)
         # Text beside a call is no answer yet: the model goes on after the result.
-        is_waiting = not all([call["callId"] in outputs for call in calls])
+        is_waiting = any(call["callId"] not in outputs for call in calls)
         self.answer = None if is_waiting else _said(made)
 
     def tool(self, message: Message, items: Sequence[Item]) -> None:

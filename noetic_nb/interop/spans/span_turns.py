@@ -244,6 +244,8 @@ class TurnWriter:
             sent, made = totals.get("input_tokens", sent), totals.get("output_tokens", made)
             if totals:
                 self.estimated -= {"input_tokens", "output_tokens"}
+            elif not turn.calls:  # nobody counted, which is not that nothing was spent
+                self.estimated |= {"input_tokens", "output_tokens"}
         last = turn.calls[-1] if turn.calls else None
         is_done = answer is not None or (not failed and bool(roots) and not log.waiting)
         whole = [self.duration(root) for root in roots]
