@@ -117,9 +117,19 @@ class State(dict[str, Any]):
     __slots__ = ()
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> dict[str, Any]:
-        shares = SHARES in memo
-        copied = {key: value if type(value) is str else copy.deepcopy(value, memo) for key, value in self.items()}
-        return State(copied) if shares else copied
+        if SHARES not in memo:
+            return copy.deepcopy(dict(self), memo)
+        # Taken at each write: of a few parts of known kinds, without a search for what they share.
+        return State(
+            {
+                key: value
+                if type(value) is str
+                else Ledger(value)
+                if type(value) is Ledger
+                else copy.deepcopy(value, memo)
+                for key, value in self.items()
+            }
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
