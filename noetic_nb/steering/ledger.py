@@ -47,7 +47,7 @@ class Ledger(list[LedgerEntry]):
     __slots__ = ()
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> Ledger:
-        return Ledger(self) if SHARES in memo else Ledger([copy.deepcopy(entry, memo) for entry in self])
+        return Ledger(self[:]) if SHARES in memo else Ledger([copy.deepcopy(entry, memo) for entry in self])
 
 
 def _changing(name: str) -> Any:
@@ -119,17 +119,8 @@ class State(dict[str, Any]):
     def __deepcopy__(self, memo: dict[Any, Any]) -> dict[str, Any]:
         if SHARES not in memo:
             return copy.deepcopy(dict(self), memo)
-        # Taken at each write: of a few parts of known kinds, without a search for what they share.
-        return State(
-            {
-                key: value
-                if type(value) is str
-                else Ledger(value)
-                if type(value) is Ledger
-                else copy.deepcopy(value, memo)
-                for key, value in self.items()
-            }
-        )
+        # Taken at each write, of a few parts of known kinds: a copy of anything would look for what they share.
+        return State({key: _snapshot_of(value, memo) for key, value in self.items()})
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
@@ -149,6 +140,12 @@ class State(dict[str, Any]):
             else:
                 parts.append(f"{_text_of(key)}:{_text_of(value) if type(value) is str else ENCODER.encode(value)}")
         return f"{{{','.join(parts)}}}"
+
+
+def _snapshot_of(value: Any, memo: dict[Any, Any]) -> Any:
+    if type(value) is str:
+        return value
+    return Ledger(value[:]) if type(value) is Ledger else copy.deepcopy(value, memo)
 
 
 # The calls of earlier turns are one text, which stands in several states before a call is added.
