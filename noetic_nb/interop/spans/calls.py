@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from noetic_nb.interop.spans.dialect import Dialect, Kind
@@ -30,19 +31,29 @@ DIALECTS: Final[tuple[Dialect, ...]] = (GenAI(), GenAIEvents(), OpenInference(),
 
 def first(method: str, span: Span) -> Any:
     """Return what the first dialect answers that has an answer."""
-    for answer in _ANSWERS[method]:
+    answers = span.answers
+    if answers is None:
+        about = span.attributes
+        answers = span.answers = _answers(tuple(about) if len(about) <= _MOST_NAMES and not span.events else None)
+    for answer in answers[method]:
         found = answer(span)
         if found is not None:
             return found
     return None
 
 
-# Those that have an answer at all: a span is asked ten times, of every dialect, while somebody's agent waits.
-_ANSWERS: Final[Mapping[str, tuple[Any, ...]]] = {
-    name: tuple([getattr(dialect, name) for dialect in DIALECTS if name in vars(type(dialect))])
-    for name in vars(Dialect)
-    if callable(getattr(Dialect, name)) and not name.startswith("_")
-}
+# An instrumentation writes the same names on every span, but for those that number messages.
+_MOST_NAMES: Final = 32
+_METHODS: Final = tuple([name for name, value in vars(Dialect).items() if callable(value) and not name.startswith("_")])
+
+
+@lru_cache(maxsize=256)
+def _answers(names: tuple[str, ...] | None) -> Mapping[str, tuple[Any, ...]]:
+    """Return by method which dialects may have an answer, of spans with these attributes; None stands for any."""
+    spoken = [
+        each for each in DIALECTS if names is None or "" in each.prefixes or any(name.startswith(each.prefixes) for name in names)
+    ]
+    return {method: tuple([getattr(each, method) for each in spoken if method in vars(type(each))]) for method in _METHODS}
 
 
 def kind_of(span: Span) -> Kind:
@@ -116,7 +127,10 @@ def model_use(span: Span) -> ModelUse:
 
 
 def _exception(span: Span) -> Mapping[str, Any] | None:
-    return next((event.attributes for event in span.events if event.name == "exception"), None)
+    for event in span.events:
+        if event.name == "exception":
+            return event.attributes
+    return None
 
 
 def _error(span: Span, output: str | None = None) -> tuple[str, str | None]:

@@ -81,6 +81,15 @@ class Span:
     place: int = 0
     kind: str | None = None
     """What it is, once that has been asked."""
+    answers: Mapping[str, Any] | None = None
+    """Who may have an answer to what is asked of it, once something has been asked."""
+
+    def given(self, *names: str) -> Any:
+        """Return the first of some attributes that is there."""
+        for name in names:
+            if name in self.attributes:
+                return self.attributes[name]
+        return None
 
     def text(self, *names: str) -> str | None:
         """Return the first of some attributes that is text and not empty."""

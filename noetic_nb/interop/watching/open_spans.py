@@ -70,7 +70,8 @@ class Node:
         live = self.live
         if live is None:
             return
-        size = len(live.attributes or ())
+        about = live.attributes
+        size = 0 if about is None else len(about)
         if size == self._size:
             return
         self._size = size
@@ -88,7 +89,8 @@ class Node:
         else:
             known.start_ns, known.end_ns, known.failed = found.start_ns, found.end_ns, found.failed
             known.problem, known.attributes, known.events = found.problem, found.attributes, found.events
-            known.name, known.place, known.kind = found.name, found.place, None
+            known.name, known.place = found.name, found.place
+            known.kind = known.answers = None
         self.kind = kind_of(known)
         # The outermost span that names a conversation counts.
         if self.parent is not None and self.parent.conversation is not None:
