@@ -47,6 +47,8 @@ _CALLS: Final = frozenset(["tool_call", "tool_use", "function_call", "tool-call"
 _RESULTS: Final = frozenset(["tool_call_response", "tool_result", "tool-result", "function_call_output"])
 _THOUGHTS: Final = frozenset(["reasoning", "thinking", "reasoning_text"])
 _LONGEST_LITERAL: Final = 100_000
+# Nearly all mappings are dictionaries, and to ask for anything else takes ten times as long.
+MAPPINGS: Final = (dict, Mapping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +112,12 @@ class SpanMessage:
 class History:
     """What was sent to a model: a conversation that grows with every call, read from its end as far as it is needed."""
 
-    __slots__ = ("_raw", "_read", "_tail")
+    __slots__ = ("_news", "_raw", "_read", "_tail")
 
     def __init__(self, read: list[SpanMessage] | None = None, raw: list[Any] | None = None) -> None:
         self._read, self._raw = read, raw
         self._tail: list[SpanMessage] | None = None
+        self._news: tuple[list[Result], list[SpanMessage]] | None = None
 
     @property
     def messages(self) -> list[SpanMessage]:
@@ -133,6 +136,15 @@ class History:
                 start -= 1
             self._tail = self.messages[start:] if self._read is not None else read_messages(found[start:]) or []
         return self._tail
+
+    @property
+    def news(self) -> tuple[list[Result], list[SpanMessage]]:
+        """What of that are results, and what the user wrote."""
+        if self._news is None:
+            tail = self.tail
+            asked = [msg for msg in tail if msg.role == "user" and msg.text]
+            self._news = [result for msg in tail for result in msg.results], asked
+        return self._news
 
 
 _ANSWERS: Final = frozenset([name for name, role in _ROLES.items() if role == "assistant"])
@@ -154,9 +166,12 @@ def parsed(value: Any) -> Any:
     if value[:1] not in ("{", "[", '"', " ", "\n"):
         return value
     try:
-        return json.loads(value)
+        return _decode(value)
     except (ValueError, RecursionError):
         return value
+
+
+_decode: Final = json.JSONDecoder().decode
 
 
 def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:
@@ -172,7 +187,7 @@ def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:
         return None
     if isinstance(value, str):
         return [_made(role, [Text(value)])]
-    if isinstance(value, Mapping):
+    if isinstance(value, MAPPINGS):
         return [_message(value, role)]
     if not isinstance(value, list | tuple):
         return None
@@ -182,14 +197,17 @@ def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:
         return [_made(role, [_block(each) for each in value])]
     found: list[SpanMessage] = []
     for each in value:
-        found += read_messages(each, role) or []
+        if type(each) is dict:
+            found.append(_message(each, role))
+        else:
+            found += read_messages(each, role) or []
     return found
 
 
 def _is_message(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return True
-    return isinstance(value, Mapping) and ("role" in value or "lc" in value or isinstance(value.get("data"), Mapping))
+    return isinstance(value, MAPPINGS) and ("role" in value or "lc" in value or isinstance(value.get("data"), Mapping))
 
 
 def _made(role: str, blocks: list[Any], finish: Any = None) -> SpanMessage:
@@ -200,36 +218,48 @@ def _made(role: str, blocks: list[Any], finish: Any = None) -> SpanMessage:
     return SpanMessage(known, blocks, finish if isinstance(finish, str) and finish else None)
 
 
+# A message with no other keys is wrapped in nothing, and has nothing beside its content.
+_OF_TODAY: Final = frozenset(["role", "parts", "content", "finish_reason"])
+
+
 def _message(value: Mapping[str, Any], role: str) -> SpanMessage:
-    kwargs = value.get("kwargs", value.get("data"))
-    if isinstance(kwargs, Mapping) and ("lc" in value or "type" in value):  # a dump of LangChain
-        value = {**kwargs, "type": kwargs.get("type", value.get("type"))}
-    inner = value.get("message")
-    if isinstance(inner, Mapping) and "role" not in value:  # a choice
-        value = {**inner, "finish_reason": value.get("finish_reason")}
+    is_of_today = _OF_TODAY.issuperset(value)
+    if not is_of_today:
+        value = _unwrapped(value)
     given = value.get("role", value.get("type"))
     known = given if isinstance(given, str) and given in _ROLES else role
     blocks: list[Any] = []
-    thoughts = value.get("reasoning_content")
-    if isinstance(thoughts, str) and thoughts:
-        blocks.append(Text(thoughts, is_thought=True))
     content = value.get("parts", value.get("content"))
-    call_id = value.get("tool_call_id", value.get("id") if _ROLES[known] == "tool" else None)
+    if not is_of_today and isinstance(thoughts := value.get("reasoning_content"), str) and thoughts:
+        blocks.append(Text(thoughts, is_thought=True))
     if isinstance(content, str):
         content = parsed(content) if _holds_blocks(content) else [content] if content else []
     if _ROLES.get(known) == "tool" and not _has_results(content):
         failed = value.get("status") == "error" if "status" in value else None
+        call_id = value.get("tool_call_id", value.get("id"))
         blocks.append(Result(_text(call_id), _text(value.get("name")), result_of(content), failed))
     elif isinstance(content, list | tuple):
         blocks += [_block(part) for part in content]
-    elif isinstance(content, Mapping):
+    elif isinstance(content, MAPPINGS):
         blocks.append(_block(content))
+    if is_of_today:
+        return _made(known, blocks, value.get("finish_reason"))
     for call in value.get("tool_calls") or ():
         blocks.append(_call(call) or Other(call))
     legacy = value.get("function_call")
     if isinstance(legacy, Mapping) and legacy.get("name"):
         blocks.append(_call(legacy) or Other(legacy))
     return _made(known, blocks, value.get("finish_reason"))
+
+
+def _unwrapped(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    kwargs = value.get("kwargs", value.get("data"))
+    if isinstance(kwargs, MAPPINGS) and ("lc" in value or "type" in value):  # a dump of LangChain
+        value = {**kwargs, "type": kwargs.get("type", value.get("type"))}
+    inner = value.get("message")
+    if isinstance(inner, MAPPINGS) and "role" not in value:  # a choice
+        value = {**inner, "finish_reason": value.get("finish_reason")}
+    return value
 
 
 def _holds_blocks(content: str) -> bool:
@@ -239,7 +269,7 @@ def _holds_blocks(content: str) -> bool:
 def _has_results(content: Any) -> bool:
     parts = content if isinstance(content, list | tuple) else ()
     return any(
-        isinstance(part, Mapping) and (_kind(part) in _RESULTS or "toolResult" in part or "function_response" in part)
+        isinstance(part, MAPPINGS) and (_kind(part) in _RESULTS or "toolResult" in part or "function_response" in part)
         for part in parts
     )
 
@@ -251,9 +281,11 @@ def _kind(part: Mapping[str, Any]) -> str | None:
 def _block(part: Any) -> Text | Call | Result | Other:
     if isinstance(part, str):
         return Text(part)
-    if not isinstance(part, Mapping):
+    if not isinstance(part, MAPPINGS):
         return Other(part)
     kind = _kind(part)
+    if kind == "text" and len(part) == 2 and type(text := part.get("content", part.get("text"))) is str:
+        return Text(text)  # nothing else is on it, as on nearly all
     if kind in _CALLS or "toolUse" in part or "function_call" in part or "functionCall" in part:
         return _call(part.get("toolUse") or part.get("function_call") or part.get("functionCall") or part) or Other(
             part
@@ -273,24 +305,34 @@ def _block(part: Any) -> Text | Call | Result | Other:
 
 
 def _call(value: Any) -> Call | None:
-    if not isinstance(value, Mapping):
+    if not isinstance(value, MAPPINGS):
         return None
     inner = value.get("function")
-    about = inner if isinstance(inner, Mapping) else value
+    about = inner if isinstance(inner, MAPPINGS) else value
     name = about.get("name", about.get("toolName"))
     if not isinstance(name, str) or not name:
         return None
-    ids = (value.get(key) for key in ("id", "toolUseId", "toolCallId", "call_id"))
-    keys = ("arguments", "args", "input", "parameters")
-    arguments = next((about[key] for key in keys if about.get(key) is not None), None)
-    return Call(next((each for each in ids if isinstance(each, str) and each), None), name, arguments)
+    call_id = _first_text(value, "id", "toolUseId", "toolCallId", "call_id")
+    return Call(call_id, name, _given(about, "arguments", "args", "input", "parameters"))
+
+
+def _given(value: Mapping[str, Any], *keys: str) -> Any:
+    for key in keys:
+        if (found := value.get(key)) is not None:
+            return found
+    return None
+
+
+def _first_text(value: Mapping[str, Any], *keys: str) -> str | None:
+    for key in keys:
+        if isinstance(found := value.get(key), str) and found:
+            return found
+    return None
 
 
 def _result(value: Mapping[str, Any]) -> Result:
-    ids = (value.get(key) for key in ("id", "tool_use_id", "toolUseId", "tool_call_id", "toolCallId", "call_id"))
-    call_id = next((each for each in ids if isinstance(each, str) and each), None)
-    keys = ("response", "result", "content", "output")
-    output = next((value[key] for key in keys if value.get(key) is not None), None)
+    call_id = _first_text(value, "id", "tool_use_id", "toolUseId", "tool_call_id", "toolCallId", "call_id")
+    output = _given(value, "response", "result", "content", "output")
     failed: bool | None = None
     if isinstance(value.get("is_error"), bool):
         failed = value["is_error"]
@@ -327,7 +369,7 @@ def result_of(value: Any) -> str:
 
 def arguments_of(value: Any) -> Mapping[str, Any] | None:
     """Return arguments as a mapping: they are one, its JSON, or its Python form; None for anything else."""
-    if isinstance(value, Mapping):
+    if isinstance(value, MAPPINGS):
         return value
     if not isinstance(value, str) or value.lstrip()[:1] != "{":
         return None

@@ -23,6 +23,7 @@ from noetic_nb.items import Item, item_text
 from noetic_nb.items.build import content_tokens
 from noetic_nb.items.messages.message import FINISH, call_output, input_text, text_message
 from noetic_nb.redact import Redaction
+from noetic_nb.runs.payload import frozen_data
 from noetic_nb.runs.run import Run
 
 __all__ = ["RunWriter", "run_of_execution"]
@@ -114,7 +115,7 @@ class RunWriter(TurnWriter):
         items = [item for msg in use.outputs or () for item in self.message_items(log, msg, span)]
         appended = self.append(log, items, "model")
         usage = dict(use.usage or {})
-        for name, known in (("input_tokens", sent), ("output_tokens", sum(map(content_tokens, appended)))):
+        for name, known in (("input_tokens", sent), ("output_tokens", log.tokens - sent)):
             if name not in usage:
                 usage[name] = known if use.outputs is not None else 0
                 self.estimated.add(name)
@@ -252,7 +253,7 @@ class RunWriter(TurnWriter):
                 self.now,
                 self.redaction.text(use.name),
                 item["callId"],
-                None if args is None else self.redaction.data(dict(args)),
+                None if args is None else frozen_data(self.redaction.data(dict(args))),
                 output,
                 self.duration(span),
                 "error" if failed else "ok",

@@ -271,8 +271,7 @@ class TurnWriter:
 
 def tail_of(use: ModelUse | None) -> tuple[list[Result], list[SpanMessage]]:
     """Return what was new for a call: the results and the user's messages behind the last answer."""
-    tail = use.inputs.tail if use is not None and use.inputs is not None else []
-    return [result for msg in tail for result in msg.results], [s for s in tail if s.role == "user" and s.text]
+    return use.inputs.news if use is not None and use.inputs is not None else ([], [])
 
 
 def _users(use: ModelUse | None) -> int:
