@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from noetic_nb.interop.spans.span_record import MAPPINGS
 from noetic_nb.items.frozen import FrozenDict, thaw
 from noetic_nb.items.item import Item
 from noetic_nb.items.json_text import compact_json
@@ -47,11 +48,9 @@ _CALLS: Final = frozenset(["tool_call", "tool_use", "function_call", "tool-call"
 _RESULTS: Final = frozenset(["tool_call_response", "tool_result", "tool-result", "function_call_output"])
 _THOUGHTS: Final = frozenset(["reasoning", "thinking", "reasoning_text"])
 _LONGEST_LITERAL: Final = 100_000
-# Nearly all mappings are dictionaries, and to ask for anything else takes ten times as long.
-MAPPINGS: Final = (dict, Mapping)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Text:
     """Words, or thoughts."""
 
@@ -59,7 +58,7 @@ class Text:
     is_thought: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """A call that a model made; `arguments` as they were written."""
 
@@ -68,7 +67,7 @@ class Call:
     arguments: Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Result:
     """What a tool answered; `failed` is None where it is not known."""
 
@@ -78,7 +77,7 @@ class Result:
     failed: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Other:
     """A block that has no place in a run."""
 
@@ -153,10 +152,17 @@ _ANSWERS: Final = frozenset([name for name, role in _ROLES.items() if role == "a
 def read_history(value: Any) -> History | None:
     """Read what was sent to a model; None for what is nothing."""
     value = parsed(value)
-    if isinstance(value, list) and value and all(type(m) is dict and type(m.get("role")) is str for m in value):
+    if isinstance(value, list) and value and _have_roles(value):
         return History(raw=value)
     found = read_messages(value)
     return None if found is None else History(found)
+
+
+def _have_roles(values: list[Any]) -> bool:
+    for value in values:
+        if type(value) is not dict or type(value.get("role")) is not str:
+            return False
+    return True
 
 
 def parsed(value: Any) -> Any:
@@ -193,7 +199,7 @@ def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:
         return None
     if len(value) == 2 and isinstance(value[0], str) and value[0] in _ROLES and isinstance(value[1], str):
         return [_made(value[0], [Text(value[1])])]
-    if value and not any(_is_message(each) for each in value):  # blocks of one message
+    if value and not any(map(_is_message, value)):  # blocks of one message
         return [_made(role, [_block(each) for each in value])]
     found: list[SpanMessage] = []
     for each in value:

@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-__all__ = ["LogRecord", "Span", "SpanEvent", "log_record", "span_record"]
+__all__ = ["LogRecord", "Span", "SpanEvent", "live_record", "log_record", "span_record"]
 
 Data: TypeAlias = Mapping[str, Any]
+MAPPINGS: Final = (dict, Mapping)
+"""For `isinstance`: nearly all are dictionaries, and to ask for anything else takes ten times as long."""
 
 # What no reader looks at and what may be large: stack traces, schemas, and the state of a graph beside its messages.
 _UNREAD: Final = frozenset(
@@ -115,7 +117,7 @@ def span_record(value: Any, place: int) -> Span | None:
         if "spanId" in value or "span_id" in value or "traceId" in value:
             return _otlp(value, place)
         return _sdk(value, place) if isinstance(value.get("context"), Mapping) else None
-    return _live(value, place) if hasattr(value, "attributes") and hasattr(value, "get_span_context") else None
+    return live_record(value, place) if hasattr(value, "attributes") and hasattr(value, "get_span_context") else None
 
 
 def _sdk(value: Data, place: int) -> Span:
@@ -157,7 +159,8 @@ def _otlp(value: Data, place: int) -> Span:
     )
 
 
-def _live(value: Any, place: int) -> Span | None:
+def live_record(value: Any, place: int) -> Span | None:
+    """Return an object of the SDK in our form, None for one without ids."""
     context = value.get_span_context()
     if context is None:
         return None
@@ -228,7 +231,7 @@ def _attributes(value: Any) -> Data:
     """Return attributes as a mapping: they are one, or OTLP's list of pairs."""
     if type(value) is MappingProxyType:  # the SDK's, which is slow to walk through
         value = value.copy()
-    if isinstance(value, Mapping):
+    if isinstance(value, MAPPINGS):
         return {key: inner for key, inner in value.items() if key not in _UNREAD and isinstance(key, str)}
     found: dict[str, Any] = {}
     for pair in value if isinstance(value, list) else ():

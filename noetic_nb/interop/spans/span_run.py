@@ -149,7 +149,7 @@ class RunWriter(TurnWriter):
             self.turn.has_usage = self.turn.has_usage or use.usage is not None
         if use.outputs is not None:
             # Text beside a call is no answer yet: the model goes on after the result.
-            text = "".join(item_text(item) for item in appended if item["type"] == "message")
+            text = "".join([item_text(item) for item in appended if item["type"] == "message"])
             log.answer = None if calls or (use.error is not None and not text) else text
         for msg in use.outputs or ():
             for made in msg.calls:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from noetic_nb.interop.spans.calls import conversation_of, kind_of
 from noetic_nb.interop.spans.dialect import Kind
-from noetic_nb.interop.spans.span_record import Span, SpanEvent, span_record
+from noetic_nb.interop.spans.span_record import Span, SpanEvent, live_record
 from noetic_nb.interop.spans.span_tree import agent_name
 from noetic_nb.interop.watching.live_writer import LiveWriter
 
@@ -75,7 +75,7 @@ class Node:
         if size == self._size:
             return
         self._size = size
-        found = span_record(live, 0)
+        found = live_record(live, 0)
         assert found is not None
         # These instrumentations set what a span is at its end only, and all their spans are of an agent.
         if self.scope.startswith("openinference.") and "openinference.span.kind" not in found.attributes:
@@ -100,7 +100,7 @@ class Node:
 
     def end(self, ended: Any, place: int) -> Span:
         """Take the span as it ended."""
-        found = span_record(ended, place)
+        found = live_record(ended, place)
         assert found is not None
         if self.logs:
             found.events.extend(self.logs)

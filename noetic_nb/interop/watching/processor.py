@@ -87,7 +87,8 @@ class RunSpanProcessor:
     def __init__(self, run: Run | None = None, *, rules: Any = None, regulator: Any = None) -> None:
         self.run: Run = Run(meta={"source": "otel", "estimated": [], "unmapped": []}) if run is None else run
         """What happened so far."""
-        self._is_own = run is None
+        # Until the first event of a run that was not handed in: its head takes the time of that.
+        self._is_undated = run is None
         self._judging = Judging(self.run, rules, regulator)
         self._redaction = Redaction()
         # Whoever ends a span writes what waits, unless somebody else is writing: no agent waits for another.
@@ -302,8 +303,10 @@ class RunSpanProcessor:
         self._write_events(writer, writer.take(root))
 
     def _write_events(self, writer: LiveWriter, events: list[RunEvent]) -> None:
-        if events and self._is_own and not self.run.events:
-            self.run.meta["created_ms"] = events[0].t_ms
+        if events and self._is_undated:
+            self._is_undated = False
+            if not self.run.events:
+                self.run.meta["created_ms"] = events[0].t_ms
         if (about := writer.news()) is not None:
             self._describe(about)
         for event in events:
