@@ -20,7 +20,7 @@ from noetic_nb.interop.spans.span_messages import (
     result_of,
     words_of,
 )
-from noetic_nb.interop.spans.span_record import Span
+from noetic_nb.interop.spans.span_record import MAPPINGS, Span
 from noetic_nb.interop.spans.traceloop import Traceloop
 
 __all__ = ["DIALECTS", "ModelUse", "ToolUse", "conversation_of", "first", "kind_of", "merged", "model_use", "tool_use"]
@@ -150,7 +150,7 @@ def tool_use(span: Span) -> ToolUse:
     """Read a span of a tool call, out of what frameworks wrap around arguments and results."""
     given = parsed(first("tool_input", span))
     call_id: str | None = first("call_id", span)
-    if isinstance(given, Mapping) and "input_str" in given:  # what LangChain's callbacks are given
+    if isinstance(given, MAPPINGS) and "input_str" in given:  # what LangChain's callbacks are given
         extra = given.get("kwargs")
         if call_id is None and isinstance(extra, Mapping) and isinstance(extra.get("tool_call_id"), str):
             call_id = extra["tool_call_id"]
@@ -184,9 +184,11 @@ def _answer(value: Any) -> Result | None:
     if value is None:
         return None
     found = parsed(value)
-    if isinstance(found, Mapping):
+    if found is value and isinstance(value, str):  # text, as most tools answer
+        return Result(None, None, value)
+    if isinstance(found, MAPPINGS):
         inner = found.get("output") if set(found) <= {"output", "kwargs"} and "output" in found else found
-        is_dump = isinstance(inner, Mapping) and ("lc" in inner or (inner.get("type") == "tool" and "data" in inner))
+        is_dump = isinstance(inner, MAPPINGS) and ("lc" in inner or (inner.get("type") == "tool" and "data" in inner))
         if is_dump:
             for msg in read_messages([inner], "tool") or ():
                 for result in msg.results:

@@ -101,7 +101,7 @@ class GenAI(Dialect):
             found = response.get("content") if isinstance(response, Mapping) else None
         if found is None:
             found = span.attributes.get("final_result")
-        if isinstance(found, Mapping) and "output" in found:
+        if not isinstance(found, str) and isinstance(found, Mapping) and "output" in found:
             found = found["output"]
         return read_messages(found, "assistant")
 

@@ -171,13 +171,16 @@ def parsed(value: Any) -> Any:
         return value
     if value[:1] not in ("{", "[", '"', " ", "\n"):
         return value
+    text = value.strip(_BLANK)
     try:
-        return _decode(value)
+        found, end = _decode(text)
     except (ValueError, RecursionError):
         return value
+    return found if end == len(text) else value
 
 
-_decode: Final = json.JSONDecoder().decode
+_BLANK: Final = " \t\n\r"
+_decode: Final = json.JSONDecoder().raw_decode
 
 
 def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:

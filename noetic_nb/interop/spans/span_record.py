@@ -29,6 +29,7 @@ _UNREAD: Final = frozenset(
         "llm.tools",
     ]
 )
+_TEXT: Final = frozenset([str])
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DEEPEST: Final = 64
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
@@ -231,6 +232,8 @@ def _attributes(value: Any) -> Data:
     """Return attributes as a mapping: they are one, or OTLP's list of pairs."""
     if type(value) is MappingProxyType:  # the SDK's, which is slow to walk through
         value = value.copy()
+        if _UNREAD.isdisjoint(value) and _TEXT.issuperset(map(type, value)):
+            return value  # type: ignore[no-any-return]
     if isinstance(value, MAPPINGS):
         return {key: inner for key, inner in value.items() if key not in _UNREAD and isinstance(key, str)}
     found: dict[str, Any] = {}

@@ -74,24 +74,28 @@ class RunWriter(TurnWriter):
         for entry in execution.entries:
             if id(entry) in log.done:
                 continue
-            if isinstance(entry, ModelUse):
-                self.model(log, entry, execution, is_root)
-            elif isinstance(entry, ToolUse):
-                is_early = entry.call_id not in log.waiting and log.issued.get(entry.call_id or "", 0) > 0
-                if is_early and entry.call_id is not None:
+            if isinstance(entry, ToolUse) and entry.call_id is not None:
+                if entry.call_id not in log.waiting and log.issued.get(entry.call_id, 0) > 0:
                     log.late.setdefault(entry.call_id, []).append(entry)
-                else:
-                    self.tool(log, entry, execution, is_root)
-            elif isinstance(entry, Execution):
-                self.open_turn(log, execution, entry, is_root)
-                self.child(log, entry)
-            else:
-                self.open_turn(log, execution, entry, is_root)
-                self.memory(log, entry)
+                    continue
+            self.entry(log, entry, execution, is_root)
         for entries in list(log.late.values()):
             for entry in entries:
                 if id(entry) not in log.done:
                     self.tool(log, entry, execution, is_root)
+
+    def entry(self, log: Log, entry: Any, execution: Execution, is_root: bool) -> None:
+        """Write one thing that happened."""
+        if isinstance(entry, ModelUse):
+            self.model(log, entry, execution, is_root)
+        elif isinstance(entry, ToolUse):
+            self.tool(log, entry, execution, is_root)
+        else:
+            self.open_turn(log, execution, entry, is_root)
+            if isinstance(entry, Execution):
+                self.child(log, entry)
+            else:
+                self.memory(log, entry)
 
     # Calls
 
