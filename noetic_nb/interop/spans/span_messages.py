@@ -235,10 +235,10 @@ def _message(value: Mapping[str, Any], role: str) -> SpanMessage:
     is_of_today = _OF_TODAY.issuperset(value)
     if not is_of_today:
         value = _unwrapped(value)
-    given = value.get("role", value.get("type"))
+    given = value["role"] if "role" in value else value.get("type")
     known = given if isinstance(given, str) and given in _ROLES else role
     blocks: list[Any] = []
-    content = value.get("parts", value.get("content"))
+    content = value["parts"] if "parts" in value else value.get("content")
     if not is_of_today and isinstance(thoughts := value.get("reasoning_content"), str) and thoughts:
         blocks.append(Text(thoughts, is_thought=True))
     if isinstance(content, str):

@@ -166,7 +166,9 @@ def live_record(value: Any, place: int) -> Span | None:
     if context is None:
         return None
     parent, status = getattr(value, "parent", None), getattr(value, "status", None)
-    code = getattr(getattr(status, "status_code", None), "name", None)
+    # Nearly all are unset, and the name of an enumeration takes as long to read as all else of a status.
+    is_unset = status is None or getattr(status, "is_unset", False)
+    code = None if is_unset else getattr(getattr(status, "status_code", None), "name", None)
     return Span(
         f"{context.trace_id:032x}",
         f"{context.span_id:016x}",
@@ -175,7 +177,7 @@ def live_record(value: Any, place: int) -> Span | None:
         getattr(value, "start_time", None),
         getattr(value, "end_time", None),
         code == "ERROR",
-        _name(getattr(status, "description", None)),
+        "" if is_unset else _name(getattr(status, "description", None)),
         _attributes(value.attributes),
         [SpanEvent(_name(e.name), e.timestamp, _attributes(e.attributes)) for e in getattr(value, "events", ())],
         place,
