@@ -47,6 +47,9 @@ _ROLES: Final[Mapping[str, Role]] = {
 _CALLS: Final = frozenset(["tool_call", "tool_use", "function_call", "tool-call"])
 _RESULTS: Final = frozenset(["tool_call_response", "tool_result", "tool-result", "function_call_output"])
 _THOUGHTS: Final = frozenset(["reasoning", "thinking", "reasoning_text"])
+_WORDS: Final = _THOUGHTS | {"text", "input_text", "output_text"}
+_CALL_KEYS: Final = frozenset(["toolUse", "function_call", "functionCall"])
+_WRAPPERS: Final = _CALL_KEYS | {"toolResult", "function_response", "functionResponse", "reasoningContent"}
 _LONGEST_LITERAL: Final = 100_000
 
 
@@ -222,7 +225,7 @@ def _is_message(value: Any) -> bool:
 def _made(role: str, blocks: list[Any], finish: Any = None) -> SpanMessage:
     known = _ROLES.get(role, "user")
     # Results may come in a message of the user, as some APIs have it.
-    if known == "tool" and not any(type(block) is Result for block in blocks):
+    if known == "tool" and Result not in map(type, blocks):
         blocks = [Result(None, None, "".join([block.text for block in blocks if type(block) is Text]))]
     return SpanMessage(known, blocks, finish if isinstance(finish, str) and finish else None)
 
@@ -276,11 +279,12 @@ def _holds_blocks(content: str) -> bool:
 
 
 def _has_results(content: Any) -> bool:
-    parts = content if isinstance(content, list | tuple) else ()
-    return any(
-        isinstance(part, MAPPINGS) and (_kind(part) in _RESULTS or "toolResult" in part or "function_response" in part)
-        for part in parts
-    )
+    for part in content if isinstance(content, list | tuple) else ():
+        if isinstance(part, MAPPINGS) and (
+            _kind(part) in _RESULTS or "toolResult" in part or "function_response" in part
+        ):
+            return True
+    return False
 
 
 def _kind(part: Mapping[str, Any]) -> str | None:
@@ -293,24 +297,36 @@ def _block(part: Any) -> Text | Call | Result | Other:
     if not isinstance(part, MAPPINGS):
         return Other(part)
     kind = _kind(part)
-    if kind == "text" and len(part) == 2 and type(text := part.get("content", part.get("text"))) is str:
-        return Text(text)  # nothing else is on it, as on nearly all
-    if kind in _CALLS or "toolUse" in part or "function_call" in part or "functionCall" in part:
+    if not _WRAPPERS.isdisjoint(part) and (found := _wrapped(part, kind)) is not None:
+        return found
+    if kind in _CALLS:
+        return _call(part) or Other(part)
+    if kind in _RESULTS:
+        return _result(part)
+    if kind is None or kind in _WORDS:
+        for key in ("content", "text", "thinking"):
+            if isinstance(text := part.get(key), str):
+                return Text(text, is_thought=kind in _THOUGHTS or part.get("thought") is True)
+    return Other(part)
+
+
+def _wrapped(part: Mapping[str, Any], kind: str | None) -> Text | Call | Result | Other | None:
+    """Return a block that stands below a key that says what it is; None where it does not."""
+    if not _CALL_KEYS.isdisjoint(part):
         return _call(part.get("toolUse") or part.get("function_call") or part.get("functionCall") or part) or Other(
             part
         )
+    if kind in _CALLS:
+        return None
     answer = part.get("toolResult") or part.get("function_response") or part.get("functionResponse")
-    if kind in _RESULTS or isinstance(answer, Mapping):
-        return _result(answer if isinstance(answer, Mapping) else part)
+    if isinstance(answer, MAPPINGS):
+        return _result(answer)
     thought = part.get("reasoningContent")
-    if isinstance(thought, Mapping):
-        inner = thought.get("reasoningText")
-        text = inner.get("text") if isinstance(inner, Mapping) else None
-        return Text(text, is_thought=True) if isinstance(text, str) else Other(part)
-    for key in ("content", "text", "thinking"):
-        if isinstance(part.get(key), str) and kind in (None, "text", "input_text", "output_text", *_THOUGHTS):
-            return Text(part[key], is_thought=kind in _THOUGHTS or part.get("thought") is True)
-    return Other(part)
+    if kind in _RESULTS or not isinstance(thought, MAPPINGS):
+        return None
+    inner = thought.get("reasoningText")
+    text = inner.get("text") if isinstance(inner, MAPPINGS) else None
+    return Text(text, is_thought=True) if isinstance(text, str) else Other(part)
 
 
 def _call(value: Any) -> Call | None:
