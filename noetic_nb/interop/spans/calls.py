@@ -51,9 +51,13 @@ _METHODS: Final = tuple([name for name, value in vars(Dialect).items() if callab
 def _answers(names: tuple[str, ...] | None) -> Mapping[str, tuple[Any, ...]]:
     """Return by method which dialects may have an answer, of spans with these attributes; None stands for any."""
     spoken = [
-        each for each in DIALECTS if names is None or "" in each.prefixes or any(name.startswith(each.prefixes) for name in names)
+        each
+        for each in DIALECTS
+        if names is None or "" in each.prefixes or any(name.startswith(each.prefixes) for name in names)
     ]
-    return {method: tuple([getattr(each, method) for each in spoken if method in vars(type(each))]) for method in _METHODS}
+    return {
+        method: tuple([getattr(each, method) for each in spoken if method in vars(type(each))]) for method in _METHODS
+    }
 
 
 def kind_of(span: Span) -> Kind:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from noetic_nb.interop.spans.span_record import MAPPINGS
-from noetic_nb.items.frozen import FrozenDict, thaw
+from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.item import Item
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.items.messages.message import Role, input_text, output_text, text_message
@@ -28,7 +28,6 @@ __all__ = [
     "read_messages",
     "result_of",
     "words_of",
-    "written",
 ]
 
 _ROLES: Final[Mapping[str, Role]] = {
@@ -155,17 +154,10 @@ _ANSWERS: Final = frozenset([name for name, role in _ROLES.items() if role == "a
 def read_history(value: Any) -> History | None:
     """Read what was sent to a model; None for what is nothing."""
     value = parsed(value)
-    if isinstance(value, list) and value and _have_roles(value):
+    if isinstance(value, list) and value and all(type(m) is dict and type(m.get("role")) is str for m in value):
         return History(raw=value)
     found = read_messages(value)
     return None if found is None else History(found)
-
-
-def _have_roles(values: list[Any]) -> bool:
-    for value in values:
-        if type(value) is not dict or type(value.get("role")) is not str:
-            return False
-    return True
 
 
 def parsed(value: Any) -> Any:
@@ -433,50 +425,3 @@ def items_of(msg: SpanMessage, clean: Callable[[str], str]) -> tuple[list[Item],
 def words_of(messages: Iterable[SpanMessage] | None, role: str) -> str:
     """Return the words that one party wrote."""
     return "\n\n".join([msg.text for msg in messages or () if msg.role == role and msg.text])
-
-
-def written(items: Iterable[Item]) -> list[dict[str, Any]]:
-    """Return items as the conventions of OpenTelemetry write messages: a role, and parts with a type.
-
-    Examples
-    --------
-    >>> from noetic_nb.items import input_message
-    >>> written([input_message("hi", item_id="i")])
-    [{'role': 'user', 'parts': [{'type': 'text', 'content': 'hi'}]}]
-    """
-    made: list[dict[str, Any]] = []
-    for item in items:
-        kind = item["type"]
-        if kind == "function_call_output":
-            role = "tool"
-            parts: list[Any] = [
-                {"type": "tool_call_response", "id": item.get("callId"), "response": item.get("output") or ""}
-            ]
-        elif kind == "function_call":
-            role = "assistant"
-            arguments = parsed(item.get("arguments"))
-            parts = [{"type": "tool_call", "id": item.get("callId"), "name": item.get("name"), "arguments": arguments}]
-        elif kind == "reasoning":
-            role = "assistant"
-            words = item.get("content") or item.get("summary") or ()
-            parts = [{"type": "reasoning", "content": "".join([part.get("text") or "" for part in words])}]
-        elif kind == "message":
-            role = str(item.get("role"))
-            content = item.get("content") or ()
-            parts = [{"type": "text", "content": content}] if isinstance(content, str) else [*map(_written, content)]
-        else:
-            role, parts = "assistant", [{"type": kind, "content": thaw(item)}]
-        # An answer's thoughts, words and calls are one message; so are the results of calls side by side.
-        if made and made[-1]["role"] == role and role in ("assistant", "tool"):
-            made[-1]["parts"] += parts
-        else:
-            made.append({"role": role, "parts": parts})
-    return made
-
-
-def _written(part: Mapping[str, Any]) -> dict[str, Any]:
-    for key, kind in (("imageUrl", "uri"), ("fileUrl", "uri"), ("fileData", "blob"), ("fileId", "file")):
-        if isinstance(part.get(key), str):
-            name = {"uri": "uri", "blob": "content", "file": "file_id"}[kind]
-            return {"type": kind, "modality": "image" if key == "imageUrl" else "document", name: part[key]}
-    return {"type": "text", "content": part.get("text") or part.get("refusal") or ""}

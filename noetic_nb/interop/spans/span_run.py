@@ -74,10 +74,10 @@ class RunWriter(TurnWriter):
         for entry in execution.entries:
             if id(entry) in log.done:
                 continue
-            if isinstance(entry, ToolUse) and entry.call_id is not None:
-                if entry.call_id not in log.waiting and log.issued.get(entry.call_id, 0) > 0:
-                    log.late.setdefault(entry.call_id, []).append(entry)
-                    continue
+            key = entry.call_id if isinstance(entry, ToolUse) else None
+            if key is not None and key not in log.waiting and log.issued.get(key, 0) > 0:
+                log.late.setdefault(key, []).append(entry)
+                continue
             self.entry(log, entry, execution, is_root)
         for entries in list(log.late.values()):
             for entry in entries:
