@@ -203,7 +203,8 @@ def settled(event: RunEvent) -> RunEvent:
 
     A tool may go on to change the arguments it was given: what a run keeps must not change with them.
     """
-    names = _free_names(type(event))
+    cls = type(event)
+    names = _FREE[cls] if cls in _FREE else _free_names(cls)
     if not names:  # as of most events
         return event
     changed = {}
