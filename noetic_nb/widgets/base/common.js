@@ -196,8 +196,12 @@ function newest(ask, use) {
       while (waiting !== null) {
         const next = waiting;
         waiting = null;
-        const answer = await ask(next);
-        if (waiting === null) use(answer, next);
+        try {
+          const answer = await ask(next);
+          if (waiting === null) use(answer, next);
+        } catch (error) {
+          if (waiting === null) throw error; // else a newer question has taken its place
+        }
       }
     } finally {
       busy = false;
