@@ -208,7 +208,7 @@ def test_a_view_that_fails_says_so_and_leaves_the_agent_alone(
 ) -> None:
     run = Run()
     with TokenAllocation(run) as opened:
-        monkeypatch.setattr(opened.reading, "take", lambda event: 1 / 0)
+        monkeypatch.setattr(opened.reading, "take", lambda *_: 1 / 0)
 
         run.append(QualityGiven(Where("t1", "e1", 1), 0.0, 0.5, "user"))
 

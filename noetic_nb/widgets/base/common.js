@@ -65,7 +65,12 @@ function swatchOf(attributes) {
  * open later, so they are gathered once per model and views draw from here, at most once per animation frame.
  */
 function storeOf(take) {
-  const store = { data: null, views: new Set(), frame: 0, open: {} };
+  const store = { data: null, views: new Set(), frame: 0, open: new Map(), selection: {} };
+  const asked = new Map();
+  const page = Math.random().toString(36).slice(2); // several pages may show one model
+  let count = 0;
+  let chosen = null;
+  const fresh = () => `${page}-${(count += 1)}`;
   store.changed = () => {
     if (store.frame) return;
     store.frame = requestAnimationFrame(() => {
@@ -73,10 +78,28 @@ function storeOf(take) {
       for (const draw of store.views) draw();
     });
   };
+  const replace = (snapshot) => {
+    store.data = snapshot;
+    store.selection = snapshot.selection ?? {};
+  };
+  const got = ({ id, data, fault }) => {
+    const waiting = asked.get(id);
+    asked.delete(id);
+    if (fault === undefined) waiting?.resolve(data);
+    else waiting?.reject(new Error(fault));
+  };
+  const selected = ({ id, fields }) => {
+    // While a choice of this page is under way, older ones that come back would make the picture jump.
+    if (chosen !== null && id !== chosen) return;
+    chosen = null;
+    store.selection = store.data.selection = fields;
+  };
   store.initialize = ({ model }) => {
-    store.data = structuredClone(model.get("snapshot"));
+    replace(structuredClone(model.get("snapshot")));
     const receive = (message) => {
-      if (message.type === "all") store.data = message.snapshot;
+      if (message.type === "got") return got(message);
+      if (message.type === "all") replace(message.snapshot);
+      else if (message.type === "selected") selected(message);
       else if (!take(store.data, message)) model.send({ type: "again" });
       store.changed();
     };
@@ -85,6 +108,20 @@ function storeOf(take) {
       model.off("msg:custom", receive);
       cancelAnimationFrame(store.frame);
     };
+  };
+  /** Ask the kernel for what the snapshot does not hold; fails with the kernel's words. */
+  store.get = (model, request) => {
+    const id = fresh();
+    return new Promise((resolve, reject) => {
+      asked.set(id, { resolve, reject });
+      model.send({ type: "get", id, request });
+    });
+  };
+  /** Choose a call, turn, item or decision for every view that shares the selection. */
+  store.select = (model, fields) => {
+    store.selection = store.data.selection = fields;
+    model.send({ type: "select", id: (chosen = fresh()), ...fields });
+    store.changed();
   };
   /** Show a view: draws now, on every change of the store, and on every change of the named traits. */
   store.show = ({ model, root, draw, traits = [] }) => {
@@ -110,11 +147,32 @@ function storeOf(take) {
   };
   /** Let a part that folds open and close as it did before the view was drawn anew. */
   store.fold = (key, details) => {
-    details.open = store.open[key] ?? false;
-    details.addEventListener("toggle", () => (store.open[key] = details.open));
+    details.open = store.open.get(key) ?? false;
+    details.addEventListener("toggle", () => store.open.set(key, details.open));
     return details;
   };
   return store;
+}
+
+/** Return a function that keeps one question under way: of those asked meanwhile only the newest is put. */
+function newest(ask, use) {
+  let waiting = null;
+  let busy = false;
+  return async function put(request) {
+    waiting = request;
+    if (busy) return;
+    busy = true;
+    try {
+      while (waiting !== null) {
+        const next = waiting;
+        waiting = null;
+        const answer = await ask(next);
+        if (waiting === null) use(answer, next);
+      }
+    } finally {
+      busy = false;
+    }
+  };
 }
 
 /** Report to the kernel when someone works in a view: it then leaves the output alone. */
