@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import LayerStateChanged, ModelCalled, RegulatorDecided, RegulatorSaw, RunEvent, TurnStarted
@@ -20,11 +20,9 @@ from noetic_nb.regulator.predicates import Predicate
 from noetic_nb.regulator.settings import Settings
 from noetic_nb.runs.recorded_settings import LAYER_KIND, as_recorded, recorded_regulators
 from noetic_nb.runs.regulator_feed import RegulatorFeed
+from noetic_nb.runs.regulator_signals import BETWEEN_TURNS
 
 __all__ = ["DecisionTape", "Redecided", "tape_of", "with_thresholds"]
-
-# Decided where no turn runs: a break there stops the next one.
-BETWEEN_TURNS: Final = frozenset({"quality", "correction"})
 
 
 @dataclass(frozen=True, slots=True)
