@@ -18,7 +18,7 @@ from noetic_nb.regulator.predicates import Predicate
 from noetic_nb.regulator.predicates.explanation import names_of
 from noetic_nb.regulator.settings import NEWER_SETTINGS, RECOMMENDED_SETTINGS, RELEASE_SETTINGS, Settings
 
-__all__ = ["as_recorded", "recorded_regulators"]
+__all__ = ["as_recorded", "kept_regulator", "recorded_regulators"]
 
 LAYER_KIND: Final = "regulation"
 PRESETS: Final = (RELEASE_SETTINGS, NEWER_SETTINGS, RECOMMENDED_SETTINGS)
@@ -39,10 +39,18 @@ def recorded_regulators(run: Any) -> list[Regulator]:
     first = next((event for event in run.events if isinstance(event, RegulatorDecided)), None)
     if first is None:
         return []
-    for person, settings in _kept(run, first.layer_id):
-        if _same_names(settings, first.thresholds):
-            return [Regulator(person, as_recorded(settings, first.thresholds))]
+    kept = kept_regulator(run, first)
+    if kept is not None:
+        return [kept]
     return [Regulator(Person("recorded"), settings) for settings in _like(first.thresholds)]
+
+
+def kept_regulator(run: Any, decided: RegulatorDecided) -> Regulator | None:
+    """Return a regulator with the settings that a run keeps of the one that decided; None where it keeps none."""
+    for person, settings in _kept(run, decided.layer_id):
+        if _same_names(settings, decided.thresholds):
+            return Regulator(person, as_recorded(settings, decided.thresholds))
+    return None
 
 
 def _kept(run: Any, layer_id: str) -> Iterator[tuple[Person, Settings]]:

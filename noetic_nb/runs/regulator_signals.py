@@ -8,7 +8,7 @@ threshold, is read off the thresholds that travel with decisions: where a record
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -24,8 +24,9 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.redact import Redaction
-from noetic_nb.regulator import Regulator, ScopeDrift, events
+from noetic_nb.regulator import Regulator
 from noetic_nb.runs.decision_words import decision_detail, decision_label, reason_of
+from noetic_nb.runs.drift_scores import DriftScores
 from noetic_nb.runs.plain_text import plain
 
 __all__ = ["BETWEEN_TURNS", "CURRENCIES", "Fall", "Mark", "Signals", "ThreadSignals", "TurnSignals", "rolling_mean"]
@@ -34,7 +35,6 @@ CURRENCIES: Final = ("tokens_in", "usd", "wallclock_ms")
 """What is spent beside output tokens, as caps name it."""
 BETWEEN_TURNS: Final = frozenset({"quality", "correction"})
 """Where it is decided while no turn runs."""
-_SCORED: Final = frozenset({"turn_start", "turn_complete", "tool_call", "tool_result"})
 
 
 def rolling_mean(qualities: list[float], window: int | None) -> float | None:
@@ -139,17 +139,16 @@ class ThreadSignals:
     """How many grades there were when the task of the regulator began."""
     recorded_tokens: int = 0
     in_a_row: tuple[Any, int] = (None, 0)
+    by_number: dict[int, TurnSignals] = field(default_factory=dict)
 
     def turn(self, where: Where) -> TurnSignals:
         """Return the turn that an event belongs to."""
         if self.turns and (where.turn <= 0 or where.turn == self.turns[-1].turn):
             return self.turns[-1]
         # A late grade or decision names an earlier turn.
-        for known in reversed(self.turns):
-            if known.turn == where.turn:
-                return known
-        self.turns.append(
-            TurnSignals(
+        found = self.by_number.get(where.turn)
+        if found is None:
+            found = self.by_number[where.turn] = TurnSignals(
                 where.turn,
                 mean=self.mean(),
                 spent=self.spent,
@@ -161,8 +160,8 @@ class ThreadSignals:
                 window=self.window,
                 broken=self.broken,
             )
-        )
-        return self.turns[-1]
+            self.turns.append(found)
+        return found
 
     def mean(self) -> float | None:
         """Return the mean of as many of the newest grades of the task as the regulator averages."""
@@ -182,8 +181,9 @@ class Signals:
     ----------
     thread_id : str, optional
         Read only this thread.
-    regulator : Regulator, optional
-        One with the settings of the recorded one: it scores the drift of replies that nobody was warned of.
+    regulator_of : callable, optional
+        From the first decision to a regulator with the settings of the one that made it, or None: it scores the drift of replies
+        that nobody was warned of.
 
     Examples
     --------
@@ -199,12 +199,17 @@ class Signals:
     (0.5, 0.4)
     """
 
-    def __init__(self, *, thread_id: str | None = None, regulator: Regulator | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        thread_id: str | None = None,
+        regulator_of: Callable[[RegulatorDecided], Regulator | None] | None = None,
+    ) -> None:
         self.thread_id = thread_id
         self.threads: dict[str, ThreadSignals] = {}
         # A decision holds words of texts, which are known as those of a secret only once the texts went by.
         self._rule = Redaction(remembered=100_000)
-        self._drift = None if regulator is None else _DriftScores(regulator)
+        self._drift = None if regulator_of is None else DriftScores(regulator_of)
 
     def take(self, event: RunEvent) -> tuple[ThreadSignals, TurnSignals] | None:
         """Read one event; returns the thread and the turn it changed, None where nothing changed."""
@@ -229,38 +234,12 @@ class Signals:
         turns = len(thread.turns)
         turn = thread.turn(where)
         changed = _change(thread, turn, event)
-        if self._drift is not None and isinstance(event, RegulatorSaw) and event.layer_id == thread.regulator:
-            changed = self._drift.take(turn, event) or changed
+        score = None
+        if self._drift is not None and isinstance(event, RegulatorSaw | RegulatorDecided):
+            score = self._drift.take(event) if event.layer_id == thread.regulator else None
+        if score is not None:
+            turn.drift, changed = score, True
         return (thread, turn) if changed or len(thread.turns) > turns else None
-
-
-class _DriftScores:
-    """The drift of every reply, as the recorded scorer sees it."""
-
-    def __init__(self, template: Regulator) -> None:
-        self._template = template
-        scorers = [each.scorer for each in template.predicates if isinstance(each, ScopeDrift)]
-        self._scorer = scorers[0] if scorers else None
-        self._live: dict[str, Regulator | None] = {}
-
-    def take(self, turn: TurnSignals, saw: RegulatorSaw) -> bool:
-        if self._scorer is None or saw.event.get("kind") not in _SCORED:
-            return False
-        if saw.where.thread_id not in self._live:
-            self._live[saw.where.thread_id] = self._template.fork()
-        live = self._live[saw.where.thread_id]
-        if live is None:
-            return False
-        try:
-            live.on_event(events.from_dict(saw.event))
-        except (TypeError, ValueError):
-            self._live[saw.where.thread_id] = None  # what comes after a damaged event is unknown
-            return False
-        if saw.event.get("kind") != "turn_complete":
-            return False
-        found = live.evidence.drift(self._scorer)
-        turn.drift = None if found is None else found.score
-        return found is not None
 
 
 def _change(thread: ThreadSignals, turn: TurnSignals, event: RunEvent) -> bool:

@@ -292,7 +292,9 @@ def _event(saw: RegulatorSaw) -> events.Event:
         ) from error
 
 
-def tape_of(run: Any, regulator: Regulator | None = None) -> DecisionTape:
+def tape_of(
+    run: Any, regulator: Regulator | None = None, recorded: Iterable[tuple[int, RunEvent]] | None = None
+) -> DecisionTape:
     """Return the decisions of a run, to be made again.
 
     Parameters
@@ -301,6 +303,8 @@ def tape_of(run: Any, regulator: Regulator | None = None) -> DecisionTape:
         The run.
     regulator : Regulator, optional
         Whose settings and memory count in place of the recorded ones; needed where nothing was decided.
+    recorded : iterable of (int, RunEvent), optional
+        Which events of the run count, each with its place; all of them by default.
 
     Raises
     ------
@@ -312,10 +316,10 @@ def tape_of(run: Any, regulator: Regulator | None = None) -> DecisionTape:
         raise NoeticConfigError(
             "INVALID_REGULATOR", "That is no regulator.", given=regulator, hint="Use Regulator.for_user(name)."
         )
-    recorded = tuple(run.events)
-    was_watched = any(isinstance(event, RegulatorDecided) for event in recorded)
+    placed = tuple(enumerate(run.events) if recorded is None else recorded)
+    was_watched = any(isinstance(event, RegulatorDecided) for _, event in placed)
     if regulator is not None and not was_watched:
-        return DecisionTape.of_unwatched(recorded, regulator)
+        return DecisionTape.of_unwatched((event for _, event in placed), regulator)
     candidates = recorded_regulators(run) if regulator is None else [regulator]
     if not candidates:
         what = "does not say how its regulator was set up" if was_watched else "had no regulator"
@@ -325,7 +329,7 @@ def tape_of(run: Any, regulator: Regulator | None = None) -> DecisionTape:
     tapes = []
     for candidate in candidates:
         tape = DecisionTape(candidate, as_recorded=regulator is None)
-        for seq, event in enumerate(recorded):
+        for seq, event in placed:
             tape.append(event, seq)
         tapes.append(tape)
         if len(candidates) == 1 or tape.agreement()[0] == len(tape):
