@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from noetic_nb.runs.plain_text import TEXT_LENGTH, count, plain
@@ -38,7 +39,12 @@ def decision_label(decision: Mapping[str, Any]) -> str:
     'circuit break: cost cap'
     """
     names = [str(decision.get("kind")), *([str(reason_of(decision)["kind"])] if "kind" in reason_of(decision) else [])]
-    return ": ".join(plain(KIND_NAMES.get(name, name)) for name in names)
+    return ": ".join(map(_shown, names))
+
+
+@lru_cache(maxsize=256)  # a few kinds again and again
+def _shown(name: str) -> str:
+    return plain(KIND_NAMES.get(name, name))
 
 
 def decision_detail(decision: Mapping[str, Any], suggestion: str | None) -> str:

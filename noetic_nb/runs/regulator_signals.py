@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from noetic_nb.events import (
@@ -35,6 +35,8 @@ CURRENCIES: Final = ("tokens_in", "usd", "wallclock_ms")
 """What is spent beside output tokens, as caps name it."""
 BETWEEN_TURNS: Final = frozenset({"quality", "correction"})
 """Where it is decided while no turn runs."""
+NUMBERS_ONLY: Final = frozenset({"cost", "quality_feedback"})
+"""What a regulator sees that has no text in which a secret could be."""
 
 
 def rolling_mean(qualities: list[float], window: int | None) -> float | None:
@@ -139,6 +141,7 @@ class ThreadSignals:
     """How many grades there were when the task of the regulator began."""
     recorded_tokens: int = 0
     in_a_row: tuple[Any, int] = (None, 0)
+    last_mark: tuple[int, Any, Mark] | None = None
     by_number: dict[int, TurnSignals] = field(default_factory=dict)
 
     def turn(self, where: Where) -> TurnSignals:
@@ -165,7 +168,9 @@ class ThreadSignals:
 
     def mean(self) -> float | None:
         """Return the mean of as many of the newest grades of the task as the regulator averages."""
-        return rolling_mean(self.qualities[self.task_began :], self.window)
+        if self.window is None or len(self.qualities) - self.task_began < self.window:
+            return None
+        return rolling_mean(self.qualities, self.window)
 
     def fall(self, window: int | None) -> Fall | None:
         """Return how quality went over the newest grades; None below so many."""
@@ -218,11 +223,9 @@ class Signals:
             case TurnStarted(query=text) | TurnCompleted(text=text):
                 self._rule.text(text)
             case RegulatorSaw():
-                self._rule.data(event.event)
-            case RegulatorDecided():
-                if event.decision.get("kind") != "continue":
-                    event = replace(event, decision=self._rule.data(event.decision))
-            case ModelCalled() | QualityGiven() | ToolCalled():
+                if event.event.get("kind") not in NUMBERS_ONLY:
+                    self._rule.data(event.event)
+            case RegulatorDecided() | ModelCalled() | QualityGiven() | ToolCalled():
                 pass
             case _:
                 return None
@@ -233,7 +236,7 @@ class Signals:
             thread = self.threads[where.thread_id] = ThreadSignals(plain(where.thread_id), thread_id=where.thread_id)
         turns = len(thread.turns)
         turn = thread.turn(where)
-        changed = _change(thread, turn, event)
+        changed = _change(thread, turn, event, self._rule)
         score = None
         if self._drift is not None and isinstance(event, RegulatorSaw | RegulatorDecided):
             score = self._drift.take(event) if event.layer_id == thread.regulator else None
@@ -242,7 +245,7 @@ class Signals:
         return (thread, turn) if changed or len(thread.turns) > turns else None
 
 
-def _change(thread: ThreadSignals, turn: TurnSignals, event: RunEvent) -> bool:
+def _change(thread: ThreadSignals, turn: TurnSignals, event: RunEvent, rule: Redaction) -> bool:
     match event:
         case QualityGiven():
             return _grade(thread, turn, "given", event.quality)
@@ -272,12 +275,12 @@ def _change(thread: ThreadSignals, turn: TurnSignals, event: RunEvent) -> bool:
         case ModelCalled() if thread.regulator is None:
             return _spend(thread, turn, thread.spent + event.output_tokens)
         case RegulatorDecided():
-            return _decided(thread, turn, event)
+            return _decided(thread, turn, event, rule)
         case _:
             return False
 
 
-def _decided(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided) -> bool:
+def _decided(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, rule: Redaction) -> bool:
     is_first = thread.regulator in (None, event.layer_id)
     began = is_first and _begin_task(thread, turn, event)
     known = event.cost_cap is not None and _is_first_regulator(thread, event.layer_id)
@@ -287,7 +290,7 @@ def _decided(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided) 
     spent = known and _spend(thread, turn, event.tokens_out)
     ruled = is_first and _rule(thread, turn, event.thresholds)
     read = is_first and _read(turn, event)
-    return _decide(thread, turn, event, is_first) or began or spent or capped or ruled or read
+    return _decide(thread, turn, event, is_first, rule) or began or spent or capped or ruled or read
 
 
 def _begin_task(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided) -> bool:
@@ -398,7 +401,7 @@ def _loops(thresholds: Mapping[str, Any]) -> tuple[bool, bool]:
     return False, False
 
 
-def _decide(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, is_first: bool) -> bool:
+def _decide(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, is_first: bool, rule: Redaction) -> bool:
     decision = event.decision
     kind = str(decision.get("kind"))
     if kind == "continue":
@@ -412,14 +415,22 @@ def _decide(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, i
             turn.broken = True
             return event.stops
         thread.broken = turn.broken = True
+    if thread.last_mark is not None and thread.last_mark[:2] == (turn.turn, decision):
+        repeated = thread.last_mark[2]
+        repeated.times += 1
+        repeated.stops = repeated.stops or event.stops
+        return True
+    decision = rule.data(decision)
     mark = Mark(plain(kind), decision_label(decision), decision_detail(decision, event.suggestion), event.stops)
     for known in turn.marks:
         if (known.label, known.detail) == (mark.label, mark.detail):
             known.times += 1
             known.stops = known.stops or mark.stops
+            thread.last_mark = (turn.turn, event.decision, known)
             return True
     reason = reason_of(decision)
     if reason.get("kind") == "quality_decline_no_recovery" and isinstance(reason.get("turns"), int):
         mark.fall = thread.fall(reason["turns"])
     turn.marks.append(mark)
+    thread.last_mark = (turn.turn, event.decision, mark)
     return True

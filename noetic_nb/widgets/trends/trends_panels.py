@@ -239,6 +239,7 @@ class ThreadChart:
         self._rows: list[dict[str, Any]] = []
         self._stale: set[int] = set()
         self._places: dict[int, int] = {}
+        self._numbers: dict[int, int] = {}
         self._lines: tuple[Any, dict[str, list[Any]]] = (None, {})
         # Of all columns: how many have a value of a picture, and the greatest number in it, thresholds included.
         self._known: Counter[str] = Counter()
@@ -251,6 +252,7 @@ class ThreadChart:
         place = self._places.setdefault(id(turn), len(self.turns))
         if place == len(self.turns):
             self.turns.append(turn)
+            self._numbers[turn.turn] = place
         if any(mark.fall for mark in turn.marks) and turn not in self._fallen[-1:]:
             self._fallen.append(turn)
         size = column_size(len(self.turns))
@@ -300,11 +302,10 @@ class ThreadChart:
 
     def column_of(self, turn: int) -> int:
         """Return the column of a turn by its number; the last one before it where it has none."""
-        # Turns are numbered in order, but for a late grade of a turn that was not recorded.
-        for place in range(len(self.turns) - 1, -1, -1):
-            if self.turns[place].turn <= turn:
-                return place // self.size
-        return 0
+        place = self._numbers.get(turn)
+        if place is None:
+            place = max((at for at, each in enumerate(self.turns) if each.turn <= turn), default=0)
+        return place // self.size
 
     def detail(self, column: int) -> list[dict[str, Any]]:
         """Return the cells of each turn of a column."""

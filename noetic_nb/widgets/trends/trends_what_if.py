@@ -28,6 +28,10 @@ COLUMNS: Final = {
 }  # fmt: skip
 
 
+# Decisions whose plain form is kept: those of some ten thousand turns.
+DETAILS_KEPT: Final = 50_000
+
+
 class _Reached(Reading):
     """The events that a moment reaches, with their places."""
 
@@ -57,6 +61,9 @@ class WhatIf:
     def __init__(self, run: Any, moment: Moment) -> None:
         self.run = run
         self.moment = moment
+        self._rule = Redaction(remembered=100_000)
+        self._learned = 0
+        self._details: dict[int, tuple[decisions.Decision, Any]] = {}
         self._tapes: dict[int | None, tuple[Regulator | None, DecisionTape, Feed, int, RunEvent | None]] = {}
 
     def decide(self, thresholds: Thresholds, regulator: Regulator | None = None) -> list[Redecided]:
@@ -100,44 +107,51 @@ class WhatIf:
         import pandas
 
         found = self.decide(thresholds, regulator)
-        rule = Redaction()
-        # A decision holds words of texts, which are known as those of a secret only once the texts went by.
-        for event in self.run.events:
-            match event:
-                case RegulatorSaw():
-                    rule.data(event.event)
-                case TurnStarted(query=text) | TurnCompleted(text=text):
-                    rule.text(text)
-        rows = [_row(str(getattr(self.run, "run_id", "")), each, rule) for each in found]
+        self._learn_secrets()
+        run_id = str(getattr(self.run, "run_id", ""))
+        rows = [self._row(run_id, each) for each in found]
+        columns = zip(*rows, strict=True) if rows else ((),) * len(COLUMNS)
         return pandas.DataFrame(
-            {name: pandas.Series([row[name] for row in rows], dtype=dtype) for name, dtype in COLUMNS.items()}
+            {
+                name: pandas.Series(column, dtype=dtype)
+                for (name, dtype), column in zip(COLUMNS.items(), columns, strict=True)
+            }
         )
 
+    def _learn_secrets(self) -> None:
+        # A decision holds words of texts, which are known as those of a secret only once the texts went by.
+        events = self.run.events
+        if self._learned > len(events):
+            self._learned = 0
+        for event in islice(events, self._learned, None):
+            match event:
+                case RegulatorSaw():
+                    self._rule.data(event.event)
+                case TurnStarted(query=text) | TurnCompleted(text=text):
+                    self._rule.text(text)
+        if self._learned != len(events):
+            self._learned = len(events)
+            self._details.clear()
 
-def _row(run_id: str, each: Redecided, rule: Redaction) -> dict[str, Any]:
-    recorded, decision = each.recorded, each.decision
-    detail = rule.data(decisions.to_dict(decision))
-    was = recorded.decision if each.seq is not None else {}
-    return {
-        "run_id": run_id,
-        "thread_id": recorded.where.thread_id,
-        "execution_id": recorded.where.execution_id,
-        "turn": each.turn,
-        "seq": each.seq,
-        "t_ms": recorded.t_ms,
-        "layer_id": recorded.layer_id,
-        "at": recorded.at,
-        "decision": decision.kind,
-        "reason": _reason(detail),
-        "suggestion": detail.get("suggestion"),
-        "confidence": each.confidence,
-        "tokens_out": each.tokens_out,
-        "stops": each.stops,
-        "detail": detail,
-        "was": was.get("kind"),
-        "was_reason": _reason(was),
-        "was_stops": each.seq is not None and recorded.stops,
-    }
+    def _detail(self, decision: decisions.Decision) -> Any:
+        # The tape answers with the same objects again and again, but for the predicate that was moved.
+        known = self._details.get(id(decision))
+        if known is None:
+            if len(self._details) > DETAILS_KEPT:
+                self._details.clear()
+            known = self._details[id(decision)] = decision, self._rule.data(decisions.to_dict(decision))
+        return known[1]
+
+    def _row(self, run_id: str, each: Redecided) -> tuple[Any, ...]:
+        recorded, decision = each.recorded, each.decision
+        was = recorded.decision if each.seq is not None else {}
+        where = recorded.where
+        detail = self._detail(decision)
+        return (
+            run_id, where.thread_id, where.execution_id, each.turn, each.seq, recorded.t_ms, recorded.layer_id, recorded.at,
+            decision.kind, _reason(detail), detail.get("suggestion"), each.confidence, each.tokens_out, each.stops, detail,
+            was.get("kind"), _reason(was), each.seq is not None and recorded.stops,
+        )  # fmt: skip
 
 
 def _reason(decision: Mapping[str, Any]) -> Any:
@@ -160,6 +174,7 @@ class Outcome:
 def outcome_of(found: Iterable[Redecided], thread_id: str, *, recorded: bool = False) -> Outcome:
     """Return what the decisions of one thread come to, as they would have been or as they were."""
     outcome = Outcome()
+    names: dict[tuple[str, str | None], str] = {}
     for each in found:
         if each.recorded.where.thread_id != thread_id:
             continue
@@ -167,21 +182,29 @@ def outcome_of(found: Iterable[Redecided], thread_id: str, *, recorded: bool = F
         if each.begins_task and holds:
             outcome.bands[-1] = (outcome.bands[-1][0], each.turn - 1)
             holds = False
-        if not recorded and each.decision.kind == "continue":
+        decided = each.recorded.decision if recorded else each.decision
+        key = _kinds(decided)
+        if key[0] == "continue":
             continue
-        decision = each.recorded.decision if recorded else decisions.to_dict(each.decision)
-        kind = decision.get("kind")
-        if kind == "continue":
-            continue
-        if kind == "circuit_break":
+        if key not in names:
+            names[key] = decision_label({"kind": key[0], **({} if key[1] is None else {"reason": {"kind": key[1]}})})
+        if key[0] == "circuit_break":
             if not holds:
-                outcome.breaks.append((each.turn, decision_label(decision).removeprefix("circuit break: ")))
+                outcome.breaks.append((each.turn, names[key].removeprefix("circuit break: ")))
                 outcome.bands.append((each.turn, None))
         else:
-            turns = outcome.warned.setdefault(decision_label(decision), [])
+            turns = outcome.warned.setdefault(names[key], [])
             if turns[-1:] != [each.turn]:
                 turns.append(each.turn)
     return outcome
+
+
+def _kinds(decided: Any) -> tuple[str, str | None]:
+    if not isinstance(decided, Mapping):
+        reason = getattr(decided, "reason", None)
+        return decided.kind, None if reason is None else reason.kind
+    reason = decided.get("reason")
+    return str(decided.get("kind")), str(reason["kind"]) if isinstance(reason, Mapping) and "kind" in reason else None
 
 
 def sentence(now: Outcome, was: Outcome | None) -> str:
