@@ -58,7 +58,10 @@ def test_another_thread_can_be_chosen(notebook: Open, cells_of: Open) -> None:
     expect(root.locator(".nn-sub")).to_contain_text("thread t1")
 
 
-WATCHED = "from noetic_nb.widgets import *\nfrom tests.widgets import scenes\nrun = scenes.watched_run()\nview = RegulatorTrends(run)"
+WATCHED = (
+    "from noetic_nb.widgets import *\nfrom tests.widgets import scenes\n"
+    "run = scenes.watched_run()\nview = RegulatorTrends(run)"
+)
 
 
 def grip(root: Any, name: str) -> Any:
@@ -67,12 +70,8 @@ def grip(root: Any, name: str) -> Any:
 
 def decided(opened: Any, thresholds: str) -> int:
     """Return at which turn the kernel says that these thresholds would break first; 0 for nowhere."""
-    return int(
-        opened.kernel.run(
-            f"found = view.what_if({thresholds}); stops = found[found['stops']]\n"
-            "print(int(stops.iloc[0]['turn']) if len(stops) else 0)"
-        )
-    )
+    opened.kernel.run(f"found = view.what_if({thresholds}); stops = found[found['stops']]")
+    return int(opened.kernel.value("int(stops.iloc[0]['turn']) if len(stops) else 0"))
 
 
 def test_a_threshold_dragged_by_mouse_is_decided_again_by_the_real_regulator(notebook: Open, shot: Open) -> None:
@@ -154,7 +153,7 @@ def test_a_turn_is_read_by_keys_chosen_and_marked_in_every_view(notebook: Open) 
     turns.press("Enter")
 
     expect(second.locator(".nn-chosen")).to_have_attribute("data-turn", "4")
-    assert opened.kernel.run("print(choice.thread_id, choice.turn)").strip() == "t1 4"
+    assert opened.kernel.value("choice") == "Selection(thread_id='t1', turn=4)"
     opened.kernel.run("choice.select(turn=9)")
     expect(first.locator(".nn-chosen")).to_have_attribute("data-turn", "9")
 

@@ -339,7 +339,7 @@ def watched_run(turns: int = 50, *, cap: int = 30_000) -> Run:
     for number in range(1, turns + 1):
         place = (number - 1) % 50
         wave = 0.78 + 0.08 * ((number * 7) % 5 - 2) / 2
-        quality = wave if place < 30 else max(0.12, wave - 0.045 * (place - 29))
+        quality = wave if place < 34 else max(0.12, wave - 0.1 * (place - 33))
         for event in watched_turn(live, number, quality, tokens=140 + 30 * (number % 7), calls=1 + number % 4):
             run.append(event)
     return run

@@ -211,7 +211,9 @@ function panelIn(grid, panel, { sizes, colours }) {
     const ends = (panel.fixed ? [0, 1] : [0]).map((end) => [y(end), String(end)]).filter(([at]) => limit.every(([other]) => Math.abs(other - at) >= 12));
     texts(axisTexts, [...limit, ...ends].map(([at, text]) => ({ x: "100%", y: Math.min(Math.max(at + 4, 9), panel.height - 1), anchor: "end", text })));
     const known = rows.findLast((row) => row.values[panel.key]);
-    put(plot, { "aria-label": `${panel.title}, last ${known ? written(panel.unit, known.values[panel.key].at(-1)) : "unknown"}` });
+    const last = known ? written(panel.unit, known.values[panel.key].at(-1)) : "";
+    setText(caption, last ? `${panel.title} · ${last}` : panel.title);
+    put(plot, { "aria-label": `${panel.title}, last ${last || "unknown"}` });
     if (brackets) drawBrackets(thread, rows);
     return now;
   }
@@ -414,8 +416,7 @@ export default () => {
     };
 
     function readColumn(rows, thread) {
-      if (column === null || column >= rows.length) return "";
-      const row = rows[column];
+      const row = rows[column ?? rows.length - 1] ?? rows.at(-1);
       const order = Object.keys(names);
       return thread.cells.map((key) => [key, row.cells[order.indexOf(key)]])
         .filter(([, text]) => text)
@@ -557,7 +558,7 @@ export default () => {
       span(chosenMark, place);
       put(chosenMark, { "data-turn": place < 0 ? null : turn });
       const text = readColumn(rows, thread);
-      setText(readout, text || (place >= 0 ? `Turn ${turn} is chosen.` : ""));
+      setText(readout, text);
       put(hits, { "aria-valuemin": rows[0].turns[0], "aria-valuemax": rows[last].turns[1], "aria-valuenow": rows[now].turns[0], "aria-valuetext": text || `Turn ${rows[now].cells[0]}` });
     }
 

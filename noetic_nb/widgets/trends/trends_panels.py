@@ -64,15 +64,15 @@ PANELS: Final = (
     ),
     Panel("tokens", "tokens a turn", "whole", SMALL_PX, "bars", TOKENS_COLOUR, lambda turn: turn.tokens),
     Panel(
-        "tokens_in", "input tokens so far", "whole", SMALL_PX, "line", CATEGORY["system"],
+        "tokens_in", "input tokens so far", "whole", SMALL_PX, "line", CATEGORY["tools"],
         lambda turn: turn.totals.get("tokens_in"), ("cost_cap", "tokens_in"), limit="cap",
     ),
     Panel(
-        "usd", "money so far", "usd", SMALL_PX, "line", CATEGORY["system"],
+        "usd", "money so far", "usd", SMALL_PX, "line", CATEGORY["tools"],
         lambda turn: turn.totals.get("usd"), ("cost_cap", "usd"), limit="cap",
     ),
     Panel(
-        "wallclock_ms", "time so far", "ms", SMALL_PX, "line", CATEGORY["system"],
+        "wallclock_ms", "time so far", "ms", SMALL_PX, "line", CATEGORY["tools"],
         lambda turn: turn.totals.get("wallclock_ms"), ("cost_cap", "wallclock_ms"), limit="cap",
     ),
     Panel(

@@ -157,13 +157,12 @@ def _plot(chart: ThreadChart, panel: Panel) -> str:
         inside += _stretched(len(rows), panel.height, lines)
         # A line needs two points to be seen.
         inside += _dots(chart, panel, scale) if panel.look == "dots" or len(rows) == 1 else ""
-    known = next(
-        (row["cells"][_CELL[panel.key]] for row in reversed(rows) if row["cells"][_CELL[panel.key]]), "unknown"
-    )
-    return _svg(panel.height, f"{panel.title}, last {known}", inside)
+    return _svg(panel.height, f"{panel.title}, last {_last(chart, panel) or 'unknown'}", inside)
 
 
-_CELL: Final = {key: at for at, (key, _) in enumerate(CELLS)}
+def _last(chart: ThreadChart, panel: Panel) -> str:
+    found = next((row["values"][panel.key] for row in reversed(chart.rows()) if panel.key in row["values"]), None)
+    return "" if found is None else FORMATS[panel.unit](found[-1])
 
 
 def ticks(chart: ThreadChart, panel: Panel) -> list[tuple[float, str]]:
@@ -257,7 +256,8 @@ def _picture(chart: ThreadChart) -> str:
     for panel in PANELS:
         if panel.key not in chart.about["shown"]:
             continue
-        parts.append(f'<span></span><span class="nn-caption">{panel.title}</span>')
+        known = _last(chart, panel)
+        parts.append(f'<span></span><span class="nn-caption">{panel.title}{f" · {known}" if known else ""}</span>')
         if panel.key == "quality":
             parts.append(_brackets(chart))
         parts.append(_axis(chart, panel) + _plot(chart, panel))
