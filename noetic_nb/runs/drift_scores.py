@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from noetic_nb.events import RegulatorDecided, RegulatorSaw
-from noetic_nb.regulator import Regulator, ScopeDrift, events
+from noetic_nb.regulator import KeywordScorer, Regulator, ScopeDrift, events
 
 __all__ = ["DriftScores"]
 
 # What a regulator sees before it first decides is kept until its settings are known; that is the start of a turn.
 MOST_EARLY: Final = 100
+# All that a scorer of keywords compares.
+TEXTS: Final = frozenset({"turn_start", "turn_complete"})
 SCORED: Final = frozenset({"turn_start", "turn_complete", "tool_call", "tool_result"})
 
 
@@ -69,7 +71,7 @@ class DriftScores:
         if thread_id not in self._live:
             self._live[thread_id] = None if self._template is None else self._template.fork()
         live = self._live[thread_id]
-        if live is None:
+        if live is None or (isinstance(self._scorer, KeywordScorer) and saw.event.get("kind") not in TEXTS):
             return None
         try:
             live.on_event(events.from_dict(saw.event))

@@ -35,8 +35,6 @@ CURRENCIES: Final = ("tokens_in", "usd", "wallclock_ms")
 """What is spent beside output tokens, as caps name it."""
 BETWEEN_TURNS: Final = frozenset({"quality", "correction"})
 """Where it is decided while no turn runs."""
-NUMBERS_ONLY: Final = frozenset({"cost", "quality_feedback"})
-"""What a regulator sees that has no text in which a secret could be."""
 
 
 def rolling_mean(qualities: list[float], window: int | None) -> float | None:
@@ -223,7 +221,9 @@ class Signals:
             case TurnStarted(query=text) | TurnCompleted(text=text):
                 self._rule.text(text)
             case RegulatorSaw():
-                if event.event.get("kind") not in NUMBERS_ONLY:
+                # Most texts have no sign of a secret, which is seen at once.
+                texts = [text for text in event.event.values() if isinstance(text, str)]
+                if not self._rule.are_plain(texts):
                     self._rule.data(event.event)
             case RegulatorDecided() | ModelCalled() | QualityGiven() | ToolCalled():
                 pass

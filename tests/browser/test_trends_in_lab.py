@@ -159,7 +159,7 @@ def test_a_turn_is_read_by_keys_chosen_and_marked_in_every_view(notebook: Open) 
 
 
 def test_ten_thousand_turns_share_columns_whose_turns_can_be_listed(notebook: Open, shot: Open) -> None:
-    opened = notebook(WATCHED.replace("watched_run()", "watched_run(10_000, cap=3_000_000)"), "view")
+    opened = notebook(WATCHED.replace("watched_run()", "long_run(10_000)"), "view")
     opened.run_all()
     root = opened.page.locator(".noetic-nb").first
     root.wait_for()

@@ -18,7 +18,7 @@ from noetic_nb.runs import Run
 from noetic_nb.runs.regulator_signals import Signals
 from noetic_nb.widgets import RegulatorTrends
 from noetic_nb.widgets.trends.trends_panels import handles_of, lines_of
-from tests.widgets.scenes import HOSTILE, demo_run, watched_run, watched_turn
+from tests.widgets.scenes import HOSTILE, demo_run, long_run, watched_run, watched_turn
 
 STOP = {
     "kind": "circuit_break",
@@ -248,7 +248,7 @@ def test_a_recording_that_lacks_something_says_that_it_is_decided_otherwise() ->
 
 
 def test_ten_thousand_turns_are_columns_of_ranges_in_less_than_a_megabyte() -> None:
-    run = watched_run(10_000, cap=3_000_000)
+    run = long_run(10_000)
     with RegulatorTrends(run) as view:
         thread = view.snapshot["threads"][0]
         grades = [event.quality for event in run.events if isinstance(event, QualityGiven)]

@@ -99,11 +99,10 @@ function markShape() {
 /** The band of decisions; returns what draws it. */
 function decisionsIn(svg, { sizes, looks }) {
   const known = new Map(Object.entries(looks));
-  const [held, shapes, would] = layers(svg, 3);
-  return (rows, placed, answer) => {
-    const used = Math.max(placed.length ? 1 + Math.max(...placed.map(({ lane }) => lane)) : 0, 0);
-    const below = answer ? sizes.lane : 0;
-    put(svg, { height: used * sizes.lane + below || 1, visibility: used || below ? null : "hidden" });
+  const [held, shapes] = layers(svg, 2);
+  return (rows, placed) => {
+    const used = placed.length ? 1 + Math.max(...placed.map(({ lane }) => lane)) : 0;
+    put(svg, { height: used * sizes.lane || 1, visibility: used ? null : "hidden" });
     boxes(held, stretches(rows, (row) => row.broken ?? null).map(([from, to]) => ({
       from: from + 0.5, to: to + 1, y: used * sizes.lane - 2, height: 2, class: "nn-mark nn-held" })), rows.length);
     patch(shapes, placed, markShape, (box, spot) => {
@@ -115,14 +114,20 @@ function decisionsIn(svg, { sizes, looks }) {
       setText(title, spot.tip);
       setText(text, spot.label);
     });
-    patch(would, answer?.marks ?? [], markShape, (box, [column, kind, tip]) => {
+  };
+}
+
+/** The band of what would have been decided instead; returns what draws it. */
+function insteadIn(svg, { sizes, looks }) {
+  const known = new Map(Object.entries(looks));
+  return (columns, marks) =>
+    patch(svg, marks, markShape, (box, [column, kind, tip]) => {
       const [, path] = known.get(kind) ?? known.get("");
       const [title, shape] = box.children;
-      put(box, { x: percent((100 * (column + 0.5)) / rows.length), y: (used + 0.5) * sizes.lane });
+      put(box, { x: percent((100 * (column + 0.5)) / columns), y: 0.5 * sizes.lane });
       put(shape, { d: path, class: "nn-mark nn-would" });
       setText(title, `Would be: ${tip}`);
     });
-  };
 }
 
 /** One picture: its caption, its axis and its plot; returns what draws it and where its threshold is. */
@@ -284,6 +289,10 @@ export default () => {
     grid.append(make("span", { class: "nn-axis-name" }, "turn"));
     const turnAxis = grid.appendChild(make("svg", { class: "nn-plot nn-axis", width: "100%", height: 18, "aria-hidden": "true" }));
     const drawDecisions = decisionsIn(band, store.data);
+    // Last, so that nothing moves under a pointer that drags.
+    const insteadName = grid.appendChild(make("span", { class: "nn-axis-name" }, "instead"));
+    const instead = grid.appendChild(make("svg", { class: "nn-plot nn-axis", width: "100%", height: sizes.lane, role: "img", "aria-label": "Decisions instead" }));
+    const drawInstead = insteadIn(instead, store.data);
 
     const readout = body.appendChild(make("p", { class: "nn-readout", role: "status" }));
     const outcome = body.appendChild(make("p", { class: "nn-outcome", role: "status", "aria-live": "polite" }));
@@ -508,7 +517,9 @@ export default () => {
       const known = movedNow();
       const answer = known.answer && !known.answer.fault ? known.answer : null;
       const placed = lanesOf(rows, Math.max(band.clientWidth, sizes.narrow), sizes);
-      drawDecisions(rows, placed, answer);
+      drawDecisions(rows, placed);
+      for (const part of [insteadName, instead]) part.style.display = answer ? "" : "none";
+      drawInstead(rows.length, answer?.marks ?? []);
       const byPanel = new Map(thread.handles.filter(({ panel }) => panel).map((handle) => [handle.panel, handle]));
       for (const [key, panel] of panels) {
         const handle = byPanel.get(key);
