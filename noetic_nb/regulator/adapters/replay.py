@@ -186,7 +186,10 @@ def reading_of(task: Task, index: int, kind: str, before: Reading | None = None)
     )
 
 
-def _kept(now: Iterable[T], before: tuple[T, ...] | None) -> tuple[T, ...]:
+def _kept(now: Sequence[T], before: tuple[T, ...] | None) -> tuple[T, ...]:
     """Return what is there now, as the last reading's own tuple if nothing changed: a long run then stays small."""
+    # What was added last is another object: hundreds of equal calls need not be compared to know that.
+    if not before or len(now) != len(before) or now[-1] is not before[-1]:
+        return tuple(now)
     fresh = tuple(now)
-    return before if before is not None and before == fresh else fresh
+    return before if before == fresh else fresh

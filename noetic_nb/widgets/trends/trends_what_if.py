@@ -126,7 +126,8 @@ class WhatIf:
         for event in islice(events, self._learned, None):
             match event:
                 case RegulatorSaw():
-                    self._rule.data(event.event)
+                    if not self._rule.are_plain([text for text in event.event.values() if isinstance(text, str)]):
+                        self._rule.data(event.event)
                 case TurnStarted(query=text) | TurnCompleted(text=text):
                     self._rule.text(text)
         if self._learned != len(events):
