@@ -1,0 +1,444 @@
+"""A recorded run, really run again: on the tape as long as it is the recorded one, then with a model, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from noetic_nb.arguments import closest
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import ItemsAppended, ModelCalled, QualityGiven, RegulatorSaw, TurnStarted
+from noetic_nb.items import thaw
+from noetic_nb.lab.replaying.plan_replay import plan_changes
+from noetic_nb.lab.replaying.recorded_tape import checked_run, is_native
+from noetic_nb.lab.replaying.replay_summary import summary
+from noetic_nb.lab.replaying.rules_in_force import recorded_rules
+from noetic_nb.lab.replaying.tape_answers import Tape
+from noetic_nb.lab.rule_trial import as_snapshot
+from noetic_nb.layers import regulation
+from noetic_nb.layers.regulator_layer import regulator_of
+from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy
+from noetic_nb.models.client import check_clients
+from noetic_nb.regulator import Regulator
+from noetic_nb.runs import Run, record
+from noetic_nb.runs.recorded_requests import recorded_request
+from noetic_nb.runtime import AgentConfig, AgentHarness
+from noetic_nb.steering import RuleBook, steering
+from noetic_nb.steering.layer import policy_of, rulebook_of
+from noetic_nb.steps import LLMStep, Step, Tool, ToolStep
+from noetic_nb.steps.function_tools import as_tools
+from noetic_nb.steps.traverse import rebuilt
+from noetic_nb.sync import awaited, run_sync
+
+__all__ = ["closed_replay", "fork"]
+
+
+def closed_replay(
+    run: Run,
+    *,
+    rules: Any = None,
+    budgets: Mapping[str, Any] | None = None,
+    projection: Any = None,
+    layers: Sequence[Any] | None = None,
+    regulator: Regulator | None = None,
+    model: Any = None,
+    tools: Iterable[Any] | None = None,
+) -> Run:
+    """Run a recorded run again; see `replay`."""
+    config = _agent(run)
+    tape = Tape(run, model, _tools(tools))
+    agent = _Agent(run, config, tape)
+    agent.lay(layers, rules, regulator)
+    changes = plan_changes(run, budgets, projection, None)
+    agent.plan(changes.budgets, changes.policy)
+    again = run_sync(agent.live(tuple(run.events)))
+    given = {"rules": rules, "budgets": budgets, "projection": projection, "layers": layers, "regulator": regulator}
+    again.meta["replay"] = {
+        "of": run.run_id,
+        "mode": "closed",
+        "changed": [name for name, value in given.items() if value is not None],
+        "kept": [],
+        "diverged": tape.diverged,
+        "stopped": tape.stopped,
+        **summary(run, again, views_changed=False),
+    }
+    return again
+
+
+def fork(
+    run: Run,
+    *,
+    at: int | ModelCalled,
+    model: Any = None,
+    edit: str | Callable[[Sequence[Any]], Sequence[Any]] | None = None,
+    rules: Any = None,
+    layers: Iterable[Any] | None = None,
+    tools: Iterable[Any] | None = None,
+    thread_id: str | None = None,
+) -> Run:
+    """Go on from a model call of a recorded run, with something else.
+
+    What was before the call is run again on the tape, so that layers, rules and regulator know of it. The fork ends with the
+    turn of the call: what the user wrote later was written to another answer.
+
+    Parameters
+    ----------
+    run : Run
+        A run of this runtime that has all of its turns; it is not changed.
+    at : int or ModelCalled
+        Place among the agent's model calls of the run, negative from the end, or the event.
+    model : ModelClient or mapping
+        Answers this call and all that follow.
+    edit : str or callable, optional
+        A text takes the place of the latest message of the user; a function gets the history as the call was sent it and
+        returns what is sent instead, from this call on.
+    rules : RuleBook or iterable of rules, optional
+        In force from this call on.
+    layers : iterable of str or MemoryLayer, optional
+        The agent's layers, from the beginning; a text names a recorded one that stays.
+    tools : iterable of tools, optional
+        What runs from this call on. Without, a call has its recorded result where the same call was recorded.
+    thread_id : str, optional
+        Count the calls of this thread only.
+
+    Returns
+    -------
+    Run
+        What was before and what follows, with ``meta["replay"]`` as of `replay`.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_CALL``, ``MODEL_NEEDED``, ``OPEN_LOOP_ONLY``, ``NO_AGENT``, ``INVALID_EDIT``, and what `replay` raises.
+
+    References
+    ----------
+    .. [1] docs/behaviour/lab.md, "Counterfactuals".
+
+    Examples
+    --------
+    >>> import noetic_nb as nn
+    >>> config = nn.AgentConfig(name="echo", step=nn.react(model="scripted"))
+    >>> harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Hello!"]))
+    >>> run = nn.record(harness)
+    >>> _ = nn.run_sync(harness.execute("Hi"))
+    >>> forked = fork(run, at=0, edit="Bonjour", model=nn.ScriptedModel(["Salut !"]))
+    >>> forked.turns[0].query, forked.turns[0].text
+    ('Bonjour', 'Salut !')
+    """
+    checked_run(run)
+    check_clients(model)
+    request = recorded_request(run, at, thread_id=thread_id)
+    config = _agent(run)
+    if model is None:
+        raise NoeticConfigError(
+            "MODEL_NEEDED",
+            "From this call on somebody has to answer.",
+            given=model,
+            hint="Pass model=, such as nn.ScriptedModel([...]) or the client that was used.",
+        )
+    if edit is not None and not isinstance(edit, str) and not callable(edit):
+        raise NoeticConfigError(
+            "INVALID_EDIT", "An edit is a text or a function of items.", given=edit, hint='Such as edit="Another message".'
+        )
+    tape = Tape(run, model, _tools(tools), request)
+    agent = _Agent(run, config, tape)
+    listed = None if layers is None else list(layers)
+    agent.lay(listed, None, None)
+    if rules is not None:
+        agent.switch_rules(rules)
+    edited: list[bool] = []
+    if callable(edit):
+        agent.memory.append(_edit_layer(tape, edit, edited))
+    events = tuple(run.events)
+    place = _turn_of(events, request.where, request.seq)
+    again = run_sync(agent.live(events[: place + 1], edit if isinstance(edit, str) else None))
+    if callable(edit) and not edited:
+        raise NoeticConfigError(
+            "INVALID_EDIT",
+            "The edit had no effect: this call repeats one whose history was chosen before.",
+            given=request.place,
+            hint="Fork from the first call of its step.",
+        )
+    given = {"edit": edit, "rules": rules, "layers": layers, "tools": tools}
+    again.meta["replay"] = {
+        "of": run.run_id,
+        "mode": "fork",
+        "at": request.place,
+        "changed": ["model", *[name for name, value in given.items() if value is not None]],
+        "kept": [],
+        "stopped": tape.stopped,
+        **summary(run, again, views_changed=False),
+    }
+    return again
+
+
+def _turn_of(events: Sequence[Any], where: Any, seq: int) -> int:
+    for place in range(seq, -1, -1):
+        event = events[place]
+        if isinstance(event, TurnStarted) and (event.where.thread_id, event.where.turn) == (where.thread_id, where.turn):
+            return place
+    raise NoeticConfigError(
+        "NOT_RECORDED", "The turn of this call was not recorded from its beginning.", given=where.turn, hint="Fork another."
+    )
+
+
+def _agent(run: Run) -> AgentConfig:
+    """Return the configuration of the agent that a run is of."""
+    if not is_native(run):
+        raise NoeticConfigError(
+            "OPEN_LOOP_ONLY",
+            "This run was made by another system: what it was sent, and why, is not in it, so that nobody can go on with it.",
+            given=run.meta.get("source"),
+            hint='Use mode="open".',
+        )
+    config = run.made_by
+    if not isinstance(config, AgentConfig):
+        raise NoeticConfigError(
+            "NO_AGENT",
+            "The agent of this run is not in this process, so that it cannot be run again.",
+            given=run.run_id,
+            hint="Make its configuration and say run.made_with(config).",
+        )
+    return config
+
+
+def _tools(tools: Iterable[Any] | None) -> dict[str, Tool]:
+    return {tool.name: tool for tool in as_tools(tuple(tools)) or ()} if tools is not None else {}
+
+
+def _edit_layer(
+    tape: Tape, edit: Callable[[Sequence[Any]], Sequence[Any]], edited: list[bool]
+) -> MemoryLayer:
+    """Return a layer that shows the model another history from the forked call on."""
+    shown: dict[str, tuple[int, list[Any]]] = {}
+
+    async def project_history(p: Any) -> Any:
+        if not tape.reaches(p.ctx.thread_id):
+            return None
+        if p.ctx.execution_id not in shown:
+            if edited:  # another execution, whose history is its own
+                return None
+            edited.append(True)
+            shown[p.ctx.execution_id] = len(p.items), list(await awaited(edit(tuple(p.items))))
+        count, items = shown[p.ctx.execution_id]
+        return {"items": [*items, *p.items[count:]]}
+
+    return MemoryLayer(
+        id="fork-edit", slot=10_000, scope="execution", budget=0, hooks=MemoryHooks(project_history=project_history)
+    )
+
+
+class _Clock:
+    """The clock of the run: it stands at what is being replayed."""
+
+    def __init__(self) -> None:
+        self.t_ms = 0.0
+
+    def now_ms(self) -> float:
+        return self.t_ms
+
+    def monotonic_ms(self) -> float:
+        return self.t_ms
+
+
+class _Agent:
+    """The agent of a run with some parts exchanged."""
+
+    def __init__(self, run: Run, config: AgentConfig, tape: Tape) -> None:
+        self.run, self.config, self.tape = run, config, tape
+        self.memory: list[MemoryLayer] = list(config.memory)
+        self.projection = config.projection
+        self.book: RuleBook | None = None
+        self.next_rules: Any = None
+
+    def lay(self, layers: Sequence[Any] | None, rules: Any, regulator: Regulator | None) -> None:
+        """Exchange layers: those named, rules, the regulator."""
+        known = {layer.id: layer for layer in self.config.memory}
+        own = {layer.id for layer in self.config.memory if rulebook_of(layer) is not None or _is_regulation(layer)}
+        if layers is not None:
+            for name in layers:
+                if isinstance(name, str) and name not in known:
+                    raise NoeticConfigError(
+                        "UNKNOWN_LAYER_REFERENCE",
+                        "The agent has no such layer.",
+                        given=name,
+                        hint=f"{closest(name, known)} It has {', '.join(map(repr, known)) or 'none'}.".strip(),
+                    )
+            chosen = [known[layer] if isinstance(layer, str) else layer for layer in layers]
+            ids = {layer.id for layer in chosen}
+            self.memory = [*chosen, *[known[layer_id] for layer_id in known if layer_id in own and layer_id not in ids]]
+        self._lay_rules(rules)
+        self._lay_regulator(regulator)
+
+    def _lay_rules(self, rules: Any) -> None:
+        found = recorded_rules(self.run)
+        before = next((at for at, layer in enumerate(self.memory) if rulebook_of(layer) is not None), None)
+        if before is None:
+            if rules is not None:
+                self.memory.append(steering(self._book(as_snapshot(rules))))
+            return
+        layer = self.memory[before]
+        if layer not in self.config.memory and rules is None:
+            self.book = rulebook_of(layer)
+            return
+        first = found.at(0) if found is not None else None
+        current = rulebook_of(layer)
+        assert current is not None
+        snapshot = as_snapshot(rules) if rules is not None else first or current.snapshot
+        policy = policy_of(layer)
+        assert policy is not None
+        self.memory[before] = steering(
+            self._book(snapshot),
+            scope=layer.scope,
+            on_error=policy.on_error,
+            on_unparseable=policy.on_unparseable,
+            max_retries=policy.max_retries,
+            timeouts=layer.timeouts,
+            late_verdicts=policy.late_verdicts,
+        )
+
+    def _book(self, rules: Iterable[Any]) -> RuleBook:
+        self.book = RuleBook(rules)
+        return self.book
+
+    def _lay_regulator(self, regulator: Regulator | None) -> None:
+        grades = [event.quality for event in self.run.select(QualityGiven) if event.source == "grader"]
+        grader = (lambda reply: grades.pop(0) if grades else None) if grades else None
+        before = next((at for at, layer in enumerate(self.memory) if _is_regulation(layer)), None)
+        if before is None:
+            if regulator is not None:
+                self.memory.append(regulation(regulator, grader=grader))
+            return
+        # Its layer has what it learned in the recorded run; the replay begins where that began.
+        layer = self.memory[before]
+        template = regulator or regulator_of(layer)
+        if template is not None:
+            self.memory[before] = regulation(template, grader=grader, id=layer.id, slot=layer.slot)
+
+    def switch_rules(self, rules: Any) -> None:
+        """Let other rules be in force from the forked call on."""
+        self.next_rules = as_snapshot(rules)
+        if self.book is None:
+            self.memory.append(steering(self._book(())))
+
+    def plan(self, budgets: Mapping[str, Any], policy: Mapping[str, Any]) -> None:
+        """Exchange budgets and the projection."""
+        pairs = {
+            layer_id: {"min": given[0], "max": given[1]} if isinstance(given, tuple | list) else given
+            for layer_id, given in budgets.items()
+        }
+        self.memory = [
+            replace(layer, budget=pairs[layer.id]) if layer.id in pairs else layer for layer in self.memory
+        ]
+        if policy:
+            self.projection = ProjectionPolicy(**{**self.projection.model_dump(), **policy})
+
+    def _taped(self) -> AgentConfig:
+        tape = self.tape
+
+        def change(step: Step) -> dict[str, Any]:
+            match step:
+                case LLMStep(tools=tuple() as tools):
+                    return {"tools": tuple([tape.taped(tool) for tool in tools])}
+                case LLMStep(tools=chosen) if callable(chosen):
+
+                    async def choose(*args: Any) -> Any:
+                        found = await awaited(chosen(*args))
+                        return [tape.taped(tool) for tool in as_tools(found) or ()]
+
+                    return {"tools": choose}
+                case ToolStep():
+                    return {"tool": tape.taped(step.tool)}
+                case _:
+                    return {}
+
+        config = self.config
+        return config.model_copy(
+            update={
+                "step": None if config.step is None else rebuilt(config.step, change),
+                "tools": tuple([tape.taped(tool) for tool in config.tools]),
+                "memory": tuple(self.memory),
+                "projection": self.projection,
+            }
+        )
+
+    async def live(self, events: Sequence[Any], text: str | None = None) -> Run:
+        """Run the turns that begin in some events; `text` takes the place of the user's last message."""
+        clock = _Clock()
+        harness = AgentHarness(self._taped(), model=_Switching(self, clock), clock=clock)
+        again = record(harness, run=Run(f"{self.run.run_id}-replay", meta={**self.run.meta, "source": "replay"}))
+        last = max((at for at, event in enumerate(events) if isinstance(event, TurnStarted)), default=-1)
+        for place, event in enumerate(events):
+            if self.tape.stopped is not None:
+                break
+            clock.t_ms = max(clock.t_ms, event.t_ms)
+            thread_id = event.where.thread_id
+            with contextlib.suppress(NoeticError):  # a turn that failed is in the run
+                match event:
+                    case ItemsAppended(origin="seed"):
+                        harness.append(thread_id, [thaw(item) for item in event.items])
+                    case TurnStarted():
+                        self.tape.begin_turn(thread_id, event.where.turn)
+                        items = _message(self.run.events, event)
+                        if text is not None and place == last:
+                            items = _with_text(items, text)
+                        await harness.execute(items, thread_id=thread_id, resource_id=event.resource_id)
+                    case QualityGiven(source=source) if source != "grader":
+                        await harness.feedback(thread_id, quality=event.quality, source=source)
+                    case RegulatorSaw(event={"kind": "user_correction", "text": str() as said}):
+                        await harness.correct(thread_id, said)
+                    case _:
+                        continue
+        again.stop_recording()
+        for thread_id, waiting in self.tape.left().items():
+            if self.tape.until is None and self.tape.stopped is None:
+                self.tape.diverged.setdefault(thread_id, f"the run ended before call {waiting}")
+        return again
+
+
+def _is_regulation(layer: MemoryLayer) -> bool:
+    return regulator_of(layer) is not None
+
+
+def _message(events: Sequence[Any], started: TurnStarted) -> list[dict[str, Any]]:
+    """Return what the user wrote to begin a turn."""
+    found: list[dict[str, Any]] = []
+    for event in events:
+        where = getattr(event, "where", None)
+        if not isinstance(event, ItemsAppended) or where.thread_id != started.where.thread_id or where.depth:
+            continue
+        for at, item in enumerate(event.items, event.start):
+            if started.start <= at < started.stop:
+                found.append({key: value for key, value in thaw(item).items() if key != "id"})
+    return found or [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": started.query}]}]
+
+
+def _with_text(items: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+    for at in range(len(items) - 1, -1, -1):
+        if items[at].get("role") == "user":
+            content = [{"type": "input_text", "text": text}]
+            return [*items[:at], {**items[at], "content": content}, *items[at + 1 :]]
+    raise NoeticConfigError(
+        "INVALID_EDIT", "The turn of this call has no message of the user.", given=text, hint="Pass a function of items."
+    )
+
+
+class _Switching:
+    """The tape as a model client, which lets other rules be in force once the forked call is reached."""
+
+    def __init__(self, agent: _Agent, clock: _Clock) -> None:
+        self._agent, self._clock = agent, clock
+
+    async def complete(self, request: Any) -> Any:
+        agent = self._agent
+        rules = agent.next_rules
+        if rules is not None and agent.book is not None and agent.tape.reaches(request.thread_id):
+            agent.next_rules = None
+            for rule in tuple(agent.book):
+                agent.book.remove(rule.id)
+            for rule in rules:
+                agent.book.put(rule)
+        return await agent.tape.complete(request)
