@@ -9,8 +9,10 @@ from typing import Any
 
 from noetic_nb.arguments import closest
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import ItemsAppended, ModelCalled, QualityGiven, RegulatorSaw, TurnStarted
+from noetic_nb.events import ItemsAppended, ModelCalled, QualityGiven, RegulatorSaw, RuleChanged, TurnStarted
+from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.items import thaw
+from noetic_nb.lab.replaying.kept_decisions import Kept
 from noetic_nb.lab.replaying.plan_replay import plan_changes
 from noetic_nb.lab.replaying.recorded_tape import checked_run, is_native
 from noetic_nb.lab.replaying.replay_summary import summary
@@ -59,12 +61,20 @@ def closed_replay(
         "of": run.run_id,
         "mode": "closed",
         "changed": [name for name, value in given.items() if value is not None],
-        "kept": [],
+        "kept": _kept(run, rules),
         "diverged": tape.diverged,
         "stopped": tape.stopped,
         **summary(run, again, views_changed=False),
     }
     return again
+
+
+def _kept(run: Run, rules: Any) -> list[dict[str, Any]]:
+    kept = Kept()
+    for seq, event in enumerate(run.events):
+        if isinstance(event, RuleChanged) and rules is None:
+            kept.add("rules", "edits made while the run went on are left out", seq)
+    return kept.rows()
 
 
 def fork(
@@ -141,7 +151,10 @@ def fork(
         )
     if edit is not None and not isinstance(edit, str) and not callable(edit):
         raise NoeticConfigError(
-            "INVALID_EDIT", "An edit is a text or a function of items.", given=edit, hint='Such as edit="Another message".'
+            "INVALID_EDIT",
+            "An edit is a text or a function of items.",
+            given=edit,
+            hint='Such as edit="Another message".',
         )
     tape = Tape(run, model, _tools(tools), request)
     agent = _Agent(run, config, tape)
@@ -178,10 +191,16 @@ def fork(
 def _turn_of(events: Sequence[Any], where: Any, seq: int) -> int:
     for place in range(seq, -1, -1):
         event = events[place]
-        if isinstance(event, TurnStarted) and (event.where.thread_id, event.where.turn) == (where.thread_id, where.turn):
+        if isinstance(event, TurnStarted) and (event.where.thread_id, event.where.turn) == (
+            where.thread_id,
+            where.turn,
+        ):
             return place
     raise NoeticConfigError(
-        "NOT_RECORDED", "The turn of this call was not recorded from its beginning.", given=where.turn, hint="Fork another."
+        "NOT_RECORDED",
+        "The turn of this call was not recorded from its beginning.",
+        given=where.turn,
+        hint="Fork another.",
     )
 
 
@@ -209,9 +228,7 @@ def _tools(tools: Iterable[Any] | None) -> dict[str, Tool]:
     return {tool.name: tool for tool in as_tools(tuple(tools)) or ()} if tools is not None else {}
 
 
-def _edit_layer(
-    tape: Tape, edit: Callable[[Sequence[Any]], Sequence[Any]], edited: list[bool]
-) -> MemoryLayer:
+def _edit_layer(tape: Tape, edit: Callable[[Sequence[Any]], Sequence[Any]], edited: list[bool]) -> MemoryLayer:
     """Return a layer that shows the model another history from the forked call on."""
     shown: dict[str, tuple[int, list[Any]]] = {}
 
@@ -242,6 +259,24 @@ class _Clock:
 
     def monotonic_ms(self) -> float:
         return self.t_ms
+
+
+class _Ids:
+    """Ids of the run while there are any: they are sent as well, and count as tokens."""
+
+    def __init__(self, run: Run) -> None:
+        made = [
+            item["id"]
+            for event in run.select(ItemsAppended)
+            if event.origin in ("tool", "guidance", "step")
+            for item in event.items
+            if "id" in item
+        ]
+        self._known = {"item": list(dict.fromkeys(made))}
+
+    def new(self, kind: str) -> str:
+        known = self._known.get(kind)
+        return known.pop(0) if known else SYSTEM_IDS.new(kind)
 
 
 class _Agent:
@@ -330,9 +365,7 @@ class _Agent:
             layer_id: {"min": given[0], "max": given[1]} if isinstance(given, tuple | list) else given
             for layer_id, given in budgets.items()
         }
-        self.memory = [
-            replace(layer, budget=pairs[layer.id]) if layer.id in pairs else layer for layer in self.memory
-        ]
+        self.memory = [replace(layer, budget=pairs[layer.id]) if layer.id in pairs else layer for layer in self.memory]
         if policy:
             self.projection = ProjectionPolicy(**{**self.projection.model_dump(), **policy})
 
@@ -368,7 +401,9 @@ class _Agent:
     async def live(self, events: Sequence[Any], text: str | None = None) -> Run:
         """Run the turns that begin in some events; `text` takes the place of the user's last message."""
         clock = _Clock()
-        harness = AgentHarness(self._taped(), model=_Switching(self, clock), clock=clock)
+        harness = AgentHarness(
+            self._taped(), model=_Switching(self, clock), clock=clock, ids=_Ids(self.run), approve=self.tape.approve
+        )
         again = record(harness, run=Run(f"{self.run.run_id}-replay", meta={**self.run.meta, "source": "replay"}))
         last = max((at for at, event in enumerate(events) if isinstance(event, TurnStarted)), default=-1)
         for place, event in enumerate(events):
@@ -412,7 +447,7 @@ def _message(events: Sequence[Any], started: TurnStarted) -> list[dict[str, Any]
             continue
         for at, item in enumerate(event.items, event.start):
             if started.start <= at < started.stop:
-                found.append({key: value for key, value in thaw(item).items() if key != "id"})
+                found.append(thaw(item))
     return found or [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": started.query}]}]
 
 
@@ -422,7 +457,10 @@ def _with_text(items: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
             content = [{"type": "input_text", "text": text}]
             return [*items[:at], {**items[at], "content": content}, *items[at + 1 :]]
     raise NoeticConfigError(
-        "INVALID_EDIT", "The turn of this call has no message of the user.", given=text, hint="Pass a function of items."
+        "INVALID_EDIT",
+        "The turn of this call has no message of the user.",
+        given=text,
+        hint="Pass a function of items.",
     )
 
 

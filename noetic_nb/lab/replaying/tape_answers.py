@@ -136,6 +136,10 @@ class Tape:
     def _stop(self, why: str) -> NoeticError:
         return NoeticError("llm_failed", f"The replay stopped: {why}", hint="Pass model=.")
 
+    def approve(self, name: str, args: Mapping[str, Any]) -> bool:
+        """Approve a call that was made in the recorded run; nobody is there to be asked about another."""
+        return bool(self._results.get((name, _arguments(thaw(args)))))
+
     def taped(self, tool: Tool) -> Tool:
         """Return a tool that gives recorded results, and runs nothing unless it is one of `tools` and the run has diverged."""
 
