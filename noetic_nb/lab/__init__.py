@@ -2,8 +2,8 @@
 
 from noetic_nb.lab import datasets
 from noetic_nb.lab.regulator_replay import first_stop, replay_regulator
-from noetic_nb.lab.replaying.closed_replay import fork
 from noetic_nb.lab.replaying.comparison import Comparison, compare
+from noetic_nb.lab.replaying.forks import fork
 from noetic_nb.lab.replaying.regulator_readings import RegulatorReadings
 from noetic_nb.lab.replaying.replays import replay
 from noetic_nb.lab.rule_backtest import backtest
