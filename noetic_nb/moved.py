@@ -25,7 +25,6 @@ MOVED: Final[dict[str, dict[str, str]]] = {
         "unresolved_positions": "noetic_nb.items.build.unresolved_positions",
     },
     "noetic_nb.lab": {
-        "replay": "noetic_nb.lab.replay_regulator",
     },
     "noetic_nb.layers": {
         "Grader": "noetic_nb.layers.regulator_layer.Grader",

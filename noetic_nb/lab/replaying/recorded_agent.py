@@ -54,7 +54,12 @@ def agent_of(run: Run) -> AgentConfig:
 
 def tools_by_name(tools: Iterable[Any] | None) -> dict[str, Tool]:
     """Return tools, or functions as tools, by their names."""
-    return {tool.name: tool for tool in as_tools(tuple(tools)) or ()} if tools is not None else {}
+    return {} if tools is None else {tool.name: tool for tool in _listed(tuple(tools))}
+
+
+def _listed(tools: object) -> tuple[Tool, ...]:
+    found: Any = as_tools(tools)
+    return found or ()
 
 
 class _Clock:
@@ -189,7 +194,7 @@ class RecordedAgent:
 
                     async def choose(*args: Any) -> Any:
                         found = await awaited(chosen(*args))
-                        return [tape.taped(tool) for tool in as_tools(found) or ()]
+                        return [tape.taped(tool) for tool in _listed(found)]
 
                     return {"tools": choose}
                 case ToolStep():
