@@ -42,14 +42,16 @@ def test_a_rule_edited_in_the_page_decides_in_the_kernel(notebook: Open, shot: O
     assert opened.kernel.value("ask('B2')") == "'deny'"
 
     text.fill(text.input_value().replace('startswith("A")', 'startswith(("A", "B"))'))
-    editor.get_by_role("button", name="Apply").click()
+    editor.get_by_role("button", name="Apply", exact=True).click()
 
     expect(editor.locator(".nn-notice")).to_contain_text("Applied as version 3")
     assert opened.kernel.value("(ask('B2'), ask('C3'))") == "(None, 'deny')"
 
     text.fill("def only_orders_of_a(call):\n    return deny('unfinished'")
-    editor.get_by_role("button", name="Apply").click()
+    editor.get_by_role("button", name="Apply", exact=True).click()
     expect(editor.locator(".nn-notice")).to_contain_text("2 |     return deny('unfinished'")
+    expect(editor.locator(".nn-gutter [data-bad]")).to_have_text("2")
+    expect(editor.locator(".nn-paper mark")).to_have_text("(")
     assert opened.kernel.value("(ask('B2'), ask('C3'))") == "(None, 'deny')"
 
     for theme in ("JupyterLab Light", "JupyterLab Dark"):
@@ -69,7 +71,7 @@ def test_hostile_rules_stay_text(notebook: Open) -> None:
     opened.run_all()
     editor = opened.page.locator(".nn-editor").first
 
-    editor.locator("select").first.select_option(index=1)
+    editor.locator(".nn-pick").nth(1).click()
 
     wait_for(lambda: "<script>" in editor.locator("textarea").first.input_value(), "the text of the second rule")
     assert editor.locator("script, img, [onerror]").count() == 0
@@ -125,7 +127,8 @@ def test_a_rule_of_each_form_is_edited_tried_applied_and_obeyed(notebook: Open, 
     diff = editor.locator(".nn-trial")
     notice = editor.locator(".nn-notice")
     wait_for(lambda: "not_negative" in text.input_value(), "the text of the first rule")
-    expect(editor.locator("select").first).to_contain_text("2. large · 1 denied · before tool call: pay")
+    expect(editor.locator(".nn-rules tbody tr").nth(1)).to_contain_text("large")
+    expect(editor.locator(".nn-rules tbody tr").nth(1)).to_contain_text("1 denied")
 
     # Python: what the edit would change is shown before it is applied, and nothing has changed until then.
     text.fill(text.input_value().replace("< 0", "> 100"))
@@ -138,26 +141,26 @@ def test_a_rule_of_each_form_is_edited_tried_applied_and_obeyed(notebook: Open, 
     assert "No negative amounts." in kernel.value("nn.run_sync(paid(500))")
 
     # CEL: a misspelt name is marked with its line; then a condition with another action.
-    editor.locator("select").first.select_option(index=1)
+    editor.get_by_role("button", name="large").click()
     wait_for(lambda: "1000" in text.input_value(), "the condition")
     text.fill("true &&\ntool.args.amont > 20 && tool.nme == 'pay'")
-    editor.get_by_role("button", name="Apply").click()
+    editor.get_by_role("button", name="Apply", exact=True).click()
     expect(notice).to_contain_text("Did you mean 'name'")
     assert editor.locator(".nn-gutter [data-bad]").inner_text() == "2"
     text.fill("tool.args.amount > 20")
     expect(diff).to_contain_text("newly denied")
     editor.get_by_label("Action").select_option("guide")
     expect(diff).to_contain_text("newly guided")
-    editor.get_by_role("button", name="Apply").click()
+    editor.get_by_role("button", name="Apply", exact=True).click()
     expect(notice).to_contain_text("Applied as version 5")
     assert "50 is too much." in kernel.value("nn.run_sync(paid(50))")
 
     # A judge: not asked while one types, which the diff says.
-    editor.locator("select").first.select_option(index=2)
+    editor.get_by_role("button", name="fair").click()
     wait_for(lambda: text.input_value() == "Is it fair?", "the prompt")
     text.fill("Is it generous?")
     expect(diff).to_contain_text("Judges were not asked: fair")
-    editor.get_by_role("button", name="Apply").click()
+    editor.get_by_role("button", name="Apply", exact=True).click()
     expect(notice).to_contain_text("Applied as version 6")
     assert "not fair" in kernel.value("nn.run_sync(paid(5))")
 
