@@ -140,8 +140,13 @@ export default () => {
     const body = tableIn(root, "Rules, in the order in which they are asked", names, { kind: "nn-table nn-rules", wordy: () => true });
     const line = root.appendChild(make("p", { class: "nn-readout", "aria-hidden": "true" }));
     const region = body.closest(".nn-scroll");
-    const point = (event) => setText(line, event.target.closest?.("[data-readout]")?.dataset.readout ?? "");
-    for (const kind of ["pointerover", "focusin"]) region.addEventListener(kind, point);
+    let pointed = null;
+    const point = (node) => {
+      pointed = node?.closest?.("[data-readout]") ?? null;
+      setText(line, pointed?.dataset.readout ?? "");
+    };
+    for (const kind of ["pointerover", "focusin"]) region.addEventListener(kind, (event) => point(event.target));
+    for (const kind of ["pointerleave", "focusout"]) region.addEventListener(kind, () => point(null));
     const create = () => {
       const row = make("tr");
       const box = row.appendChild(make("td", { "data-name": "On" })).appendChild(make("input", { type: "checkbox" }));
@@ -177,6 +182,7 @@ export default () => {
         put(hits, { "data-readout": pick.dataset.readout });
       });
       arrowKeys(body, ".nn-pick");
+      point(pointed);
     };
   }
 
