@@ -233,7 +233,8 @@ def test_a_sentence_has_a_field_for_each_of_its_gaps(
         assert editor.apply()
 
     after = rules[rule_id]
-    assert after.sequence is not None and before.sequence is not None
+    assert after.sequence is not None
+    assert before.sequence is not None
     assert after.sequence == before.sequence.model_copy(
         update={**fields, **({"args": ()} if changed.get("args") == "" else {})}
     )
@@ -249,7 +250,8 @@ def test_a_number_that_is_none_is_not_applied_and_says_so(count: str) -> None:
         assert not editor.apply()
         assert "whole number" in editor.notice.text
     sequence = rules["few"].sequence
-    assert sequence is not None and sequence.count == 3
+    assert sequence is not None
+    assert sequence.count == 3
 
 
 def test_a_field_that_a_form_does_not_have_is_refused() -> None:
@@ -465,7 +467,12 @@ def test_what_was_typed_after_apply_stays_on_the_page() -> None:
     with RuleEditor(rules) as editor:
         draft = editor.snapshot["draft"]
         page_asks(editor, typed_and_applied(editor, GOOD))
-        on = {"do": "typed", "rule_id": "only_a", "generation": draft["generation"], "values": {"text": GOOD + "  # on"}}
+        on = {
+            "do": "typed",
+            "rule_id": "only_a",
+            "generation": draft["generation"],
+            "values": {"text": GOOD + "  # on"},
+        }
         page_asks(editor, on)
 
         assert editor.values["text"] == GOOD + "  # on"

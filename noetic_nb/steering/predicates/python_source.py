@@ -38,9 +38,7 @@ def _file_name(rule_id: str) -> str:
     return name
 
 
-def _not_replaced(
-    rule_id: str, what: str, line: int | None, hint: str, column: int | None = None
-) -> NoeticConfigError:
+def _not_replaced(rule_id: str, what: str, line: int | None, hint: str, column: int | None = None) -> NoeticConfigError:
     place = "" if line is None else f" in line {line}"
     return NoeticConfigError(
         "RULE_DOES_NOT_COMPILE",

@@ -39,9 +39,7 @@ class Draft:
                 raise NoeticConfigError(
                     "INVALID_FIELD", "The rule has no such field.", given=name, hint=f"It has {', '.join(self.values)}."
                 )
-        return replace(
-            self, values={**self.values, **{name: as_text(value, name) for name, value in values.items()}}
-        )
+        return replace(self, values={**self.values, **{name: as_text(value, name) for name, value in values.items()}})
 
 
 def form_of(rule: SteeringRule) -> str:
@@ -113,11 +111,11 @@ def rule_of(rulebook: RuleBook, rule: SteeringRule, draft: Draft) -> SteeringRul
     elif draft.form == "judge":
         judge = {"prompt": draft.text, "mode": values["mode"], "model": values["model"].strip()}
         fields |= {"when": values["condition"].strip() or None, "llm_eval": judge}
-    elif draft.form == "python":
-        # A text that nobody changed need not be known: a rule typed at a prompt has none.
-        if draft.text != (rule.source or ""):
-            own = rulebook if rule.id in rulebook and rulebook[rule.id].form in ("python", "none") else RuleBook([rule])
-            fields |= {"predicate": (new := own.draft(rule.id, draft.text)).predicate, "source": new.source}
+    # A text that nobody changed need not be known: a rule typed at a prompt has none.
+    elif draft.text != (rule.source or ""):
+        is_there = rule.id in rulebook and rulebook[rule.id].form in ("python", "none")
+        new = (rulebook if is_there else RuleBook([rule])).draft(rule.id, draft.text)
+        fields |= {"predicate": new.predicate, "source": new.source}
     return SteeringRule(**fields)
 
 

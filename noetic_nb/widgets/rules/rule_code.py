@@ -11,7 +11,9 @@ from noetic_nb.widgets.rules.draft import form_of
 
 __all__ = ["book_code", "rule_code"]
 
-_HEAD = "from noetic_nb.steering import LLMEval, RuleBook, SteeringRule, allow, ask, deny, guide\n\nrules = RuleBook()\n"
+_HEAD = (
+    "from noetic_nb.steering import LLMEval, RuleBook, SteeringRule, allow, ask, deny, guide\n\nrules = RuleBook()\n"
+)
 
 
 def book_code(rules: Iterable[SteeringRule]) -> str:
@@ -90,7 +92,7 @@ def _python(rule: SteeringRule) -> str:
     if found is None:
         return f"# {rule.id!r} is a Python function whose text is not known."
     before, function, name, after = found
-    options = {"on": _one_or_all(rule.applies_to), "tools": _one_or_all(rule.tools), "name": rule.name}
+    options: dict[str, Any] = {"on": _one_or_all(rule.applies_to), "tools": _one_or_all(rule.tools), "name": rule.name}
     options |= {"history": rule.history or None, "isolate": rule.isolate}
     named = "".join(f", {key}={value!r}" for key, value in options.items() if value is not None)
     ids = "" if name == rule.id else repr(rule.id)

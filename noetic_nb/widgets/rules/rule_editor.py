@@ -180,7 +180,10 @@ class RuleEditor(RunView):
             self.reading.try_now()
 
     def restore(self, version: int, rule_id: str | None = None) -> None:
-        """Put an earlier version of a rule, by default the chosen one, in force again; ``UNKNOWN_VERSION`` where there is none."""
+        """Put an earlier version of a rule, by default the chosen one, in force again.
+
+        Raises `NoeticConfigError` ``UNKNOWN_VERSION``.
+        """
         with self._doing():
             self.reading.restore(rule_id or self.chosen or "", version)
 
@@ -289,7 +292,7 @@ class RuleEditor(RunView):
         return super()._release()
 
 
-def _runs(given: Any) -> tuple[Run, ...]:
+def _runs(given: Any) -> tuple[Any, ...]:
     if given is None:
         return ()
     if isinstance(given, Run) or hasattr(given, "run"):

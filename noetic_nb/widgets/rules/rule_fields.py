@@ -38,7 +38,9 @@ class Field:
         """Return it as a page needs it."""
         return {
             **{name: getattr(self, name) for name in ("name", "label", "kind", "placeholder", "suggest")},
-            **{"options": [list(option) for option in self.options], "before": self.before, "after": self.after},
+            "options": [list(option) for option in self.options],
+            "before": self.before,
+            "after": self.after,
             "sentence": self.is_sentence,
         }
 

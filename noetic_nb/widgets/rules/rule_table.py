@@ -149,7 +149,15 @@ def rules_frame(rulebook: RuleBook, hits: RuleHits) -> Any:
 
     versions = _versions(rulebook)
     rows = [
-        (rule.id, rule.form, rule.applies_to, rule.enabled, hits.count(rule.id), versions.get(rule.id, 0), rule_text(rule))
+        (
+            rule.id,
+            rule.form,
+            rule.applies_to,
+            rule.enabled,
+            hits.count(rule.id),
+            versions.get(rule.id, 0),
+            rule_text(rule),
+        )
         for rule in rulebook
     ]
     return pandas.DataFrame(rows, columns=["id", "form", "hooks", "enabled", "hits", "version", "text"])

@@ -84,7 +84,7 @@ def trial_data(
     if evaluations is not None:
         notes.append("Bars are 95 % intervals (Wilson). A run is stopped where one of its calls is denied.")
     return {
-        "title": f"Tried on {len(table)} recorded calls of {_some(len(by_id), 'run')}",
+        "title": f"Tried on {_some(len(table), 'recorded call')} of {_some(len(by_id), 'run')}",
         "note": " ".join(notes),
         "lines": [] if evaluations is None else outcome_lines(*evaluations),
         "counts": [[change, CHANGE_NAMES[change], summary[change]] for change in CHANGES if summary[change]],
