@@ -190,7 +190,7 @@ export default () => {
     const wide = Math.max(axis.bars, 8);
     const most = Math.max(1, ...bars);
     put(svg, { viewBox: `0 0 ${wide} 1` });
-    svg.style.visibility = bars.length ? "" : "hidden";
+    svg.style.display = bars.length ? "" : "none";
     if (!svg.firstChild) svg.append(make("path"), make("g"));
     put(svg.firstChild, { d: `M0,1H${wide}` });
     patch(svg.lastChild, bars, () => make("rect", { width: 0.8 }), (bar, count, at) => {
@@ -246,7 +246,7 @@ export default () => {
         }
         updates.push((values, ready, notice) => {
           if (input.value !== values[field.name]) input.value = values[field.name];
-          if (field.sentence) input.style.width = `${Math.max(field.kind === "number" ? 4 : 10, (input.value || field.placeholder).length + 3)}ch`;
+          if (field.sentence) input.style.width = `${Math.max(7, (input.value || field.placeholder).length + 5)}ch`;
           input.disabled = !ready;
           put(input, { "aria-invalid": notice.field === field.name ? "true" : null });
         });
