@@ -208,6 +208,9 @@ SET_COMMS = """async mode => {
     return window.jupyterapp.serviceManager.kernels ? true : false;
 }"""
 
+SUBSHELLS = """() => [...window.jupyterapp.shell.currentWidget.sessionContext.session.kernel._comms.values()]
+    .every(comm => typeof comm.subshellId === "string")"""
+
 # With subshells the change is there while the cell runs; without them the cell is over first.
 BUSY = """
 import time
@@ -219,9 +222,7 @@ meanwhile = rules.version > version
 
 
 @pytest.mark.parametrize("comms", ["disabled", "perComm", "perCommTarget"])
-def test_what_stood_in_the_field_when_apply_was_pressed_is_applied_by_a_busy_kernel(
-    notebook: Open, comms: str
-) -> None:
+def test_what_stood_in_the_field_when_apply_was_pressed_is_applied_by_a_busy_kernel(notebook: Open, comms: str) -> None:
     subshells = comms != "disabled"
     opened = notebook(RULES, "RuleEditor(rules)", BUSY.format(subshells=subshells))
     opened.page.evaluate(SET_COMMS, comms)
@@ -231,6 +232,9 @@ def test_what_stood_in_the_field_when_apply_was_pressed_is_applied_by_a_busy_ker
     editor = opened.page.locator(".nn-editor").first
     text = editor.locator("textarea")
     wait_for(lambda: "only_orders_of_a" in text.input_value(), "the text of the first rule")
+    if subshells:
+        # What is sent before the page knows of its subshell goes to the main one.
+        opened.page.wait_for_function(SUBSHELLS)
 
     for number in range(3):
         version = int(opened.kernel.value("rules.version"))

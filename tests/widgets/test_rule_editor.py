@@ -431,7 +431,13 @@ def test_what_is_typed_for_one_rule_is_never_taken_for_another() -> None:
     rules = RuleBook([*book(), *airline_book()])
     with RuleEditor(rules) as editor:
         generation = editor.snapshot["draft"]["generation"]
-        late = {"do": "typed", "rule_id": "only_a", "generation": generation, "values": {"text": "def late(call): ..."}}
+        late = {
+            "do": "typed",
+            "rule_id": "only_a",
+            "generation": generation,
+            "at": 1.0,
+            "values": {"text": "def late(call): ..."},
+        }
         editor.choose("short")
         page_asks(editor, late)
         assert editor.values["text"] == "def short(r): ..."
@@ -477,6 +483,16 @@ def test_what_was_typed_after_apply_stays_on_the_page() -> None:
 
         assert editor.values["text"] == GOOD + "  # on"
         assert rules["only_a"].source == GOOD
+
+
+def test_text_that_arrives_behind_newer_text_is_dropped() -> None:
+    with RuleEditor(book()) as editor:
+        draft = editor.snapshot["draft"]
+        asks = {"do": "typed", "rule_id": "only_a", "generation": draft["generation"]}
+        page_asks(editor, {**asks, "at": 2.0, "values": {"text": "newer"}})
+        page_asks(editor, {**asks, "at": 1.0, "values": {"text": "older"}})
+
+        assert editor.values["text"] == "newer"
 
 
 def test_a_rule_that_is_gone_or_has_another_form_is_not_applied() -> None:

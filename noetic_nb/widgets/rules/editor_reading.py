@@ -78,6 +78,7 @@ class EditorReading(Reading):
         self.draft: Draft | None = None
         self._shown: Draft | None = None
         self._generation = 0
+        self._typed_at = 0.0
         self._offered: dict[str, dict[str, None]] = {"tools": {}, "args": {}, "models": {}}
         self.snapshot: dict[str, Any] = {
             "forms": [[form, words] for form, words in FORMS.items()],
@@ -141,9 +142,11 @@ class EditorReading(Reading):
     def answer(self, request: dict[str, Any]) -> Any:
         """Do what a page asks; see the methods of the same names."""
         match request:
-            case {"do": "typed", "rule_id": rule_id, "generation": generation, "values": dict(values)}:
-                # What was typed into a text that was replaced since belongs to no rule any more.
-                if rule_id == self.chosen and generation == self._generation:
+            case {"do": "typed", "rule_id": rule_id, "generation": generation, "at": at, "values": dict(values)}:
+                # What was typed into a text that was replaced since belongs to no rule any more. What was sent before a page
+                # had its subshell waits for the running cell, and arrives behind newer text.
+                if rule_id == self.chosen and generation == self._generation and at > self._typed_at:
+                    self._typed_at = at
                     self.typed(values)
             case {"do": "apply", "rule_id": str(rule_id), "form": form, "values": dict(values)}:
                 self.apply_to(rule_id, Draft(str(form), values))

@@ -60,7 +60,7 @@ export default () => {
       typing.values = { ...typing.values, [name]: value };
       typing.waits = store.data.trial !== null;
       store.changed();
-      ask({ do: "typed", rule_id: typing.rule, generation: typing.generation, values: typing.values });
+      ask({ do: "typed", rule_id: typing.rule, generation: typing.generation, at: performance.timeOrigin + performance.now(), values: typing.values });
     };
     const choose = (id) => {
       if (id === chosen() && !typing.chosen) return;
