@@ -477,6 +477,7 @@ def test_what_was_typed_after_apply_stays_on_the_page() -> None:
             "do": "typed",
             "rule_id": "only_a",
             "generation": draft["generation"],
+            "at": 1.0,
             "values": {"text": GOOD + "  # on"},
         }
         page_asks(editor, on)
