@@ -199,8 +199,10 @@ class Judging:
                 decision.guidance,
                 decision.rule_ids,
                 took_ms,
-                "error" if result.faults else None,
+                result.faults[0].reason if result.faults else None,
                 enforced=False,
+                faults=tuple([fault.words(point) for fault in result.faults]),
+                matched=decision.matched,
             )
         )
 
