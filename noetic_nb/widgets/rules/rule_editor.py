@@ -106,7 +106,7 @@ class RuleEditor(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]  # ipywid
         self.up_button = ipywidgets.Button(description="Up", layout=wide)
         self.down_button = ipywidgets.Button(description="Down", layout=wide)
         self.remove_button = ipywidgets.Button(description="Remove", layout=wide)
-        self.notice = Notice()
+        self.notice = Notice(static_name=self.static_id)
         flow = {"flex_flow": "row wrap"}
         self._order = ipywidgets.HBox(
             [self.up_button, self.down_button, self.remove_button, self.new_form], layout=flow
@@ -139,7 +139,6 @@ class RuleEditor(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]  # ipywid
         self.down_button.on_click(lambda _button: self.move(1))
         self.remove_button.on_click(lambda _button: self.remove())
         self.source.on_msg(lambda _widget, content, _buffers: self.apply() if content.get("type") == "apply" else None)
-        self.notice.on_msg(lambda _widget, content, _buffers: self.page_changed(content))
 
     def apply(self) -> bool:
         """Put the draft in place of the chosen rule; returns whether it was applied."""

@@ -6,15 +6,19 @@ unless another is chosen.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import traitlets
 
 from noetic_nb.events import RunEvent
 from noetic_nb.runs.palette import DECISION_LOOKS, OTHER_LOOK
-from noetic_nb.runs.regulator_signals import Signals, ThreadSignals
+from noetic_nb.runs.regulator_signals import Signals, ThreadSignals, TurnSignals
 from noetic_nb.widgets.base.assets import script, style
+from noetic_nb.widgets.base.feed import Place, Reading
+from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 from noetic_nb.widgets.base.run_view import RunView
+from noetic_nb.widgets.base.selection import Selection
 from noetic_nb.widgets.trends.trends_picture import (
     COLOURS,
     COLUMNS,
@@ -29,7 +33,7 @@ from noetic_nb.widgets.trends.trends_picture import (
 __all__ = ["RegulatorTrends", "TrendsReading"]
 
 
-class TrendsReading:
+class TrendsReading(Reading):
     """The threads of a run as the page needs them.
 
     Examples
@@ -38,8 +42,9 @@ class TrendsReading:
     'Regulator trends. No turn yet. Grades, costs and decisions appear here as they come.'
     """
 
-    def __init__(self, *, thread_id: str | None = None) -> None:
-        self.signals = Signals(thread_id=thread_id)
+    def __init__(self, moment: Moment = EVERYTHING) -> None:
+        self.moment = moment
+        self.signals = Signals(thread_id=moment.thread_id)
         self.shown = -1
         # Everything read so far, grown in place: the widget syncs this very dict.
         self.snapshot: dict[str, Any] = {
@@ -52,33 +57,41 @@ class TrendsReading:
             "threads": [],
         }
 
-    def take(self, event: RunEvent) -> dict[str, Any] | None:
+    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message about the turn it changed."""
         changed = self.signals.take(event)
         if changed is None:
             return None
         thread, turn = changed
         at = list(self.signals.threads).index(event.where.thread_id)
-        # From the end: nearly every event is about the newest turn.
-        place = next(n for n in range(len(thread.turns) - 1, -1, -1) if thread.turns[n] is turn)
         threads = self.snapshot["threads"]
         if at == len(threads):
-            threads.append({"turns": []})
+            threads.append({**thread_data(thread), "turns": []})
+        if self.moment.turn not in (None, turn.turn):
+            return None  # read for what it leaves to the turn that is shown
+        turns = self._turns(thread)
+        # From the end: nearly every event is about the newest turn.
+        place_in_thread = next(n for n in range(len(turns) - 1, -1, -1) if turns[n] is turn)
         about, row = thread_data(thread), turn_data(turn)
         threads[at].update(about)
-        threads[at]["turns"][place : place + 1] = [row]
+        threads[at]["turns"][place_in_thread : place_in_thread + 1] = [row]
         self.snapshot["latest"] = at
-        return {"type": "turn", "thread": at, "at": place, "about": about, "row": row}
+        return {"type": "turn", "thread": at, "at": place_in_thread, "about": about, "row": row}
+
+    def _turns(self, thread: ThreadSignals) -> list[TurnSignals]:
+        shown = self.moment.turn
+        return thread.turns if shown is None else [turn for turn in thread.turns if turn.turn == shown]
 
     def _shown(self) -> ThreadSignals | None:
         threads = list(self.signals.threads.values())
         at = self.shown if 0 <= self.shown < len(threads) else self.snapshot["latest"]
-        return threads[at] if threads else None
+        return replace(threads[at], turns=self._turns(threads[at])) if threads and at >= 0 else None
 
     def to_html(self) -> str:
         """Return the shown thread as HTML without scripts."""
         shown = self._shown()
-        return static_html(shown, [t.thread for t in self.signals.threads.values() if t is not shown])
+        others = [t.thread for t in self.signals.threads.values() if shown is None or t.thread != shown.thread]
+        return static_html(shown, others)
 
     def to_text(self) -> str:
         """Return the shown thread as plain text."""
@@ -94,6 +107,12 @@ class RegulatorTrends(RunView):
         A run that grows, or one that was loaded or replayed.
     thread_id : str, optional
         Show only this thread.
+    turn : int, optional
+        Show only this turn, 1 for the first of a thread.
+    until : int, optional
+        Show the turns up to this one, inclusive.
+    selection : Selection, optional
+        What someone points at, shared with other views.
 
     Attributes
     ----------
@@ -103,7 +122,8 @@ class RegulatorTrends(RunView):
     Raises
     ------
     NoeticConfigError
-        ``NOT_A_RUN``.
+        ``NOT_A_RUN``; ``INVALID_TURN`` where `turn` or `until` is not a whole number of at least 0; ``INVALID_THREAD``;
+        ``NOT_A_SELECTION``.
 
     Notes
     -----
@@ -122,13 +142,23 @@ class RegulatorTrends(RunView):
     Regulator trends. No turn yet. Grades, costs and decisions appear here as they come.
     """
 
+    table = "decisions"
     thread_at = traitlets.Int(-1).tag(sync=True)
     _esm = script("trends/trends")
     _css = style("trends/trends")
 
-    def __init__(self, run: Any, *, thread_id: str | None = None) -> None:
-        self._trends = TrendsReading(thread_id=thread_id)
-        super().__init__(run, self._trends)
+    def __init__(
+        self,
+        run: Any,
+        *,
+        thread_id: str | None = None,
+        turn: int | None = None,
+        until: int | None = None,
+        selection: Selection | None = None,
+    ) -> None:
+        moment = Moment(thread_id, turn, until)
+        self._trends = TrendsReading(moment)
+        super().__init__(run, self._trends, moment=moment, selection=selection)
         self.observe(self._choose, "thread_at")
 
     def _choose(self, _change: Any) -> None:
