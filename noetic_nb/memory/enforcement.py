@@ -29,9 +29,9 @@ from noetic_nb.memory.steering_decision import (
     most_restrictive,
 )
 from noetic_nb.models.client import ModelResponse
-from noetic_nb.redact import redact_head
+from noetic_nb.redact import REDACTED, redact_head, redact_text
 
-__all__ = ["FAILED_GUIDANCE", "OnSteeringError", "decide", "fault_text"]
+__all__ = ["FAILED_GUIDANCE", "OnSteeringError", "decide", "fault_text", "shown_matches"]
 
 OnSteeringError: TypeAlias = Literal["deny", "allow", "raise"]
 
@@ -79,6 +79,19 @@ def _checked(faults: Any) -> _Faults:
     if type(faults) is not tuple:
         return ()
     return tuple([pair for pair in faults if type(pair) is tuple and [type(part) for part in pair] == [str, str]])
+
+
+def shown_matches(matched: Sequence[str], text: str) -> tuple[str, ...]:
+    """Return the parts of a response as they are recorded: one that is or holds a secret there is hidden.
+
+    Examples
+    --------
+    >>> shown_matches(["refund", "hunter22"], "No refund. password: hunter22")
+    ('refund', '[redacted]')
+    """
+    clean = redact_text(text)
+    # By itself a password is a word like any other.
+    return tuple([part if part in clean else REDACTED if part in text else redact_text(part) for part in matched])
 
 
 def fault_text(error: BaseException, point: str) -> str:
@@ -281,6 +294,6 @@ def _record(
             duration_ms,
             outcome,
             faults=faults,
-            matched=decision.matched,
+            matched=decision.matched and shown_matches(decision.matched, getattr(params, "text", "")),
         )
     )
