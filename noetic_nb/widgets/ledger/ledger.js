@@ -146,13 +146,9 @@ export default () => {
       store.changed();
     };
 
-    let typing = 0;
     search.addEventListener("input", () => {
-      clearTimeout(typing);
-      typing = setTimeout(() => {
-        chosen.text = search.value;
-        refilter();
-      }, 120);
+      chosen.text = search.value;
+      refilter();
     });
     turn.addEventListener("input", () => {
       chosen.turn = turn.value;

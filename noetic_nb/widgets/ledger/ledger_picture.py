@@ -17,7 +17,7 @@ COLUMNS: Final = {
     "Turn": "nn-turn",
     "Decision": "nn-action",
     "Call": "nn-text nn-tool",
-    "Arguments or response": "nn-text nn-about",
+    "About": "nn-text nn-about",
     "Guidance": "nn-text nn-guidance",
     "Rules": "nn-text nn-rules",
     "ms": "nn-ms",
