@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from noetic_nb.events import ErrorRaised, ModelCalled, SteeringDecided
-from noetic_nb.items import assistant_text, thaw
+from noetic_nb.items import assistant_text
 from noetic_nb.redact import MARGIN, clip_data, redact, redact_text
 from noetic_nb.runs.plain_text import plain, plain_data, plain_line
 
@@ -121,11 +121,22 @@ def argument_rows(args: Mapping[str, Any]) -> list[list[str]]:
 def search_text(event: SteeringDecided | ErrorRaised, answer: ModelCalled | None) -> str:
     """Return the words that a decision is found by: of its arguments or response, guidance, faults and rules."""
     if isinstance(event, ErrorRaised):
-        return event.message[:SEARCHED]
-    parts = [*event.matched, *[f"{rule_id} {why}" for rule_id, why in event.faults], *event.rule_ids]
-    parts.append(event.guidance or "")
-    if event.args is not None:
-        small, _ = clip_data(event.args, SEARCHED)
-        parts.append(json.dumps(thaw(small), ensure_ascii=False, default=str))
-    parts.append(answer_text(answer)[:SEARCHED])
+        return f"{event.error_kind} {event.message[:SEARCHED]}"
+    parts = [
+        event.action,
+        event.hook.replace("_", " "),
+        event.tool_name or "",
+        event.guidance or "",
+        event.where.thread_id,
+    ]
+    if event.outcome is not None:
+        parts += [event.outcome, OUTCOMES.get(event.outcome, "")]
+    parts += event.rule_ids
+    parts += event.matched
+    for fault in event.faults:
+        parts += fault
+    if event.args:
+        parts.append(json.dumps(event.args, ensure_ascii=False, default=str)[:SEARCHED])
+    if answer is not None:
+        parts.append(answer_text(answer)[:SEARCHED])
     return " ".join(parts)

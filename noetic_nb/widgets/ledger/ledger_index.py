@@ -237,8 +237,7 @@ class LedgerIndex:
 
     def _words(self, entry: Entry) -> str:
         if entry.words is None:
-            named = " ".join([name for _, name in entry.facets()])
-            entry.words = f"{named} {search_text(entry.event, entry.answer)}".casefold()
+            entry.words = search_text(entry.event, entry.answer).casefold()
         return entry.words
 
 
