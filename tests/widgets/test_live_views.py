@@ -67,6 +67,16 @@ def test_a_view_of_a_run_has_its_script_and_its_style_beside_it(offered: type[An
 
     for name, suffix in (("_esm", ".js"), ("_css", ".css")):
         assert str(getattr(offered, name)).endswith(module.with_suffix(suffix).read_text(encoding="utf-8"))
+    assert "store.guard(render)" in str(offered._esm), "a fault while it renders would leave an empty box"
+
+
+@pytest.mark.parametrize("offered", RUN_VIEWS)
+def test_every_view_of_a_run_is_pinned_and_linked_by_the_same_arguments(offered: type[Any]) -> None:
+    parameters = inspect.signature(offered).parameters
+
+    for name in ("thread_id", "turn", "until", "selection"):
+        assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+        assert parameters[name].default is None
 
 
 @pytest.mark.parametrize("make", VIEWS)

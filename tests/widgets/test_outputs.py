@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 
 from noetic_nb.runs import Run
 from noetic_nb.widgets import TokenAllocation
-from noetic_nb.widgets.base import cells, display
+from noetic_nb.widgets.base import cells, display, weakly
 from tests.widgets.scenes import demo_run, turn
 from tests.widgets.views import VIEWS
 
@@ -170,3 +172,57 @@ def test_a_cell_that_shows_a_view_again_updates_its_newest_outputs_only(page: Pa
         opened.publish_static()
 
     assert [len(output.bundles) for output in page.outputs[:4]] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("make", VIEWS)
+def test_views_that_are_dropped_without_closing_leave_nothing(make: Any) -> None:
+    run = demo_run()
+    make(run).close()
+    gc.collect()
+    before, threads = comms(), threading.active_count()
+
+    for _ in range(200):
+        make(run)
+    gc.collect()
+
+    assert comms() == before
+    assert run._listeners == []
+    assert threading.active_count() <= threads
+
+
+@pytest.mark.parametrize("make", VIEWS)
+def test_opening_and_closing_many_times_leaves_no_memory_behind(make: Any) -> None:
+    run = demo_run()
+
+    def open_and_close(times: int) -> int:
+        for _ in range(times):
+            make(run).close()
+        gc.collect()
+        return len(gc.get_objects())
+
+    open_and_close(20)
+    after_few = open_and_close(20)
+
+    assert open_and_close(200) < after_few + 100
+
+
+def test_a_view_on_a_page_is_held_until_its_cell_runs_again(page: Page) -> None:
+    run = Run()
+    page.run_cell("c1", "r1")
+    TokenAllocation(run)._ipython_display_()
+    gc.collect()
+    assert len(run._listeners) == 1
+
+    page.run_cell("c1", "r2")
+    TokenAllocation(Run()).close()
+    gc.collect()
+
+    assert run._listeners == []
+
+
+def test_at_the_end_of_a_kernel_no_comm_is_closed_any_more() -> None:
+    instances = ipywidgets.widgets.widget._instances
+    with TokenAllocation(demo_run()) as opened:
+        weakly._hold_at_exit()
+
+        assert instances[opened.model_id] is opened

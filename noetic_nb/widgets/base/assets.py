@@ -48,7 +48,9 @@ _PLAIN: Final = "tex2jax_ignore mathjax_ignore"
 # shows no live view, so that no "model not found" stands above the picture.
 _BESIDE: Final = """
 :root:has(.nn-live-@) :is(#nn-@, .jp-OutputArea-child:has(#nn-@)) { display: none; }
-.jp-OutputArea-child:has(> :is(.jupyter-widgets, [data-mime-type="application/vnd.jupyter.widget-view+json"]):not(:has(.nn-live-@))):has(+ .jp-OutputArea-child #nn-@) { display: none; }
+.jp-OutputArea-child:not(:has(.nn-live-@)):has(> :is(.jupyter-widgets, .jp-OutputArea-output.lm-Panel)):has(+ * #nn-@) {
+  display: none;
+}
 """
 
 

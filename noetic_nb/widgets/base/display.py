@@ -91,12 +91,15 @@ class DisplayMixin:
     def __repr__(self) -> str:
         return self.to_text()
 
-    def _static_bundle(self) -> dict[str, str]:
-        return {"text/html": output_frame(self.to_html(), self.static_id), "text/plain": self.to_text()}
+    def _alone(self) -> dict[str, Any]:
+        return {"text/html": self.to_html(), "text/plain": self.to_text()}
+
+    def _static_bundle(self) -> dict[str, Any]:
+        return {**self._alone(), "text/html": output_frame(self.to_html(), self.static_id)}
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         if self.comm is None:  # type: ignore[attr-defined]  # of the widget this is mixed into
-            return dict(self._static_bundle()), {}
+            return self._alone(), {}
         bundle: Any = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
         data = bundle[0] if isinstance(bundle, tuple) else bundle
         # Text or HTML here would stand on a page that has not loaded the widget yet, or cannot.
@@ -111,7 +114,7 @@ class DisplayMixin:
         if getattr(running_shell(), "kernel", None) is None:  # a terminal
             display({"text/plain": self.to_text()}, raw=True)  # type: ignore[no-untyped-call]
         elif self.comm is None:  # type: ignore[attr-defined]
-            show(self._static_bundle())
+            show(self._alone())
         else:
             place = Shown(self, show(self._repr_mimebundle_()[0]), show(self._static_bundle()))
             self._places = (*self._places, place)

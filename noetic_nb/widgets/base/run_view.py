@@ -8,7 +8,6 @@ snapshot does not hold is asked for.
 from __future__ import annotations
 
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -26,8 +25,8 @@ from noetic_nb.widgets.base.cells import enter_cell
 from noetic_nb.widgets.base.display import DisplayMixin
 from noetic_nb.widgets.base.feed import Feed, Reading
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
-from noetic_nb.widgets.base.page_thread import PAGES
 from noetic_nb.widgets.base.selection import FIELDS, Selection, selection_of
+from noetic_nb.widgets.base.weakly import connect_weakly, subscribe_weakly
 
 __all__ = ["RunView"]
 
@@ -84,8 +83,8 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
             # First, so that no event is lost; what comes while the widget is being made waits for it.
             known = len(self.run.events)
             self._unsubscribe = (
-                _weakly(self.run.subscribe, self._take),
-                _weakly(self.selection.observe, self._selected),
+                subscribe_weakly(self.run.subscribe, self._take),
+                subscribe_weakly(self.selection.observe, self._selected),
             )
             events = list(self.run.events)
             for event in events:
@@ -94,6 +93,7 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
             super().__init__(snapshot=reading.snapshot, static_name=self.static_id, **traits)
             both = {id(event) for event in events[known:]}
             self._unread = deque([event for event in self._unread if id(event) not in both])
+        connect_weakly(self)
         enter_cell(self)
         self.on_msg(self._message_received)
         self._read()
@@ -149,13 +149,6 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
         log.exception("A view of a run failed and no longer follows it.")
         self._stop_following()
         self.fault = f"This view stopped following the run: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"
-
-    def _handle_msg(self, msg: dict[str, Any]) -> None:
-        PAGES.do(self._handle_in_turn, msg)
-
-    def _handle_in_turn(self, msg: dict[str, Any]) -> None:
-        if self.comm is not None:  # closed while the message waited
-            super()._handle_msg(msg)
 
     def _message_received(self, _widget: Any, content: Any, _buffers: Any) -> None:
         match content:
@@ -215,17 +208,3 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
     def _release(self) -> bool:
         self._stop_following()
         return self.release_widget(self)
-
-
-def _weakly(subscribe: Callable[[Callable[[Any], None]], Callable[[], None]], method: Any) -> Callable[[], object]:
-    """Subscribe a method without keeping its object alive; returns what ends it, as does the end of the object."""
-    held = weakref.WeakMethod(method)
-
-    def relay(news: Any) -> None:
-        target = held()
-        if target is not None:
-            target(news)
-
-    ended = weakref.finalize(method.__self__, subscribe(relay))
-    ended.atexit = False
-    return ended
