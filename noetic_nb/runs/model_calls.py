@@ -291,4 +291,6 @@ def _runs(fates: Iterable[ItemFate]) -> Iterator[LeftOut]:
 
 
 def _named(run: dict[str, Any]) -> LeftOut:
-    return LeftOut(**{**run, "origin": plain(str(run["origin"]).replace("layer:", "layer ", 1))})
+    # A reason is a word of ours, or whatever stands in a file.
+    origin, reason = plain(str(run["origin"]).replace("layer:", "layer ", 1)), plain(run["reason"])
+    return LeftOut(**{**run, "origin": origin, "reason": reason})
