@@ -647,5 +647,5 @@ export default () => {
     };
   }
 
-  return { initialize: store.initialize, render };
+  return { initialize: store.initialize, render: store.guard(render) };
 };
