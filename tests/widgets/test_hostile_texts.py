@@ -137,7 +137,15 @@ def wire(data: Any) -> None:
     assert len(text) < 1_000_000
 
 
-@pytest.mark.parametrize("name", HOSTILE_TEXTS)
+# The trends send names of threads and thresholds as they are, because a page sends them back.
+UNSENDABLE = pytest.mark.xfail(raises=UnicodeEncodeError, reason="half a surrogate pair is no UTF-8")
+IN_ALL = [
+    pytest.param(name, marks=[UNSENDABLE] if re.search("[\ud800-\udfff]", text) else [])
+    for name, text in HOSTILE_TEXTS.items()
+]
+
+
+@pytest.mark.parametrize("name", IN_ALL)
 def test_hostile_text_stays_text_in_every_view(name: str) -> None:
     for view in opened(HOSTILE_TEXTS[name]):
         check(view)
