@@ -182,7 +182,11 @@ def _as_budgets(given: object) -> Mapping[str, Any]:
 def _as_tokens(given: object, field: str) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise NoeticConfigError(
-            "INVALID_PROJECTION", f"`{field}` is a number of tokens.", given=given, hint="Leave it out to keep it.", field=field
+            "INVALID_PROJECTION",
+            f"`{field}` is a number of tokens.",
+            given=given,
+            hint="Leave it out to keep it.",
+            field=field,
         )
     return given
 

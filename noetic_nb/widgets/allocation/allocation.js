@@ -324,7 +324,7 @@ export default () => {
     const get = (request) => store.get(model, request);
 
     const strip = stripIn(body);
-    const controls = body.appendChild(make("div", { class: "nn-toolbar" }));
+    const controls = body.appendChild(make("div", { class: "nn-toolbar nn-bar-controls" }));
     const back = controls.appendChild(make("button", { type: "button", "aria-label": "Previous call" }, "◀"));
     const on = controls.appendChild(make("button", { type: "button", "aria-label": "Next call" }, "▶"));
     const place = controls.appendChild(make("span", { class: "nn-number" }));

@@ -99,7 +99,7 @@ def ticks(scale: float) -> list[list[Any]]:
     """
     unit = 10.0 ** math.floor(math.log10(scale / 4))
     # The coarsest of the usual steps that leaves at least three marks beside 0.
-    step = next((unit * part for part in (5, 2.5, 2, 1) if unit * part >= 1 and scale / (unit * part) >= 3), 1.0)
+    step = next((unit * part for part in (10, 5, 2, 1) if unit * part >= 1 and scale / (unit * part) >= 3), 1.0)
     return [[round(100 * at * step / scale, 3), count(at * step)] for at in range(int(scale / step) + 1)]
 
 

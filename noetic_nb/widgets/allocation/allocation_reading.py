@@ -85,7 +85,11 @@ class AllocationReading(Reading):
         known = len(self.snapshot["layers"])
         fresh = [self._layer(name, number) for name, number in list(self.calls.order.items())[known:]]
         # Where several requests are under way, `_placed` mends the place when one has ended.
-        data = {"thread": event.where.thread_id, "place": self._next + self.index.under_way - 1, **call_data(share, self.calls.order)}
+        data = {
+            "thread": event.where.thread_id,
+            "place": self._next + self.index.under_way - 1,
+            **call_data(share, self.calls.order),
+        }
         bar = bar_of(share, self.calls.order)
         self.snapshot["layers"].extend(fresh)
         self.snapshot["calls"].append(data)
@@ -132,7 +136,11 @@ class AllocationReading(Reading):
             at = self._whole(request, "at")
             recorded = self.request(at)
             if what == "call":
-                return {"thread": recorded.where.thread_id, "place": recorded.place, **call_data(self.calls.all[at], order)}
+                return {
+                    "thread": recorded.where.thread_id,
+                    "place": recorded.place,
+                    **call_data(self.calls.all[at], order),
+                }
             if what == "items":
                 return items_of(recorded, self.calls)
             if what == "settings":
@@ -150,9 +158,7 @@ class AllocationReading(Reading):
 
     def to_html(self) -> str:
         """Return the shown call as HTML without scripts."""
-        return static_html(
-            self.calls.all, self.shown, self.calls.order, self.snapshot["empty"], self.snapshot["strip"]
-        )
+        return static_html(self.calls.all, self.shown, self.calls.order, self.snapshot["empty"], self.snapshot["strip"])
 
     def to_text(self) -> str:
         """Return the shown call as plain text."""

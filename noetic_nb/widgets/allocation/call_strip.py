@@ -107,6 +107,4 @@ def strip_svg(strip: dict[str, Any], shown: int) -> str:
 
 
 def _rect(x: float, width: float, y: float, height: float, fill: str) -> str:
-    return (
-        f'<rect x="{x + 0.08 * width:.3f}%" width="{0.84 * width:.3f}%" y="{y:.2f}" height="{height:.2f}" fill="{fill}"/>'
-    )
+    return f'<rect x="{x + 0.08 * width:.3f}%" width="{0.84 * width:.3f}%" y="{y:.2f}" height="{height:.2f}" fill="{fill}"/>'

@@ -58,7 +58,7 @@ def what_if_data(request: RecordedRequest, calls: Calls, share: CallShare, asked
     assert view is not None
     budgets = {}
     given = asked.get("budgets")
-    for place, limits in (given.items() if isinstance(given, dict) else ()):
+    for place, limits in given.items() if isinstance(given, dict) else ():
         known = [layer_id for layer_id, _, _ in inputs.limits]
         if not place.isdecimal() or int(place) >= len(known) or not isinstance(limits, list) or len(limits) != 2:
             raise NoeticConfigError("INVALID_BUDGET", "No layer has this budget.", given=given)
@@ -71,7 +71,9 @@ def what_if_data(request: RecordedRequest, calls: Calls, share: CallShare, asked
     return {
         "picture": data,
         "dropped": _changes("would be left out", difference.dropped),
-        "returned": _changes("would be sent again" if difference.returned else "would be sent as well", difference.returned),
+        "returned": _changes(
+            "would be sent again" if difference.returned else "would be sent as well", difference.returned
+        ),
     }
 
 
