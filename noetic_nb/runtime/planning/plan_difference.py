@@ -61,7 +61,9 @@ def _only(inputs: PlanInputs, without: TurnPlan, has: TurnPlan) -> tuple[ItemCha
         for place, (tokens, reason, item) in gone.items()
         if tokens > spared[place]
     ]
-    reasons, others = without.left_out(), has.left_out()
+    # Before both windows nothing is sent but system messages, by either.
+    first = min(without.window[0], has.window[0])
+    reasons, others = without.left_out(first), has.left_out(first)
     log = inputs.log
     changes += [
         ItemChange("history", at, log.token_count(at), reasons[at], log[at]) for at in sorted(reasons.keys() - others)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, RunEvent
+from noetic_nb.events import ModelCalled, RunEvent, ViewAssembled
 from noetic_nb.runs.model_calls import NO_PLANS, Calls
 from noetic_nb.runs.palette import ink_on, layer_colour
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
@@ -40,8 +41,11 @@ class AllocationReading(Reading):
     'Token allocation. No model call yet. Each call appears here as soon as the agent sends one.'
     """
 
-    def __init__(self, moment: Moment = EVERYTHING) -> None:
+    def __init__(self, moment: Moment = EVERYTHING, known: Iterable[RunEvent] = ()) -> None:
+        """`known` is what will be read before there is a page: of its older calls no picture is made."""
         self.moment = moment
+        drawn = [event for event in known if isinstance(event, ViewAssembled) and moment.shows(event.where)]
+        self._skip = max(0, len(drawn) - CALLS_KEPT)
         self.calls = Calls()
         self.index = RequestIndex()
         self.shown = -1
@@ -49,6 +53,8 @@ class AllocationReading(Reading):
         # By the place among the drawn calls: that among all requests, and the other way round.
         self._drawn: list[int] = []
         self._at: dict[int, int] = {}
+        # By the number among the agent's model calls of the run.
+        self._by_call: dict[int, int] = {}
         # Everything read so far, grown in place: the widget syncs this very dict.
         self.snapshot: dict[str, Any] = {
             "empty": EMPTY,
@@ -72,6 +78,7 @@ class AllocationReading(Reading):
         share = self.calls.take(event)
         if share is None:
             if found in self._at and isinstance(event, ModelCalled):
+                self._by_call[place.call or 0] = self._at[found]
                 return self._placed(self._at[found], place.call)
             if not self.calls.lacks_plans or self.snapshot["empty"] == NO_PLANS:
                 return None
@@ -85,18 +92,18 @@ class AllocationReading(Reading):
         known = len(self.snapshot["layers"])
         fresh = [self._layer(name, number) for name, number in list(self.calls.order.items())[known:]]
         # Where several requests are under way, `_placed` mends the place when one has ended.
-        data = {
-            "thread": event.where.thread_id,
-            "place": self._next + self.index.under_way - 1,
-            **call_data(share, self.calls.order),
-        }
+        place_of_call = self._next + self.index.under_way - 1
         bar = bar_of(share, self.calls.order)
         self.snapshot["layers"].extend(fresh)
+        add_bar(self.snapshot["strip"], bar)
+        if at < self._skip:
+            self.snapshot["first"] = at + 1
+            return None
+        data = {"thread": event.where.thread_id, "place": place_of_call, **call_data(share, self.calls.order)}
         self.snapshot["calls"].append(data)
         if len(self.snapshot["calls"]) > CALLS_KEPT:
             del self.snapshot["calls"][0]
             self.snapshot["first"] += 1
-        add_bar(self.snapshot["strip"], bar)
         return {"type": "call", "at": at, "layersAt": known, "layers": fresh, "call": data, "bar": bar}
 
     def _placed(self, at: int, place: int | None) -> dict[str, Any] | None:
@@ -117,12 +124,11 @@ class AllocationReading(Reading):
     def at_of(self, fields: dict[str, Any]) -> int | None:
         """Return which drawn call someone chose; the first of the turn where only a turn was, None where there is none."""
         call, turn, thread = fields["call"], fields["turn"], fields["thread_id"]
-        for at, found in enumerate(self._drawn):
-            request = self.index.requests[found]
-            if call is not None:
-                if request.place == call:
-                    return at
-            elif turn is not None and request.where.turn == turn and thread in (None, request.where.thread_id):
+        if call is not None or turn is None:
+            return self._by_call.get(call)
+        for at in range(len(self._drawn)):
+            where = self.request(at).where
+            if where.turn == turn and thread in (None, where.thread_id):
                 return at
         return None
 

@@ -48,38 +48,34 @@ def part_of(origin: str, calls: Calls) -> str | int:
 def items_of(request: RecordedRequest, calls: Calls) -> dict[str, Any]:
     """Return the items of a request as JSON data: part, words, tokens, place in the log, and why it is absent.
 
-    Those that were not sent stand at the end of each part.
+    Those of the history are in the order of the log; what a layer offered and was not sent stands at the end.
     """
-    rows: list[list[Any]] = []
+    parts: dict[str | int, list[tuple[str | Item | None, int | None, int | None, str]]] = {}
     if request.instructions:
         assert request.view is not None
-        rows.append(["system", plain_line(request.instructions, WORDS_LENGTH), count(request.view.system), None, ""])
-    for tool in request.tools or ():
-        rows.append(["tools", plain_line(f"{tool.name}: {tool.description}", WORDS_LENGTH), "", None, ""])
-    rows += [
-        [part_of(sent.origin, calls), words_of(sent.item), count(sent.tokens), sent.position, ""]
-        for sent in request.items
-    ]
+        parts["system"] = [(request.instructions, request.view.system, None, "")]
+    if request.tools:
+        parts["tools"] = [(f"{tool.name}: {tool.description}", None, None, "") for tool in request.tools]
+    for sent in request.items:
+        parts.setdefault(part_of(sent.origin, calls), []).append((sent.item, sent.tokens, sent.position, ""))
     note = ""
     try:
-        rows += [
-            [
-                part_of(gone.origin, calls),
-                words_of(gone.item),
-                count(gone.tokens),
-                gone.position if gone.origin == "history" else None,
-                REASONS.get(gone.reason, gone.reason),
-            ]
-            for gone in request.absent
-            if gone.reason != "forced"
-        ]
+        for gone in request.absent:
+            if gone.reason != "forced":
+                place = gone.position if gone.origin == "history" else None
+                row = gone.item, gone.tokens, place, REASONS.get(gone.reason, gone.reason)
+                parts.setdefault(part_of(gone.origin, calls), []).append(row)
     except NoeticConfigError as exc:
         note = plain_line(exc, 300)
-    # The newest of the history are what people look for; what is left out of it is counted.
-    shown: dict[str | int, list[list[Any]]] = {}
-    for row in rows:
-        shown.setdefault(row[0], []).append(row)
+    if "history" in parts:  # in the order of the log, what was left out in its place
+        parts["history"].sort(key=lambda row: -1 if row[2] is None else row[2])
+    # The newest of the history are what people look for; what is before them is counted.
     return {
-        "parts": [[key, len(of), [row[1:] for row in of[-ITEMS_SHOWN:]]] for key, of in shown.items()],
+        "parts": [[key, len(rows), [_row(*row) for row in rows[-ITEMS_SHOWN:]]] for key, rows in parts.items()],
         "note": note,
     }
+
+
+def _row(item: str | Item | None, tokens: int | None, position: int | None, why: str) -> list[Any]:
+    words = plain_line(item, WORDS_LENGTH) if isinstance(item, str) else words_of(item)
+    return [words, "" if tokens is None else count(tokens), position, why]

@@ -86,7 +86,7 @@ def strip_svg(strip: dict[str, Any], shown: int) -> str:
     most = max([bar[1] for bar in bars], default=0) or 1
     wide = 100 / max(1, len(bars))
     drawn: list[str] = []
-    for at, (calls, peak, out, parts) in enumerate(bars):
+    for at, (calls, _peak, out, parts) in enumerate(bars):
         low = 0.0
         for key, tokens in sorted(parts, key=lambda part: _rank(part[0])):
             high = tokens / calls / most * (STRIP_PX - 8)

@@ -45,7 +45,7 @@ def settings_of(request: RecordedRequest, calls: Calls) -> dict[str, Any]:
 def _step(number: float) -> int:
     """Return a round number of at least this."""
     unit = 10 ** max(0, math.floor(math.log10(number)) - 1)
-    return math.ceil(number / unit) * unit
+    return int(math.ceil(number / unit) * unit)
 
 
 def what_if_data(request: RecordedRequest, calls: Calls, share: CallShare, asked: dict[str, Any]) -> dict[str, Any]:
@@ -63,7 +63,8 @@ def what_if_data(request: RecordedRequest, calls: Calls, share: CallShare, asked
         if not place.isdecimal() or int(place) >= len(known) or not isinstance(limits, list) or len(limits) != 2:
             raise NoeticConfigError("INVALID_BUDGET", "No layer has this budget.", given=given)
         budgets[known[int(place)]] = (limits[0], math.inf if limits[1] is None else limits[1])
-    changes = {name: math.inf if asked[name] is None else asked[name] for name in ("total", "reserve") if name in asked}
+    changes: dict[str, Any] = {name: asked[name] for name in ("total", "reserve") if name in asked}
+    changes = {name: math.inf if number is None else number for name, number in changes.items()}
     plan = inputs.replan(budgets=budgets, **changes)
     difference = plan_difference(inputs, request.plan, plan)
     again = plan.as_event(view.where, view.t_ms, view.step, view.projection, view.appended)
