@@ -152,7 +152,7 @@ def test_the_items_of_a_call_are_listed_by_part_with_their_fate(planned: Run) ->
 
     assert [row[3] for row in parts[0]] == ["", "", "over the layer's allocation"]
     assert [row[2] for row in parts["history"]] == list(range(11))
-    assert [row[3] for row in parts["history"]] == ["over the budget"] * 5 + [""] * 6
+    assert [row[3] for row in parts["history"]] == ["over the budget"] * 3 + [""] * 8
     assert parts["system"][0][0].startswith("You sell flights.")
 
 

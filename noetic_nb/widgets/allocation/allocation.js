@@ -158,14 +158,15 @@ function legendEntry() {
 function itemEntry() {
   const entry = make("li");
   const button = entry.appendChild(make("button", { type: "button", class: "nn-item" }));
-  button.append(make("span", { class: "nn-words" }), make("span", { class: "nn-number" }));
+  button.append(make("span", { class: "nn-words" }), make("span", { class: "nn-why" }), make("span", { class: "nn-number" }));
   return entry;
 }
 
 function drawItem(entry, [words, tokens, position, why]) {
   const button = entry.firstElementChild;
-  setText(button.children[0], why ? `${words} (${why})` : words);
-  setText(button.children[1], tokens);
+  setText(button.children[0], words);
+  setText(button.children[1], why);
+  setText(button.children[2], tokens);
   button.disabled = position === null;
   put(button, { "data-item": position, class: why ? "nn-item nn-absent" : "nn-item" });
 }
@@ -226,7 +227,7 @@ function whatIfIn(parent, { get, shown, drawPicture, choose }) {
 
   function show(answer) {
     drawPicture(answer && answer.picture);
-    setText(sum, answer ? answer.picture.head : "Move a slider: the call is planned again, and the layers are not asked again.");
+    setText(sum, answer ? `What if: ${answer.picture.head}` : "Move a slider: the call is planned again, and the layers are not asked again.");
     for (const [name, box] of lists) {
       const change = answer?.[name] ?? { head: answer && name === "dropped" && !answer.returned.head ? "The same items would be sent." : "", items: [], more: 0 };
       const [head, list, more] = box.children;
