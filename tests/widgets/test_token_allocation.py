@@ -180,6 +180,23 @@ def test_the_place_of_a_call_is_that_among_all_calls_of_the_run_also_where_one_t
         assert [call["place"] for call in view.snapshot["calls"]] == [1, 3, 5]
 
 
+def test_a_request_that_was_never_sent_is_no_model_call() -> None:
+    with TokenAllocation(demo_run()) as view:  # of its nine requests three were followed by another at once
+        assert [call["place"] for call in view.snapshot["calls"]] == [None, 0, 1, None, 2, 3, None, 4, 5]
+
+
+def test_a_page_that_chose_is_not_moved_and_other_views_are() -> None:
+    selection = Selection()
+    with (
+        TokenAllocation(demo_run(), selection=selection) as one,
+        TokenAllocation(demo_run(), selection=selection) as two,
+    ):
+        one.position, one.follow = 6, False
+        one._handle_custom_msg({"type": "select", "id": "p1", "turn": 5, "call": 4}, [])
+
+        assert (one.position, two.position) == (6, 7)
+
+
 def test_a_strip_of_ten_thousand_calls_stays_small_and_is_the_sum_of_its_calls() -> None:
     reading = AllocationReading()
     feed = Feed(reading, EVERYTHING)

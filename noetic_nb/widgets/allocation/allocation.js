@@ -312,6 +312,7 @@ export default () => {
     if (message.at > end || message.layersAt > data.layers.length) return false;
     data.layers.splice(message.layersAt, data.layers.length, ...message.layers);
     data.calls.push(message.call);
+    if (message.lost >= data.first) data.calls[message.lost - data.first].place = null;
     addBar(data.strip, message.bar);
     return true;
   });

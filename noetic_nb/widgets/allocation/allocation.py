@@ -137,7 +137,8 @@ class TokenAllocation(RunView):
     def _selected(self, fields: dict[str, Any]) -> None:
         with self._reading_lock:
             at = self._allocation.at_of(fields)
-        if at is not None and (self.follow or self.position != at):
+        # A page of this view that chose has moved already, and may have moved on since.
+        if self._asked_by is None and at is not None and (self.follow or self.position != at):
             with self.hold_sync():
                 self.position, self.follow = at, False
         super()._selected(fields)

@@ -53,6 +53,8 @@ class AllocationReading(Reading):
         # By the place among the drawn calls: that among all requests, and the other way round.
         self._drawn: list[int] = []
         self._at: dict[int, int] = {}
+        # By execution, the call that is under way.
+        self._open: dict[tuple[str, str], int] = {}
         # By the number among the agent's model calls of the run.
         self._by_call: dict[int, int] = {}
         # Everything read so far, grown in place: the widget syncs this very dict.
@@ -79,6 +81,7 @@ class AllocationReading(Reading):
         if share is None:
             if found in self._at and isinstance(event, ModelCalled):
                 self._by_call[place.call or 0] = self._at[found]
+                self._open.pop((event.where.thread_id, event.where.execution_id), None)
                 return self._placed(self._at[found], place.call)
             if not self.calls.lacks_plans or self.snapshot["empty"] == NO_PLANS:
                 return None
@@ -88,6 +91,11 @@ class AllocationReading(Reading):
         at = len(self._drawn)
         self._at[found] = at
         self._drawn.append(found)
+        key = event.where.thread_id, event.where.execution_id
+        # A request that was followed by another without an answer was never sent: it is no model call.
+        lost, self._open[key] = self._open.get(key), at
+        if lost is not None:
+            self._placed(lost, None)
         # A page colours layers by their place, so it needs to know new ones before the call that names them.
         known = len(self.snapshot["layers"])
         fresh = [self._layer(name, number) for name, number in list(self.calls.order.items())[known:]]
@@ -104,7 +112,8 @@ class AllocationReading(Reading):
         if len(self.snapshot["calls"]) > CALLS_KEPT:
             del self.snapshot["calls"][0]
             self.snapshot["first"] += 1
-        return {"type": "call", "at": at, "layersAt": known, "layers": fresh, "call": data, "bar": bar}
+        message = {"type": "call", "at": at, "layersAt": known, "layers": fresh, "call": data, "bar": bar}
+        return message if lost is None else {**message, "lost": lost}
 
     def _placed(self, at: int, place: int | None) -> dict[str, Any] | None:
         kept = at - self.snapshot["first"]
