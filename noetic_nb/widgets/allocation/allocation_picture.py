@@ -14,7 +14,7 @@ from noetic_nb.markup import escape
 from noetic_nb.runs.model_calls import CallShare, LeftOut, Part
 from noetic_nb.runs.palette import CATEGORY, ink_on, layer_colour
 from noetic_nb.runs.plain_text import REASONS, count
-from noetic_nb.widgets.allocation.call_strip import strip_svg
+from noetic_nb.widgets.allocation.call_strip import strip_html
 
 __all__ = [
     "COLUMNS",
@@ -363,7 +363,7 @@ def static_html(
     scale = call.scale(order)
     sent = _bar(call.sent_parts(order), scale, label=f"Sent: {call.headline}", height_px=34, limit=call.total)
     planned = _bar(call.planned_parts(order), scale, label="Planned before the call", height_px=16, limit=call.total)
-    every = strip_svg(strip, shown % len(calls)) if len(calls) > 1 else ""
+    every = strip_html(strip, shown % len(calls)) if len(calls) > 1 else ""
     return (
         f'{head}{every}<p class="nn-sub">{escape(call.title)}: {escape(call.headline)}</p>'
         f'<div class="nn-rows"><span class="nn-row-name">Sent</span>{sent}'

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from noetic_nb.markup import escape
 from noetic_nb.runs.model_calls import CallShare
 from noetic_nb.runs.palette import CATEGORY, layer_colour
 from noetic_nb.runs.plain_text import count
 
-__all__ = ["MOST_BARS", "STRIP_PX", "add_bar", "bar_of", "new_strip", "strip_of", "strip_svg"]
+__all__ = ["MOST_BARS", "STRIP_PX", "add_bar", "bar_of", "new_strip", "strip_html", "strip_of"]
 
 MOST_BARS: Final = 200
 STRIP_PX: Final = 56
+BARS_PX: Final = STRIP_PX - 8
 
 
 def bar_of(call: CallShare, order: dict[str, int]) -> list[Any]:
@@ -80,31 +80,30 @@ def _rank(key: str | int) -> tuple[int, int]:
     return {"system": 0, "tools": 1, "framing": 3, "history": 4}[key], 0
 
 
-def strip_svg(strip: dict[str, Any], shown: int) -> str:
-    """Return the strip as an escaped ``svg`` element; the call `shown` has a mark below its bar."""
+def strip_html(strip: dict[str, Any], shown: int) -> str:
+    """Return the strip as escaped HTML with one path for each part; a frame is around the call `shown`."""
     bars = strip["bars"]
     most = max([bar[1] for bar in bars], default=0) or 1
-    wide = 100 / max(1, len(bars))
-    drawn: list[str] = []
+    paths: dict[str | int, list[str]] = {}
+    marks, dot = "", min(0.8, len(bars) / 200)  # about five pixels
     for at, (calls, _peak, out, parts) in enumerate(bars):
-        low = 0.0
+        top = float(BARS_PX)
         for key, tokens in sorted(parts, key=lambda part: _rank(part[0])):
-            high = tokens / calls / most * (STRIP_PX - 8)
-            fill = layer_colour(key) if isinstance(key, int) else CATEGORY[key]
-            drawn.append(_rect(at * wide, wide, STRIP_PX - 8 - low - high, high, fill))
-            low += high
+            high = tokens / calls / most * BARS_PX
+            top -= high
+            paths.setdefault(key, []).append(f"M{at + 0.08:.2f} {top:.1f}h.84v{high:.1f}h-.84z")
         if out:
-            drawn.append(f'<circle cx="{(at + 0.5) * wide:.3f}%" cy="{STRIP_PX - 3}" r="2" fill="#D55E00"/>')
+            marks += f"M{at + (1 - dot) / 2:.2f} {STRIP_PX - 5}h{dot:.2f}v4h-{dot:.2f}z"
+    drawn = [
+        f'<path d="{"".join(paths[key])}" fill="{layer_colour(key) if isinstance(key, int) else CATEGORY[key]}"/>'
+        for key in sorted(paths, key=_rank)
+    ]
     place = (shown - strip["first"]) // strip["size"]
-    drawn.append(
-        f'<rect x="{place * wide:.3f}%" y="0.5" width="{wide:.3f}%" height="{STRIP_PX - 1}" fill="none" stroke="currentColor"/>'
-    )
-    label = f"All calls, {count(most)} tokens at most"
+    label = f"{count(most)} tokens"
     return (
-        f'<svg class="nn-strip" role="img" aria-label="{escape(label)}" width="100%" height="{STRIP_PX}" '
-        f'xmlns="http://www.w3.org/2000/svg">{"".join(drawn)}</svg>'
+        f'<div class="nn-strip-box"><svg class="nn-strip" role="img" aria-label="All calls, {label} at most" width="100%" '
+        f'height="{STRIP_PX}" viewBox="0 0 {max(1, len(bars))} {STRIP_PX}" preserveAspectRatio="none" '
+        f'xmlns="http://www.w3.org/2000/svg">{"".join(drawn)}<path d="{marks}" fill="#D55E00"/>'
+        f'<rect fill="none" stroke="currentColor" x="{place}" y="0.5" width="1" height="{STRIP_PX - 1}" vector-effect="non-scaling-stroke"/></svg>'
+        f'<span class="nn-peak">{label}</span></div>'
     )
-
-
-def _rect(x: float, width: float, y: float, height: float, fill: str) -> str:
-    return f'<rect x="{x + 0.08 * width:.3f}%" width="{0.84 * width:.3f}%" y="{y:.2f}" height="{height:.2f}" fill="{fill}"/>'
