@@ -104,6 +104,7 @@ def strip_html(strip: dict[str, Any], shown: int) -> str:
         f'<div class="nn-strip-box"><svg class="nn-strip" role="img" aria-label="All calls, {label} at most" width="100%" '
         f'height="{STRIP_PX}" viewBox="0 0 {max(1, len(bars))} {STRIP_PX}" preserveAspectRatio="none" '
         f'xmlns="http://www.w3.org/2000/svg">{"".join(drawn)}<path d="{marks}" fill="#D55E00"/>'
-        f'<rect fill="none" stroke="currentColor" x="{place}" y="0.5" width="1" height="{STRIP_PX - 1}" vector-effect="non-scaling-stroke"/></svg>'
+        f'<rect fill="none" stroke="currentColor" x="{place}" y="0.5" width="1" height="{STRIP_PX - 1}" '
+        f'vector-effect="non-scaling-stroke"/></svg>'
         f'<span class="nn-peak">{label}</span></div>'
     )
