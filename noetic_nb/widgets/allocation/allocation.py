@@ -63,7 +63,7 @@ class TokenAllocation(RunView):
     table = "allocations"
     follow = traitlets.Bool(True).tag(sync=True)
     position = traitlets.Int(-1).tag(sync=True)
-    _esm = script("allocation/allocation")
+    _esm = script("allocation/call_strip", "allocation/what_if", "allocation/allocation")
     _css = style("allocation/allocation")
 
     def __init__(
