@@ -33,7 +33,7 @@ from noetic_nb.events import (
     WarningRaised,
     Where,
 )
-from noetic_nb.interop.spans.span_messages import written
+from noetic_nb.interop.spans.written_messages import written
 from noetic_nb.items import item_text, thaw
 from noetic_nb.redact import Redaction
 from noetic_nb.runs.event_codec import dump_event
@@ -57,7 +57,7 @@ _WITHOUT_TEXTS: Final[Mapping[type[Any], Mapping[str, Any]]] = {
     ToolCalled: {"args": None, "raw_args": None, "output": ""},
     MemoryTraceSpan: {"attributes": None, "notes": ()},
     BudgetsAllocated: {},
-    ViewAssembled: {"layer_items": ()},
+    ViewAssembled: {"layer_items": (), "unsent": (), "projection": None, "appended": ()},
     LayersDropped: {},
 }
 

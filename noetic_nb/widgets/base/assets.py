@@ -20,14 +20,14 @@ def _text(name: str) -> str:
 
 
 def script(*names: str) -> str:
-    """Return the module of a view, of one file or several, with the common functions in front.
+    """Return the module of a view, with the common functions in front; the last of several files has its ``export``.
 
     Examples
     --------
     >>> script("allocation/allocation").count("export default")
     1
     """
-    return "\n".join(_text(f"{name}.js") for name in ("base/common", *names))
+    return "\n".join([_text("base/common.js"), *[_text(f"{name}.js") for name in names]])
 
 
 @cache
