@@ -283,7 +283,7 @@ export default () => {
       const found = await ask({ do: "compare", ...row });
       if (found === null) return;
       view.diff = found;
-      view.diffOf = row.rule_id;
+      view.diffOf = `${row.rule_id} ${store.data.version}`;
       store.changed();
     };
     return (versions, draft) => {
@@ -304,7 +304,7 @@ export default () => {
         setText(line.firstChild, "Bring back");
         setText(line.lastChild, `${row.label} · removed in version ${row.version}`);
       });
-      const shown = draft !== null && view.diffOf === draft.rule_id ? view.diff : null;
+      const shown = draft !== null && view.diffOf === `${draft.rule_id} ${store.data.version}` ? view.diff : null;
       diff.hidden = title.hidden = shown === null;
       setText(title, shown?.title ?? "");
       patch(diff, shown?.lines ?? [], () => make("div"), (line, [kind, text]) => {

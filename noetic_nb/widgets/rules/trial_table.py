@@ -108,7 +108,7 @@ def outcome_lines(before: Evaluation, after: Evaluation) -> list[dict[str, Any]]
     >>> before = evaluate(rules, runs)
     >>> _ = rules.at_most(0, "transfer_to_human_agents")
     >>> [(line["name"], line["before"][0], line["after"][0]) for line in outcome_lines(before, evaluate(rules, runs))]
-    [('failed', 0, 4), ('blocked', 0, 2), ('false_rejections', 0, 2)]
+    [('failed', 0, 3), ('blocked', 0, 3), ('false_rejections', 0, 3)]
     """
     lines = []
     for name, words, is_wanted in _OUTCOMES:
