@@ -25,7 +25,7 @@ from noetic_nb.events import (
 from noetic_nb.redact import Redaction
 from noetic_nb.runs.plain_text import TEXT_LENGTH, count, plain
 
-__all__ = ["KIND_NAMES", "Mark", "Signals", "ThreadSignals", "TurnSignals", "rolling_mean"]
+__all__ = ["KIND_NAMES", "Mark", "Signals", "ThreadSignals", "TurnSignals", "decision_words", "rolling_mean"]
 
 KIND_NAMES: Final = {
     "circuit_break": "circuit break",
@@ -260,6 +260,18 @@ def _detail(decision: Mapping[str, Any], suggestion: str | None) -> str:
         case _:
             text = f"{_numbers(_reason(decision))}{suggestion or decision.get('suggestion') or ''}"
     return plain(text, TEXT_LENGTH)
+
+
+def decision_words(event: RegulatorDecided) -> tuple[str, str]:
+    """Return what a decision is called, and what it rests on.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import Where
+    >>> decision_words(RegulatorDecided(Where("t1", "e1", 1), 0.0, "regulation", "cost", {"kind": "continue"}))
+    ('continue', '')
+    """
+    return _label(event.decision), _detail(event.decision, event.suggestion)
 
 
 _UNITS: Final = {"usd": "USD", "wallclock_ms": "ms", "tokens_in": "input tokens"}

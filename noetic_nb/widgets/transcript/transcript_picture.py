@@ -1,0 +1,170 @@
+"""The picture of one call without scripts: as HTML for the static form, and as plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from noetic_nb.markup import escape
+from noetic_nb.runs.plain_text import plain, plain_line
+from noetic_nb.widgets.transcript.call_outcome import OutcomeLine
+from noetic_nb.widgets.transcript.shown_call import Entry, Fold, ShownCall, folded, title_of
+
+__all__ = ["EMPTY", "MARKS", "static_html", "static_text"]
+
+EMPTY: Final = "No model call yet. Each call appears here as soon as the agent has made one."
+# A saved page stays light: the first and the last of a long request.
+STATIC_ENTRIES: Final = 120
+# Behind a text that is folded, in a page without scripts.
+STATIC_LENGTH: Final = 6_000
+TEXT_ENTRIES: Final = 40
+TEXT_WIDTH: Final = 100
+
+MARKS: Final = {
+    "allow": ("#009E73", "M1.5,6.5l3.5,3.5l5.5,-8"),
+    "ok": ("#009E73", "M1.5,6.5l3.5,3.5l5.5,-8"),
+    "guide": ("#E69F00", "M1,6h9M6.5,2.5l3.5,3.5l-3.5,3.5"),
+    "deny": ("#D55E00", "M2,2l8,8M10,2l-8,8"),
+    "ask": ("#0072B2", "M6,1.5a4.5,4.5 0 1,0 .01,0z"),
+    "stop": ("#D55E00", "M2,2h8v8h-8z"),
+    "warn": ("#E69F00", "M6,1.5L11,10.5H1z"),
+    "error": ("#D55E00", "M6,1v6M6,9.5v1.5"),
+}
+"""Colour and shape of how something ended; the SVG path is drawn as a line, in a field of 12 by 12 pixels."""
+
+
+def _mark(tone: str) -> str:
+    colour, path = MARKS.get(tone, ("currentColor", "M4,6h4"))
+    return (
+        '<svg class="nn-tone" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true" '
+        f'xmlns="http://www.w3.org/2000/svg"><path d="{path}" fill="none" stroke="{colour}" stroke-width="2"/></svg>'
+    )
+
+
+def _text(text: object, kind: str = "nn-words") -> str:
+    head, more = folded(text)
+    if not head:
+        return ""
+    if not more:
+        return f'<div class="{kind}">{escape(head)}</div>'
+    whole = escape(plain(text, STATIC_LENGTH))
+    return (
+        f'<details class="nn-whole"><summary><span class="{kind}">{escape(head)}</span> '
+        f'<span class="nn-more">{escape(more)}</span></summary><div class="{kind}">{whole}</div></details>'
+    )
+
+
+def _row(call: ShownCall, at: int) -> str:
+    found = call.rows[at]
+    row = found.row
+    name, fill, _ = call.chip(at)
+    facts = [plain(fact) for fact in (row.role, row.tool) if fact and fact != row.origin]
+    tokens = "" if row.tokens is None else f"{row.tokens:,}"
+    swatch = f'<span class="nn-origin-swatch" style="--nn-fill:{fill}"></span>'
+    change = f'<span class="nn-change">{call.change_words(found.change)}</span>' if found.change else ""
+    why = f'<div class="nn-why">{escape(call.why(at))}</div>' if call.why(at) else ""
+    was = ""
+    if found.change == "changed" and found.other is not None:
+        was = f'<div class="nn-was"><span class="nn-change">before</span>{_text(found.other.text)}</div>'
+    return (
+        f'<li class="nn-item" data-sent="{str(row.is_sent).lower()}" data-change="{found.change}"><div class="nn-item-head">'
+        f'{change}{swatch}<span class="nn-origin">{escape(name)}</span>'
+        f'<span class="nn-facts">{escape(" · ".join(facts))}</span><span class="nn-number">{tokens}</span></div>'
+        f"{why}{_text(row.text)}{was}</li>"
+    )
+
+
+def _entry(call: ShownCall, entry: Entry) -> str:
+    if isinstance(entry, Fold):
+        return f'<li class="nn-fold">{escape(entry.words)}</li>'
+    return _row(call, entry)
+
+
+def _line(line: OutcomeLine) -> str:
+    return (
+        f'<li class="nn-line" data-kind="{escape(line.kind)}" data-level="{line.level}"><div class="nn-line-head">'
+        f'{_mark(line.tone)}<span>{escape(line.heading)}</span></div>{_text(line.text)}</li>'
+    )
+
+
+def _lines(lines: Sequence[OutcomeLine]) -> str:
+    loud = "".join(_line(line) for line in lines if not line.is_quiet)
+    quiet = [line for line in lines if line.is_quiet]
+    listed = f'<ol class="nn-lines">{loud}</ol>' if loud else ""
+    if not quiet:
+        return listed
+    inside = "".join(_line(line) for line in quiet)
+    return f'{listed}<details><summary>{quiet_words(len(quiet))}</summary><ol class="nn-lines">{inside}</ol></details>'
+
+
+def quiet_words(number: int) -> str:
+    """Return how many checks found nothing.
+
+    Examples
+    --------
+    >>> quiet_words(1), quiet_words(3)
+    ('1 check found nothing', '3 checks found nothing')
+    """
+    return f"{number:,} check{'' if number == 1 else 's'} found nothing"
+
+
+def _shortened(entries: Sequence[Entry], most: int) -> tuple[Sequence[Entry], int, Sequence[Entry]]:
+    """Return the first and the last entries of a long list, and between them how many are left out."""
+    if len(entries) <= most:
+        return entries, 0, ()
+    return entries[: most // 2], len(entries) - most, entries[len(entries) - most // 2 :]
+
+
+def static_html(call: ShownCall | None) -> str:
+    """Return a call as HTML without scripts."""
+    head = '<p class="nn-title">Transcript</p>'
+    if call is None:
+        return f'{head}<p class="nn-empty">{EMPTY}</p>'
+    first, left, last = _shortened(call.entries(only_changes=True), STATIC_ENTRIES)
+    items = "".join(_entry(call, entry) for entry in first)
+    if left:
+        items += f'<li class="nn-fold">{left:,} more, all of them in to_frame()</li>'
+        items += "".join(_entry(call, entry) for entry in last)
+    notes = "".join(f'<p class="nn-note">{escape(note)}</p>' for note in (call.unknown, call.difference) if note)
+    before = f'<p class="nn-part">Before the call</p>{_lines(call.before)}' if _is_loud(call.before) else ""
+    return (
+        f'{head}<p class="nn-sub">{escape(title_of(call.record))}: {escape(call.headline)}</p>{notes}{before}'
+        f'<p class="nn-part">Request</p><ol class="nn-items">{items}</ol>'
+        f'<p class="nn-part">Answer</p><p class="nn-sub">{escape(call.answer)}</p>{_lines(call.outcome)}'
+    )
+
+
+def _is_loud(lines: Sequence[OutcomeLine]) -> bool:
+    return any(not line.is_quiet for line in lines)
+
+
+def static_text(call: ShownCall | None) -> str:
+    """Return a call as plain text."""
+    if call is None:
+        return f"Transcript. {EMPTY}"
+    lines = [f"Transcript. {title_of(call.record)}: {call.headline}"]
+    lines += [note for note in (call.unknown, call.difference) if note]
+    first, left, last = _shortened(call.entries(only_changes=True), TEXT_ENTRIES)
+    lines += [_entry_text(call, entry) for entry in first]
+    if left:
+        lines.append(f"    … {left:,} more …")
+    lines += [_entry_text(call, entry) for entry in last]
+    lines.append(call.answer)
+    lines += [
+        f"  {'    ' * line.level}{line.heading}{': ' if line.text else ''}{plain_line(line.text, TEXT_WIDTH)}"
+        for line in call.outcome
+        if not line.is_quiet
+    ]
+    return "\n".join(lines)
+
+
+def _entry_text(call: ShownCall, entry: Entry) -> str:
+    if isinstance(entry, Fold):
+        return f"    … {entry.words}"
+    found = call.rows[entry]
+    row = found.row
+    facts = " ".join(plain(fact) for fact in (row.role, row.tool) if fact and fact != row.origin)
+    mark = call.change_words(found.change)[:1] or (" " if row.is_sent else "×")
+    tokens = "" if row.tokens is None else f" ({row.tokens:,})"
+    why = f" [{call.why(entry)}]" if call.why(entry) else ""
+    return f"  {mark} {call.chip(entry)[0]} {facts}{tokens}{why}: {plain_line(row.text, TEXT_WIDTH)}"
