@@ -7,10 +7,18 @@ second implementation of any of this.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, overload
+from typing import Final, Literal, NamedTuple, TypeAlias, overload
 
-from noetic_nb.events import BudgetsAllocated, ItemFate, LayerTokens, ViewAssembled, Where
-from noetic_nb.items import Item, ItemLog, item_tokens
+from noetic_nb.events import (
+    BudgetsAllocated,
+    ItemFate,
+    LayerTokens,
+    LogStretch,
+    UnsentOffer,
+    ViewAssembled,
+    Where,
+)
+from noetic_nb.items import Item, ItemLog, input_message, item_tokens
 from noetic_nb.items.build import content_tokens
 from noetic_nb.items.log import ItemSequence, ItemView
 from noetic_nb.memory import BudgetPlan, MemoryLayer, ProjectionPolicy, allocate_budgets
@@ -18,11 +26,13 @@ from noetic_nb.memory.projection import ProjectedHistory, latest_user, must_send
 from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["SentItems", "TurnPlan", "budgets_allocated", "plan_turn"]
+__all__ = ["SentItems", "TurnPlan", "budgets_allocated", "leaves_out", "plan_turn"]
 
 # Neighbours that layers left out are named one by one up to here, as views show them; beyond, a turn of a long
 # conversation would write down most of it again.
 MAX_FATES: Final = 100
+
+UnsentReason: TypeAlias = Literal["over_budget", "over_allocation", "trimmed"]
 
 
 class SentItems(ItemSequence):
@@ -92,6 +102,9 @@ class TurnPlan(NamedTuple):
     fates: tuple[ItemFate, ...]
     floor: int = 0
     hidden: tuple[tuple[int, int, int], ...] = ()
+    unsent: tuple[UnsentOffer, ...] = ()
+    texts: tuple[str, ...] = ()
+    """Layers whose offer is one text, which may be cut."""
 
     @property
     def total_tokens(self) -> int:
@@ -111,8 +124,18 @@ class TurnPlan(NamedTuple):
                 reasons[fate.position] = fate.reason
         return reasons
 
-    def as_event(self, where: Where, now_ms: float, step_number: int) -> ViewAssembled:
-        """Return the event of a run that records this plan when it is sent."""
+    def as_event(
+        self,
+        where: Where,
+        now_ms: float,
+        step_number: int,
+        projection: tuple[LogStretch, ...] | None = None,
+        appended: tuple[Item, ...] = (),
+    ) -> ViewAssembled:
+        """Return the event of a run that records this plan when it is sent.
+
+        `projection` is what layers made of the history, `appended` what is sent behind it without being logged.
+        """
         return ViewAssembled(
             where,
             now_ms,
@@ -131,7 +154,16 @@ class TurnPlan(NamedTuple):
             self.history_items,
             self.floor,
             self.hidden,
+            self.unsent,
+            projection,
+            appended,
+            self.texts,
         )
+
+
+def leaves_out(plan: TurnPlan) -> bool:
+    """Tell whether a plan leaves out history that its policy would have summarised; layers that project it decide themselves."""
+    return plan.policy.overflow == "summarize" and plan.window[0] > 0
 
 
 def budgets_allocated(
@@ -260,6 +292,8 @@ def plan_turn(
         fates,
         floor,
         hidden,
+        tuple(offers.unsent),
+        tuple(offers.texts),
     )
 
 
@@ -326,6 +360,8 @@ class _Offers:
     def __init__(self, budgets: BudgetPlan, tokenizer: Tokenizer) -> None:
         self.items: list[tuple[str, Item]] = []
         self.fates: list[ItemFate] = []
+        self.unsent: list[UnsentOffer] = []
+        self.texts: list[str] = []
         self.framing = 0
         self._budgets = budgets
         self._tokenizer = tokenizer
@@ -335,22 +371,47 @@ class _Offers:
     def take(self, recalled: Iterable[RecallEntry], left: float) -> float:
         """Take what fits, item by item; a smaller one behind a larger one may still fit."""
         for entry in recalled:
-            origin = f"layer:{entry.layer_id}"
+            layer_id = entry.layer_id
+            origin = f"layer:{layer_id}"
+            if entry.text is not None:
+                self.texts.append(layer_id)
+            # Where each stood among all that the layer returned; nearly always all of them are here.
+            places: Sequence[int] = range(len(entry.items))
+            if entry.dropped:
+                dropped = frozenset(entry.places)
+                places = [at for at in range(len(entry.items) + len(entry.dropped)) if at not in dropped]
             for position, item in enumerate(entry.items):
                 whole = item_tokens(item, self._tokenizer)
                 content = content_tokens(item, self._tokenizer)
                 if whole > left:
                     self.fates.append(ItemFate(origin, position, content, "over_budget"))
+                    self._leave(layer_id, places[position], "over_budget", item)
                     continue
                 left -= whole
-                self.items.append((entry.layer_id, item))
+                self.items.append((layer_id, item))
                 self.framing += whole - content
-                self._used[entry.layer_id] = self._used.get(entry.layer_id, 0) + content
-                self._count[entry.layer_id] = self._count.get(entry.layer_id, 0) + 1
+                self._used[layer_id] = self._used.get(layer_id, 0) + content
+                self._count[layer_id] = self._count.get(layer_id, 0) + 1
             for position, item in enumerate(entry.dropped, start=len(entry.items)):
                 tokens = content_tokens(item, self._tokenizer)
                 self.fates.append(ItemFate(origin, position, tokens, "over_allocation"))
+                self._leave(layer_id, entry.places[position - len(entry.items)], "over_allocation", item)
+            if entry.text is not None and entry.items:
+                self._note_cut(entry, entry.text)
         return left
+
+    def _leave(self, layer_id: str, place: int, reason: UnsentReason, item: Item) -> None:
+        self.unsent.append(UnsentOffer(layer_id, place, len(self.items), reason, item))
+
+    def _note_cut(self, entry: RecallEntry, text: str) -> None:
+        """Note the rest of a layer's text, which its budget had no room for."""
+        item = entry.items[0]
+        kept = item["content"][0]["text"]
+        if kept is text or len(kept) == len(text):
+            return
+        rest = input_message(text[len(kept) :], "developer", item_id=item["id"])
+        self.fates.append(ItemFate(f"layer:{entry.layer_id}", 0, content_tokens(rest, self._tokenizer), "trimmed"))
+        self._leave(entry.layer_id, 0, "trimmed", rest)
 
     def usage(self) -> tuple[LayerTokens, ...]:
         """Return what every layer was given, used and yielded."""
