@@ -99,7 +99,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
     ),
     "widgets": (
         frozenset({"base"}),
-        frozenset({"allocation", "trends", "ledger", "approval", "rules"}),
+        frozenset({"allocation", "trends", "ledger", "approval", "rules", "transcript"}),
     ),
 }
 

@@ -39,14 +39,18 @@ Entry = int | Fold
 """A row by its place, or several that are folded."""
 
 
-def folded(text: object) -> tuple[str, str]:
+def folded(text: object, whole_text: str = "") -> tuple[str, str]:
     r"""Return the beginning of a text, and in words how much all of it is; the latter is empty where that is all.
+
+    `whole_text` is all of it where the text is a short form.
 
     Examples
     --------
     >>> folded("short"), folded("line\n" * 40)[1]
     (('short', ''), '40 lines')
     """
+    if whole_text:
+        return folded(text)[0], folded("\n" * FOLD_LINES + whole_text)[1]
     whole = plain(text, 2 * FOLD_LENGTH)
     lines = whole[:FOLD_LENGTH].split("\n")
     head = "\n".join(lines[:FOLD_LINES])
@@ -79,6 +83,8 @@ class ShownCall:
     rows: Sequence[DiffRow]
     layers: Mapping[str, int]
     """Places of the layers in the run, which give them their colours."""
+    settings: str = ""
+    """What beside the items was sent, in one line."""
     unknown: str = ""
     """What is not known of the request, in one sentence."""
     against: CallRecord | None = None
@@ -178,7 +184,7 @@ class ShownCall:
             return {"fold": entry.first, "text": entry.words}
         found = self.rows[entry]
         row = found.row
-        text, more = folded(row.text)
+        text, more = folded(row.text, row.whole)
         data: dict[str, Any] = {
             "key": entry,
             "of": self.chip(entry),
@@ -242,7 +248,8 @@ class ShownCall:
     def text_of(self, key: object) -> str | None:
         """Return all of a text by its key: of a row, of what it was (``w3``), or of an outcome; None for another key."""
         if isinstance(key, int) and not isinstance(key, bool) and 0 <= key < len(self.rows):
-            return plain(self.rows[key].row.text, FULL_LENGTH)
+            row = self.rows[key].row
+            return plain(row.whole or row.text, FULL_LENGTH)
         if isinstance(key, str) and key[1:].isdigit() and key[1:].isascii() and len(key) < 9:
             at = int(key[1:])
             if key[0] == "w" and at < len(self.rows):

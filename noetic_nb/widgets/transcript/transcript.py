@@ -11,7 +11,7 @@ import traitlets
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RunEvent, ViewAssembled
 from noetic_nb.redact import Redaction
-from noetic_nb.runs.plain_text import plain
+from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.runs.recorded_requests import RequestIndex
 from noetic_nb.runs.run_source import run_of
 from noetic_nb.widgets.base.assets import script, style
@@ -21,7 +21,7 @@ from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection
 from noetic_nb.widgets.transcript.call_book import CallBook
 from noetic_nb.widgets.transcript.request_diff import DiffRow, request_diff
-from noetic_nb.widgets.transcript.request_rows import RequestRow, request_rows, unknown_of
+from noetic_nb.widgets.transcript.request_rows import RequestRow, request_rows, settings_of, unknown_of
 from noetic_nb.widgets.transcript.shown_call import CHANGE_MARKS, ShownCall
 from noetic_nb.widgets.transcript.transcript_picture import EMPTY, MARKS, static_html, static_text
 
@@ -99,7 +99,7 @@ class TranscriptReading(Reading):
         where = record.where
         known = len(self._threads)
         thread = self._threads.setdefault(where.thread_id, known)
-        fresh = [plain(where.thread_id)] if thread == known else []
+        fresh = [[plain(where.thread_id), _sendable(where.thread_id)]] if thread == known else []
         self.snapshot["threads"] += fresh
         row = [record.number, where.turn, thread, record.in_turn, where.depth]
         self.snapshot["calls"].append(row)
@@ -130,6 +130,7 @@ class TranscriptReading(Reading):
             "number": call.record.number,
             "where": [_sendable(call.record.where.thread_id), call.record.where.turn],
             "headline": call.headline,
+            "settings": call.settings,
             "unknown": call.unknown,
             "difference": call.difference,
             "first": first,
@@ -163,8 +164,9 @@ class TranscriptReading(Reading):
         rows = self._rows(at)
         other = self._other(at, against)
         found = [DiffRow(row) for row in rows] if other is None else request_diff(rows, self._rows(other))
-        unknown = unknown_of(self.index.requests[self._requests[at]])
-        return ShownCall(record, found, self.layers, unknown, None if other is None else self.book.calls[other])
+        request = self.index.requests[self._requests[at]]
+        against = None if other is None else self.book.calls[other]
+        return ShownCall(record, found, self.layers, plain(settings_of(request), TEXT_LENGTH), unknown_of(request), against)
 
     def _other(self, at: int, against: Any) -> int | None:
         if against == "previous":

@@ -125,7 +125,7 @@ def static_html(call: ShownCall | None) -> str:
     if left:
         items += f'<li class="nn-fold">{left:,} more, all of them in to_frame()</li>'
         items += "".join(_entry(call, entry) for entry in last)
-    notes = "".join(f'<p class="nn-note">{escape(note)}</p>' for note in (call.unknown, call.difference) if note)
+    notes = "".join(f'<p class="nn-note">{escape(note)}</p>' for note in (call.settings, call.unknown, call.difference) if note)
     before = f'<p class="nn-part">Before the call</p>{_lines(call.before)}' if _is_loud(call.before) else ""
     return (
         f'{head}<p class="nn-sub">{escape(title_of(call.record))}: {escape(call.headline)}</p>{notes}{before}'
@@ -143,7 +143,7 @@ def static_text(call: ShownCall | None) -> str:
     if call is None:
         return f"Transcript. {EMPTY}"
     lines = [f"Transcript. {title_of(call.record)}: {call.headline}"]
-    lines += [note for note in (call.unknown, call.difference) if note]
+    lines += [note for note in (call.settings, call.unknown, call.difference) if note]
     first, left, last = _shortened(call.entries(only_changes=True), TEXT_ENTRIES)
     lines += [_entry_text(call, entry) for entry in first]
     if left:

@@ -1,0 +1,463 @@
+// One model call: its request item by item, and what came of it. The page has an index of the calls and asks for what it shows.
+const TRANSCRIPT_AROUND = 30; // pixels that stay free above a row that is scrolled to
+
+function toneMark(marks, tone) {
+  const svg = make("svg", { class: "nn-tone", width: 12, height: 12, viewBox: "0 0 12 12", "aria-hidden": "true" });
+  svg.append(make("path", { fill: "none", "stroke-width": 2 }));
+  paintTone(svg, marks, tone);
+  return svg;
+}
+
+function paintTone(svg, marks, tone) {
+  const [colour, path] = Object.hasOwn(marks, tone) ? marks[tone] : ["currentColor", "M4,6h4"];
+  put(svg.firstElementChild, { d: path, stroke: colour });
+}
+
+/** Make a text that can be opened: its beginning, and a button that fetches all of it. */
+function longText(kind = "nn-words") {
+  const box = make("div", { class: "nn-long" });
+  box.append(make("div", { class: kind }), make("button", { type: "button", class: "nn-more", tabindex: -1, "aria-expanded": "false" }));
+  return box;
+}
+
+function fillText(box, text, more, state) {
+  const [words, button] = box.children;
+  const whole = state.whole.get(state.key);
+  setText(words, whole ?? text);
+  box.hidden = text === "" && !more;
+  button.hidden = !more;
+  put(button, { "aria-expanded": whole !== undefined, "data-key": String(state.key) });
+  setText(button, whole === undefined ? `Show all ${more}` : "Show less");
+}
+
+function itemRow() {
+  const row = make("li", { class: "nn-item", tabindex: -1 });
+  const head = row.appendChild(make("div", { class: "nn-item-head" }));
+  head.append(
+    make("span", { class: "nn-change" }),
+    make("span", { class: "nn-origin-swatch", "aria-hidden": "true" }),
+    make("span", { class: "nn-origin" }),
+    make("span", { class: "nn-facts" }),
+    make("span", { class: "nn-number" }),
+  );
+  row.append(make("div", { class: "nn-why" }), longText());
+  const was = row.appendChild(make("div", { class: "nn-was" }));
+  was.append(make("span", { class: "nn-change" }, "before"), longText());
+  return row;
+}
+
+function outcomeRow(marks) {
+  const row = make("li", { class: "nn-line", tabindex: -1 });
+  const head = row.appendChild(make("div", { class: "nn-line-head" }));
+  head.append(toneMark(marks, ""), make("span"));
+  row.append(longText());
+  return row;
+}
+
+/** Let arrow keys move through the rows of a list; one of them is reached with Tab. */
+function roving(list) {
+  const rows = () => [...list.children];
+  const mark = (row) => rows().forEach((other) => put(other, { tabindex: other === row ? 0 : -1 }));
+  list.addEventListener("focusin", (event) => {
+    const row = event.target.closest("li");
+    if (row?.parentElement === list) mark(row);
+  });
+  list.addEventListener("keydown", (event) => {
+    const row = event.target.closest("li");
+    const all = rows();
+    const at = all.indexOf(row);
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: all.length - 1 }[event.key];
+    if (to !== undefined && at >= 0) {
+      event.preventDefault();
+      event.stopPropagation();
+      all[Math.max(0, Math.min(to, all.length - 1))]?.focus();
+      return;
+    }
+    if (event.target !== row || (event.key !== "Enter" && event.key !== " ")) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (event.key === "Enter") [...row.querySelectorAll("button")].find((button) => !button.hidden && button.offsetParent)?.click();
+    row.dispatchEvent(new CustomEvent("chosen", { bubbles: true }));
+  });
+  list.addEventListener("click", (event) => {
+    const row = event.target.closest("li");
+    // Who marks text to copy it chooses nothing.
+    if (row?.parentElement !== list || event.target.closest("button") || String(getSelection()) !== "") return;
+    row.dispatchEvent(new CustomEvent("chosen", { bubbles: true }));
+  });
+  return () => {
+    const all = rows();
+    if (all.length && !all.some((row) => row.tabIndex === 0)) put(all[0], { tabindex: 0 });
+  };
+}
+
+function callControls(parent) {
+  const controls = parent.appendChild(make("div", { class: "nn-bar-controls" }));
+  const back = controls.appendChild(make("button", { type: "button", "aria-label": "Previous call" }, "◀"));
+  const slider = controls.appendChild(make("input", { type: "range", min: 0, "aria-label": "Model call" }));
+  const on = controls.appendChild(make("button", { type: "button", "aria-label": "Next call" }, "▶"));
+  const place = controls.appendChild(make("span", { class: "nn-number" }));
+  const label = controls.appendChild(make("label"));
+  const follow = label.appendChild(make("input", { type: "checkbox" }));
+  label.append("Follow latest");
+  return { back, slider, on, place, follow };
+}
+
+function compareControls(parent) {
+  const controls = parent.appendChild(make("div", { class: "nn-bar-controls" }));
+  const label = controls.appendChild(make("label", {}, "Compare with"));
+  const choice = label.appendChild(make("select"));
+  for (const [value, text] of [["", "nothing"], ["previous", "the call before"], ["call", "call no."]]) {
+    choice.append(make("option", { value }, text));
+  }
+  const number = controls.appendChild(make("input", { type: "number", min: 1, class: "nn-call-number", "aria-label": "Number of the call to compare with" }));
+  const onlyLabel = controls.appendChild(make("label"));
+  const only = onlyLabel.appendChild(make("input", { type: "checkbox" }));
+  only.checked = true;
+  onlyLabel.append("Changes only");
+  return { choice, number, only, onlyLabel };
+}
+
+function pager(parent) {
+  const bar = parent.appendChild(make("div", { class: "nn-bar-controls nn-pager" }));
+  const names = [["first", "First"], ["back", "Earlier"], ["on", "Later"], ["last", "Last"]];
+  const text = make("span", { class: "nn-number" });
+  for (const [to, name] of names) {
+    bar.append(make("button", { type: "button", "data-to": to, "aria-label": `${name} items` }, name));
+    if (to === "back") bar.append(text);
+  }
+  return { bar, text };
+}
+
+export default () => {
+  const store = storeOf((data, message) => {
+    if (message.type === "show") data.at = message.at;
+    if (message.type === "more") data.changed = { at: message.at, times: (data.changed?.times ?? 0) + 1 };
+    if (message.type !== "call") return true;
+    if (message.at < data.calls.length) return true; // already in the snapshot this page began with
+    if (message.at > data.calls.length || message.threadsAt > data.threads.length) return false;
+    data.threads.splice(message.threadsAt, message.threads.length, ...message.threads);
+    data.calls.push(message.call);
+    return true;
+  });
+
+  const titleOf = ([, turn, thread, inTurn, depth]) =>
+    `Turn ${turn}, call ${inTurn} · thread ${store.data.threads[thread][0]}${depth ? ` · depth ${depth}` : ""}`;
+
+  function render({ model, el }) {
+    const root = el.appendChild(make("div", { class: "noetic-nb nn-transcript", role: "group", "aria-label": "Transcript" }));
+    root.append(make("p", { class: "nn-title" }, "Transcript"));
+    const empty = root.appendChild(make("p", { class: "nn-empty" }));
+    const body = root.appendChild(make("div"));
+    const { back, slider, on, place, follow } = callControls(body);
+    const { choice, number, only, onlyLabel } = compareControls(body);
+    const sub = body.appendChild(make("p", { class: "nn-sub", "aria-live": "polite" }));
+    const settings = body.appendChild(make("p", { class: "nn-note" }));
+    const unknown = body.appendChild(make("p", { class: "nn-note nn-unknown" }));
+    const wrong = body.appendChild(make("p", { class: "nn-fault", role: "alert" }));
+    const beforePart = body.appendChild(make("p", { class: "nn-part" }, "Before the call"));
+    const before = body.appendChild(make("ol", { class: "nn-lines", "aria-label": "Decisions before the call" }));
+    const requestPart = body.appendChild(make("p", { class: "nn-part" }, "Request"));
+    const difference = requestPart.appendChild(make("span", { class: "nn-difference" }));
+    const pages = pager(body);
+    const items = body.appendChild(make("ol", { class: "nn-items", "aria-label": "Items of the request" }));
+    body.append(make("p", { class: "nn-part" }, "Answer"));
+    const answer = body.appendChild(make("p", { class: "nn-sub" }));
+    const after = body.appendChild(make("ol", { class: "nn-lines", "aria-label": "What came of the call" }));
+    const quiet = body.appendChild(make("button", { type: "button", class: "nn-more", "aria-expanded": "false" }));
+
+    // What this page looks at; the call that is shown is shared with the other pages of the model.
+    const local = { call: null, asked: "", first: null, open: [], whole: new Map(), quiet: false, picked: null, known: null, at: -1, scroll: null };
+
+    const last = () => store.data.calls.length - 1;
+    const placeOf = (number) => {
+      let low = 0;
+      let high = last();
+      while (low <= high) {
+        const middle = (low + high) >> 1;
+        if (store.data.calls[middle][0] === number) return middle;
+        if (store.data.calls[middle][0] < number) low = middle + 1;
+        else high = middle - 1;
+      }
+      return -1;
+    };
+    const shown = () => {
+      const data = store.data;
+      if (local.known !== store.selection) {
+        // A choice is looked at once, and what was chosen before the page was opened is known already: the kernel says what
+        // is shown.
+        const { call, item, decision } = store.selection;
+        const found = local.known === null || call == null ? -1 : placeOf(call);
+        local.known = store.selection;
+        if (found >= 0) data.at = found;
+        if (item != null || decision != null) local.scroll = "selection";
+      }
+      return model.get("follow") || data.at < 0 || data.at > last() ? last() : data.at;
+    };
+    const leave = () => {
+      if (!model.get("follow")) return;
+      model.set("follow", false);
+      model.save_changes();
+    };
+    const go = (to) => {
+      const at = Math.max(0, Math.min(to, last()));
+      leave();
+      store.data.at = at;
+      const [call, turn, thread] = store.data.calls[at];
+      store.select(model, { thread_id: store.data.threads[thread][1], turn, call, item: null, decision: null });
+    };
+    const compared = () => {
+      const value = model.get("compare_with");
+      return typeof value === "number" || value === "previous" ? value : null;
+    };
+    const compare = () => {
+      const at = Math.max(1, Math.min(Number(number.value) || 1, last() + 1)) - 1;
+      const value = choice.value === "call" ? store.data.calls[at][0] : choice.value || null;
+      model.set("compare_with", value);
+      model.save_changes();
+      store.changed();
+    };
+
+    // What is wanted of a call; an item is looked for once, in the page that has it.
+    const keyOf = (request) => JSON.stringify({ ...request, item: undefined });
+    const receive = (call, request) => {
+      if (local.call?.at !== call.at || local.call?.difference !== call.difference) local.whole.clear();
+      local.call = call;
+      if (call.at === local.at) local.first = call.first;
+      local.asked = keyOf({ ...request, first: call.first });
+      if (request.item !== undefined && call.wanted !== null) local.scroll = `[data-key="${call.wanted}"]`;
+      setText(wrong, "");
+      store.changed();
+    };
+    const query = newest((request) => store.get(model, request), receive);
+
+    /** Ask for the shown call where it, or what is wanted of it, is another one than before. */
+    const refresh = (at) => {
+      if (at !== local.at) Object.assign(local, { at, first: null, open: [], picked: null });
+      const { item } = store.selection;
+      const times = store.data.changed?.at === at ? store.data.changed.times : 0;
+      const request = { what: "call", at, against: compared(), only: only.checked, open: local.open, first: local.first, times };
+      if (local.scroll === "selection" && item != null) {
+        Object.assign(request, { item, first: null });
+        local.scroll = null;
+      } else if (keyOf(request) === local.asked) return;
+      local.asked = keyOf({ ...request, first: local.first });
+      query(request).catch((error) => setText(wrong, error.message));
+    };
+    const turnPage = (to) => {
+      const { first, page, total } = local.call;
+      const ends = { first: 0, back: first - page, on: first + page, last: Math.floor((total - 1) / page) * page };
+      local.first = Math.max(0, Math.min(ends[to], Math.floor((total - 1) / page) * page));
+      local.scroll = "li";
+      store.changed();
+    };
+    const expand = async (button) => {
+      const key = button.dataset.key;
+      const wanted = /^\d+$/.test(key) ? Number(key) : key;
+      if (local.whole.has(wanted)) local.whole.delete(wanted);
+      else {
+        try {
+          const { at } = local.call;
+          const text = await store.get(model, { what: "text", at, key: wanted, against: compared() });
+          if (local.call.at === at) local.whole.set(wanted, text);
+        } catch (error) {
+          setText(wrong, error.message);
+        }
+      }
+      store.changed();
+    };
+
+    back.addEventListener("click", () => go(shown() - 1));
+    on.addEventListener("click", () => go(shown() + 1));
+    slider.addEventListener("input", () => go(Number(slider.value)));
+    follow.addEventListener("change", () => {
+      if (!follow.checked) return go(shown());
+      model.set("follow", true);
+      model.save_changes();
+      store.changed();
+    });
+    choice.addEventListener("change", () => {
+      if (choice.value === "call" && number.value === "") number.value = 1;
+      compare();
+    });
+    number.addEventListener("change", compare);
+    only.addEventListener("change", () => {
+      Object.assign(local, { first: 0, open: [] });
+      store.changed();
+    });
+    pages.bar.addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      if (button) turnPage(button.dataset.to);
+    });
+    quiet.addEventListener("click", () => {
+      local.quiet = !local.quiet;
+      store.changed();
+    });
+    body.addEventListener("click", (event) => {
+      const button = event.target.closest("li button");
+      if (!button) return;
+      if (button.dataset.fold === undefined) return void expand(button);
+      local.open = [...local.open, Number(button.dataset.fold)];
+      store.changed();
+    });
+    const ensure = [before, items, after].map(roving);
+    const choose = (row, fields) => {
+      const call = local.call;
+      leave();
+      store.data.at = call.at;
+      store.select(model, { thread_id: call.where[0], turn: call.where[1], call: call.number, item: null, decision: null, ...fields });
+      // What is chosen here stays where it is.
+      Object.assign(local, { picked: row, known: store.selection });
+    };
+    items.addEventListener("chosen", (event) => {
+      const row = event.target;
+      if (row.dataset.key === undefined) return;
+      choose(`k${row.dataset.key}`, { item: row.dataset.item === undefined ? null : Number(row.dataset.item) });
+    });
+    for (const list of [before, after]) {
+      list.addEventListener("chosen", (event) => {
+        const row = event.target;
+        choose(`k${row.dataset.key}`, { decision: row.dataset.seq === undefined ? null : Number(row.dataset.seq) });
+      });
+    }
+
+    const isChosen = (call, key, item, decision) => {
+      const chosen = store.selection;
+      if (chosen.call != null && chosen.call !== call.number) return false;
+      if (chosen.thread_id != null && chosen.thread_id !== call.where[0]) return false;
+      if (item !== null && item === chosen.item) return true;
+      if (decision !== null && decision === chosen.decision) return true;
+      return chosen.item == null && chosen.decision == null && local.picked === `k${key}`;
+    };
+
+    function drawItem(row, data, call) {
+      const [head, why, text, was] = row.children;
+      const [change, swatch, origin, facts, tokens] = head.children;
+      const [name, fill] = data.of;
+      const mark = data.change ? `${store.data.changes[data.change]} ${data.change}` : "";
+      const chosen = isChosen(call, data.key, data.item, null);
+      put(row, {
+        "data-sent": data.sent,
+        "data-change": data.change,
+        "data-key": data.key,
+        "data-item": data.item,
+        "aria-current": chosen ? "true" : null,
+      });
+      setText(change, mark);
+      change.hidden = mark === "";
+      swatch.style.setProperty("--nn-fill", fill);
+      setText(origin, name);
+      setText(facts, [data.role, data.tool].filter((fact) => fact && fact !== name).join(" · "));
+      setText(tokens, data.tokens && `${data.tokens} tokens`);
+      setText(why, data.why);
+      why.hidden = data.why === "";
+      fillText(text, data.text, data.more, { key: data.key, whole: local.whole });
+      was.hidden = data.was === undefined;
+      if (data.was !== undefined) fillText(was.lastElementChild, data.was, data.wasMore, { key: `w${data.key}`, whole: local.whole });
+    }
+
+    function drawItems(call) {
+      // Folds and items are different elements, so they are kept apart by their kind.
+      const rows = call.rows;
+      while (items.childElementCount > rows.length) items.lastElementChild.remove();
+      rows.forEach((data, at) => {
+        const isFold = data.fold !== undefined;
+        let node = items.children[at];
+        if (!node || node.classList.contains("nn-fold") !== isFold) {
+          const made = isFold ? foldRow() : itemRow();
+          if (node) node.replaceWith(made);
+          else items.append(made);
+          node = made;
+        }
+        if (!isFold) return drawItem(node, data, call);
+        const [words, button] = node.children;
+        setText(words, data.text);
+        put(button, { "data-fold": data.fold });
+      });
+    }
+
+    function foldRow() {
+      const row = make("li", { class: "nn-fold", tabindex: -1 });
+      row.append(make("span"), make("button", { type: "button", class: "nn-more", tabindex: -1 }, "Show them"));
+      return row;
+    }
+
+    function drawLines(list, lines, call) {
+      const listed = lines.filter((line) => !line.quiet || local.quiet || isChosen(call, line.key, null, line.seq));
+      patch(list, listed, () => outcomeRow(store.data.marks), (row, line) => {
+        const [head, text] = row.children;
+        const chosen = isChosen(call, line.key, null, line.seq);
+        put(row, { "data-kind": line.kind, "data-level": line.level, "data-key": line.key, "data-seq": line.seq, "aria-current": chosen ? "true" : null });
+        paintTone(head.firstElementChild, store.data.marks, line.tone);
+        setText(head.lastElementChild, line.heading);
+        fillText(text, line.text, line.more, { key: line.key, whole: local.whole });
+      });
+      return listed.length;
+    }
+
+    function scrollTo(call) {
+      let wanted = local.scroll;
+      if (wanted === null) return;
+      if (wanted === "selection") wanted = '[aria-current="true"]';
+      const row = (wanted === "li" ? items : body).querySelector(wanted);
+      if (!row || call.at !== local.at) return;
+      local.scroll = null;
+      row.style.scrollMarginTop = `${TRANSCRIPT_AROUND}px`;
+      row.scrollIntoView({ block: "nearest" });
+    }
+
+    function draw(data) {
+      const none = data.calls.length === 0;
+      empty.hidden = !none;
+      body.hidden = none;
+      setText(empty, data.empty);
+      if (none) return;
+      const at = shown();
+      const title = titleOf(data.calls[at]);
+      const against = compared();
+      put(slider, { max: last(), "aria-valuetext": title });
+      slider.value = at;
+      back.disabled = at === 0;
+      on.disabled = at === last();
+      follow.checked = model.get("follow");
+      setText(place, `${at + 1} of ${data.calls.length}`);
+      if (document.activeElement !== number) number.value = typeof against === "number" ? placeOf(against) + 1 : number.value;
+      put(number, { max: data.calls.length });
+      if (document.activeElement !== choice) choice.value = typeof against === "number" ? "call" : against ?? "";
+      number.hidden = choice.value !== "call";
+      onlyLabel.hidden = against === null;
+      refresh(at);
+
+      const call = local.call;
+      put(body, { "aria-busy": call?.at === at ? null : "true" });
+      if (call === null) return;
+      setText(sub, `${titleOf(data.calls[call.at])}: ${call.headline}`);
+      setText(settings, call.settings);
+      settings.hidden = call.settings === "";
+      setText(unknown, call.unknown);
+      unknown.hidden = call.unknown === "";
+      setText(difference, call.difference && ` ${call.difference}`);
+      pages.bar.hidden = call.total <= call.page;
+      setText(pages.text, `${(call.first + 1).toLocaleString("en")} to ${Math.min(call.first + call.page, call.total).toLocaleString("en")} of ${call.total.toLocaleString("en")}`);
+      for (const button of pages.bar.querySelectorAll("button")) {
+        const isBack = ["first", "back"].includes(button.dataset.to);
+        button.disabled = isBack ? call.first === 0 : call.first + call.page >= call.total;
+      }
+      drawItems(call);
+      setText(answer, call.answer);
+      const early = drawLines(before, call.before, call);
+      beforePart.hidden = before.hidden = early === 0;
+      drawLines(after, call.after, call);
+      const checks = [...call.before, ...call.after].filter((line) => line.quiet).length;
+      quiet.hidden = checks === 0;
+      put(quiet, { "aria-expanded": local.quiet });
+      setText(quiet, `${local.quiet ? "Hide" : "Show"} ${checks} check${checks === 1 ? "" : "s"} that found nothing`);
+      ensure.forEach((once) => once());
+      scrollTo(call);
+    }
+
+    return store.show({ model, root, draw, traits: ["follow", "compare_with"] });
+  }
+
+  return { initialize: store.initialize, render };
+};
