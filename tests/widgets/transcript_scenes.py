@@ -83,7 +83,7 @@ def recorded(replies: list[Any], questions: list[str], *, total: float, layers: 
         memory=layers,
         projection=ProjectionPolicy(token_budget=total, response_reserve=100),
     )
-    harness = nn.AgentHarness(config, model=nn.ScriptedModel(replies))
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(replies), diagnostic=lambda *about: None)
     run = nn.record(harness)
 
     async def talk() -> None:
@@ -114,7 +114,7 @@ def desk_run() -> Run:
             "Then I want my 49.90 back.",
             "Fine, a voucher then. Thank you.",
         ],
-        total=1_000,
+        total=760,
         layers=[profile(), mood(), nn.steering(rules())],
     )
 

@@ -106,7 +106,7 @@ function callControls(parent) {
 function compareControls(parent) {
   const controls = parent.appendChild(make("div", { class: "nn-bar-controls" }));
   const label = controls.appendChild(make("label", {}, "Compare with"));
-  const choice = label.appendChild(make("select"));
+  const choice = label.appendChild(make("select", { "aria-label": "Compare with" }));
   for (const [value, text] of [["", "nothing"], ["previous", "the call before"], ["call", "call no."]]) {
     choice.append(make("option", { value }, text));
   }
