@@ -270,6 +270,8 @@ class ViewAssembled:
     """What was sent behind the log and is not logged: a request to continue."""
     texts: tuple[str, ...] = ()
     """Layers whose offer is one text, which may be cut."""
+    kept: tuple[int, ...] = ()
+    """Places before the window that are sent all the same: system messages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,7 @@ class Recaller:
         budgets: Mapping[str, float],
         mode: RecallMode,
         only: Iterable[str] | None = None,
+        with_empty: bool = False,
     ) -> tuple[RecallEntry, ...]:
         """Return what the layers offer, in slot order; see `LayerStack.recall`."""
         # An execution may recall without `init`, as in a test or where a single step is run.
@@ -154,7 +155,7 @@ class Recaller:
                 entry = await self._cached(layer, params)
             else:
                 entry = await call(layer, params, wanted is not None)
-            if entry is not None:
+            if entry is not None and (entry.items or with_empty or entry.text is None):
                 entries.append(entry)
         return tuple(entries)
 

@@ -22,6 +22,7 @@ from noetic_nb.events import (
 from noetic_nb.items import Item, ItemLog, ItemRegistry, item_tokens
 from noetic_nb.items.call_ids import with_own_call_ids
 from noetic_nb.items.log import ItemView
+from noetic_nb.runtime.planning.least_budget import AbsentItem, LeastBudget, absent_items, least_budget
 from noetic_nb.runtime.planning.plan_inputs import PlanInputs, plan_inputs
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
 from noetic_nb.tokens import Tokenizer, estimate_tokens, tokenizer_name
@@ -162,6 +163,20 @@ class RecordedRequest:
             )
         return inputs
 
+    @cached_property
+    def plan(self) -> TurnPlan:
+        """The plan of the call; raises ``NOT_RECORDED`` as `inputs` does."""
+        return self.inputs.replan()
+
+    @cached_property
+    def absent(self) -> tuple[AbsentItem, ...]:
+        """What was not sent, and why: offers of layers, then history in its order; raises ``NOT_RECORDED`` as `inputs` does."""
+        return absent_items(self.inputs, self.plan)
+
+    def least_budget(self, absent: AbsentItem) -> LeastBudget | None:
+        """Return the smallest budget that would have admitted one of `absent`, None where none would; see `least_budget`."""
+        return least_budget(self.inputs, absent)
+
     def replan(self, **changes: Any) -> TurnPlan:
         """Plan the call again with other numbers; see `PlanInputs.replan`.
 
@@ -187,7 +202,7 @@ class RecordedRequest:
         if view is None:
             return ()
         if self.can_replan:
-            return self._items_of(self.inputs.replan())
+            return self._items_of(self.plan)
         layers = [self._sent(item, f"layer:{layer_id}", None) for layer_id, item in view.layer_items]
         return (*layers, *[self._at(at) for at in _positions(view)], *self._appended(view))
 
@@ -237,7 +252,7 @@ def _positions(view: ViewAssembled) -> list[int]:
     gone = {fate.position for fate in view.fates if fate.origin == "history" and fate.reason != "forced"}
     gone.update(*[range(start, stop) for start, stop, _ in view.hidden])
     forced = [fate.position for fate in view.fates if fate.origin == "history" and fate.reason == "forced"]
-    return [*forced, *[at for at in range(*view.window) if at not in gone and at not in forced]]
+    return [*view.kept, *forced, *[at for at in range(*view.window) if at not in gone and at not in forced]]
 
 
 def _not_recorded(request: RecordedRequest, what: str) -> NoeticConfigError:

@@ -27,7 +27,7 @@ def text_layer(rng: random.Random, layer_id: str, budget: Any) -> MemoryLayer:
     size = rng.choice([0, 3, 40, 400])
 
     def recall(p: Any) -> str:
-        return f"{layer_id} knows. " * size
+        return "".join([f"{layer_id} knows {place}. " for place in range(size)])
 
     return MemoryLayer(
         id=layer_id, slot=rng.randrange(3), scope="thread", budget=budget, hooks=MemoryHooks(recall=recall)

@@ -18,6 +18,7 @@ from noetic_nb.widgets.base.feed import Feed, Place, Reading
 from noetic_nb.widgets.base.moment import Moment
 from noetic_nb.widgets.base.page_thread import PAGES, PageThread
 from noetic_nb.widgets.base.run_view import RunView
+from noetic_nb.widgets.base.weakly import subscribe_weakly
 from tests.widgets.scenes import demo_run, turn
 from tests.widgets.views import RUN_VIEWS
 
@@ -71,7 +72,7 @@ def called(purpose: Any = "agent") -> ModelCalled:
 
 def page_says(view: RunView, content: dict[str, Any]) -> None:
     """Deliver a message as the kernel does."""
-    view._handle_msg({"content": {"data": {"method": "custom", "content": content}}, "buffers": []})
+    view.comm.handle_msg({"content": {"data": {"method": "custom", "content": content}}, "buffers": []})
 
 
 @pytest.mark.parametrize("bad", [-1, 1.5, True, "2"])
@@ -287,15 +288,13 @@ def test_a_failing_message_is_logged_and_the_next_is_handled(caplog: pytest.LogC
 
 
 def test_neither_run_nor_selection_keeps_an_object_alive_that_only_listens() -> None:
-    from noetic_nb.widgets.base.run_view import _weakly
-
     class Listener:
         def heard(self, news: Any) -> None:
             raise AssertionError(news)
 
     run, selection, listener = Run(), Selection(), Listener()
-    _weakly(run.subscribe, listener.heard)
-    _weakly(selection.observe, listener.heard)
+    subscribe_weakly(run.subscribe, listener.heard)
+    subscribe_weakly(selection.observe, listener.heard)
     gone = weakref.ref(listener)
     del listener
     gc.collect()

@@ -102,6 +102,7 @@ class LLMStepRun:
             log=self.ctx.item_log,
             budgets=self.budgets.by_layer(),
             mode="cached",
+            with_empty=True,
         )
         self.warn_of_recalled()
         self.raise_stop()

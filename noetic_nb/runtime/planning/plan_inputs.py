@@ -24,7 +24,7 @@ from noetic_nb.runtime.planning.log_stretches import of_stretches
 from noetic_nb.runtime.planning.turn_plan import TurnPlan, leaves_out, plan_turn
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["PlanInputs", "plan_inputs"]
+__all__ = ["PlanInputs", "all_items", "plan_inputs"]
 
 
 class _Recorded:
@@ -163,7 +163,7 @@ class PlanInputs:
             return entry
         if entry.text is not None:
             return _held_text(entry, entry.text, given, self.tokenizer)
-        items = _all_items(entry)
+        items = all_items(entry)
         kept = places_that_fit([content_tokens(item, self.tokenizer) for item in items], given)
         left = tuple(sorted({*range(len(items))}.difference(kept)))
         return entry._replace(
@@ -182,7 +182,7 @@ def _budget(budgets: Mapping[str, Any], layer_id: str, low: float, high: float) 
     return found
 
 
-def _all_items(entry: RecallEntry) -> list[Item]:
+def all_items(entry: RecallEntry) -> list[Item]:
     """Return all that a layer offered, in its order."""
     dropped, kept = dict(zip(entry.places, entry.dropped, strict=True)), iter(entry.items)
     return [dropped[at] if at in dropped else next(kept) for at in range(len(entry.items) + len(dropped))]

@@ -65,7 +65,7 @@ function swatchOf(attributes) {
  * open later, so they are gathered once per model and views draw from here, at most once per animation frame.
  */
 function storeOf(take) {
-  const store = { data: null, views: new Set(), frame: 0, open: new Map(), selection: {} };
+  const store = { data: null, views: new Set(), frame: 0, open: new Map(), selection: {}, fault: "" };
   const asked = new Map();
   const page = Math.random().toString(36).slice(2); // several pages may show one model
   let count = 0;
@@ -100,7 +100,13 @@ function storeOf(take) {
       if (message.type === "got") return got(message);
       if (message.type === "all") replace(message.snapshot);
       else if (message.type === "selected") selected(message);
-      else if (!take(store.data, message)) model.send({ type: "again" });
+      else {
+        try {
+          if (!take(store.data, message)) model.send({ type: "again" });
+        } catch (error) {
+          store.failed(model, error);
+        }
+      }
       store.changed();
     };
     model.on("msg:custom", receive);
@@ -123,27 +129,50 @@ function storeOf(take) {
     model.send({ type: "select", id: (chosen = fresh()), ...fields });
     store.changed();
   };
+  /** Show what failed in every view, and tell the kernel's log once. */
+  store.failed = (model, error) => {
+    const text = `This view failed in the page: ${error}`;
+    if (!store.fault) model.send({ type: "fault", text: `${text}\n${error?.stack ?? ""}` });
+    store.fault = text;
+    console.warn(error);
+  };
   /** Show a view: draws now, on every change of the store, and on every change of the named traits. */
-  store.show = ({ model, root, draw, traits = [] }) => {
+  store.show = ({ model, el, root, draw, traits = [] }) => {
+    root.classList.add("tex2jax_ignore", "mathjax_ignore");
     const fault = root.appendChild(make("p", { class: "nn-fault", role: "alert" }));
     const names = ["fault", ...traits].map((name) => `change:${name}`);
+    const leave = hideStatic(model, el ?? root.parentElement, root);
     let placed = false;
     const hide = () => {
       store.views.delete(all);
       names.forEach((name) => model.off(name, store.changed));
+      leave();
     };
     const all = () => {
       // A notebook may drop an output without a word to its view.
       if (placed && !root.isConnected) return hide();
       placed = root.isConnected;
-      setText(fault, model.get("fault"));
-      draw(store.data);
+      try {
+        draw(store.data);
+      } catch (error) {
+        store.failed(model, error);
+      }
+      setText(fault, model.get("fault") || store.fault);
     };
     store.views.add(all);
     names.forEach((name) => model.on(name, store.changed));
-    reportBusy(model, root);
     all();
     return hide;
+  };
+  /** Wrap the `render` of a view, so that a fault in it is shown and no empty box. */
+  store.guard = (render) => (parts) => {
+    try {
+      return render(parts);
+    } catch (error) {
+      store.failed(parts.model, error);
+      const root = parts.el.appendChild(make("div", { class: "noetic-nb" }));
+      return store.show({ model: parts.model, el: parts.el, root, draw: () => {} });
+    }
   };
   /** Let a part that folds open and close as it did before the view was drawn anew. */
   store.fold = (key, details) => {
@@ -175,14 +204,56 @@ function newest(ask, use) {
   };
 }
 
-/** Report to the kernel when someone works in a view: it then leaves the output alone. */
-function reportBusy(model, root) {
-  model.send({ type: "page" });
-  let busy = false;
+/**
+ * Mark a view as live. The static form beside it is hidden by its own style sheet while the mark is on the page, and shown
+ * again when the view is gone or its kernel is.
+ */
+function hideStatic(model, el, root) {
+  const name = model.get("static_name");
   const look = () => {
-    const now = root.matches(":hover") || root.contains(document.activeElement);
-    if (now !== busy) model.send({ type: "busy", busy: (busy = now) });
+    const gone = el.classList.contains("jupyter-widgets-disconnected");
+    root.hidden = gone;
+    if (name) root.classList.toggle(`nn-live-${name}`, !gone);
   };
-  for (const name of ["pointerenter", "pointerleave", "focusin"]) root.addEventListener(name, look);
-  root.addEventListener("focusout", () => setTimeout(look)); // the next element has the focus only then
+  const watch = new MutationObserver(look);
+  watch.observe(el, { attributes: true, attributeFilter: ["class"] });
+  look();
+  return () => watch.disconnect();
+}
+
+/**
+ * Make a line that shows the `data-readout` of the mark under the pointer or with the focus: values on a page need more than
+ * tooltips, which neither keys nor fingers reach. The caller puts it where it belongs.
+ */
+function readout(root, hint = "") {
+  // A screen reader reads the label of the mark itself.
+  const line = make("p", { class: "nn-readout", "aria-hidden": "true" }, hint);
+  const markOf = (node) => node?.closest?.("[data-readout]");
+  const show = (mark) => setText(line, mark?.dataset.readout ?? hint);
+  const focused = () => (root.contains(document.activeElement) ? markOf(document.activeElement) : undefined);
+  for (const name of ["pointerover", "focusin"]) root.addEventListener(name, (event) => show(markOf(event.target) ?? focused()));
+  root.addEventListener("pointerleave", () => show(focused()));
+  root.addEventListener("focusout", () => show());
+  return line;
+}
+
+/** Give many marks one stop of the Tab key; arrow keys, Home and End move among those that match `stops`. Call it in `draw`. */
+function arrowKeys(parent, stops) {
+  const all = () => [...parent.querySelectorAll(stops)];
+  const marks = all();
+  const current = marks.find((mark) => mark === document.activeElement) ?? marks.find((mark) => mark.tabIndex === 0) ?? marks[0];
+  for (const mark of marks) put(mark, { tabindex: mark === current ? 0 : -1, "data-lm-suppress-shortcuts": "true" });
+  if (parent.dataset.keys) return;
+  parent.dataset.keys = "true";
+  parent.addEventListener("keydown", (event) => {
+    const now = all();
+    const at = now.indexOf(event.target);
+    const to = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: now.length - 1 }[event.key];
+    if (at < 0 || to === undefined) return;
+    event.preventDefault();
+    const next = now[Math.max(0, Math.min(to, now.length - 1))];
+    put(now[at], { tabindex: -1 });
+    put(next, { tabindex: 0 });
+    next.focus();
+  });
 }

@@ -8,7 +8,6 @@ snapshot does not hold is asked for.
 from __future__ import annotations
 
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -26,8 +25,8 @@ from noetic_nb.widgets.base.cells import enter_cell
 from noetic_nb.widgets.base.display import DisplayMixin
 from noetic_nb.widgets.base.feed import Feed, Reading
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
-from noetic_nb.widgets.base.page_thread import PAGES
 from noetic_nb.widgets.base.selection import FIELDS, Selection, selection_of
+from noetic_nb.widgets.base.weakly import connect_weakly, subscribe_weakly
 
 __all__ = ["RunView"]
 
@@ -53,6 +52,7 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
 
     snapshot = traitlets.Dict().tag(sync=True)
     fault = traitlets.Unicode("").tag(sync=True)
+    static_name = traitlets.Unicode("").tag(sync=True)
 
     table: ClassVar[str] = ""
     """Which table of the run the view shows; a view that shows none of them has a `to_frame` of its own."""
@@ -83,16 +83,17 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
             # First, so that no event is lost; what comes while the widget is being made waits for it.
             known = len(self.run.events)
             self._unsubscribe = (
-                _weakly(self.run.subscribe, self._take),
-                _weakly(self.selection.observe, self._selected),
+                subscribe_weakly(self.run.subscribe, self._take),
+                subscribe_weakly(self.selection.observe, self._selected),
             )
             events = list(self.run.events)
             for event in events:
                 self._feed.take(event)
             # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
-            super().__init__(snapshot=reading.snapshot, **traits)
+            super().__init__(snapshot=reading.snapshot, static_name=self.static_id, **traits)
             both = {id(event) for event in events[known:]}
             self._unread = deque([event for event in self._unread if id(event) not in both])
+        connect_weakly(self)
         enter_cell(self)
         self.on_msg(self._message_received)
         self._read()
@@ -149,13 +150,6 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
         self._stop_following()
         self.fault = f"This view stopped following the run: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"
 
-    def _handle_msg(self, msg: dict[str, Any]) -> None:
-        PAGES.do(self._handle_in_turn, msg)
-
-    def _handle_in_turn(self, msg: dict[str, Any]) -> None:
-        if self.comm is not None:  # closed while the message waited
-            super()._handle_msg(msg)
-
     def _message_received(self, _widget: Any, content: Any, _buffers: Any) -> None:
         match content:
             case {"type": "again"}:  # a page saw that it missed a message
@@ -166,9 +160,10 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
                 self.send({"type": "got", "id": asked, **self._answer(request)})
             case {"type": "select", "id": asked}:
                 self._select(asked, {name: content.get(name) for name in FIELDS})
+            case {"type": "fault", "text": str(text)}:
+                log.error("A view failed in its page: %s", plain(text, TEXT_LENGTH))
             case _:
-                if not self.page_changed(content):
-                    log.warning("A page sent a message that no view knows: %.200r", content)
+                log.warning("A page sent a message that no view knows: %.200r", content)
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -213,17 +208,3 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
     def _release(self) -> bool:
         self._stop_following()
         return self.release_widget(self)
-
-
-def _weakly(subscribe: Callable[[Callable[[Any], None]], Callable[[], None]], method: Any) -> Callable[[], object]:
-    """Subscribe a method without keeping its object alive; returns what ends it, as does the end of the object."""
-    held = weakref.WeakMethod(method)
-
-    def relay(news: Any) -> None:
-        target = held()
-        if target is not None:
-            target(news)
-
-    ended = weakref.finalize(method.__self__, subscribe(relay))
-    ended.atexit = False
-    return ended

@@ -44,7 +44,8 @@ class Selection:
     def __init__(self) -> None:
         self._fields: dict[str, Any] = dict.fromkeys(FIELDS)
         self._observers: list[Observer] = []
-        self._lock = threading.Lock()
+        # Reentrant, because a view may be collected, and leave, at any moment.
+        self._lock = threading.RLock()
 
     @property
     def fields(self) -> dict[str, Any]:

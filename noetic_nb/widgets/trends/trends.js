@@ -254,5 +254,5 @@ export default () => {
     };
   }
 
-  return { initialize: store.initialize, render };
+  return { initialize: store.initialize, render: store.guard(render) };
 };
