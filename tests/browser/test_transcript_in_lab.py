@@ -9,14 +9,13 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.appearance import assert_contained, assert_readable, at_width
-from tests.browser.lab import wait_for
 
 Open = Callable[..., Any]
 
 
 def cells(scene: str, *shows: str) -> list[str]:
-    made = f"from noetic_nb.widgets import *\nfrom tests.widgets import transcript_scenes, scenes\nrun = transcript_scenes.{scene}"
-    return [made, *shows]
+    names = "from noetic_nb.widgets import *\nfrom tests.widgets import transcript_scenes, scenes"
+    return [f"{names}\nrun = transcript_scenes.{scene}", *shows]
 
 
 @pytest.mark.parametrize("scene", ["desk_run()", "hostile_transcript()", "imported_run()", "large_request()", "Run()"])

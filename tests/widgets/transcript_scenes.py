@@ -150,7 +150,9 @@ def imported_run() -> Run:
             {
                 "role": "assistant",
                 "content": None,
-                "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"to": "FCO"}'}}],
+                "tool_calls": [
+                    {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"to": "FCO"}'}}
+                ],
             },
             {"role": "tool", "tool_call_id": "c1", "content": '{"flights": ["AZ 610"]}'},
             {"role": "assistant", "content": "AZ 610 leaves at ten."},
@@ -169,9 +171,7 @@ def large_request(items: int = 1_000) -> Run:
         for at in range(items)
     )
     run.append(ItemsAppended(where, 0.0, 0, log, "seed"))
-    run.append(
-        ViewAssembled(where, 0.0, 0, (0, items), (), (), (), 1e6, 0.0, 20, 30, 10, 20 * items, 1e6, items)
-    )
+    run.append(ViewAssembled(where, 0.0, 0, (0, items), (), (), (), 1e6, 0.0, 20, 30, 10, 20 * items, 1e6, items))
     run.append(ModelCalled(where, 1.0, 0, "scripted", "agent", 5.0, "ok", (assistant_message("Yes.", item_id="a"),)))
     return run
 
@@ -184,9 +184,23 @@ def many_calls(calls: int = 10_000) -> Run:
         run.append(ItemsAppended(where, 0.0, 2 * number, (input_message(f"Q{number}", item_id=f"q{number}"),), "user"))
         run.append(
             ViewAssembled(
-                where, 0.0, 0, (max(0, 2 * number - 10), 2 * number + 1), (), (), (), 900.0, 0.0, 20, 30, 10, 99, 500.0, 11,
+                where,
+                0.0,
+                0,
+                (max(0, 2 * number - 10), 2 * number + 1),
+                (),
+                (),
+                (),
+                900.0,
+                0.0,
+                20,
+                30,
+                10,
+                99,
+                500.0,
+                11,
                 max(0, 2 * number - 10),
-            )  # fmt: skip
+            )
         )
         answer = (assistant_message(f"A{number}", item_id=f"a{number}"),)
         run.append(ModelCalled(where, 1.0, 0, "scripted", "agent", 5.0, "ok", answer, 100, 3))

@@ -68,9 +68,13 @@ def answer_headline(event: ModelCalled) -> str:
 
 
 def _after(duration_ms: float | None) -> str:
-    if duration_ms is None:
-        return ""
-    return f" after {duration_ms:.0f} ms" if duration_ms < 1_000 else f" after {duration_ms / 1_000:.3g} s"
+    return "" if duration_ms is None else f" after {_duration(duration_ms)}"
+
+
+def _duration(duration_ms: float) -> str:
+    if duration_ms < 1:
+        return "less than 1 ms"
+    return f"{duration_ms:.0f} ms" if duration_ms < 1_000 else f"{duration_ms / 1_000:.3g} s"
 
 
 def previous_decisions(record: CallRecord) -> list[OutcomeLine]:
@@ -91,7 +95,7 @@ def outcome_lines(record: CallRecord) -> list[OutcomeLine]:
             calls[item.get("callId")] = item
             continue
         text = item_text(item) or ("" if kind == "message" else compact_json(item))
-        lines.append(OutcomeLine(kind, "", "Answer" if kind == "message" else plain(kind.replace("_", " ")), text))
+        lines.append(OutcomeLine(kind, "", "" if kind == "message" else plain(kind.replace("_", " ")), text))
     made = {outcome.call_id for _, outcome in record.after if isinstance(outcome, ToolCalled)}
     lines += _lines(record.after, set(calls))
     for call_id, item in calls.items():
@@ -136,7 +140,7 @@ def _lines(outcomes: Iterable[tuple[int, Outcome]], asked: set[Any]) -> Iterator
 
 def _result(event: ToolCalled) -> OutcomeLine:
     status = plain(str(event.status).replace("_", " "))
-    took = "" if event.duration_ms is None else f", {event.duration_ms:.3g} ms"
+    took = "" if event.duration_ms is None else f", {_duration(event.duration_ms)}"
     tone = "ok" if event.status == "ok" else {"denied": "deny", "guided": "guide"}.get(event.status, "error")
     text = event.output if not event.error or event.error in event.output else f"{event.error}\n{event.output}"
     return OutcomeLine("result", tone, f"Result: {status}{took}", text, level=1)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from noetic_nb.runs.palette import CATEGORY, ink_on, layer_colour
-from noetic_nb.runs.plain_text import REASONS, count, plain
+from noetic_nb.runs.plain_text import REASONS, TEXT_LENGTH, count, plain
+from noetic_nb.runs.recorded_requests import RecordedRequest
+from noetic_nb.runtime.planning.least_budget import LeastBudget
 from noetic_nb.widgets.transcript.call_book import CallRecord
 from noetic_nb.widgets.transcript.call_outcome import OutcomeLine, answer_headline, outcome_lines, previous_decisions
 from noetic_nb.widgets.transcript.request_diff import Change, DiffRow
+from noetic_nb.widgets.transcript.request_rows import budget_words, settings_of, unknown_of
 
 __all__ = ["CHANGE_MARKS", "FULL_LENGTH", "Entry", "Fold", "ShownCall", "folded", "title_of"]
 
@@ -19,10 +22,26 @@ FOLD_LINES: Final = 8
 FOLD_LENGTH: Final = 480
 # Longer texts are in the frame; a page stays quick with this much of one.
 FULL_LENGTH: Final = 100_000
-# As many rows of one kind in a row are told in one line.
-FOLD_ROWS: Final = 4
+# Each may take some tenths of a second.
+REMEDIES: Final = 6
+# From so many on, neighbours of one kind are told in one line: those that are the same, and those that were not sent.
+FOLD_SAME: Final = 3
+FOLD_ABSENT: Final = 8
 
-CHANGE_MARKS: Final = {"added": "+", "removed": "−", "changed": "≠"}  # noqa: RUF001
+CHANGE_MARKS", "FULL_LENGTH", "Entry", "Fold", "ShownCall", "folded", "title_of"]
+
+# A text is read at a glance; all of it is one key away.
+FOLD_LINES: Final = 8
+FOLD_LENGTH: Final = 480
+# Longer texts are in the frame; a page stays quick with this much of one.
+FULL_LENGTH: Final = 100_000
+# Each may take some tenths of a second.
+REMEDIES: Final = 6
+# As many rows of one kind in a row are told in one line.
+FOLD_ROWS: Final = {"same": 3}
+FOLD_ABSENT: Final = 8
+
+CHANGE_MARKS: Final = {"added": "+", "removed": "−", "changed": "≠"}
 """What stands before a row that is different; with the word, so that neither colour nor shape is needed."""
 
 
@@ -54,7 +73,8 @@ def folded(text: object, whole_text: str = "") -> tuple[str, str]:
     whole = plain(text, 2 * FOLD_LENGTH)
     lines = whole[:FOLD_LENGTH].split("\n")
     head = "\n".join(lines[:FOLD_LINES])
-    if head == whole:
+    # A text that would be shown but for its last words is shown.
+    if head == whole or (len(whole) <= FOLD_LENGTH * 4 / 3 and whole.count("\n") < FOLD_LINES):
         return whole, ""
     full = str(text)
     size = full.count("\n") + (not full.endswith("\n"))
@@ -80,15 +100,24 @@ class ShownCall:
     """The rows of one call, compared with another where wanted, and what came of it."""
 
     record: CallRecord
+    request: RecordedRequest
     rows: Sequence[DiffRow]
+    budgets: dict[Any, LeastBudget | None]
+    """What was worked out of smallest budgets."""
     layers: Mapping[str, int]
     """Places of the layers in the run, which give them their colours."""
-    settings: str = ""
-    """What beside the items was sent, in one line."""
-    unknown: str = ""
-    """What is not known of the request, in one sentence."""
     against: CallRecord | None = None
     _lines: tuple[list[OutcomeLine], list[OutcomeLine]] | None = field(default=None, repr=False)
+
+    @property
+    def settings(self) -> str:
+        """What beside the items was sent, in one line."""
+        return plain(settings_of(self.request), TEXT_LENGTH)
+
+    @property
+    def unknown(self) -> str:
+        """What is not known of the request, in one sentence."""
+        return unknown_of(self.request)
 
     @property
     def before(self) -> list[OutcomeLine]:
@@ -112,8 +141,9 @@ class ShownCall:
         own = [found.row for found in self.rows if found.own]
         items = [row for row in own if row.origin not in ("system", "tools")]
         sent = sum(row.is_sent for row in items)
-        absent = len(items) - sent
-        parts = [f"{sent:,} item{'' if sent == 1 else 's'}{' before the call' if self.unknown else ' sent'}"]
+        absent = sum(row.count for row in items) - sent
+        where = "sent" if self.request.view is not None else "before the call"
+        parts = [f"{sent:,} item{'' if sent == 1 else 's'} {where}"]
         if absent:
             parts.append(f"{absent:,} not sent")
         view = self.record.view
@@ -138,25 +168,33 @@ class ShownCall:
             return -1
         return next((at for at, found in enumerate(self.rows) if found.own and found.row.position == position), -1)
 
-    def entries(self, *, only_changes: bool = False, unfolded: Collection[int] = (), wanted: int = -1) -> list[Entry]:
-        """Return what is listed: rows, and runs of rows of one kind folded, but for those that are open.
+    def entries(self, *, only_changes: bool = False, unfolded: Collection[int] = ()) -> list[Entry]:
+        """Return what is listed: rows, and folded runs of rows of one kind.
 
-        `only_changes` folds what is the same in both requests; the fold with the row `wanted` is open.
+        `only_changes` folds what is the same in both requests; `unfolded` are the first places of runs that are open.
         """
         entries: list[Entry] = []
-        for first, stop, words in self._stretches(only_changes=only_changes and self.against is not None):
-            is_open = not words or stop - first < FOLD_ROWS or first in unfolded or first <= wanted < stop
-            entries += range(first, stop) if is_open else (Fold(first, stop, words),)
+        for first, stop, kind in self._runs(only_changes=only_changes):
+            is_long = bool(kind) and stop - first >= (FOLD_SAME if kind == "same" else FOLD_ABSENT)
+            if is_long and first not in unfolded:
+                entries.append(Fold(first, stop, self._fold_words(kind, first, stop)))
+            else:
+                entries += range(first, stop)
         return entries
 
-    def _stretches(self, *, only_changes: bool) -> Iterator[tuple[int, int, str]]:
+    def run_of(self, place: int, *, only_changes: bool) -> int:
+        """Return the first place of the run of rows of one kind that a row belongs to."""
+        return next(first for first, stop, _ in self._runs(only_changes=only_changes) if place < stop)
+
+    def _runs(self, *, only_changes: bool) -> Iterator[tuple[int, int, str]]:
+        only_changes = only_changes and self.against is not None
         first = 0
         while first < len(self.rows):
             kind = self._kind(first, only_changes=only_changes)
             stop = first + 1
             while kind and stop < len(self.rows) and self._kind(stop, only_changes=only_changes) == kind:
                 stop += 1
-            yield first, stop, self._fold_words(kind, first, stop)
+            yield first, stop, kind
             first = stop
 
     def _kind(self, at: int, *, only_changes: bool) -> str:
@@ -168,9 +206,7 @@ class ShownCall:
         return "same" if only_changes else ""
 
     def _fold_words(self, kind: str, first: int, stop: int) -> str:
-        if not kind:
-            return ""
-        number = stop - first
+        number = sum(found.row.count for found in self.rows[first:stop])
         if kind == "same":
             return f"{number:,} items are the same"
         rows = [found.row for found in self.rows[first:stop]]
@@ -193,6 +229,7 @@ class ShownCall:
             "tokens": "" if row.tokens is None else count(row.tokens),
             "sent": row.is_sent,
             "why": self.why(entry),
+            "remedy": found.own and row.absent is not None,
             "change": found.change,
             "text": text,
             "more": more,
@@ -213,18 +250,32 @@ class ShownCall:
         return [row.origin, fill, ink_on(fill)]
 
     def why(self, at: int) -> str:
-        """Return why a row was not sent, or was cut, and what would have admitted it."""
+        """Return why a row was not sent, or was sent all the same."""
         row = self.rows[at].row
         if not row.reason:
             return "" if row.is_sent else "Not sent."
         reason = REASONS.get(row.reason, plain(row.reason))
-        if row.is_sent:
-            return f"{reason[:1].upper()}{reason[1:]}."
-        return f"Not sent: {reason}.{self._remedy(row.smallest_budget)}"
+        return f"{reason[:1].upper()}{reason[1:]}." if row.is_sent else f"Not sent: {reason}."
 
-    @staticmethod
-    def _remedy(budget: float | None) -> str:
-        return "" if budget is None else f" A budget of {count(budget)} tokens would have admitted it."
+    def budget(self, at: int) -> LeastBudget | None:
+        """Return the smallest budget that would have admitted a row; works it out once."""
+        absent = self.rows[at].row.absent
+        if absent is None:
+            return None
+        key = absent.origin, absent.position, absent.reason
+        if key not in self.budgets:
+            self.budgets[key] = self.request.least_budget(absent)
+        return self.budgets[key]
+
+    def remedy(self, at: int) -> str:
+        """Return that in a sentence; empty for what was sent, and where nobody knows it."""
+        found = self.rows[at]
+        return budget_words(self.budget(at)) if found.own and found.row.absent is not None else ""
+
+    def remedies(self, places: Iterable[int]) -> dict[int, str]:
+        """Return the sentences of the first rows of these that have one; a static form has no time for more."""
+        asked = [at for at in places if self.rows[at].own and self.rows[at].row.absent is not None]
+        return {at: self.remedy(at) for at in asked[:REMEDIES]}
 
     def change_words(self, change: Change) -> str:
         """Return the mark and the word of a change."""

@@ -1,15 +1,16 @@
 // One model call: its request item by item, and what came of it. The page has an index of the calls and asks for what it shows.
-const TRANSCRIPT_AROUND = 30; // pixels that stay free above a row that is scrolled to
+const SCROLL_MARGIN = 30; // pixels that stay free above a row that is scrolled to
+const FOLLOW_MS = 250; // between two looks at a run that grows
+const REMEDY_MS = 30;
 
-function toneMark(marks, tone) {
+function toneMark() {
   const svg = make("svg", { class: "nn-tone", width: 12, height: 12, viewBox: "0 0 12 12", "aria-hidden": "true" });
   svg.append(make("path", { fill: "none", "stroke-width": 2 }));
-  paintTone(svg, marks, tone);
   return svg;
 }
 
-function paintTone(svg, marks, tone) {
-  const [colour, path] = Object.hasOwn(marks, tone) ? marks[tone] : ["currentColor", "M4,6h4"];
+function paintTone(svg, { marks, otherMark }, tone) {
+  const [colour, path] = Object.hasOwn(marks, tone) ? marks[tone] : otherMark;
   put(svg.firstElementChild, { d: path, stroke: colour });
 }
 
@@ -46,10 +47,10 @@ function itemRow() {
   return row;
 }
 
-function outcomeRow(marks) {
+function outcomeRow() {
   const row = make("li", { class: "nn-line", tabindex: -1 });
   const head = row.appendChild(make("div", { class: "nn-line-head" }));
-  head.append(toneMark(marks, ""), make("span"));
+  head.append(toneMark(), make("span"));
   row.append(longText());
   return row;
 }
@@ -167,7 +168,7 @@ export default () => {
     const quiet = body.appendChild(make("button", { type: "button", class: "nn-more", "aria-expanded": "false" }));
 
     // What this page looks at; the call that is shown is shared with the other pages of the model.
-    const local = { call: null, asked: "", first: null, open: [], whole: new Map(), quiet: false, picked: null, known: null, at: -1, scroll: null };
+    const local = { call: null, asked: "", first: null, open: [], whole: new Map(), quiet: false, picked: null, known: null, at: -1, scroll: null, remedies: new Map(), asking: false, times: 0, time: 0 };
 
     const last = () => store.data.calls.length - 1;
     const placeOf = (number) => {
@@ -220,29 +221,73 @@ export default () => {
 
     // What is wanted of a call; an item is looked for once, in the page that has it.
     const keyOf = (request) => JSON.stringify({ ...request, item: undefined });
+    const fail = (error) => setText(wrong, error.message);
     const receive = (call, request) => {
-      if (local.call?.at !== call.at || local.call?.difference !== call.difference) local.whole.clear();
+      if (local.call?.at !== call.at || local.call?.difference !== call.difference) {
+        local.whole.clear();
+        local.remedies.clear();
+      }
       local.call = call;
-      if (call.at === local.at) local.first = call.first;
-      local.asked = keyOf({ ...request, first: call.first });
+      if (call.at === local.at) Object.assign(local, { first: call.first, open: call.open });
+      local.asked = keyOf({ ...request, first: call.first, open: call.open });
       if (request.item !== undefined && call.wanted !== null) local.scroll = `[data-key="${call.wanted}"]`;
       setText(wrong, "");
       store.changed();
+      remedy();
     };
-    const query = newest((request) => store.get(model, request), receive);
+    const query = newest(async (request) => {
+      // Calls that come quickly are not all looked at.
+      const rest = model.get("follow") ? local.time + FOLLOW_MS - performance.now() : 0;
+      if (rest > 0) await new Promise((resolve) => setTimeout(resolve, rest));
+      local.time = performance.now();
+      return store.get(model, request);
+    }, receive);
 
     /** Ask for the shown call where it, or what is wanted of it, is another one than before. */
     const refresh = (at) => {
       if (at !== local.at) Object.assign(local, { at, first: null, open: [], picked: null });
       const { item } = store.selection;
-      const times = store.data.changed?.at === at ? store.data.changed.times : 0;
-      const request = { what: "call", at, against: compared(), only: only.checked, open: local.open, first: local.first, times };
+      const request = { what: "call", at, against: compared(), only: only.checked, open: local.open, first: local.first };
       if (local.scroll === "selection" && item != null) {
         Object.assign(request, { item, first: null });
         local.scroll = null;
       } else if (keyOf(request) === local.asked) return;
       local.asked = keyOf({ ...request, first: local.first });
-      query(request).catch((error) => setText(wrong, error.message));
+      query(request).catch(fail);
+    };
+
+    /** What came of a call is more with time. */
+    const extend = newest((request) => store.get(model, request), (outcome, { at }) => {
+      if (local.call?.at === at) Object.assign(local.call, outcome);
+      store.changed();
+    });
+    const refreshOutcome = () => {
+      const { changed } = store.data;
+      if (changed === undefined || changed.times === local.times) return;
+      local.times = changed.times;
+      if (local.call !== null && changed.at === local.call.at) extend({ what: "outcome", at: changed.at }).catch(fail);
+    };
+
+    /** Ask for the smallest budgets of what was not sent, one after the other: each takes the kernel some work. */
+    const remedy = async () => {
+      if (local.asking) return;
+      local.asking = true;
+      try {
+        for (;;) {
+          await new Promise((resolve) => setTimeout(resolve, REMEDY_MS));
+          const { call } = local;
+          const row = root.isConnected && call.rows.find((one) => one.remedy && !local.remedies.has(one.key));
+          if (!row) return;
+          local.remedies.set(row.key, "");
+          const text = await store.get(model, { what: "budget", at: call.at, key: row.key, against: compared() });
+          if (local.call.at === call.at && local.call.difference === call.difference) local.remedies.set(row.key, text);
+          store.changed();
+        }
+      } catch (error) {
+        fail(error);
+      } finally {
+        local.asking = false;
+      }
     };
     const turnPage = (to) => {
       const { first, page, total } = local.call;
@@ -349,7 +394,7 @@ export default () => {
       setText(origin, name);
       setText(facts, [data.role, data.tool].filter((fact) => fact && fact !== name).join(" · "));
       setText(tokens, data.tokens && `${data.tokens} tokens`);
-      setText(why, data.why);
+      setText(why, [data.why, local.remedies.get(data.key)].filter(Boolean).join(" "));
       why.hidden = data.why === "";
       fillText(text, data.text, data.more, { key: data.key, whole: local.whole });
       was.hidden = data.was === undefined;
@@ -384,12 +429,13 @@ export default () => {
 
     function drawLines(list, lines, call) {
       const listed = lines.filter((line) => !line.quiet || local.quiet || isChosen(call, line.key, null, line.seq));
-      patch(list, listed, () => outcomeRow(store.data.marks), (row, line) => {
+      patch(list, listed, outcomeRow, (row, line) => {
         const [head, text] = row.children;
         const chosen = isChosen(call, line.key, null, line.seq);
         put(row, { "data-kind": line.kind, "data-level": line.level, "data-key": line.key, "data-seq": line.seq, "aria-current": chosen ? "true" : null });
-        paintTone(head.firstElementChild, store.data.marks, line.tone);
+        paintTone(head.firstElementChild, store.data, line.tone);
         setText(head.lastElementChild, line.heading);
+        head.hidden = line.heading === "";
         fillText(text, line.text, line.more, { key: line.key, whole: local.whole });
       });
       return listed.length;
@@ -402,7 +448,7 @@ export default () => {
       const row = (wanted === "li" ? items : body).querySelector(wanted);
       if (!row || call.at !== local.at) return;
       local.scroll = null;
-      row.style.scrollMarginTop = `${TRANSCRIPT_AROUND}px`;
+      row.style.scrollMarginTop = `${SCROLL_MARGIN}px`;
       row.scrollIntoView({ block: "nearest" });
     }
 
@@ -427,6 +473,7 @@ export default () => {
       number.hidden = choice.value !== "call";
       onlyLabel.hidden = against === null;
       refresh(at);
+      refreshOutcome();
 
       const call = local.call;
       put(body, { "aria-busy": call?.at === at ? null : "true" });

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import traitlets
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RunEvent, ViewAssembled
 from noetic_nb.redact import Redaction
-from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
-from noetic_nb.runs.recorded_requests import RequestIndex
+from noetic_nb.runs.plain_text import plain
+from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
 from noetic_nb.runs.run_source import run_of
+from noetic_nb.runtime.planning.least_budget import LeastBudget
 from noetic_nb.widgets.base.assets import script, style
 from noetic_nb.widgets.base.feed import Place, Reading
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
@@ -21,9 +22,9 @@ from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection
 from noetic_nb.widgets.transcript.call_book import CallBook
 from noetic_nb.widgets.transcript.request_diff import DiffRow, request_diff
-from noetic_nb.widgets.transcript.request_rows import RequestRow, request_rows, settings_of, unknown_of
+from noetic_nb.widgets.transcript.request_rows import RequestRow, budget_parts, request_rows
 from noetic_nb.widgets.transcript.shown_call import CHANGE_MARKS, ShownCall
-from noetic_nb.widgets.transcript.transcript_picture import EMPTY, MARKS, static_html, static_text
+from noetic_nb.widgets.transcript.transcript_picture import EMPTY, MARKS, OTHER_MARK, static_html, static_text
 
 __all__ = ["Transcript", "TranscriptReading"]
 
@@ -31,6 +32,8 @@ __all__ = ["Transcript", "TranscriptReading"]
 PAGE_ROWS: Final = 100
 # Someone who compares goes back and forth between a few calls.
 KEPT_CALLS: Final = 6
+# A frame of a long conversation works out the smallest budgets of so many items.
+MOST_BUDGETS: Final = 200
 COLUMNS: Final = {
     "place": "int64",
     "origin": "object",
@@ -40,8 +43,12 @@ COLUMNS: Final = {
     "sent": "bool",
     "reason": "object",
     "smallest_budget": "float64",
+    "budget_of": "object",
     "text": "object",
 }
+
+
+_Read: TypeAlias = tuple[RecordedRequest, list[RequestRow], dict[Any, LeastBudget | None]]
 
 
 class TranscriptReading(Reading):
@@ -70,10 +77,11 @@ class TranscriptReading(Reading):
         self.compared: Any = None
         self._requests: list[int] = []
         self._threads: dict[str, int] = {}
-        self._kept: OrderedDict[int, list[RequestRow]] = OrderedDict()
+        self._kept: OrderedDict[int, _Read] = OrderedDict()
         self.snapshot: dict[str, Any] = {
             "empty": EMPTY,
             "marks": {tone: list(mark) for tone, mark in MARKS.items()},
+            "otherMark": list(OTHER_MARK),
             "changes": dict(CHANGE_MARKS),
             "threads": [],
             "calls": [],
@@ -110,6 +118,12 @@ class TranscriptReading(Reading):
         match request:
             case {"what": "call", "at": int(at)}:
                 return self._page(self.call(at, request.get("against")), at, request)
+            case {"what": "budget", "at": int(at), "key": int(key)}:
+                call = self.call(at, request.get("against"))
+                if 0 <= key < len(call.rows):
+                    return call.remedy(key)
+            case {"what": "outcome", "at": int(at)}:
+                return self._outcome(self.call(at))
             case {"what": "text", "at": int(at), "key": key}:
                 text = self.call(at, request.get("against")).text_of(key)
                 if text is not None:
@@ -118,8 +132,11 @@ class TranscriptReading(Reading):
 
     def _page(self, call: ShownCall, at: int, request: dict[str, Any]) -> dict[str, Any]:
         wanted = call.place_of(request.get("item"))
+        only_changes = bool(request.get("only"))
         unfolded = [key for key in request.get("open") or () if isinstance(key, int)]
-        entries = call.entries(only_changes=bool(request.get("only")), unfolded=unfolded, wanted=wanted)
+        if wanted >= 0:
+            unfolded.append(call.run_of(wanted, only_changes=only_changes))
+        entries = call.entries(only_changes=only_changes, unfolded=unfolded)
         first = request.get("first")
         if not isinstance(first, int) or isinstance(first, bool):
             listed = [place for place, entry in enumerate(entries) if entry == wanted]
@@ -138,6 +155,13 @@ class TranscriptReading(Reading):
             "page": PAGE_ROWS,
             "rows": [call.entry_data(entry) for entry in entries[first : first + PAGE_ROWS]],
             "wanted": wanted if wanted >= 0 else None,
+            "open": unfolded,
+            **self._outcome(call),
+        }
+
+    @staticmethod
+    def _outcome(call: ShownCall) -> dict[str, Any]:
+        return {
             "answer": call.answer,
             "before": [call.outcome_data(f"b{place}", line) for place, line in enumerate(call.before)],
             "after": [call.outcome_data(f"a{place}", line) for place, line in enumerate(call.outcome)],
@@ -161,12 +185,12 @@ class TranscriptReading(Reading):
         if isinstance(at, bool) or not 0 <= at < len(self.book.calls):
             raise self._unknown(at)
         record = self.book.calls[at]
-        rows = self._rows(at)
+        request, rows, budgets = self._read(at)
         other = self._other(at, against)
-        found = [DiffRow(row) for row in rows] if other is None else request_diff(rows, self._rows(other))
-        request = self.index.requests[self._requests[at]]
-        against = None if other is None else self.book.calls[other]
-        return ShownCall(record, found, self.layers, plain(settings_of(request), TEXT_LENGTH), unknown_of(request), against)
+        if other is None:
+            return ShownCall(record, request, [DiffRow(row) for row in rows], budgets, self.layers)
+        found = request_diff(rows, self._read(other)[1])
+        return ShownCall(record, request, found, budgets, self.layers, self.book.calls[other])
 
     def _other(self, at: int, against: Any) -> int | None:
         if against == "previous":
@@ -177,16 +201,16 @@ class TranscriptReading(Reading):
             return same if same is not None else at - 1 if at else None
         return None if against is None else self.find_number(against)
 
-    def _rows(self, at: int) -> list[RequestRow]:
-        rows = self._kept.get(at)
-        if rows is None:
+    def _read(self, at: int) -> _Read:
+        read = self._kept.get(at)
+        if read is None:
             # A copy: what it works out goes with it, as a run may have thousands of calls.
             request = replace(self.index.requests[self._requests[at]])
-            rows = self._kept[at] = request_rows(request, self.meta)
+            read = self._kept[at] = request, request_rows(request, self.meta), {}
             while len(self._kept) > KEPT_CALLS:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(at)
-        return rows
+        return read
 
     def find(self, call: Any) -> int:
         """Return the place among the shown calls of one, as `Transcript` names it.
@@ -263,21 +287,16 @@ class TranscriptReading(Reading):
         if call is None:
             return []
         rule = Redaction()
-        own = [found.row for found in call.rows if found.own]
-        return [
-            (
-                place,
-                row.source,
-                row.role,
-                row.tool,
-                row.tokens,
-                row.is_sent,
-                row.reason or None,
-                row.smallest_budget,
-                rule.text(row.text),
-            )
-            for place, row in enumerate(own)
-        ]
+        own = [at for at, found in enumerate(call.rows) if found.own]
+        absent = [at for at in own if call.rows[at].row.absent is not None]
+        budgets = {at: call.budget(at) for at in absent[-MOST_BUDGETS:]}
+        return [self._frame_row(place, call.rows[at].row, budgets.get(at), rule) for place, at in enumerate(own)]
+
+    @staticmethod
+    def _frame_row(place: int, row: RequestRow, budget: LeastBudget | None, rule: Redaction) -> tuple[Any, ...]:
+        tokens, of = (None, None) if budget is None else budget_parts(budget)
+        named = (place, rule.text(row.source), rule.text(row.role), rule.text(row.tool))
+        return (*named, row.tokens, row.is_sent, row.reason or None, tokens, of, rule.text(row.whole or row.text))
 
     def to_html(self) -> str:
         """Return the shown call as HTML without scripts."""
@@ -382,7 +401,9 @@ class Transcript(RunView):
         pandas.DataFrame
             One row an item, in the order sent, absent ones in their places: ``place``, ``origin`` (``system``, ``tools``,
             ``history``, ``tool``, ``guidance``, ``layer:<id>``), ``role``, ``tool``, ``tokens``, ``sent``, ``reason`` (why
-            it was not sent), ``smallest_budget`` (tokens that would have admitted it) and ``text``.
+            it was not sent), ``smallest_budget`` (the smallest that would have admitted it, tokens), ``budget_of``
+            (``total``, ``layer:<id>`` for its maximum, ``window``, which is in items, or several of them) and ``text``.
+            Of many absent items the last 200 have a smallest budget.
         """
         import pandas
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from noetic_nb.markup import escape
@@ -10,7 +10,7 @@ from noetic_nb.runs.plain_text import plain, plain_line
 from noetic_nb.widgets.transcript.call_outcome import OutcomeLine
 from noetic_nb.widgets.transcript.shown_call import Entry, Fold, ShownCall, folded, title_of
 
-__all__ = ["EMPTY", "MARKS", "static_html", "static_text"]
+__all__ = ["EMPTY", "MARKS", "OTHER_MARK", "static_html", "static_text"]
 
 EMPTY: Final = "No model call yet. Each call appears here as soon as the agent has made one."
 # A saved page stays light: the first and the last of a long request.
@@ -32,9 +32,12 @@ MARKS: Final = {
 }
 """Colour and shape of how something ended; the SVG path is drawn as a line, in a field of 12 by 12 pixels."""
 
+OTHER_MARK: Final = ("currentColor", "M4,2.5l3.5,3.5l-3.5,3.5")
+"""The same for what has no outcome: a call."""
+
 
 def _mark(tone: str) -> str:
-    colour, path = MARKS.get(tone, ("currentColor", "M4,6h4"))
+    colour, path = MARKS.get(tone, OTHER_MARK)
     return (
         '<svg class="nn-tone" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true" '
         f'xmlns="http://www.w3.org/2000/svg"><path d="{path}" fill="none" stroke="{colour}" stroke-width="2"/></svg>'
@@ -54,7 +57,7 @@ def _text(text: object, kind: str = "nn-words") -> str:
     )
 
 
-def _row(call: ShownCall, at: int) -> str:
+def _row(call: ShownCall, at: int, remedies: Mapping[int, str]) -> str:
     found = call.rows[at]
     row = found.row
     name, fill, _ = call.chip(at)
@@ -62,7 +65,8 @@ def _row(call: ShownCall, at: int) -> str:
     tokens = "" if row.tokens is None else f"{row.tokens:,}"
     swatch = f'<span class="nn-origin-swatch" style="--nn-fill:{fill}"></span>'
     change = f'<span class="nn-change">{call.change_words(found.change)}</span>' if found.change else ""
-    why = f'<div class="nn-why">{escape(call.why(at))}</div>' if call.why(at) else ""
+    reason = f"{call.why(at)} {remedies.get(at, '')}".strip()
+    why = f'<div class="nn-why">{escape(reason)}</div>' if reason else ""
     was = ""
     if found.change == "changed" and found.other is not None:
         was = f'<div class="nn-was"><span class="nn-change">before</span>{_text(found.other.text)}</div>'
@@ -74,16 +78,16 @@ def _row(call: ShownCall, at: int) -> str:
     )
 
 
-def _entry(call: ShownCall, entry: Entry) -> str:
+def _entry(call: ShownCall, entry: Entry, remedies: Mapping[int, str]) -> str:
     if isinstance(entry, Fold):
         return f'<li class="nn-fold">{escape(entry.words)}</li>'
-    return _row(call, entry)
+    return _row(call, entry, remedies)
 
 
 def _line(line: OutcomeLine) -> str:
     return (
         f'<li class="nn-line" data-kind="{escape(line.kind)}" data-level="{line.level}"><div class="nn-line-head">'
-        f'{_mark(line.tone)}<span>{escape(line.heading)}</span></div>{_text(line.text)}</li>'
+        f"{_mark(line.tone)}<span>{escape(line.heading)}</span></div>{_text(line.text)}</li>"
     )
 
 
@@ -121,17 +125,24 @@ def static_html(call: ShownCall | None) -> str:
     if call is None:
         return f'{head}<p class="nn-empty">{EMPTY}</p>'
     first, left, last = _shortened(call.entries(only_changes=True), STATIC_ENTRIES)
-    items = "".join(_entry(call, entry) for entry in first)
+    remedies = _remedies(call, (*first, *last))
+    items = "".join(_entry(call, entry, remedies) for entry in first)
     if left:
         items += f'<li class="nn-fold">{left:,} more, all of them in to_frame()</li>'
-        items += "".join(_entry(call, entry) for entry in last)
-    notes = "".join(f'<p class="nn-note">{escape(note)}</p>' for note in (call.settings, call.unknown, call.difference) if note)
+        items += "".join(_entry(call, entry, remedies) for entry in last)
+    notes = "".join(
+        f'<p class="nn-note">{escape(note)}</p>' for note in (call.settings, call.unknown, call.difference) if note
+    )
     before = f'<p class="nn-part">Before the call</p>{_lines(call.before)}' if _is_loud(call.before) else ""
     return (
         f'{head}<p class="nn-sub">{escape(title_of(call.record))}: {escape(call.headline)}</p>{notes}{before}'
         f'<p class="nn-part">Request</p><ol class="nn-items">{items}</ol>'
         f'<p class="nn-part">Answer</p><p class="nn-sub">{escape(call.answer)}</p>{_lines(call.outcome)}'
     )
+
+
+def _remedies(call: ShownCall, entries: Sequence[Entry]) -> dict[int, str]:
+    return call.remedies([entry for entry in entries if not isinstance(entry, Fold)])
 
 
 def _is_loud(lines: Sequence[OutcomeLine]) -> bool:
@@ -145,20 +156,21 @@ def static_text(call: ShownCall | None) -> str:
     lines = [f"Transcript. {title_of(call.record)}: {call.headline}"]
     lines += [note for note in (call.settings, call.unknown, call.difference) if note]
     first, left, last = _shortened(call.entries(only_changes=True), TEXT_ENTRIES)
-    lines += [_entry_text(call, entry) for entry in first]
+    remedies = _remedies(call, (*first, *last))
+    lines += [_entry_text(call, entry, remedies) for entry in first]
     if left:
         lines.append(f"    … {left:,} more …")
-    lines += [_entry_text(call, entry) for entry in last]
+    lines += [_entry_text(call, entry, remedies) for entry in last]
     lines.append(call.answer)
     lines += [
-        f"  {'    ' * line.level}{line.heading}{': ' if line.text else ''}{plain_line(line.text, TEXT_WIDTH)}"
+        f"  {'    ' * line.level}{line.heading}{': ' if line.heading and line.text else ''}{plain_line(line.text, TEXT_WIDTH)}"
         for line in call.outcome
         if not line.is_quiet
     ]
     return "\n".join(lines)
 
 
-def _entry_text(call: ShownCall, entry: Entry) -> str:
+def _entry_text(call: ShownCall, entry: Entry, remedies: Mapping[int, str]) -> str:
     if isinstance(entry, Fold):
         return f"    … {entry.words}"
     found = call.rows[entry]
@@ -166,5 +178,6 @@ def _entry_text(call: ShownCall, entry: Entry) -> str:
     facts = " ".join(plain(fact) for fact in (row.role, row.tool) if fact and fact != row.origin)
     mark = call.change_words(found.change)[:1] or (" " if row.is_sent else "×")
     tokens = "" if row.tokens is None else f" ({row.tokens:,})"
-    why = f" [{call.why(entry)}]" if call.why(entry) else ""
+    reason = f"{call.why(entry)} {remedies.get(entry, '')}".strip()
+    why = f" [{reason}]" if reason else ""
     return f"  {mark} {call.chip(entry)[0]} {facts}{tokens}{why}: {plain_line(row.text, TEXT_WIDTH)}"
