@@ -28,19 +28,6 @@ REMEDIES: Final = 6
 FOLD_SAME: Final = 3
 FOLD_ABSENT: Final = 8
 
-CHANGE_MARKS", "FULL_LENGTH", "Entry", "Fold", "ShownCall", "folded", "title_of"]
-
-# A text is read at a glance; all of it is one key away.
-FOLD_LINES: Final = 8
-FOLD_LENGTH: Final = 480
-# Longer texts are in the frame; a page stays quick with this much of one.
-FULL_LENGTH: Final = 100_000
-# Each may take some tenths of a second.
-REMEDIES: Final = 6
-# As many rows of one kind in a row are told in one line.
-FOLD_ROWS: Final = {"same": 3}
-FOLD_ABSENT: Final = 8
-
 CHANGE_MARKS: Final = {"added": "+", "removed": "−", "changed": "≠"}
 """What stands before a row that is different; with the word, so that neither colour nor shape is needed."""
 
