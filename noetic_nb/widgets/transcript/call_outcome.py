@@ -125,12 +125,11 @@ def _lines(outcomes: Iterable[tuple[int, Outcome]], asked: set[Any]) -> Iterator
                 yield line
         elif isinstance(outcome, RegulatorDecided):
             is_of_call = outcome.at == "tool_call"
-            line = _regulator(seq, outcome, level=level if is_of_call else 0)
             # It is decided before a call is made and after it; what waits belongs to the call that comes.
             if is_of_call and waiting:
-                waiting.append(line)
+                waiting.append(_regulator(seq, outcome, level=1))
             else:
-                yield line
+                yield _regulator(seq, outcome, level=level if is_of_call else 0)
         elif isinstance(outcome, ErrorRaised):
             yield OutcomeLine("fault", "error", f"Error: {_name(outcome.error_kind)}", outcome.message)
         else:

@@ -57,7 +57,7 @@ def folded(text: object, whole_text: str = "") -> tuple[str, str]:
     """
     if whole_text:
         return folded(text)[0], folded("\n" * FOLD_LINES + whole_text)[1]
-    whole = plain(text, 2 * FOLD_LENGTH)
+    whole = plain(text, 2 * FOLD_LENGTH).rstrip("\n")
     lines = whole[:FOLD_LENGTH].split("\n")
     head = "\n".join(lines[:FOLD_LINES])
     # A text that would be shown but for its last words is shown.
