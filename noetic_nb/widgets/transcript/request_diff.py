@@ -38,7 +38,7 @@ def request_diff(rows: Sequence[RequestRow], others: Sequence[RequestRow]) -> li
     >>> from noetic_nb.widgets.transcript.request_rows import RequestRow
     >>> one, two = RequestRow("history", "user", "Hello", item_id="i1"), RequestRow("history", "user", "Bye", item_id="i2")
     >>> [(found.row.text, found.change) for found in request_diff([two], [one])]
-    [('Hello', 'removed'), ('Bye', 'added')]
+    [('Bye', 'added'), ('Hello', 'removed')]
     """
     partners = _partners(rows, others)
     of_others = {other: at for at, other in partners.items()}
