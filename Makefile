@@ -78,9 +78,9 @@ $(VENV)/.lab: $(BIN)/python pyproject.toml
 	@touch $@
 
 $(VENV)/.test: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules,otel,test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules,otel,study,dask,test]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules,otel,test,bench,study]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules,otel,study,dask,test,bench]'
 	@touch $@

@@ -15,11 +15,12 @@ import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, Final, NamedTuple
 
 import cel
 
+from noetic_nb import AgentConfig, AgentHarness, CallTool, ScriptedModel, history_window, react, tool
 from noetic_nb.clock import SYSTEM_CLOCK
 from noetic_nb.events import SteeringDecided, Where
 from noetic_nb.items import (
@@ -36,6 +37,7 @@ from noetic_nb.lab import datasets
 from noetic_nb.lab.rule_backtest import Trials
 from noetic_nb.memory import ExecutionContext, LayerStack, PastCall
 from noetic_nb.memory.params import BeforeToolCallParams
+from noetic_nb.memory.scope import MemoryScope
 from noetic_nb.steering import RuleBook, SteeringRule, steering
 from noetic_nb.steering.evaluation.evaluate import Policy, evaluate
 from noetic_nb.steering.predicates.bindings import values_of
@@ -371,6 +373,48 @@ def origins(count: int = 10_000) -> float:
     return times[380]
 
 
+@tool
+def look(what: str) -> str:
+    """Look something up."""
+    return what
+
+
+def talking(scope: MemoryScope) -> AgentHarness:
+    """Return an agent that makes one call a turn, under one condition."""
+    rules = RuleBook()
+    rules.when("tool.args.what == 'nothing'", id="one")
+    asked = 0
+
+    def answer(request: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return CallTool("look", what=f"thing {asked}") if asked % 2 else "Done."
+
+    config = AgentConfig(
+        name="desk", step=react(model="m", tools=[look]), memory=[steering(rules, scope=scope), history_window(20)]
+    )
+    return AgentHarness(config, model=ScriptedModel(answer))
+
+
+async def scopes(turns: int, rounds: int = 40) -> None:
+    """Print what a turn costs more whose ledger outlives it, beside a turn whose ledger does not: processor time."""
+    agents = {scope: talking(scope) for scope in ("execution", "thread")}
+    for agent in agents.values():
+        for _ in range(turns):
+            await agent.execute("And now?")
+    taken: dict[str, list[float]] = {scope: [] for scope in agents}
+    for _ in range(rounds):
+        for scope, agent in agents.items():
+            start = process_time()
+            await agent.execute("And now?")
+            taken[scope].append((process_time() - start) * 1e3)
+    above = statistics.median([b - a for a, b in zip(taken["execution"], taken["thread"], strict=True)])
+    print(
+        f"turn {turns:>4} of a thread: scope execution {statistics.median(taken['execution']):.2f} ms, "
+        f"scope thread {above:.2f} ms more"
+    )
+
+
 async def measure(path: Path | None) -> dict[str, float]:
     named = [python_rule(number, ("pay",)) for number in range(3)]
     others = [python_rule(number, (f"tool{number}",)) for number in range(3, 100)]
@@ -386,6 +430,8 @@ async def measure(path: Path | None) -> dict[str, float]:
     )
     for name, rounds in times.items():
         print(f"{name:>20}: {statistics.median(rounds):7.2f} us, at best {min(rounds):.2f}")
+    for turns in (60, 600):
+        await scopes(turns)
     _, dropped, mixed = await hot_swap()
     return {
         "10 Python rules, ledger and event / bare floor": ratio(times["10 Python rules"], times["bare floor"]),

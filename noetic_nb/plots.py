@@ -242,6 +242,8 @@ def _draw_quality(axes: Axes, thread: ThreadSignals) -> None:
     means = [(turn.turn, turn.mean) for turn in graded if turn.mean is not None]
     if thread.window is not None:
         axes.plot(*_columns(means), color=MEAN_COLOUR, lw=thick, label=f"mean of the last {thread.window}")
+    if not graded:
+        axes.text(0.5, 0.4, "No turn was graded", transform=axes.transAxes, ha="center", size=TEXT_PT, color=INK)
     _draw_marks(axes, thread)
     _put_legend(axes, *axes.get_legend_handles_labels())
 

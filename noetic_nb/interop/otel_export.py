@@ -33,7 +33,7 @@ from noetic_nb.events import (
     WarningRaised,
     Where,
 )
-from noetic_nb.interop.spans.span_messages import written
+from noetic_nb.interop.spans.written_messages import written
 from noetic_nb.items import item_text, thaw
 from noetic_nb.redact import Redaction
 from noetic_nb.runs.event_codec import dump_event

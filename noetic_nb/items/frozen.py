@@ -184,9 +184,10 @@ def thaw(value: Any) -> Any:
     >>> thaw(freeze({"content": [{"text": "a"}]}))
     {'content': [{'text': 'a'}]}
     """
-    if isinstance(value, dict | Mapping):
+    kind = type(value)  # the usual ones first: what a type is registered as takes longer to see
+    if kind is dict or kind is FrozenDict or isinstance(value, Mapping):
         return {key: inner if type(inner) in FLAT else thaw(inner) for key, inner in value.items()}
-    if isinstance(value, tuple) and type(value) is not tuple and hasattr(value, "_asdict"):
+    if isinstance(value, tuple) and kind is not tuple and hasattr(value, "_asdict"):
         return thaw(value._asdict())
     if isinstance(value, list | tuple):
         return [inner if type(inner) in FLAT else thaw(inner) for inner in value]

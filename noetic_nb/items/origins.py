@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 from noetic_nb.items.build import item_text
 from noetic_nb.items.item import Item
 from noetic_nb.items.text_fields import leaves
-from noetic_nb.items.value_search import Needle, SearchedText, needle_of
+from noetic_nb.items.value_search import Needle, SearchedText, needle_of, searched
 
 __all__ = ["MODEL", "Origin", "OriginIndex", "Provenance", "Source", "least_trusted", "members"]
 
@@ -24,6 +24,8 @@ OriginKind = Literal["user", "system", "layer", "tool", "model"]
 _RANK: Final = {"user": 0, "system": 1, "layer": 2, "tool": 3, "model": 4}
 
 MAX_KEPT: Final = 4_096
+# Texts that are looked through one by one: to note where each of their tokens stands would take longer.
+MAX_SCANNED: Final = 32
 
 
 class Origin(NamedTuple):
@@ -96,7 +98,7 @@ class Source:
 
     def __init__(self, raw: str, origin: Origin, at: int, args: str | None) -> None:
         self.raw = raw
-        self.text = SearchedText(raw)
+        self.text = searched(raw)
         self.origin = origin
         self.at = at
         self.args = args
@@ -109,14 +111,14 @@ class Source:
         if self.origin.kind != "tool":
             return [], []
         if self._leaves is None:
-            self._leaves = [(key, SearchedText(text)) for key, text in leaves(self.raw)]
+            self._leaves = [(key, searched(text)) for key, text in leaves(self.raw)]
         keyed = [(key, text) for key, text in self._leaves if key is not None and needle.is_in(text)]
         exact = [key for key, text in keyed if needle.equals(text)]
         return exact, [key for key, text in keyed if not needle.equals(text)]
 
     def is_echo(self, needle: Needle) -> bool:
         """Tell whether the tool was given the value it returned: then it vouches for nothing."""
-        return self.args is not None and needle.is_in(SearchedText(self.args))
+        return self.args is not None and needle.is_in(searched(self.args))
 
 
 class OriginIndex:
@@ -131,10 +133,11 @@ class OriginIndex:
     ('user', 'user', 'iban')
     """
 
-    __slots__ = ("_calls", "_kept", "_kept_sets", "_postings", "_sources", "read")
+    __slots__ = ("_calls", "_indexed", "_kept", "_kept_sets", "_postings", "_sources", "read")
 
     def __init__(self) -> None:
         self._sources: list[Source] = []
+        self._indexed = 0
         self._postings: dict[str, list[int]] = {}
         self._calls: dict[Any, tuple[str, str]] = {}
         # What was found stays the first; what was not is looked for in what came since.
@@ -151,15 +154,21 @@ class OriginIndex:
         source = Source(text, origin, at, args)
         if not source.text.tokens:
             return
-        number = source.index = len(self._sources)
+        source.index = len(self._sources)
         self._sources.append(source)
+
+    def _index(self) -> None:
+        """Note where each token of the texts that came since stands."""
         postings = self._postings
-        for token in {*source.text.tokens, *source.text.marks}:
-            known = postings.get(token)
-            if known is None:
-                postings[token] = [number]
-            else:
-                known.append(number)
+        for number in range(self._indexed, len(self._sources)):
+            text = self._sources[number].text
+            for token in {*text.tokens, *text.marks}:
+                known = postings.get(token)
+                if known is None:
+                    postings[token] = [number]
+                else:
+                    known.append(number)
+        self._indexed = len(self._sources)
 
     def add_item(self, item: Item, position: int, origin: Origin | None = None, *, is_child: bool = False) -> None:
         """Add an item of a log: `origin` where it is not what its role says."""
@@ -220,7 +229,15 @@ class OriginIndex:
 
     def _numbers(self, needle: Needle, start: int, *, spaced: bool = True) -> Iterator[int]:
         """Yield the numbers of the texts that hold a value, each once."""
-        postings, sources = self._postings, self._sources
+        sources = self._sources
+        if len(sources) <= MAX_SCANNED:
+            for number in range(start, len(sources)):
+                text = sources[number].text
+                if needle.is_in(text) if spaced else needle.is_plainly_in(text):
+                    yield number
+            return
+        self._index()
+        postings = self._postings
         routes: list[Iterable[int]] = [postings[mark] for mark in needle.marks if mark in postings]
         if needle.tokens:
             # The rarest token names the fewest texts; where one is missing there is nothing to look at.
@@ -241,6 +258,12 @@ class OriginIndex:
         """Yield where a value stands with other spaces or marks in it: DE89 3704 for DE893704."""
         if needle.pattern is None or (stop is not None and stop <= start):
             return
+        if len(self._sources) <= MAX_SCANNED:
+            for number in range(start, len(self._sources) if stop is None else stop):
+                if needle.is_spaced_in(self._sources[number].text):
+                    yield number
+            return
+        self._index()
         squeezed, postings = needle.squeezed, self._postings
         cuts = range(1, len(squeezed))
         # Its first token is a beginning of the value, its last one an end.

@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Final
 
-__all__ = ["Needle", "SearchedText", "needle_of", "value_text"]
+__all__ = ["Needle", "SearchedText", "needle_of", "searched", "value_text"]
 
 # Below this many characters two tokens that stand beside each other are not one value: "a b" is not "ab".
 MIN_JOINED: Final = 6
@@ -21,6 +21,8 @@ MIN_JOINED: Final = 6
 MAX_JOINED: Final = 64
 # Beyond these a number is an identifier, and its digits are what counts.
 MAX_DIGITS: Final = 30
+# Some ten bytes a character: at most 80 MB are kept, and far less of texts as they are.
+MAX_KEPT_LENGTH: Final = 4_000
 # Scripts without spaces have one token a character, so that a value is found beside its neighbours.
 _UNSPACED: Final = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 _TOKEN: Final = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
@@ -37,6 +39,7 @@ _MONTHS: Final = {
     )
     for name in names.split()
 }  # fmt: skip
+_MONTHS_BEGIN: Final = tuple({name[:3] for name in _MONTHS})
 _MONTH: Final = "|".join(sorted(_MONTHS, key=len, reverse=True))
 _ISO: Final = re.compile(r"(?<!\d)(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[t ,]+(\d{1,2}):(\d{2}))?(?!\d)")
 _SLASHED: Final = re.compile(r"(?<![\d/.-])(\d{1,2})[/.-](\d{1,2})[/.-](\d{4})(?!\d)")
@@ -87,6 +90,9 @@ def _dates(text: str) -> Iterator[str | None]:
         # 01/02/2024 is the first of February or the second of January: both were written.
         yield _date(year, second, first)
         yield _date(year, first, second)
+    # Looking for twelve words is a tenth of the work of the expressions that begin with them.
+    if not any(month in text for month in _MONTHS_BEGIN):
+        return
     for day, month, year in _DAY_FIRST.findall(text):
         yield _date(year, _MONTHS[month], day)
     for month, day, year in _MONTH_FIRST.findall(text):
@@ -96,18 +102,33 @@ def _dates(text: str) -> Iterator[str | None]:
 class SearchedText:
     """A text as it is searched: its tokens in order, and the numbers and dates in it."""
 
-    __slots__ = ("joined", "marks", "squeezed", "tokens")
+    __slots__ = ("_marks", "_plain", "joined", "squeezed", "tokens")
 
     def __init__(self, text: str) -> None:
-        plain = _plain(text)
+        plain = self._plain = _plain(text)
         self.tokens = _TOKEN.findall(plain)
         self.joined = f" {' '.join(self.tokens)} "
         self.squeezed = "".join(self.tokens)
-        self.marks: frozenset[str] = frozenset()
-        # Most tokens are words: without a digit there is neither a number nor a date.
-        if any(digit in plain for digit in "0123456789"):
-            found = {*map(_number, _NUMBER.findall(plain)), *_dates(plain)}
-            self.marks = frozenset([mark for mark in found if mark])
+        self._marks: frozenset[str] | None = None
+
+    @property
+    def marks(self) -> frozenset[str]:
+        """Its numbers and dates, in their one form: read when one is looked for."""
+        if self._marks is None:
+            plain = self._plain
+            # Most tokens are words: without a digit there is neither a number nor a date.
+            has_digits = any(digit in plain for digit in "0123456789")
+            found = {*map(_number, _NUMBER.findall(plain)), *_dates(plain)} if has_digits else ()
+            self._marks = frozenset([mark for mark in found if mark])
+        return self._marks
+
+
+def searched(text: str) -> SearchedText:
+    """Return a text as it is searched; short ones that come again, as in runs of one environment, are read once."""
+    return _searched(text) if len(text) <= MAX_KEPT_LENGTH else SearchedText(text)
+
+
+_searched: Final = lru_cache(maxsize=2_048)(SearchedText)
 
 
 class Needle:
@@ -142,13 +163,13 @@ class Needle:
 
     def is_in(self, text: SearchedText) -> bool:
         """Tell whether a text holds the value."""
-        if not self.marks.isdisjoint(text.marks):
+        return self.is_plainly_in(text) or (bool(self.tokens) and self.is_spaced_in(text))
+
+    def is_plainly_in(self, text: SearchedText) -> bool:
+        """Tell whether a text holds the value with the same spaces and marks in it."""
+        if self.tokens and self.joined in text.joined:
             return True
-        if not self.tokens:
-            return False
-        if self.joined in text.joined:
-            return True
-        return self.is_spaced_in(text)
+        return bool(self.marks) and not self.marks.isdisjoint(text.marks)
 
     def is_spaced_in(self, text: SearchedText) -> bool:
         """Tell whether a text holds the value with other spaces and marks in it."""
@@ -160,7 +181,7 @@ class Needle:
         """Tell whether a text is the value, and nothing beside it."""
         if self.tokens and "".join(text.tokens) == self.squeezed:
             return True
-        return not self.marks.isdisjoint(text.marks) and len(text.marks) == 1
+        return bool(self.marks) and not self.marks.isdisjoint(text.marks) and len(text.marks) == 1
 
 
 _WITHOUT_ZONE: Final = re.compile(r"(?::\d{2}(?:\.\d+)?)?(?:z|[+-]\d{2}:?\d{2})?$")

@@ -7,6 +7,7 @@ that of the whole execution tree in the order of decision, as rules had it then.
 from __future__ import annotations
 
 import itertools
+import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ from noetic_nb.steering.rules.rule import Point
 
 __all__ = ["RecordedCall", "calls_of"]
 
+# What an experiment is made on again and again: the calls of a thousand short runs take some 20 MB.
+MAX_KEPT_RUNS: Final = 4_096
 # Calls that never reached the rules: nobody knows the tool, or the arguments did not fit it.
 _NOT_EVALUATED: Final = frozenset({"unknown", "invalid_args"})
 # What rules read of a layer's state is empty: the recorded ledger is that of the rules in force then.
@@ -93,8 +96,32 @@ def calls_of(runs: Run | Iterable[Run]) -> tuple[RecordedCall, ...]:
                 given=run,
                 hint="Use nn.record(harness) or nn.load_run(path).",
             )
-        found += _of_run(run)
+        found += _kept_calls(run)
     return tuple(found)
+
+
+# By the id of a run that still lives: its size and last event when they were read, and its calls.
+_kept: dict[int, tuple[weakref.ref[Run], int, RunEvent | None, tuple[RecordedCall, ...]]] = {}
+
+
+def _kept_calls(run: Run) -> tuple[RecordedCall, ...]:
+    """Return the calls of a run, which are read again where it has grown."""
+    events = run.events
+    size, last = len(events), events[-1] if len(events) else None
+    kept = _kept.get(id(run))
+    if kept is not None and kept[0]() is run and kept[1] == size and kept[2] is last:
+        return kept[3]
+    calls = tuple(_of_run(run))
+    if len(_kept) >= MAX_KEPT_RUNS:
+        _kept.pop(next(iter(_kept)), None)
+    _kept[id(run)] = (weakref.ref(run, partial(_forget, id(run))), size, last, calls)
+    return calls
+
+
+def _forget(number: int, ended: weakref.ref[Run]) -> None:
+    # Another run may have the number by now.
+    if number in _kept and _kept[number][0] is ended:
+        del _kept[number]
 
 
 @dataclass(slots=True)

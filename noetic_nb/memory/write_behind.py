@@ -76,7 +76,10 @@ class Target:
 
     async def look(self) -> None:
         """Take what is stored now as known."""
-        if self.is_versioned:
+        read = getattr(self.storage.storage, "get_version", None)
+        if self.is_versioned and read is not None:
+            self._seen = await read(self.storage.prefix + STATE_KEY)
+        elif self.is_versioned:
             await self.load()
         else:
             self._seen = self._counts.get(self.storage.prefix, 0)

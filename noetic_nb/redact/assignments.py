@@ -36,7 +36,10 @@ _ASSIGNED: Final = re.compile(
     r"|(?P<bare>[^\s\"'`,;&<>(){}\[\]|\\?]++)|(?P<open>[\[{]))"
 )
 # What stands between a hint and what is assigned: the rest of the name, of which no more is read, or "session id".
-_TAIL: Final = re.compile(r"[a-z0-9_\-]{0,128}+(?: (?:string|id))?[\"'`]?(?:\]|\*\*)?[ \t]{0,4}[:=]")
+_TAIL: Final = r"[a-z0-9_\-]{0,128}+(?: (?:string|id))?[\"'`]?(?:\]|\*\*)?[ \t]{0,4}"
+_IN_LINE: Final = re.compile(_TAIL + "(?=[:=])")
+# With the first sign of a value, which may stand in a later line.
+_WITH_VALUE: Final = re.compile(_TAIL + r"(?=(?:=>|:=|==?|:)(?:\*\*)?\s{0,4}[^\s`,;&<>()}\]|\\?])")
 _NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+\-]?[0-9]+)?")
 _NUMERIC: Final = re.compile(r"[0-9.,:/+\-%TZ ]+")
 _LETTERS: Final = re.compile(r"[^\W\d]+(?:[_.'’/ \-]+[^\W\d]+)*[.!?:…]*")
@@ -70,60 +73,78 @@ def _before(text: str, place: int) -> str:
     return head[-1:]
 
 
-def may_assign(lower: str) -> bool:
-    """Tell whether something may be assigned to a secret name in a text, given in lower case; quick where it is not."""
+def _signs(lower: str, tail: re.Pattern[str]) -> Iterator[int]:
+    """Find the signs behind names with a hint, hint by hint."""
     if "=" not in lower and ":" not in lower:
-        return False
+        return
     for hint in _NAME_HINTS:
         place = lower.find(hint)
         while place >= 0:
             place += len(hint)
-            if _TAIL.match(lower, place):
-                return True
+            if (match := tail.match(lower, place)) is not None:
+                yield match.end()
             place = lower.find(hint, place)
-    return False
+
+
+def may_assign(lower: str) -> bool:
+    """Tell whether a line of a text, given in lower case, may assign to a secret name; quick where none does."""
+    return next(_signs(lower, _IN_LINE), None) is not None
+
+
+def _line_start(text: str, place: int, first: int) -> int:
+    """Return where a line begins, at or before a place, into which no assignment reaches from the line before; or `first`."""
+    start = text.rfind("\n", first, place) + 1
+    # Between a sign and its value are up to four blanks, ends of lines among them.
+    while start > first and text[max(0, start - 5) : start].rstrip().endswith((":", "=", ">", "*")):
+        start = text.rfind("\n", first, start - 1) + 1
+    return max(start, first)
 
 
 def assigned(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
     """Find what is assigned to a secret name; `raw` returns how a stretch of the text is spelled where it came from."""
     inside = 0  # what is below a secret key, up to here
     place = 0
-    while (match := _ASSIGNED.search(text, place)) is not None:
-        name, quote = match["name"], match["quote"]
-        # A value may itself be an assignment, as in `--header=token:…`, so the search goes on where it begins.
-        place = match.start("value")
-        word = secret_word(name)
-        if word is None and name.lower() in ("key", "keys", "string", "id"):
-            head = re.search(r"([A-Za-z]{2,12}) $", text[max(0, match.start() - 16) : match.start()])
-            word = None if head is None else secret_word(f"{head[1]} {name}")
-        if word is None:
-            continue
-        # An object's pair: its value is data, and hidden as in a mapping.
-        opening = match.start() - 1
-        pair = bool(quote) and opening >= 0 and text[opening] == quote and _before(text, opening) in _PAIR_START
-        if match["open"] is not None:
-            if pair and match.start() >= inside:
-                inside = yield from _below(text, match.start("open"), raw)
-            continue
-        quoted = match["bare"] is None
-        content = match["double"] if match["double"] is not None else match["single"]
-        if content is None:
-            content = match["bare"]
-        start = match.start("value") + quoted
-        if pair and not quoted:
-            number = _NUMBER.fullmatch(content)
-            if number and (word in ALWAYS or abs(float(content)) >= SMALLEST_NUMBER):
-                place = start + len(content)
-                yield Span(start, place, content, raw(match.end("name"), match.end("name") + 1))
-            continue
-        if not quoted:
-            content = content.rstrip(".!?:*")
-        end = start + len(content)
-        if not content or PLACEHOLDER.fullmatch(content):
-            continue
-        if pair or _is_value(content, word, text[end : end + 1], quoted=quoted):
-            place = end
-            yield Span(start, end, content)
+    # The one letter that becomes two in lower case stands in no name.
+    for sign in sorted(_signs(text.replace("İ", " ").lower(), _WITH_VALUE)):
+        place = _line_start(text, sign, place)
+        while place < sign:
+            if (match := _ASSIGNED.search(text, place)) is None:
+                return
+            name, quote = match["name"], match["quote"]
+            # A value may itself be an assignment, as in `--header=token:…`, so the search goes on where it begins.
+            place = match.start("value")
+            word = secret_word(name)
+            if word is None and name.lower() in ("key", "keys", "string", "id"):
+                head = re.search(r"([A-Za-z]{2,12}) $", text[max(0, match.start() - 16) : match.start()])
+                word = None if head is None else secret_word(f"{head[1]} {name}")
+            if word is None:
+                continue
+            # An object's pair: its value is data, and hidden as in a mapping.
+            opening = match.start() - 1
+            pair = bool(quote) and opening >= 0 and text[opening] == quote and _before(text, opening) in _PAIR_START
+            if match["open"] is not None:
+                if pair and match.start() >= inside:
+                    inside = yield from _below(text, match.start("open"), raw)
+                continue
+            quoted = match["bare"] is None
+            content = match["double"] if match["double"] is not None else match["single"]
+            if content is None:
+                content = match["bare"]
+            start = match.start("value") + quoted
+            if pair and not quoted:
+                number = _NUMBER.fullmatch(content)
+                if number and (word in ALWAYS or abs(float(content)) >= SMALLEST_NUMBER):
+                    place = start + len(content)
+                    yield Span(start, place, content, raw(match.end("name"), match.end("name") + 1))
+                continue
+            if not quoted:
+                content = content.rstrip(".!?:*")
+            end = start + len(content)
+            if not content or PLACEHOLDER.fullmatch(content):
+                continue
+            if pair or _is_value(content, word, text[end : end + 1], quoted=quoted):
+                place = end
+                yield Span(start, end, content)
 
 
 _SCALAR: Final = re.compile(

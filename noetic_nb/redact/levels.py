@@ -67,8 +67,7 @@ def _flat(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
         yield from private_keys_in(text)
     lower = text.lower()
     yield from cookies(text, lower)
-    if may_assign(lower):
-        yield from assigned(text, raw)
+    yield from assigned(text, raw)
 
 
 def may_hold(text: str) -> bool:
@@ -80,7 +79,9 @@ def may_hold(text: str) -> bool:
         lower = text.lower()
         if is_hinted(text) or "PRIVATE KEY" in text or may_assign(lower) or may_hold_cookies(text, lower):
             return True
-        if "\\" not in text or not _ESCAPE.search(text):
+        # The other lines are the same behind their escapes.
+        text = "\n".join([line for line in text.split("\n") if "\\" in line]) if "\\" in text else ""
+        if not _ESCAPE.search(text):
             return False
         text = _ESCAPE.sub(_read, text)
     return False

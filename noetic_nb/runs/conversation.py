@@ -34,7 +34,6 @@ from noetic_nb.tokens import estimate_tokens
 
 __all__ = ["run_of_conversation"]
 
-_UNKNOWN: Final[Mapping[str, int]] = {}
 # Where nothing is known of the times, a message takes a second from the first of 1970 on: no reader takes that for a time.
 _START_MS: Final = 0.0
 _MESSAGE_MS: Final = 1_000.0
@@ -285,7 +284,7 @@ class _Writer:
                 self.append(items, "seed")  # a fixed greeting, and no call of a model
                 return
             self.begin_turn("", 0)
-        usage, sent = message.usage or _UNKNOWN, self.sent_tokens
+        usage, sent = message.usage or {}, self.sent_tokens
         made = self.append(items, "model")
         # The call stands before its items, as in runs of our own.
         appended = self.events.pop()
@@ -317,10 +316,9 @@ class _Writer:
             elif item["type"] == "function_call_output":  # a tool that the provider ran
                 outputs.add(item.get("callId"))
                 self.result(message, item, given)
-        text = "".join(item_text(item) for item in made if item["type"] == "message")
         # Text beside a call is no answer yet: the model goes on after the result.
         is_waiting = any(call["callId"] not in outputs for call in calls)
-        self.answer = text if not is_waiting and any(map(_says_something, made)) else None
+        self.answer = None if is_waiting else _said(made)
 
     def tool(self, message: Message, items: Sequence[Item]) -> None:
         if not self.is_open:
@@ -388,9 +386,14 @@ class _Writer:
         self.is_open, self.steps, self.tool_calls = False, [], 0
 
 
-def _says_something(item: Item) -> bool:
-    """Tell whether an item is a message of more than empty text."""
-    return item["type"] == "message" and any(part.get("text") != "" for part in item.get("content") or ())
+def _said(items: Sequence[Item]) -> str | None:
+    """Return the text of messages, None where there is nothing but empty text in them."""
+    messages = [item for item in items if item["type"] == "message"]
+    text = "".join(map(item_text, messages))
+    # A picture, too, says something.
+    if text or any(part.get("text") != "" for item in messages for part in item.get("content") or ()):
+        return text
+    return None
 
 
 def _reads_as_error(output: str) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-from noetic_nb.errors import ItemValidationError
+from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.events import RequestPrepared, RunEvent
 from noetic_nb.items import Item, ItemRegistry
 from noetic_nb.items.frozen import FrozenDict
@@ -191,10 +191,13 @@ def _fields_of(cls: type[Any]) -> tuple[_Field, ...]:
     return known
 
 
-def _free_names(cls: type[Any]) -> tuple[str, ...]:
-    names = _FREE.get(cls)
-    if names is None:
-        names = _FREE[cls] = tuple(field.name for field in _fields_of(cls) if field.is_free)
+def _free_names(event: object) -> tuple[str, ...]:
+    if not isinstance(event, EVENT_TYPES):
+        raise NoeticConfigError(
+            "INVALID_RUN_EVENT", "A run holds events.", given=event, hint="Use the records in noetic_nb.events."
+        )
+    cls = type(event)
+    names = _FREE[cls] = tuple(field.name for field in _fields_of(cls) if field.is_free)
     return names
 
 
@@ -202,10 +205,13 @@ def settled(event: RunEvent) -> RunEvent:
     """Return an event whose free data can change no more; the event itself when that holds already.
 
     A tool may go on to change the arguments it was given: what a run keeps must not change with them.
+    Raises `NoeticConfigError`, ``INVALID_RUN_EVENT``, if it is no event.
     """
     if type(event) is RequestPrepared:
         event = _with_settled_tools(event)
-    names = _free_names(type(event))
+    names = _FREE.get(type(event))
+    if names is None:  # the first of its class, or none
+        names = _free_names(event)
     if not names:  # as of most events
         return event
     changed = {}

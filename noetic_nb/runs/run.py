@@ -54,18 +54,6 @@ def _library_version() -> str:
 _EMPTY_BUNDLE: Final[Mapping[str, Any]] = {"config": None, "rules": None, "sources": {}, "notes": ""}
 
 
-_EVENT_TYPES: Final = frozenset(EVENT_TYPES)  # quicker to look in than a tuple
-
-
-def _settled(event: RunEvent) -> RunEvent:
-    """Check that something is an event, and freeze its free data."""
-    if type(event) not in _EVENT_TYPES and not isinstance(event, EVENT_TYPES):
-        raise NoeticConfigError(
-            "INVALID_RUN_EVENT", "A run holds events.", given=event, hint="Use the records in noetic_nb.events."
-        )
-    return settled(event)
-
-
 class Run:
     """Everything that happened, as data.
 
@@ -114,7 +102,7 @@ class Run:
             own["library_version"] = _library_version()
         self.meta: dict[str, Any] = own | given
         # At once, as nobody listens yet.
-        self._events: list[RunEvent] = [_settled(event) for event in events]
+        self._events: list[RunEvent] = [settled(event) for event in events]
         self._listeners: list[Listener] = []
         self._attached: list[tuple[object, Callable[[], None]]] = []
         # Reentrant, because a listener may read the run it listens to.
@@ -144,7 +132,7 @@ class Run:
         NoeticConfigError
             ``INVALID_RUN_EVENT`` if it is not an event.
         """
-        event = _settled(event)
+        event = settled(event)
         with self._lock:
             self._events.append(event)
             if self._keeper is not None:

@@ -30,7 +30,7 @@ from noetic_nb.memory.steering_decision import SteeringDecision
 from noetic_nb.steering.evaluation.evaluate import OnError, OnUnparseable, Params, Policy, evaluate
 from noetic_nb.steering.evaluation.judging import LAYER_ID, Judging, Row
 from noetic_nb.steering.evaluation.late_verdicts import QueuedVerdict
-from noetic_nb.steering.ledger import Ledger, LedgerEntry, change_entry, checked_state, decision_entry
+from noetic_nb.steering.ledger import Entry, Ledger, LedgerEntry, State, change_entry, checked_state, decision_entry
 from noetic_nb.steering.past_calls import ThreadHistory, appended, earlier_calls, rows_of
 from noetic_nb.steering.rulebook.rulebook import RuleBook, RuleChange
 from noetic_nb.steering.rules.rule import Point, SteeringRule
@@ -172,7 +172,7 @@ class _Steering:
         self._known_changes: dict[str, int] = {}
         self._cancelled: dict[str, Row] = {}
         # By scope, the states that executions left last.
-        self._left: dict[str, Mapping[str, Any]] = {}
+        self._left: dict[str, State] = {}
 
     def hooks(self) -> MemoryHooks:
         return MemoryHooks(
@@ -192,20 +192,31 @@ class _Steering:
 
     async def init(self, p: InitParams) -> Mapping[str, Any]:
         # An execution's own namespace is empty when it begins, so there is nothing to read.
-        stored = None if self.scope == "execution" else await p.storage.get("state")
+        stored = None if self.scope == "execution" else await self._stored(p)
         ledger: Sequence[LedgerEntry] = ()
         waiting: list[QueuedVerdict] = []
         if stored is not None:
-            # Found as it was left, which is so at nearly every turn: to compare it costs a quarter of a check.
-            if stored != self._left.get(p.scope_key):
-                checked_state(stored, f"{p.storage.prefix}state")
             ledger, waiting = stored["ledger"], stored.get("pendingAsync", [])
         self._known_changes[p.ctx.execution_id] = len(self.book.changes)
         state: dict[str, Any] = {"ledger": self._capped(ledger), "pendingAsync": self.late.open(p.ctx, waiting)}
         if self.scope != "execution":
             # Calls of an execution that never came to its end count too: they may have had their effect.
             state["earlier"] = "" if stored is None else appended(earlier_calls(stored), stored.get("made", ()))
-        return {"state": state}
+        return {"state": self._kept(state)}
+
+    async def _stored(self, p: InitParams) -> Mapping[str, Any] | None:
+        """Return what is stored: the very state that was left where its text is found unchanged, which is so at most turns."""
+        left = self._left.get(p.scope_key)
+        if left is not None and await p.storage.get_text("state") == left.json_text():
+            return {**left, "pendingAsync": [{**verdict} for verdict in left["pendingAsync"]]}
+        stored = await p.storage.get("state")
+        if stored is None:
+            return None
+        ledger, _ = checked_state(stored, f"{p.storage.prefix}state")
+        return {**stored, "ledger": [Entry(entry) for entry in ledger]}
+
+    def _kept(self, state: dict[str, Any]) -> dict[str, Any]:
+        return state if self.scope == "execution" else State(state)
 
     def on_tool_outcome(self, p: ToolOutcome) -> Mapping[str, Any] | None:
         if p.state is None:
@@ -213,7 +224,7 @@ class _Steering:
         made = rows_of(p.ctx.past_calls())
         if not made:  # a runtime that keeps no history
             made = Ledger([*p.state.get("made", []), {"name": p.name, "status": "ok" if p.success else "error"}])
-        return {"state": {**p.state, "made": made}}
+        return {"state": State({**p.state, "made": made})}
 
     def recall(self, p: RecallParams) -> Mapping[str, Any] | None:
         waiting = self.late.pending(p.ctx, None if p.state is None else p.state["pendingAsync"])
@@ -221,7 +232,7 @@ class _Steering:
         if message is None:
             return None
         # The state is returned so that a durable queue is written without what was taken.
-        return {"items": [message], "state": {"ledger": [], **(p.state or {}), "pendingAsync": waiting}}
+        return {"items": [message], "state": self._kept({"ledger": [], **(p.state or {}), "pendingAsync": waiting})}
 
     def delivered(self, ctx: ExecutionContext, sent: frozenset[str]) -> None:
         self.late.delivered(ctx, sent)
@@ -267,7 +278,7 @@ class _Steering:
             if fault.error is not None:
                 p.ctx.diagnostic(LAYER_ID, point, fault.error)
         faults = tuple((fault.rule_id, fault.reason) for fault in row.faults) if row.faults else ()
-        entry = row.fill(decision_entry(p, row.decision, duration, faults=faults, blocked=not row.waited))
+        entry = row.fill(self._entry(decision_entry(p, row.decision, duration, faults=faults, blocked=not row.waited)))
         outcome = row.faults[0].reason if row.faults else None
         return {"decision": row.decision, "state": self._with(p, entry), "outcome": outcome}
 
@@ -275,7 +286,7 @@ class _Steering:
         row = self._cancelled.pop(p.params.ctx.execution_id, None) or Row()
         named = () if row.waiting_for is None else (row.waiting_for,)
         decision = SteeringDecision(p.decision.action, p.decision.guidance, named)
-        entry = row.fill(decision_entry(p.params, decision, p.duration_ms) | {"failure": p.reason})
+        entry = row.fill(self._entry(decision_entry(p.params, decision, p.duration_ms) | {"failure": p.reason}))
         state = self._with(p.params, entry, p.state)
         if p.reason in ("uninitialised", "disabled"):
             # The state that carries this entry must not pass for that of a layer that is ready.
@@ -290,11 +301,11 @@ class _Steering:
         waiting = self.late.pending(p.ctx, None if state is None else state["pendingAsync"])
         # The list is new, because others may hold the one there is; only what is kept of it is copied.
         written = ledger[1 - self.max_entries :] if self.max_entries > 1 else []
-        return {
-            **(state or {}),
-            "ledger": self._capped([*written, *self._edits(p.ctx), entry]),
-            "pendingAsync": waiting,
-        }
+        ledger = self._capped([*written, *self._edits(p.ctx), entry])
+        return self._kept({**(state or {}), "ledger": ledger, "pendingAsync": waiting})
+
+    def _entry(self, facts: LedgerEntry) -> LedgerEntry:
+        return facts if self.scope == "execution" else Entry(facts)
 
     def _edits(self, ctx: ExecutionContext) -> list[dict[str, Any]]:
         """Return entries for the edits that are not in this execution's ledger yet."""
@@ -305,7 +316,7 @@ class _Steering:
         new = self.book.changes[known:]
         self._known_changes[ctx.execution_id] = known + len(new)
         now = ctx.clock.now_ms()
-        return [change_entry(change.change, change.rule_id, change.version, now) for change in new]
+        return [self._entry(change_entry(change.change, change.rule_id, change.version, now)) for change in new]
 
     def _capped(self, ledger: Sequence[LedgerEntry]) -> Ledger:
         return Ledger(ledger[-self.max_entries :] if self.max_entries else ())
@@ -320,10 +331,11 @@ class _Steering:
             # What was called in this tree is in its history already.
             made = [] if p.child_ctx.past_calls() else parent.get("made", [])
             state["earlier"] = appended(earlier_calls(parent), made)
-        return {"child_state": state}
+            state["ledger"] = Ledger([Entry(entry) for entry in ledger])
+        return {"child_state": self._kept(state)}
 
     def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
-        entry = {"kind": "custom", "timestamp": p.ctx.clock.now_ms(), "custom": {"outcome": p.outcome}}
+        entry = self._entry({"kind": "custom", "timestamp": p.ctx.clock.now_ms(), "custom": {"outcome": p.outcome}})
         state = p.state or {"ledger": [], "pendingAsync": self.late.pending(p.ctx)}
         if self.scope != "execution":
             # Before the queue is closed: what is saved must not be carried over as well.
@@ -335,7 +347,7 @@ class _Steering:
         if self.scope != "execution":
             key = resolve_scope_key(self.scope, p.ctx)
             self._left.pop(key, None)  # the newest last
-            self._left[key] = state
+            state = self._left[key] = State(state)
             if len(self._left) > MAX_LEFT:
                 del self._left[next(iter(self._left))]
         return {"state": state}

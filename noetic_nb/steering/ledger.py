@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.errors import NoeticError
@@ -16,11 +17,23 @@ from noetic_nb.items.frozen import FLAT, FrozenDict
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.memory.steering_decision import SteeringDecision
 from noetic_nb.memory.write_behind import SHARES
+from noetic_nb.storage.in_memory import ENCODER
 
-__all__ = ["Ledger", "LedgerEntry", "change_entry", "checked_state", "decision_entry", "mark_late_fault"]
+__all__ = [
+    "Entry",
+    "Ledger",
+    "LedgerEntry",
+    "State",
+    "change_entry",
+    "checked_state",
+    "decision_entry",
+    "mark_late_fault",
+]
 
 LedgerEntry: TypeAlias = dict[str, Any]
 
+# Keys, and the calls of as many threads as take their turns at the same time.
+MAX_TEXTS: Final = 32
 # A synchronous predicate blocks the loop and cannot be timed out; longer than this is marked.
 SLOW_MS: Final = 50.0
 
@@ -34,7 +47,109 @@ class Ledger(list[LedgerEntry]):
     __slots__ = ()
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> Ledger:
-        return Ledger(self) if SHARES in memo else Ledger([copy.deepcopy(entry, memo) for entry in self])
+        return Ledger(self[:]) if SHARES in memo else Ledger([copy.deepcopy(entry, memo) for entry in self])
+
+
+def _changing(name: str) -> Any:
+    method = getattr(dict, name)
+
+    def change(self: Entry, *args: Any, **kwargs: Any) -> Any:
+        self.text = None
+        return method(self, *args, **kwargs)
+
+    return change
+
+
+class Entry(dict[str, Any]):
+    """An entry that is encoded once, however often the ledger is saved that it is in.
+
+    What is in it does not change in place; its own keys may. A copy of it is a plain dictionary.
+
+    Examples
+    --------
+    >>> entry = Entry({"action": "allow"})
+    >>> entry.json_text(), entry.text
+    ('{"action":"allow"}', '{"action":"allow"}')
+    >>> mark_late_fault(entry, "fair", "error")
+    >>> entry.text is None
+    True
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        super().__init__(facts)
+        self.text: str | None = None
+
+    __setitem__ = _changing("__setitem__")
+    __delitem__ = _changing("__delitem__")
+    __ior__ = _changing("__ior__")
+    clear = _changing("clear")
+    pop = _changing("pop")
+    popitem = _changing("popitem")
+    setdefault = _changing("setdefault")
+    update = _changing("update")
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> dict[str, Any]:
+        return copy.deepcopy(dict(self), memo)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+    def json_text(self) -> str:
+        """Return the entry as JSON text."""
+        if self.text is None:
+            self.text = ENCODER.encode(self)
+        return self.text
+
+
+class State(dict[str, Any]):
+    """The state of a layer that outlives executions: its text is put together from those of its parts.
+
+    Snapshots share the ledger's entries; a copy that somebody asks for is a plain dictionary.
+
+    Examples
+    --------
+    >>> State({"ledger": Ledger([Entry({"n": 1}), {"n": 2}]), "pendingAsync": []}).json_text()
+    '{"ledger":[{"n":1},{"n":2}],"pendingAsync":[]}'
+    """
+
+    __slots__ = ()
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> dict[str, Any]:
+        if SHARES not in memo:
+            return copy.deepcopy(dict(self), memo)
+        # Taken at each write, of a few parts of known kinds: a copy of anything would look for what they share.
+        return State({key: _snapshot_of(value, memo) for key, value in self.items()})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+    def json_text(self) -> str:
+        """Return the state as JSON text, to the byte what an encoder makes of it."""
+        parts = []
+        for key, value in self.items():
+            if type(key) is not str:  # somebody else's, which JSON turns into text
+                return ENCODER.encode(self)
+            if type(value) is Ledger:
+                rows = [
+                    (entry.text or entry.json_text()) if type(entry) is Entry else ENCODER.encode(entry)
+                    for entry in value
+                ]
+                parts.append(f"{_text_of(key)}:[{','.join(rows)}]")
+            else:
+                parts.append(f"{_text_of(key)}:{_text_of(value) if type(value) is str else ENCODER.encode(value)}")
+        return f"{{{','.join(parts)}}}"
+
+
+def _snapshot_of(value: Any, memo: dict[Any, Any]) -> Any:
+    if type(value) is str:
+        return value
+    return Ledger(value[:]) if type(value) is Ledger else copy.deepcopy(value, memo)
+
+
+# The calls of earlier turns are one text, which stands in several states before a call is added.
+_text_of: Final = lru_cache(maxsize=MAX_TEXTS)(ENCODER.encode)
 
 
 def decision_entry(

@@ -32,7 +32,7 @@ class StorageAdapter(Protocol):
     """A key-value store. Values are copied on the way in and out; a missing key reads None.
 
     A store may also have ``get_many(keys)`` and ``set_many(values, *, delete=(), absent=())``, as `SQLiteStorage` has; see
-    `get_many` and `write_together`.
+    `get_many` and `write_together`; and ``get_text(key)``, the JSON text of a value, see `ScopedStorage.get_text`.
     """
 
     async def get(self, key: str) -> JsonValue | None:
@@ -184,6 +184,17 @@ class ScopedStorage:
     async def get(self, key: str) -> JsonValue | None:
         """Return the value under a key of this namespace, or None."""
         return await self.storage.get(self.prefix + key)
+
+    async def get_text(self, key: str) -> str | None:
+        """Return the JSON text under a key of this namespace; None where there is none, or the store keeps no text.
+
+        To see that a value is the one that was written costs less than to read it.
+        """
+        read = getattr(self.storage, "get_text", None)
+        if read is None:
+            return None
+        text: str | None = await read(self.prefix + key)
+        return text
 
     async def get_many(self, keys: Iterable[str]) -> dict[str, JsonValue]:
         """Return the values that exist under several keys of this namespace."""

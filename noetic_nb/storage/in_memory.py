@@ -9,14 +9,17 @@ from typing import Final
 from noetic_nb.errors import NoeticError
 from noetic_nb.storage.adapter import JsonValue
 
-__all__ = ["InMemoryStorage", "json_text"]
+__all__ = ["ENCODER", "InMemoryStorage", "json_text"]
 
 # Circles end in a RecursionError all the same; to look for them costs a tenth of the writing.
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
+ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
+"""How the values of every store are written."""
 
 
 def json_text(key: str, value: JsonValue) -> str:
     """Return a value as JSON text.
+
+    A value whose class has a method ``json_text()`` writes itself, the same text to the byte: it may keep its parts.
 
     Raises `NoeticError` ``storage_failed`` if the value is not JSON data; nothing is written then.
 
@@ -26,7 +29,10 @@ def json_text(key: str, value: JsonValue) -> str:
     '{"a":[1,2]}'
     """
     try:
-        return _ENCODER.encode(value)
+        # Of the class: a mapping may offer its keys as attributes.
+        write = getattr(type(value), "json_text", None)
+        text: str = ENCODER.encode(value) if write is None else write(value)
+        return text
     except (TypeError, ValueError, RecursionError) as exc:
         raise NoeticError(
             "storage_failed",
@@ -61,6 +67,10 @@ class InMemoryStorage:
         """Return a copy of the value under a key, or None."""
         text = self._texts.get(key)
         return None if text is None else json.loads(text)
+
+    async def get_text(self, key: str) -> str | None:
+        """Return the JSON text under a key, or None."""
+        return self._texts.get(key)
 
     async def get_many(self, keys: list[str]) -> dict[str, JsonValue]:
         """Return copies of the values that exist under several keys."""

@@ -39,9 +39,6 @@ __all__ = ["SQLiteStorage", "Versioned"]
 
 T = TypeVar("T")
 
-# As `json_text` writes, without its search for circles, a tenth of the time: a circle ends in RecursionError anyway.
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
-
 # What the event loop reads itself; more goes to a thread. 1 000 keys take about 0.3 ms.
 _MOST_INLINE_KEYS: Final = 1_000
 _MOST_INLINE_VALUES: Final = 64
@@ -157,6 +154,18 @@ class SQLiteStorage:
             return self._reader.get(key)
         except sqlite3.OperationalError:  # as in `_read`, which costs a tenth of a cached read
             return await self._read(lambda reader: reader.get(key), inline=False)
+
+    async def get_text(self, key: str) -> str | None:
+        """Return the JSON text under a key as it is stored, or None."""
+        check_key(key)
+        self._writer.check_open()
+        return await self._read(lambda reader: reader.get_text(key))
+
+    async def get_version(self, key: str) -> int | None:
+        """Return the version of a key, None where it is missing; its value is not read."""
+        check_key(key)
+        self._writer.check_open()
+        return await self._read(lambda reader: reader.get_version(key))
 
     async def get_many(self, keys: Iterable[str]) -> dict[str, JsonValue]:
         """Return the values that exist under several keys, read at one moment."""
@@ -354,10 +363,7 @@ def _version_of(expected: Any) -> int | None:
 
 
 def _text(key: str, value: JsonValue) -> str:
-    try:
-        text = _ENCODER.encode(value)
-    except (TypeError, ValueError, RecursionError):
-        text = json_text(key, value)  # raises what there is to say
+    text = json_text(key, value)
     if not text.isascii():
         try:
             text.encode()

@@ -21,6 +21,7 @@ from noetic_nb.storage.sqlite_file import is_busy, open_reader, prefix_range, st
 __all__ = ["Reader"]
 
 _SELECT: Final = "SELECT value FROM entries WHERE key = ?"
+_SELECT_VERSION: Final = "SELECT version FROM entries WHERE key = ?"
 _SELECT_VERSIONED: Final = "SELECT value, version FROM entries WHERE key = ?"
 # SQLite allows 999 parameters in its oldest supported builds.
 _MOST_PARAMETERS: Final = 500
@@ -89,6 +90,18 @@ class Reader:
         with self._lock:
             row = self._one(_SELECT_VERSIONED, (key,))
         return (None, None) if row is None else (_parse(key, row[0], self._path), row[1])
+
+    def get_text(self, key: str) -> str | None:
+        """Return the text under a key as it is stored, or None."""
+        with self._lock:
+            row = self._one(_SELECT, (key,))
+        return None if row is None else row[0]
+
+    def get_version(self, key: str) -> int | None:
+        """Return the version of a key, or None."""
+        with self._lock:
+            row = self._one(_SELECT_VERSION, (key,))
+        return None if row is None else row[0]
 
     def get_many(self, keys: Sequence[str]) -> dict[str, JsonValue]:
         """Return the values that exist under several keys, all of one moment."""

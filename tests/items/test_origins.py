@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime
 from decimal import Decimal
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetic_nb.items import ItemLog, assistant_message, function_call, function_call_output, input_message
+from noetic_nb.items import ItemLog, assistant_message, function_call, function_call_output, input_message, origins
 from noetic_nb.items.origins import MODEL, Origin, OriginIndex, Provenance, Source, least_trusted, members, vouches
 from noetic_nb.items.text_fields import leaves
 
@@ -101,8 +102,20 @@ def plainly(texts: list[str], value: str) -> int | None:
     return None
 
 
-@given(TEXTS, WORDS.flatmap(lambda a: WORDS.map(lambda b: f"{a} {b}")) | WORDS, st.integers(0, 6))
-def test_the_index_finds_what_a_plain_search_finds_at_any_time(texts: list[str], value: str, asked: int) -> None:
+@given(
+    TEXTS,
+    WORDS.flatmap(lambda a: WORDS.map(lambda b: f"{a} {b}")) | WORDS,
+    st.integers(0, 6),
+    st.sampled_from([0, 2, 32]),
+)
+def test_the_index_finds_what_a_plain_search_finds_at_any_time(
+    texts: list[str], value: str, asked: int, scanned: int
+) -> None:
+    with patch.object(origins, "MAX_SCANNED", scanned):  # few texts are looked through, many have an index
+        agrees_with_a_plain_search(texts, value, asked)
+
+
+def agrees_with_a_plain_search(texts: list[str], value: str, asked: int) -> None:
     index = OriginIndex()
     for place, text in enumerate(texts):
         if place == asked:

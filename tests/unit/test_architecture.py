@@ -97,6 +97,12 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"watching"}),
         frozenset({"importing", "otel_export", "guards"}),
     ),
+    "lab": (
+        frozenset({"statistics", "recorded_calls", "annotated", "rule_lint_text"}),
+        frozenset({"datasets", "rule_trial", "regulator_replay"}),
+        frozenset({"datasets_build", "rule_backtest", "rule_lint"}),
+        frozenset({"rule_scores"}),
+    ),
     "widgets": (
         frozenset({"base"}),
         frozenset({"allocation", "trends", "ledger", "approval", "rules", "transcript"}),

@@ -63,6 +63,13 @@ def test_only_a_recorded_threshold_is_drawn(poor: float | None) -> None:
         assert "poor 0.5" not in words
 
 
+def test_a_run_that_nobody_graded_says_so_in_the_figure() -> None:
+    ungraded = Run.from_messages([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}])
+
+    assert "No turn was graded" in texts(plots.quality_and_cost(ungraded))
+    assert "No turn was graded" not in texts(plots.quality_and_cost(demo_run()))
+
+
 def test_quality_and_cost_draws_grades_mean_tokens_cap_and_decisions() -> None:
     figure = plots.quality_and_cost(demo_run())
     upper, lower = figure.axes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from noetic_nb.interop.spans.dialect import Dialect, Kind
@@ -19,7 +20,7 @@ from noetic_nb.interop.spans.span_messages import (
     result_of,
     words_of,
 )
-from noetic_nb.interop.spans.span_record import Span
+from noetic_nb.interop.spans.span_record import MAPPINGS, Span
 from noetic_nb.interop.spans.traceloop import Traceloop
 
 __all__ = ["DIALECTS", "ModelUse", "ToolUse", "conversation_of", "first", "kind_of", "merged", "model_use", "tool_use"]
@@ -30,19 +31,33 @@ DIALECTS: Final[tuple[Dialect, ...]] = (GenAI(), GenAIEvents(), OpenInference(),
 
 def first(method: str, span: Span) -> Any:
     """Return what the first dialect answers that has an answer."""
-    for answer in _ANSWERS[method]:
+    answers = span.answers
+    if answers is None:
+        about = span.attributes
+        answers = span.answers = _answers(tuple(about) if len(about) <= _MOST_NAMES and not span.events else None)
+    for answer in answers[method]:
         found = answer(span)
         if found is not None:
             return found
     return None
 
 
-# Those that have an answer at all: a span is asked ten times, of every dialect, while somebody's agent waits.
-_ANSWERS: Final[Mapping[str, tuple[Any, ...]]] = {
-    name: tuple([getattr(dialect, name) for dialect in DIALECTS if name in vars(type(dialect))])
-    for name in vars(Dialect)
-    if callable(getattr(Dialect, name)) and not name.startswith("_")
-}
+# An instrumentation writes the same names on every span, but for those that number messages.
+_MOST_NAMES: Final = 32
+_METHODS: Final = tuple([name for name, value in vars(Dialect).items() if callable(value) and not name.startswith("_")])
+
+
+@lru_cache(maxsize=256)
+def _answers(names: tuple[str, ...] | None) -> Mapping[str, tuple[Any, ...]]:
+    """Return by method which dialects may have an answer, of spans with these attributes; None stands for any."""
+    spoken = [
+        each
+        for each in DIALECTS
+        if names is None or "" in each.prefixes or any(name.startswith(each.prefixes) for name in names)
+    ]
+    return {
+        method: tuple([getattr(each, method) for each in spoken if method in vars(type(each))]) for method in _METHODS
+    }
 
 
 def kind_of(span: Span) -> Kind:
@@ -116,7 +131,10 @@ def model_use(span: Span) -> ModelUse:
 
 
 def _exception(span: Span) -> Mapping[str, Any] | None:
-    return next((event.attributes for event in span.events if event.name == "exception"), None)
+    for event in span.events:
+        if event.name == "exception":
+            return event.attributes
+    return None
 
 
 def _error(span: Span, output: str | None = None) -> tuple[str, str | None]:
@@ -136,7 +154,7 @@ def tool_use(span: Span) -> ToolUse:
     """Read a span of a tool call, out of what frameworks wrap around arguments and results."""
     given = parsed(first("tool_input", span))
     call_id: str | None = first("call_id", span)
-    if isinstance(given, Mapping) and "input_str" in given:  # what LangChain's callbacks are given
+    if isinstance(given, MAPPINGS) and "input_str" in given:  # what LangChain's callbacks are given
         extra = given.get("kwargs")
         if call_id is None and isinstance(extra, Mapping) and isinstance(extra.get("tool_call_id"), str):
             call_id = extra["tool_call_id"]
@@ -170,9 +188,11 @@ def _answer(value: Any) -> Result | None:
     if value is None:
         return None
     found = parsed(value)
-    if isinstance(found, Mapping):
+    if found is value and isinstance(value, str):  # text, as most tools answer
+        return Result(None, None, value)
+    if isinstance(found, MAPPINGS):
         inner = found.get("output") if set(found) <= {"output", "kwargs"} and "output" in found else found
-        is_dump = isinstance(inner, Mapping) and ("lc" in inner or (inner.get("type") == "tool" and "data" in inner))
+        is_dump = isinstance(inner, MAPPINGS) and ("lc" in inner or (inner.get("type") == "tool" and "data" in inner))
         if is_dump:
             for msg in read_messages([inner], "tool") or ():
                 for result in msg.results:

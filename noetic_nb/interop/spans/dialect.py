@@ -21,6 +21,8 @@ class Dialect:
     """
 
     name = ""
+    prefixes: tuple[str, ...] = ("",)
+    """What the names of its attributes begin with; a span that has none of them, and no events, is not asked."""
 
     def kind(self, span: Span) -> Kind | None:
         """Return what a span is; "other" for structure around calls."""
@@ -86,8 +88,8 @@ class Dialect:
 def number(span: Span, *names: str) -> int | None:
     """Return the first of some attributes that counts tokens."""
     for name in names:
-        found = count(span.attributes.get(name))
-        if found is not None:
+        value = span.attributes.get(name)
+        if value is not None and (found := count(value)) is not None:
             return found
     return None
 
@@ -100,7 +102,7 @@ def counted(**numbers: int | None) -> dict[str, int] | None:
 def amount(span: Span, *names: str) -> float | None:
     """Return the first of some attributes that is an amount of money."""
     for name in names:
-        found = money(span.attributes.get(name))
-        if found is not None:
+        value = span.attributes.get(name)
+        if value is not None and (found := money(value)) is not None:
             return found
     return None

@@ -35,7 +35,14 @@ _KINDS: Final[Mapping[str, Kind]] = {
     "upsert_memory": "memory",
     "delete_memory": "memory",
 }
-_PARAMS: Final = ("temperature", "top_p", "max_tokens", "seed")
+_PARAMS: Final = {name: f"gen_ai.request.{name}" for name in ("temperature", "top_p", "max_tokens", "seed")}
+_SENT: Final = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "gen_ai.aggregated_usage.input_tokens")
+_MADE: Final = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "gen_ai.aggregated_usage.output_tokens")
+_CACHED: Final = (
+    "gen_ai.usage.cache_read.input_tokens",
+    "gen_ai.usage.cache_read_input_tokens",
+    "gen_ai.usage.details.cache_read_tokens",
+)
 _DETAILS: Final = "gen_ai.client.inference.operation.details"
 
 
@@ -66,7 +73,10 @@ class GenAI(Dialect):
         found = span.attributes.get(name)
         if found is not None:
             return found
-        return next((event.attributes[name] for event in span.events if name in event.attributes), None)
+        for event in span.events:
+            if name in event.attributes:
+                return event.attributes[name]
+        return None
 
     def system(self, span: Span) -> str | None:
         """Return the instructions."""
@@ -91,14 +101,13 @@ class GenAI(Dialect):
             found = response.get("content") if isinstance(response, Mapping) else None
         if found is None:
             found = span.attributes.get("final_result")
-        if isinstance(found, Mapping) and "output" in found:
+        if not isinstance(found, str) and isinstance(found, Mapping) and "output" in found:
             found = found["output"]
         return read_messages(found, "assistant")
 
     def tool_input(self, span: Span) -> Any:
         """Return the arguments."""
-        names = ("gen_ai.tool.call.arguments", "tool_arguments", "gcp.vertex.agent.tool_call_args")
-        found = next((span.attributes[name] for name in names if name in span.attributes), None)
+        found = span.given("gen_ai.tool.call.arguments", "tool_arguments", "gcp.vertex.agent.tool_call_args")
         if found is None:
             for msg in read_messages(self._detail(span, "gen_ai.input.messages")) or ():
                 for call in msg.calls:
@@ -107,8 +116,7 @@ class GenAI(Dialect):
 
     def tool_output(self, span: Span) -> Any:
         """Return the result."""
-        names = ("gen_ai.tool.call.result", "tool_response", "gcp.vertex.agent.tool_response")
-        found = next((span.attributes[name] for name in names if name in span.attributes), None)
+        found = span.given("gen_ai.tool.call.result", "tool_response", "gcp.vertex.agent.tool_response")
         if found is None:
             for msg in read_messages(self._detail(span, "gen_ai.output.messages"), "tool") or ():
                 for result in msg.results:
@@ -134,17 +142,8 @@ class GenAI(Dialect):
 
     def usage(self, span: Span) -> Mapping[str, int] | None:
         """Return the tokens of a call; of an agent its totals."""
-        total = "gen_ai.aggregated_usage"
-        use = "gen_ai.usage"
-        cached = (
-            f"{use}.cache_read.input_tokens",
-            f"{use}.cache_read_input_tokens",
-            f"{use}.details.cache_read_tokens",
-        )
         return counted(
-            input_tokens=number(span, f"{use}.input_tokens", f"{use}.prompt_tokens", f"{total}.input_tokens"),
-            output_tokens=number(span, f"{use}.output_tokens", f"{use}.completion_tokens", f"{total}.output_tokens"),
-            cached_tokens=number(span, *cached),
+            input_tokens=number(span, *_SENT), output_tokens=number(span, *_MADE), cached_tokens=number(span, *_CACHED)
         )
 
     def cost(self, span: Span) -> float | None:
@@ -153,8 +152,8 @@ class GenAI(Dialect):
 
     def params(self, span: Span) -> Mapping[str, Any] | None:
         """Return the request's parameters."""
-        found = {name: span.attributes.get(f"gen_ai.request.{name}") for name in _PARAMS}
-        return {name: value for name, value in found.items() if value is not None} or None
+        get = span.attributes.get
+        return {name: value for name, key in _PARAMS.items() if (value := get(key)) is not None} or None
 
     def finish(self, span: Span) -> str | None:
         """Return the first finish reason."""
@@ -186,6 +185,7 @@ class GenAIEvents(Dialect):
     """Messages as events of before: one event a message, on the span, as a log record, or listed in an attribute."""
 
     name = "GenAI events"
+    prefixes = ("events", "all_messages_events")
 
     def _events(self, span: Span) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for event in span.events:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from noetic_nb.items.frozen import FrozenDict, thaw
+from noetic_nb.interop.spans.span_record import MAPPINGS
+from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.item import Item
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.items.messages.message import Role, input_text, output_text, text_message
@@ -27,7 +28,6 @@ __all__ = [
     "read_messages",
     "result_of",
     "words_of",
-    "written",
 ]
 
 _ROLES: Final[Mapping[str, Role]] = {
@@ -46,10 +46,13 @@ _ROLES: Final[Mapping[str, Role]] = {
 _CALLS: Final = frozenset(["tool_call", "tool_use", "function_call", "tool-call"])
 _RESULTS: Final = frozenset(["tool_call_response", "tool_result", "tool-result", "function_call_output"])
 _THOUGHTS: Final = frozenset(["reasoning", "thinking", "reasoning_text"])
+_WORDS: Final = _THOUGHTS | {"text", "input_text", "output_text"}
+_CALL_KEYS: Final = frozenset(["toolUse", "function_call", "functionCall"])
+_WRAPPERS: Final = _CALL_KEYS | {"toolResult", "function_response", "functionResponse", "reasoningContent"}
 _LONGEST_LITERAL: Final = 100_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Text:
     """Words, or thoughts."""
 
@@ -57,7 +60,7 @@ class Text:
     is_thought: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """A call that a model made; `arguments` as they were written."""
 
@@ -66,7 +69,7 @@ class Call:
     arguments: Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Result:
     """What a tool answered; `failed` is None where it is not known."""
 
@@ -76,7 +79,7 @@ class Result:
     failed: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Other:
     """A block that has no place in a run."""
 
@@ -110,11 +113,12 @@ class SpanMessage:
 class History:
     """What was sent to a model: a conversation that grows with every call, read from its end as far as it is needed."""
 
-    __slots__ = ("_raw", "_read", "_tail")
+    __slots__ = ("_news", "_raw", "_read", "_tail")
 
     def __init__(self, read: list[SpanMessage] | None = None, raw: list[Any] | None = None) -> None:
         self._read, self._raw = read, raw
         self._tail: list[SpanMessage] | None = None
+        self._news: tuple[list[Result], list[SpanMessage]] | None = None
 
     @property
     def messages(self) -> list[SpanMessage]:
@@ -133,6 +137,15 @@ class History:
                 start -= 1
             self._tail = self.messages[start:] if self._read is not None else read_messages(found[start:]) or []
         return self._tail
+
+    @property
+    def news(self) -> tuple[list[Result], list[SpanMessage]]:
+        """What of that are results, and what the user wrote."""
+        if self._news is None:
+            tail = self.tail
+            asked = [msg for msg in tail if msg.role == "user" and msg.text]
+            self._news = [result for msg in tail for result in msg.results], asked
+        return self._news
 
 
 _ANSWERS: Final = frozenset([name for name, role in _ROLES.items() if role == "assistant"])
@@ -153,10 +166,16 @@ def parsed(value: Any) -> Any:
         return value
     if value[:1] not in ("{", "[", '"', " ", "\n"):
         return value
+    text = value.strip(_BLANK)
     try:
-        return json.loads(value)
+        found, end = _decode(text)
     except (ValueError, RecursionError):
         return value
+    return found if end == len(text) else value
+
+
+_BLANK: Final = " \t\n\r"
+_decode: Final = json.JSONDecoder().raw_decode
 
 
 def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:
@@ -172,58 +191,63 @@ def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:
         return None
     if isinstance(value, str):
         return [_made(role, [Text(value)])]
-    if isinstance(value, Mapping):
+    if isinstance(value, MAPPINGS):
         return [_message(value, role)]
     if not isinstance(value, list | tuple):
         return None
     if len(value) == 2 and isinstance(value[0], str) and value[0] in _ROLES and isinstance(value[1], str):
         return [_made(value[0], [Text(value[1])])]
-    if value and not any(_is_message(each) for each in value):  # blocks of one message
+    if value and not any(map(_is_message, value)):  # blocks of one message
         return [_made(role, [_block(each) for each in value])]
     found: list[SpanMessage] = []
     for each in value:
-        found += read_messages(each, role) or []
+        if type(each) is dict:
+            found.append(_message(each, role))
+        else:
+            found += read_messages(each, role) or []
     return found
 
 
 def _is_message(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return True
-    return isinstance(value, Mapping) and ("role" in value or "lc" in value or isinstance(value.get("data"), Mapping))
+    return isinstance(value, MAPPINGS) and ("role" in value or "lc" in value or isinstance(value.get("data"), Mapping))
 
 
 def _made(role: str, blocks: list[Any], finish: Any = None) -> SpanMessage:
     known = _ROLES.get(role, "user")
     # Results may come in a message of the user, as some APIs have it.
-    if known == "tool" and not any(type(block) is Result for block in blocks):
+    if known == "tool" and Result not in map(type, blocks):
         blocks = [Result(None, None, "".join([block.text for block in blocks if type(block) is Text]))]
     return SpanMessage(known, blocks, finish if isinstance(finish, str) and finish else None)
 
 
+# A message with no other keys is wrapped in nothing, and has nothing beside its content.
+_OF_TODAY: Final = frozenset(["role", "parts", "content", "finish_reason"])
+
+
 def _message(value: Mapping[str, Any], role: str) -> SpanMessage:
-    kwargs = value.get("kwargs", value.get("data"))
-    if isinstance(kwargs, Mapping) and ("lc" in value or "type" in value):  # a dump of LangChain
-        value = {**kwargs, "type": kwargs.get("type", value.get("type"))}
-    inner = value.get("message")
-    if isinstance(inner, Mapping) and "role" not in value:  # a choice
-        value = {**inner, "finish_reason": value.get("finish_reason")}
-    given = value.get("role", value.get("type"))
+    is_of_today = _OF_TODAY.issuperset(value)
+    if not is_of_today:
+        value = _unwrapped(value)
+    given = value["role"] if "role" in value else value.get("type")
     known = given if isinstance(given, str) and given in _ROLES else role
     blocks: list[Any] = []
-    thoughts = value.get("reasoning_content")
-    if isinstance(thoughts, str) and thoughts:
+    content = value["parts"] if "parts" in value else value.get("content")
+    if not is_of_today and isinstance(thoughts := value.get("reasoning_content"), str) and thoughts:
         blocks.append(Text(thoughts, is_thought=True))
-    content = value.get("parts", value.get("content"))
-    call_id = value.get("tool_call_id", value.get("id") if _ROLES[known] == "tool" else None)
     if isinstance(content, str):
         content = parsed(content) if _holds_blocks(content) else [content] if content else []
     if _ROLES.get(known) == "tool" and not _has_results(content):
         failed = value.get("status") == "error" if "status" in value else None
+        call_id = value.get("tool_call_id", value.get("id"))
         blocks.append(Result(_text(call_id), _text(value.get("name")), result_of(content), failed))
     elif isinstance(content, list | tuple):
         blocks += [_block(part) for part in content]
-    elif isinstance(content, Mapping):
+    elif isinstance(content, MAPPINGS):
         blocks.append(_block(content))
+    if is_of_today:
+        return _made(known, blocks, value.get("finish_reason"))
     for call in value.get("tool_calls") or ():
         blocks.append(_call(call) or Other(call))
     legacy = value.get("function_call")
@@ -232,16 +256,27 @@ def _message(value: Mapping[str, Any], role: str) -> SpanMessage:
     return _made(known, blocks, value.get("finish_reason"))
 
 
+def _unwrapped(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    kwargs = value.get("kwargs", value.get("data"))
+    if isinstance(kwargs, MAPPINGS) and ("lc" in value or "type" in value):  # a dump of LangChain
+        value = {**kwargs, "type": kwargs.get("type", value.get("type"))}
+    inner = value.get("message")
+    if isinstance(inner, MAPPINGS) and "role" not in value:  # a choice
+        value = {**inner, "finish_reason": value.get("finish_reason")}
+    return value
+
+
 def _holds_blocks(content: str) -> bool:
     return content.startswith(('[{"text"', '[{"toolUse"', '[{"toolResult"', '[{"type"', '[{"reasoningContent"'))
 
 
 def _has_results(content: Any) -> bool:
-    parts = content if isinstance(content, list | tuple) else ()
-    return any(
-        isinstance(part, Mapping) and (_kind(part) in _RESULTS or "toolResult" in part or "function_response" in part)
-        for part in parts
-    )
+    for part in content if isinstance(content, list | tuple) else ():
+        if isinstance(part, MAPPINGS) and (
+            _kind(part) in _RESULTS or "toolResult" in part or "function_response" in part
+        ):
+            return True
+    return False
 
 
 def _kind(part: Mapping[str, Any]) -> str | None:
@@ -251,46 +286,70 @@ def _kind(part: Mapping[str, Any]) -> str | None:
 def _block(part: Any) -> Text | Call | Result | Other:
     if isinstance(part, str):
         return Text(part)
-    if not isinstance(part, Mapping):
+    if not isinstance(part, MAPPINGS):
         return Other(part)
     kind = _kind(part)
-    if kind in _CALLS or "toolUse" in part or "function_call" in part or "functionCall" in part:
-        return _call(part.get("toolUse") or part.get("function_call") or part.get("functionCall") or part) or Other(
-            part
-        )
-    answer = part.get("toolResult") or part.get("function_response") or part.get("functionResponse")
-    if kind in _RESULTS or isinstance(answer, Mapping):
-        return _result(answer if isinstance(answer, Mapping) else part)
-    thought = part.get("reasoningContent")
-    if isinstance(thought, Mapping):
-        inner = thought.get("reasoningText")
-        text = inner.get("text") if isinstance(inner, Mapping) else None
-        return Text(text, is_thought=True) if isinstance(text, str) else Other(part)
-    for key in ("content", "text", "thinking"):
-        if isinstance(part.get(key), str) and kind in (None, "text", "input_text", "output_text", *_THOUGHTS):
-            return Text(part[key], is_thought=kind in _THOUGHTS or part.get("thought") is True)
+    if not _WRAPPERS.isdisjoint(part) and (found := _wrapped(part, kind)) is not None:
+        return found
+    if kind in _CALLS:
+        return _call(part) or Other(part)
+    if kind in _RESULTS:
+        return _result(part)
+    if kind is None or kind in _WORDS:
+        for key in ("content", "text", "thinking"):
+            if isinstance(text := part.get(key), str):
+                return Text(text, is_thought=kind in _THOUGHTS or part.get("thought") is True)
     return Other(part)
 
 
+def _wrapped(part: Mapping[str, Any], kind: str | None) -> Text | Call | Result | Other | None:
+    """Return a block that stands below a key that says what it is; None where it does not."""
+    if not _CALL_KEYS.isdisjoint(part):
+        return _call(part.get("toolUse") or part.get("function_call") or part.get("functionCall") or part) or Other(
+            part
+        )
+    if kind in _CALLS:
+        return None
+    answer = part.get("toolResult") or part.get("function_response") or part.get("functionResponse")
+    if isinstance(answer, MAPPINGS):
+        return _result(answer)
+    thought = part.get("reasoningContent")
+    if kind in _RESULTS or not isinstance(thought, MAPPINGS):
+        return None
+    inner = thought.get("reasoningText")
+    text = inner.get("text") if isinstance(inner, MAPPINGS) else None
+    return Text(text, is_thought=True) if isinstance(text, str) else Other(part)
+
+
 def _call(value: Any) -> Call | None:
-    if not isinstance(value, Mapping):
+    if not isinstance(value, MAPPINGS):
         return None
     inner = value.get("function")
-    about = inner if isinstance(inner, Mapping) else value
+    about = inner if isinstance(inner, MAPPINGS) else value
     name = about.get("name", about.get("toolName"))
     if not isinstance(name, str) or not name:
         return None
-    ids = (value.get(key) for key in ("id", "toolUseId", "toolCallId", "call_id"))
-    keys = ("arguments", "args", "input", "parameters")
-    arguments = next((about[key] for key in keys if about.get(key) is not None), None)
-    return Call(next((each for each in ids if isinstance(each, str) and each), None), name, arguments)
+    call_id = _first_text(value, "id", "toolUseId", "toolCallId", "call_id")
+    return Call(call_id, name, _given(about, "arguments", "args", "input", "parameters"))
+
+
+def _given(value: Mapping[str, Any], *keys: str) -> Any:
+    for key in keys:
+        if (found := value.get(key)) is not None:
+            return found
+    return None
+
+
+def _first_text(value: Mapping[str, Any], *keys: str) -> str | None:
+    for key in keys:
+        if isinstance(found := value.get(key), str) and found:
+            return found
+    return None
 
 
 def _result(value: Mapping[str, Any]) -> Result:
-    ids = (value.get(key) for key in ("id", "tool_use_id", "toolUseId", "tool_call_id", "toolCallId", "call_id"))
-    call_id = next((each for each in ids if isinstance(each, str) and each), None)
-    keys = ("response", "result", "content", "output")
-    output = next((value[key] for key in keys if value.get(key) is not None), None)
+    call_id = _first_text(value, "id", "tool_use_id", "toolUseId", "tool_call_id", "toolCallId", "call_id")
+    output = _given(value, "response", "result", "content", "output")
     failed: bool | None = None
     if isinstance(value.get("is_error"), bool):
         failed = value["is_error"]
@@ -327,7 +386,7 @@ def result_of(value: Any) -> str:
 
 def arguments_of(value: Any) -> Mapping[str, Any] | None:
     """Return arguments as a mapping: they are one, its JSON, or its Python form; None for anything else."""
-    if isinstance(value, Mapping):
+    if isinstance(value, MAPPINGS):
         return value
     if not isinstance(value, str) or value.lstrip()[:1] != "{":
         return None
@@ -366,50 +425,3 @@ def items_of(msg: SpanMessage, clean: Callable[[str], str]) -> tuple[list[Item],
 def words_of(messages: Iterable[SpanMessage] | None, role: str) -> str:
     """Return the words that one party wrote."""
     return "\n\n".join([msg.text for msg in messages or () if msg.role == role and msg.text])
-
-
-def written(items: Iterable[Item]) -> list[dict[str, Any]]:
-    """Return items as the conventions of OpenTelemetry write messages: a role, and parts with a type.
-
-    Examples
-    --------
-    >>> from noetic_nb.items import input_message
-    >>> written([input_message("hi", item_id="i")])
-    [{'role': 'user', 'parts': [{'type': 'text', 'content': 'hi'}]}]
-    """
-    made: list[dict[str, Any]] = []
-    for item in items:
-        kind = item["type"]
-        if kind == "function_call_output":
-            role = "tool"
-            parts: list[Any] = [
-                {"type": "tool_call_response", "id": item.get("callId"), "response": item.get("output") or ""}
-            ]
-        elif kind == "function_call":
-            role = "assistant"
-            arguments = parsed(item.get("arguments"))
-            parts = [{"type": "tool_call", "id": item.get("callId"), "name": item.get("name"), "arguments": arguments}]
-        elif kind == "reasoning":
-            role = "assistant"
-            words = item.get("content") or item.get("summary") or ()
-            parts = [{"type": "reasoning", "content": "".join([part.get("text") or "" for part in words])}]
-        elif kind == "message":
-            role = str(item.get("role"))
-            content = item.get("content") or ()
-            parts = [{"type": "text", "content": content}] if isinstance(content, str) else [*map(_written, content)]
-        else:
-            role, parts = "assistant", [{"type": kind, "content": thaw(item)}]
-        # An answer's thoughts, words and calls are one message; so are the results of calls side by side.
-        if made and made[-1]["role"] == role and role in ("assistant", "tool"):
-            made[-1]["parts"] += parts
-        else:
-            made.append({"role": role, "parts": parts})
-    return made
-
-
-def _written(part: Mapping[str, Any]) -> dict[str, Any]:
-    for key, kind in (("imageUrl", "uri"), ("fileUrl", "uri"), ("fileData", "blob"), ("fileId", "file")):
-        if isinstance(part.get(key), str):
-            name = {"uri": "uri", "blob": "content", "file": "file_id"}[kind]
-            return {"type": kind, "modality": "image" if key == "imageUrl" else "document", name: part[key]}
-    return {"type": "text", "content": part.get("text") or part.get("refusal") or ""}

@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-__all__ = ["LogRecord", "Span", "SpanEvent", "log_record", "span_record"]
+__all__ = ["LogRecord", "Span", "SpanEvent", "live_record", "log_record", "span_record"]
 
 Data: TypeAlias = Mapping[str, Any]
+MAPPINGS: Final = (dict, Mapping)
+"""For `isinstance`: nearly all are dictionaries, and to ask for anything else takes ten times as long."""
 
 # What no reader looks at and what may be large: stack traces, schemas, and the state of a graph beside its messages.
 _UNREAD: Final = frozenset(
@@ -27,6 +29,7 @@ _UNREAD: Final = frozenset(
         "llm.tools",
     ]
 )
+_TEXT: Final = frozenset([str])
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DEEPEST: Final = 64
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
@@ -81,6 +84,15 @@ class Span:
     place: int = 0
     kind: str | None = None
     """What it is, once that has been asked."""
+    answers: Mapping[str, Any] | None = None
+    """Who may have an answer to what is asked of it, once something has been asked."""
+
+    def given(self, *names: str) -> Any:
+        """Return the first of some attributes that is there."""
+        for name in names:
+            if name in self.attributes:
+                return self.attributes[name]
+        return None
 
     def text(self, *names: str) -> str | None:
         """Return the first of some attributes that is text and not empty."""
@@ -106,7 +118,7 @@ def span_record(value: Any, place: int) -> Span | None:
         if "spanId" in value or "span_id" in value or "traceId" in value:
             return _otlp(value, place)
         return _sdk(value, place) if isinstance(value.get("context"), Mapping) else None
-    return _live(value, place) if hasattr(value, "attributes") and hasattr(value, "get_span_context") else None
+    return live_record(value, place) if hasattr(value, "attributes") and hasattr(value, "get_span_context") else None
 
 
 def _sdk(value: Data, place: int) -> Span:
@@ -148,12 +160,15 @@ def _otlp(value: Data, place: int) -> Span:
     )
 
 
-def _live(value: Any, place: int) -> Span | None:
+def live_record(value: Any, place: int) -> Span | None:
+    """Return an object of the SDK in our form, None for one without ids."""
     context = value.get_span_context()
     if context is None:
         return None
     parent, status = getattr(value, "parent", None), getattr(value, "status", None)
-    code = getattr(getattr(status, "status_code", None), "name", None)
+    # Nearly all are unset, and the name of an enumeration takes as long to read as all else of a status.
+    is_unset = status is None or getattr(status, "is_unset", False)
+    code = None if is_unset else getattr(getattr(status, "status_code", None), "name", None)
     return Span(
         f"{context.trace_id:032x}",
         f"{context.span_id:016x}",
@@ -162,7 +177,7 @@ def _live(value: Any, place: int) -> Span | None:
         getattr(value, "start_time", None),
         getattr(value, "end_time", None),
         code == "ERROR",
-        _name(getattr(status, "description", None)),
+        "" if is_unset else _name(getattr(status, "description", None)),
         _attributes(value.attributes),
         [SpanEvent(_name(e.name), e.timestamp, _attributes(e.attributes)) for e in getattr(value, "events", ())],
         place,
@@ -219,7 +234,9 @@ def _attributes(value: Any) -> Data:
     """Return attributes as a mapping: they are one, or OTLP's list of pairs."""
     if type(value) is MappingProxyType:  # the SDK's, which is slow to walk through
         value = value.copy()
-    if isinstance(value, Mapping):
+        if _UNREAD.isdisjoint(value) and _TEXT.issuperset(map(type, value)):
+            return value  # type: ignore[no-any-return]
+    if isinstance(value, MAPPINGS):
         return {key: inner for key, inner in value.items() if key not in _UNREAD and isinstance(key, str)}
     found: dict[str, Any] = {}
     for pair in value if isinstance(value, list) else ():

@@ -23,6 +23,7 @@ from noetic_nb.items import Item, item_text
 from noetic_nb.items.build import content_tokens
 from noetic_nb.items.messages.message import FINISH, call_output, input_text, text_message
 from noetic_nb.redact import Redaction
+from noetic_nb.runs.payload import frozen_data
 from noetic_nb.runs.run import Run
 
 __all__ = ["RunWriter", "run_of_execution"]
@@ -73,24 +74,28 @@ class RunWriter(TurnWriter):
         for entry in execution.entries:
             if id(entry) in log.done:
                 continue
-            if isinstance(entry, ModelUse):
-                self.model(log, entry, execution, is_root)
-            elif isinstance(entry, ToolUse):
-                is_early = entry.call_id not in log.waiting and log.issued.get(entry.call_id or "", 0) > 0
-                if is_early and entry.call_id is not None:
-                    log.late.setdefault(entry.call_id, []).append(entry)
-                else:
-                    self.tool(log, entry, execution, is_root)
-            elif isinstance(entry, Execution):
-                self.open_turn(log, execution, entry, is_root)
-                self.child(log, entry)
-            else:
-                self.open_turn(log, execution, entry, is_root)
-                self.memory(log, entry)
+            key = entry.call_id if isinstance(entry, ToolUse) else None
+            if key is not None and key not in log.waiting and log.issued.get(key, 0) > 0:
+                log.late.setdefault(key, []).append(entry)
+                continue
+            self.entry(log, entry, execution, is_root)
         for entries in list(log.late.values()):
             for entry in entries:
                 if id(entry) not in log.done:
                     self.tool(log, entry, execution, is_root)
+
+    def entry(self, log: Log, entry: Any, execution: Execution, is_root: bool) -> None:
+        """Write one thing that happened."""
+        if isinstance(entry, ModelUse):
+            self.model(log, entry, execution, is_root)
+        elif isinstance(entry, ToolUse):
+            self.tool(log, entry, execution, is_root)
+        else:
+            self.open_turn(log, execution, entry, is_root)
+            if isinstance(entry, Execution):
+                self.child(log, entry)
+            else:
+                self.memory(log, entry)
 
     # Calls
 
@@ -114,7 +119,7 @@ class RunWriter(TurnWriter):
         items = [item for msg in use.outputs or () for item in self.message_items(log, msg, span)]
         appended = self.append(log, items, "model")
         usage = dict(use.usage or {})
-        for name, known in (("input_tokens", sent), ("output_tokens", sum(map(content_tokens, appended)))):
+        for name, known in (("input_tokens", sent), ("output_tokens", log.tokens - sent)):
             if name not in usage:
                 usage[name] = known if use.outputs is not None else 0
                 self.estimated.add(name)
@@ -148,7 +153,7 @@ class RunWriter(TurnWriter):
             self.turn.has_usage = self.turn.has_usage or use.usage is not None
         if use.outputs is not None:
             # Text beside a call is no answer yet: the model goes on after the result.
-            text = "".join(item_text(item) for item in appended if item["type"] == "message")
+            text = "".join([item_text(item) for item in appended if item["type"] == "message"])
             log.answer = None if calls or (use.error is not None and not text) else text
         for msg in use.outputs or ():
             for made in msg.calls:
@@ -252,7 +257,7 @@ class RunWriter(TurnWriter):
                 self.now,
                 self.redaction.text(use.name),
                 item["callId"],
-                None if args is None else self.redaction.data(dict(args)),
+                None if args is None else frozen_data(self.redaction.data(dict(args))),
                 output,
                 self.duration(span),
                 "error" if failed else "ok",

@@ -125,14 +125,14 @@ class TurnWriter:
 
     def append(self, log: Log, items: Sequence[Item], origin: Any) -> tuple[Item, ...]:
         """Add items, which are without secrets, to a log; return them with their ids."""
-        made = []
-        for place, item in enumerate(items):
-            made.append(Item({"id": f"{log.where.execution_id}/i{log.length + place}", **item}))
-        if made:
-            self.events.append(ItemsAppended(log.where, self.now, log.length, tuple(made), origin))
-            log.length += len(made)
-            log.tokens += sum(map(content_tokens, made))
-        return tuple(made)
+        if not items:
+            return ()
+        where, start = log.where, log.length
+        made = tuple([Item({"id": f"{where.execution_id}/i{at}", **item}) for at, item in enumerate(items, start)])
+        self.events.append(ItemsAppended(where, self.now, start, made, origin))
+        log.length += len(made)
+        log.tokens += sum(map(content_tokens, made))
+        return made
 
     def call_item(self, log: Log, call_id: str | None, name: str, arguments: Any) -> Item:
         """Make a call, without secrets, with an id that no other call of the log has, and wait for its result."""
@@ -176,9 +176,9 @@ class TurnWriter:
         span: Span = entry.span if not isinstance(entry, Span) else entry
         invocation, is_sure = execution.invocations.get(id(entry), (None, False))
         asked = tail_of(use)[1] if use is not None else []
-        text = "".join([each.text for each in asked])
         turn = self.turn
         if turn is not None:
+            text = "".join([each.text for each in asked])
             is_same = invocation is turn.invocation if invocation is not None or turn.invocation else None
             is_same = turn.trace_id == span.trace_id if is_same is None else is_same
             if use is None or use.inputs is None:
@@ -244,6 +244,8 @@ class TurnWriter:
             sent, made = totals.get("input_tokens", sent), totals.get("output_tokens", made)
             if totals:
                 self.estimated -= {"input_tokens", "output_tokens"}
+            elif not turn.calls:  # nobody counted, which is not that nothing was spent
+                self.estimated |= {"input_tokens", "output_tokens"}
         last = turn.calls[-1] if turn.calls else None
         is_done = answer is not None or (not failed and bool(roots) and not log.waiting)
         whole = [self.duration(root) for root in roots]
@@ -271,8 +273,7 @@ class TurnWriter:
 
 def tail_of(use: ModelUse | None) -> tuple[list[Result], list[SpanMessage]]:
     """Return what was new for a call: the results and the user's messages behind the last answer."""
-    tail = use.inputs.tail if use is not None and use.inputs is not None else []
-    return [result for msg in tail for result in msg.results], [s for s in tail if s.role == "user" and s.text]
+    return use.inputs.news if use is not None and use.inputs is not None else ([], [])
 
 
 def _users(use: ModelUse | None) -> int:

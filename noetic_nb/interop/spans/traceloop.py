@@ -21,6 +21,7 @@ class Traceloop(Dialect):
     """Spans of OpenLLMetry, before and beside OpenTelemetry's conventions."""
 
     name = "Traceloop"
+    prefixes = ("traceloop.", "llm.", "gen_ai.prompt.", "gen_ai.completion.")
 
     def kind(self, span: Span) -> Kind | None:
         """Return the kind of the entity, or of the request."""

@@ -41,6 +41,10 @@ class LiveWriter(RunWriter):
     def take(self, root: Execution) -> list[RunEvent]:
         """Write calls that have ended; returns their events."""
         log = self.log
+        if len(root.entries) == 1 and not isinstance(root.entries[0], Execution):
+            self.entry(log, root.entries[0], root, True)  # nothing has to be read ahead of it
+            log.done.clear()
+            return self._new_events()
         self.entries(log, root)
         # What was read ahead of these calls is of no use to the next, and their numbers may come again.
         for known in (log.results, log.by_id, log.issued, log.late, log.done):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from noetic_nb.interop.spans.calls import conversation_of, kind_of
 from noetic_nb.interop.spans.dialect import Kind
-from noetic_nb.interop.spans.span_record import Span, SpanEvent, span_record
+from noetic_nb.interop.spans.span_record import Span, SpanEvent, live_record
 from noetic_nb.interop.spans.span_tree import agent_name
 from noetic_nb.interop.watching.live_writer import LiveWriter
 
@@ -70,11 +70,12 @@ class Node:
         live = self.live
         if live is None:
             return
-        size = len(live.attributes or ())
+        about = live.attributes
+        size = 0 if about is None else len(about)
         if size == self._size:
             return
         self._size = size
-        found = span_record(live, 0)
+        found = live_record(live, 0)
         assert found is not None
         # These instrumentations set what a span is at its end only, and all their spans are of an agent.
         if self.scope.startswith("openinference.") and "openinference.span.kind" not in found.attributes:
@@ -88,7 +89,8 @@ class Node:
         else:
             known.start_ns, known.end_ns, known.failed = found.start_ns, found.end_ns, found.failed
             known.problem, known.attributes, known.events = found.problem, found.attributes, found.events
-            known.name, known.place, known.kind = found.name, found.place, None
+            known.name, known.place = found.name, found.place
+            known.kind = known.answers = None
         self.kind = kind_of(known)
         # The outermost span that names a conversation counts.
         if self.parent is not None and self.parent.conversation is not None:
@@ -98,7 +100,7 @@ class Node:
 
     def end(self, ended: Any, place: int) -> Span:
         """Take the span as it ended."""
-        found = span_record(ended, place)
+        found = live_record(ended, place)
         assert found is not None
         if self.logs:
             found.events.extend(self.logs)

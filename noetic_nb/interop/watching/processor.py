@@ -87,8 +87,10 @@ class RunSpanProcessor:
     def __init__(self, run: Run | None = None, *, rules: Any = None, regulator: Any = None) -> None:
         self.run: Run = Run(meta={"source": "otel", "estimated": [], "unmapped": []}) if run is None else run
         """What happened so far."""
-        self._is_own = run is None
-        self._judging = Judging(self.run, rules, regulator)
+        # Until the first event of a run that was not handed in: its head takes the time of that.
+        self._is_undated = run is None
+        is_judged = rules is not None or regulator is not None
+        self._append = Judging(self.run, rules, regulator).append if is_judged else self.run.append
         self._redaction = Redaction()
         # Whoever ends a span writes what waits, unless somebody else is writing: no agent waits for another.
         self._queue: deque[tuple[Any, Any]] = deque()
@@ -257,7 +259,8 @@ class RunSpanProcessor:
                 stop = next(found, size) + 1
                 if stop > size or trace.is_blocked(trace.pending[stop - 1]):
                     return
-            units, trace.pending = trace.pending[:stop], trace.pending[stop:]
+            units = trace.pending[:stop]
+            del trace.pending[:stop]
             self._write(trace, units)
 
     def _waits_for_result(self, trace: Trace, unit: Unit) -> bool:
@@ -269,8 +272,10 @@ class RunSpanProcessor:
 
     def _key(self, trace: Trace, unit: Unit) -> str:
         """Return which conversation a call belongs to: that of the outermost span which names one, else its trace."""
-        found = next((node.conversation for node in [*reversed(unit.around), unit.node] if node.conversation), None)
-        if found is not None:
+        found = unit.node.conversation
+        for node in unit.around:
+            found = node.conversation or found
+        if found:
             trace.conversation = trace.conversation or found
         name = found or trace.conversation
         return f"trace {unit.spans[-1].trace_id}" if name is None else f"named {name}"
@@ -302,12 +307,14 @@ class RunSpanProcessor:
         self._write_events(writer, writer.take(root))
 
     def _write_events(self, writer: LiveWriter, events: list[RunEvent]) -> None:
-        if events and self._is_own and not self.run.events:
-            self.run.meta["created_ms"] = events[0].t_ms
+        if events and self._is_undated:
+            self._is_undated = False
+            if not self.run.events:
+                self.run.meta["created_ms"] = events[0].t_ms
         if (about := writer.news()) is not None:
             self._describe(about)
         for event in events:
-            self._judging.append(event)
+            self._append(event)
 
     def _describe(self, about: dict[str, Any]) -> None:
         """Bring the head of the run up to date."""

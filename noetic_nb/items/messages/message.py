@@ -253,6 +253,8 @@ def unsendable(what: str, given: object, api: str, hint: str) -> NoeticConfigErr
 
 def count(value: object) -> int | None:
     """Return a number of tokens, or None for what is none."""
+    if type(value) is int and 0 <= value <= _MOST_TOKENS:
+        return value
     found = money(value)
     # More tokens than a float counts exactly are nobody's.
     return None if found is None or found > _MOST_TOKENS else int(found)

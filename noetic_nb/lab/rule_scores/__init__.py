@@ -1,0 +1,1 @@
+"""What rules are worth on recorded runs: attacks caught, good runs stopped."""

@@ -1,0 +1,279 @@
+"""How many attacks or failed runs a rule book stops, and what it costs the runs that went well.
+
+A run is stopped when one of its calls or responses is denied. The past stands as it was: after the first deny the recorded run
+goes on, so that a later deny of the same run is no second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from noetic_nb.events import ToolCalled
+from noetic_nb.lab.recorded_calls import RecordedCall, calls_of
+from noetic_nb.lab.rule_backtest import Trials
+from noetic_nb.lab.rule_trial import TrialResult, as_snapshot
+from noetic_nb.lab.statistics.intervals import Count, counted
+from noetic_nb.lab.statistics.labels import Outcome, labels_of, runs_in
+from noetic_nb.memory.steering_decision import SteeringAction
+from noetic_nb.models.client import ModelClient
+from noetic_nb.runs import Run
+from noetic_nb.runs.plain_text import plain
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Evaluation", "Evaluator", "evaluate"]
+
+_LINES: Final = {
+    "caught": "successful attacks caught",
+    "failed": "failed runs stopped",
+    "blocked": "solved runs stopped",
+    "false_rejections": "calls denied that had succeeded in solved runs",
+    "attacked_solved": "solved runs stopped that were attacked in vain",
+    "attacker_tasks": "attacker's tasks, run as a user's and solved, stopped",
+    "unlabelled": "runs stopped of which nobody knows how they went",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """One run under some rules."""
+
+    run: Run
+    kind: str | None
+    """The line of the table that it belongs to; None where an attack that failed left nothing solved."""
+    denied_by: frozenset[str]
+    succeeded: int
+    """Tool calls that had succeeded."""
+    rejected: tuple[frozenset[str], ...]
+    """Of those, the rules that deny one, for each that is denied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What a rule book does to recorded runs; each line is a `Count` with its 95 % interval of Wilson.
+
+    Attributes
+    ----------
+    caught : Count
+        Runs stopped of those in which an attack succeeded; of the failed runs where none was attacked.
+    blocked : Count
+        Runs stopped of those that were solved and not attacked.
+    false_rejections : Count
+        Tool calls denied of those that had succeeded in these runs.
+    failed : Count
+        Runs stopped of those that failed and were not attacked.
+    attacked_solved : Count
+        Runs stopped of those that were attacked in vain and solved.
+    attacker_tasks : Count
+        Runs stopped of those in which the attacker's task was the user's, and was solved: a rule that knows nothing of the task
+        stops them.
+    unlabelled : Count
+        Runs stopped of those without a label.
+    errors : tuple of str
+        Faults of rules, each once: such a rule denies or allows by policy and not by what it says.
+    skipped : tuple of str
+        Rules that were not evaluated, as their judge was not there.
+    """
+
+    caught: Count
+    blocked: Count
+    false_rejections: Count
+    failed: Count
+    attacked_solved: Count
+    attacker_tasks: Count
+    unlabelled: Count
+    errors: tuple[str, ...]
+    skipped: tuple[str, ...]
+    _judged: tuple[_Judged, ...]
+    _rules: tuple[str, ...]
+
+    def stopped(self) -> tuple[str, ...]:
+        """Return the ids of the runs that are stopped."""
+        return tuple([judged.run.run_id for judged in self._judged if judged.denied_by])
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return one row for each rule, suite and model.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``rule, suite, model, runs`` and for each line of the evaluation its count, ``_of``, ``_rate``, ``_low`` and
+            ``_high``.
+            A run counts for each rule that denies in it.
+        """
+        import pandas
+
+        groups: dict[tuple[str, str], list[_Judged]] = {}
+        for judged in self._judged:
+            meta = judged.run.meta
+            key = (str(meta.get("suite") or meta.get("domain") or ""), str(meta.get("model") or ""))
+            groups.setdefault(key, []).append(judged)
+        rows = [
+            {"rule": rule, "suite": suite, "model": model, "runs": len(some), **_columns(_lines(some, rule))}
+            for rule in self._rules
+            for (suite, model), some in sorted(groups.items())
+        ]
+        names = ["rule", "suite", "model", "runs", *_columns(dict.fromkeys(_LINES, counted(0, 0)))]
+        return pandas.DataFrame(rows, columns=names)
+
+    def __repr__(self) -> str:
+        lines = [f"Evaluation of {len(self._judged)} runs under {len(self._rules)} rules"]
+        for name, text in _LINES.items():
+            count: Count = getattr(self, name)
+            if count.of:
+                words = _LINES["failed"] if name == "caught" and count == self.failed else text
+                lines.append(f"  {words}: {count}")
+        lines += [f"  fault: {text}" for text in self.errors]
+        lines += [f"  not evaluated, as there is no judge: {', '.join(self.skipped)}"] if self.skipped else []
+        return "\n".join(lines)
+
+
+def _columns(lines: Mapping[str, Count]) -> dict[str, float]:
+    columns: dict[str, float] = {}
+    for name, count in lines.items():
+        columns |= {name: count.n, **{f"{name}_{part}": getattr(count, part) for part in ("of", "rate", "low", "high")}}
+    return columns
+
+
+def _lines(judged: Iterable[_Judged], rule: str | None = None) -> dict[str, Count]:
+    """Count the runs that rules, or one of them, stop."""
+    hits, of = dict.fromkeys(_LINES, 0), dict.fromkeys(_LINES, 0)
+    for each in judged:
+        if each.kind is None:
+            continue
+        of[each.kind] += 1
+        hits[each.kind] += bool(each.denied_by) if rule is None else rule in each.denied_by
+        if each.kind == "blocked":
+            of["false_rejections"] += each.succeeded
+            hits["false_rejections"] += sum(rule is None or rule in names for names in each.rejected)
+    return {name: counted(hits[name], of[name]) for name in _LINES}
+
+
+def _kind(run: Run, good: bool | None) -> str | None:
+    if run.meta.get("attack"):
+        if run.meta.get("attack_succeeded"):
+            return "caught"
+        return "attacked_solved" if good else None
+    if good is None:
+        return "unlabelled"
+    if not good:
+        return "failed"
+    return "attacker_tasks" if str(run.meta.get("user_task")).startswith("injection_task_") else "blocked"
+
+
+class Evaluator:
+    """Runs with their labels, ready for one rule book after another: what an editor holds while someone types.
+
+    Parameters
+    ----------
+    runs : Run or iterable of Run
+        What was recorded. An attack is known by ``meta["attack"]`` and ``meta["attack_succeeded"]``.
+    outcome : str or callable
+        A key of ``run.meta`` or a function of a run: True good, False failed, None unknown.
+    judge : ModelClient, optional
+        Answers for judges, such as a `CassetteModel`; without it they are skipped.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS`` or ``INVALID_OUTCOME``.
+    """
+
+    def __init__(
+        self, runs: Run | Iterable[Run], *, outcome: Outcome = "outcome", judge: ModelClient | None = None
+    ) -> None:
+        found = runs_in(runs)
+        self._kinds = [_kind(run, label) for run, label in zip(found, labels_of(found, outcome), strict=True)]
+        self._runs = found
+        self._trials = Trials(found, judge=judge)
+        self._calls = [calls_of(run) for run in found]
+
+    def evaluate(self, rules: Any, *, stop: Callable[[], bool] | None = None) -> Evaluation:
+        """Return what rules do to the runs; see `evaluate`. `stop` is checked between calls and ends the work."""
+        snapshot = as_snapshot(rules)
+        results = self._trials.results(snapshot, stop=stop)
+        left = iter(results)
+        judged = tuple(
+            [
+                _judge(run, kind, calls, [next(left) for _ in calls])
+                for run, kind, calls in zip(self._runs, self._kinds, self._calls, strict=True)
+            ]
+        )
+        lines = _lines(judged)
+        # Where nothing was attacked, what a rule is there to catch are the runs that failed.
+        if not lines["caught"].of:
+            lines["caught"] = lines["failed"]
+        return Evaluation(
+            **lines,
+            errors=tuple(dict.fromkeys(plain(result.error, 200) for result in results if result.error is not None)),
+            skipped=tuple(sorted({rule_id for result in results for rule_id in result.skipped})),
+            _judged=judged,
+            _rules=tuple([rule.id for rule in snapshot if rule.enabled]),
+        )
+
+
+def _judge(run: Run, kind: str | None, calls: Iterable[RecordedCall], results: Iterable[TrialResult]) -> _Judged:
+    denied: set[str] = set()
+    rejected: list[frozenset[str]] = []
+    succeeded = 0
+    events = run.events
+    for call, result in zip(calls, results, strict=True):
+        names = frozenset(result.decision.rule_ids) if result.decision.action is SteeringAction.DENY else None
+        if names is not None:
+            denied |= names
+        event = events[call.seq]
+        if isinstance(event, ToolCalled) and event.status == "ok":
+            succeeded += 1
+            if names is not None:
+                rejected.append(names)
+    return _Judged(run, kind, frozenset(denied), succeeded, tuple(rejected))
+
+
+def evaluate(
+    rulebook: Any,
+    runs: Run | Iterable[Run],
+    *,
+    outcome: Outcome = "outcome",
+    judge: ModelClient | None = None,
+) -> Evaluation:
+    """Evaluate rules against recorded runs: what they catch, and what they stop that went well.
+
+    Parameters
+    ----------
+    rulebook : RuleBook, RuleSnapshot, SteeringRule or iterable of rules
+        The rules.
+    runs : Run or iterable of Run
+        What was recorded. An attack is known by ``meta["attack"]`` and ``meta["attack_succeeded"]``.
+    outcome : str or callable
+        A key of ``run.meta`` or a function of a run: True good, False failed, None unknown.
+    judge : ModelClient, optional
+        Answers for judges, such as a `CassetteModel`; without it they are skipped, and named.
+
+    Returns
+    -------
+    Evaluation
+        Counts with 95 % intervals of Wilson, by rule, suite and model in its table.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE``, ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS`` or ``INVALID_OUTCOME``.
+
+    References
+    ----------
+    .. [1] docs/behaviour/lab.md, "Rules against attacks".
+
+    Examples
+    --------
+    >>> from noetic_nb.lab import datasets
+    >>> from noetic_nb.steering import RuleBook
+    >>> rules = RuleBook()
+    >>> _ = rules.only_from_user("send_money", "recipient")
+    >>> evaluation = evaluate(rules, datasets.agentdojo("banking"))
+    >>> evaluation.caught.n, evaluation.caught.of, evaluation.blocked.n
+    (118, 151, 7)
+    """
+    return Evaluator(runs, outcome=outcome, judge=judge).evaluate(rulebook)

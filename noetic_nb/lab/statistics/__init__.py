@@ -1,0 +1,1 @@
+"""Labels, groups and intervals of recorded runs: what every experiment counts with."""

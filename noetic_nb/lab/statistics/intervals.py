@@ -1,0 +1,108 @@
+"""Counts with their intervals, and samples drawn by group.
+
+References
+----------
+.. [1] Wilson, E. B. (1927). Probable inference, the law of succession, and statistical inference. JASA 22, 209-212.
+.. [2] Field, C. A., and Welsh, A. H. (2007). Bootstrapping clustered data. JRSS B 69, 369-390.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from math import isnan, nan, sqrt
+from typing import Final, NamedTuple
+
+__all__ = ["CONFIDENCE", "Count", "counted", "interval", "resampled"]
+
+CONFIDENCE: Final = 0.95
+"""Every interval covers this share."""
+# The quantile of the normal distribution that belongs to it.
+_Z: Final = 1.959963984540054
+
+
+class Count(NamedTuple):
+    """How many of how many, with the share and its 95 % interval of Wilson [1]_; not a number where there is none.
+
+    Examples
+    --------
+    >>> counted(3, 4)
+    3/4 (75.0 % [30.1, 95.4])
+    """
+
+    n: int
+    of: int
+    rate: float
+    low: float
+    high: float
+
+    def __repr__(self) -> str:
+        if not self.of:
+            return "0/0"
+        return f"{self.n}/{self.of} ({100 * self.rate:.1f} % [{100 * self.low:.1f}, {100 * self.high:.1f}])"
+
+
+def counted(n: int, of: int) -> Count:
+    """Return a count with the interval of Wilson.
+
+    Examples
+    --------
+    >>> counted(0, 0).rate
+    nan
+    """
+    if not of:
+        return Count(n, of, nan, nan, nan)
+    rate = n / of
+    scale = 1 + _Z * _Z / of
+    middle = (rate + _Z * _Z / (2 * of)) / scale
+    spread = _Z * sqrt(rate * (1 - rate) / of + _Z * _Z / (4 * of * of)) / scale
+    # At the ends the interval begins at the share itself; rounding would put it a hair beyond.
+    return Count(n, of, rate, min(rate, max(0.0, middle - spread)), max(rate, min(1.0, middle + spread)))
+
+
+def resampled(groups: Sequence[Hashable], samples: int, seed: int) -> Iterator[list[int]]:
+    """Draw groups with replacement; yields the places of the runs of each sample [2]_.
+
+    Runs of one task resemble each other, so that whole tasks are drawn.
+
+    Examples
+    --------
+    >>> [sorted(sample) for sample in resampled(["a", "a", "b"], 2, seed=0)]
+    [[2, 2], [0, 0, 1, 1]]
+    """
+    members: dict[Hashable, list[int]] = {}
+    for at, group in enumerate(groups):
+        members.setdefault(group, []).append(at)
+    pools, rng = list(members.values()), random.Random(seed)
+    for _ in range(samples):
+        yield [at for pool in rng.choices(pools, k=len(pools)) for at in pool]
+
+
+def interval(
+    statistic: Callable[[list[int]], float], groups: Sequence[Hashable], *, samples: int = 1_000, seed: int = 0
+) -> tuple[float, float]:
+    """Return the 95 % percentile interval of a statistic over samples of groups.
+
+    `statistic` gets the places of a sample. Samples where it is not a number (one class only) are left out; where that is more
+    than half of them, or there is but one group, the interval is not a number.
+
+    Examples
+    --------
+    >>> values = [1, 0, 1, 1]
+    >>> interval(lambda places: sum(values[at] for at in places) / len(places), "abcd", samples=200)
+    (0.25, 1.0)
+    """
+    if len(set(groups)) < 2:
+        return nan, nan
+    drawn = sorted(value for sample in resampled(groups, samples, seed) if not isnan(value := statistic(sample)))
+    if len(drawn) <= samples / 2:
+        return nan, nan
+    tail = (1 - CONFIDENCE) / 2
+    return _quantile(drawn, tail), _quantile(drawn, 1 - tail)
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])

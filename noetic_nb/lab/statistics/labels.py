@@ -1,0 +1,162 @@
+"""What a run is, and was worth: its label, and the task that it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.runs import Run
+
+__all__ = ["By", "Outcome", "groups_of", "labels_of", "runs_in"]
+
+Outcome: TypeAlias = str | Callable[[Run], bool | None]
+"""The name of a key of ``run.meta``, or a function of a run: True good, False failed, None unknown."""
+
+By: TypeAlias = str | Callable[[Run], Hashable]
+"""``"task"`` or a function of a run that names what it belongs to."""
+
+
+def runs_in(runs: Run | Iterable[Run]) -> tuple[Run, ...]:
+    """Return some runs as a tuple.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_RUN`` for what is no run, ``NO_RUNS`` where there is none.
+
+    Examples
+    --------
+    >>> len(runs_in(Run("one")))
+    1
+    """
+    found: tuple[Any, ...] = (runs,) if isinstance(runs, Run) else tuple(runs)
+    for run in found:
+        if not isinstance(run, Run):
+            hint = "nn.load_run(path), nn.import_runs(path) and nn.lab.datasets give runs; a Failed import is none."
+            raise NoeticConfigError("INVALID_RUN", "An experiment is made on runs.", given=run, hint=hint)
+    if not found:
+        raise NoeticConfigError(
+            "NO_RUNS", "An experiment needs a run at least.", given=runs, hint="Pass a list of runs."
+        )
+    return found
+
+
+def labels_of(runs: Sequence[Run], outcome: Outcome, *, both: bool = False) -> list[bool | None]:
+    """Return the label of each run, None where nobody knows it.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+        What was recorded.
+    outcome : str or callable
+        A key of ``run.meta``, or a function of a run.
+    both : bool
+        Whether there must be good runs and failed ones.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_OUTCOME`` for a label that is not True, False or None, or a function that raises; ``NO_LABELS`` where no
+        run has one; ``ONE_CLASS`` where all have the same and `both` is asked for.
+
+    Examples
+    --------
+    >>> runs = [Run("a", meta={"outcome": True}), Run("b", meta={"outcome": None})]
+    >>> labels_of(runs, "outcome")
+    [True, None]
+    """
+    labels = [_label(run, outcome) for run in runs]
+    known = {label for label in labels if label is not None}
+    if not known:
+        raise NoeticConfigError(
+            "NO_LABELS",
+            f"None of the {len(labels)} runs says whether it went well.",
+            given=outcome if isinstance(outcome, str) else getattr(outcome, "__name__", "a function"),
+            hint="Set run.meta['outcome'] to True or False, or pass outcome=<a function of a run>.",
+        )
+    if both and len(known) == 1:
+        raise NoeticConfigError(
+            "ONE_CLASS",
+            f"All labelled runs are {'good' if known == {True} else 'failed'}: there is nothing to tell apart.",
+            given={"runs": len(labels), "labelled": sum(label is not None for label in labels)},
+            hint="Add runs of the other kind.",
+        )
+    return labels
+
+
+def _label(run: Run, outcome: Outcome) -> bool | None:
+    if isinstance(outcome, str):
+        label: Any = run.meta.get(outcome)
+    else:
+        try:
+            label = outcome(run)
+        except Exception as exc:
+            hint = "The function gets a run and returns True, False or None (unknown)."
+            raise NoeticConfigError(
+                "INVALID_OUTCOME",
+                f"The outcome of {run.run_id} raised {type(exc).__name__}: {exc}",
+                given=outcome,
+                hint=hint,
+            ) from exc
+    # Booleans of numpy and pandas are what a function of a table returns.
+    if type(label).__name__ in ("bool_", "bool") and not isinstance(label, bool):
+        label = bool(label)
+    if label is None or isinstance(label, bool):
+        return label
+    raise NoeticConfigError(
+        "INVALID_OUTCOME",
+        f"The outcome of {run.run_id} is neither True, False nor None.",
+        given=label,
+        hint="Compare a number with a threshold: outcome=lambda run: run.meta['reward'] >= 1.",
+    )
+
+
+def groups_of(runs: Sequence[Run], by: By = "task") -> list[Hashable]:
+    """Return what each run belongs to; runs of one group are drawn together when intervals are computed.
+
+    A task is named by source, domain, suite and task id, as two domains may number theirs alike.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NO_TASK`` for a run without a task id, ``INVALID_GROUP`` for a name other than ``"task"`` or a function that raises
+        or returns what cannot be hashed.
+
+    Examples
+    --------
+    >>> groups_of([Run("a", meta={"domain": "airline", "task_id": 3})])
+    [('recorded', 'airline', None, 3)]
+    """
+    if by == "task":
+        return [_task(run) for run in runs]
+    if not callable(by):
+        raise NoeticConfigError(
+            "INVALID_GROUP", "Runs are grouped by task or by a function.", given=by, hint='Use by="task" or a function.'
+        )
+    groups = []
+    for run in runs:
+        try:
+            group = by(run)
+            hash(group)
+        except Exception as exc:
+            raise NoeticConfigError(
+                "INVALID_GROUP",
+                f"The group of {run.run_id} could not be had: {type(exc).__name__}: {exc}",
+                given=by,
+                hint="The function gets a run and returns a name.",
+            ) from exc
+        groups.append(group)
+    return groups
+
+
+def _task(run: Run) -> Hashable:
+    meta = run.meta
+    if meta.get("task_id") is None:
+        raise NoeticConfigError(
+            "NO_TASK",
+            f"{run.run_id} does not say which task it is of; runs of one task are not independent of each other.",
+            given={"task_id": None},
+            hint="Say how to group them: by=lambda run: run.turns[0].query, or by=lambda run: run.run_id.",
+        )
+    return (meta.get("source"), meta.get("domain"), meta.get("suite"), meta["task_id"])
