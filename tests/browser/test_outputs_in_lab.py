@@ -29,6 +29,9 @@ OUTPUTS = """() => [...document.querySelectorAll(".jp-OutputArea-child")]
 WRONG = re.compile(r"model not found|Error displaying|Loading widget|<\w+ object at|TokenAllocation\(")
 
 
+SESSION = "window.jupyterapp.shell.currentWidget.sessionContext"
+
+
 def outputs(page: Any) -> list[Any]:
     found: list[Any] = page.evaluate(OUTPUTS)
     return found
@@ -65,7 +68,7 @@ def test_a_kernel_that_is_gone_leaves_the_static_forms(notebook: Open, cells_of:
     opened.run_all()
     shows(opened, live=4, static=0)
 
-    opened.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    opened.page.evaluate(f"() => {SESSION}.session.kernel.restart().then(() => null)")
 
     shows(opened, live=0, static=4)
 
@@ -78,6 +81,8 @@ def saved(opened: Any) -> Any:
 
 def reopened(opened: LabNotebook, notebook: Any) -> None:
     """Open what was saved in the same page, as the next day: trusted, with a fresh kernel."""
+    opened.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    opened.page.goto("about:blank")
     nbformat.write(notebook, opened.path)
     trust = [sys.executable, "-m", "jupyter", "trust", str(opened.path)]
     subprocess.run(trust, env=opened.lab._environment(), check=True, capture_output=True)

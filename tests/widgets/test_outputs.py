@@ -14,7 +14,7 @@ import pytest
 
 from noetic_nb.runs import Run
 from noetic_nb.widgets import TokenAllocation
-from noetic_nb.widgets.base import cells, display
+from noetic_nb.widgets.base import cells, display, weakly
 from tests.widgets.scenes import demo_run, turn
 from tests.widgets.views import VIEWS
 
@@ -218,3 +218,11 @@ def test_a_view_on_a_page_is_held_until_its_cell_runs_again(page: Page) -> None:
     gc.collect()
 
     assert run._listeners == []
+
+
+def test_at_the_end_of_a_kernel_no_comm_is_closed_any_more() -> None:
+    instances = ipywidgets.widgets.widget._instances
+    with TokenAllocation(demo_run()) as opened:
+        weakly._hold_at_exit()
+
+        assert instances[opened.model_id] is opened

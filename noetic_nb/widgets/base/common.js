@@ -170,6 +170,7 @@ function storeOf(take) {
       return render(parts);
     } catch (error) {
       store.failed(parts.model, error);
+      parts.el.replaceChildren();
       const root = parts.el.appendChild(make("div", { class: "noetic-nb" }));
       return store.show({ model: parts.model, el: parts.el, root, draw: () => {} });
     }
@@ -195,8 +196,12 @@ function newest(ask, use) {
       while (waiting !== null) {
         const next = waiting;
         waiting = null;
-        const answer = await ask(next);
-        if (waiting === null) use(answer, next);
+        try {
+          const answer = await ask(next);
+          if (waiting === null) use(answer, next);
+        } catch (error) {
+          if (waiting === null) throw error; // else a newer question has taken its place
+        }
       }
     } finally {
       busy = false;
@@ -210,15 +215,16 @@ function newest(ask, use) {
  */
 function hideStatic(model, el, root) {
   const name = model.get("static_name");
-  const look = () => {
-    const gone = el.classList.contains("jupyter-widgets-disconnected");
-    root.hidden = gone;
-    if (name) root.classList.toggle(`nn-live-${name}`, !gone);
+  const mark = (live) => {
+    root.hidden = !live;
+    if (name) root.classList.toggle(`nn-live-${name}`, live);
   };
-  const watch = new MutationObserver(look);
-  watch.observe(el, { attributes: true, attributeFilter: ["class"] });
-  look();
-  return () => watch.disconnect();
+  function changed() {
+    mark(this?.model?.comm_live ?? false); // called on the view of the widget
+  }
+  model.on("comm_live_update", changed);
+  mark(!el.classList.contains("jupyter-widgets-disconnected"));
+  return () => model.off("comm_live_update", changed);
 }
 
 /**

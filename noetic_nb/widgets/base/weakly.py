@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,8 @@ from ipywidgets.widgets import widget as ipywidgets_widget
 from noetic_nb.widgets.base.page_thread import PAGES
 
 __all__ = ["connect_weakly", "subscribe_weakly"]
+
+_connected: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def subscribe_weakly(
@@ -56,6 +59,13 @@ def connect_weakly(*widgets: Any) -> None:
         widget.comm.on_msg(deliver)
         # Kept in the list, because a page that is loaded again asks for every widget in it.
         ipywidgets_widget._instances[widget.model_id] = weakref.proxy(widget)
+        _connected.add(widget)
+
+
+@atexit.register
+def _hold_at_exit() -> None:
+    # A kernel that ends drops its variables when its sockets are closed already: comms could not be closed any more.
+    ipywidgets_widget._instances.update({widget.model_id: widget for widget in tuple(_connected) if widget.comm})
 
 
 def _handle(widget: Any, msg: dict[str, Any]) -> None:
