@@ -55,41 +55,21 @@ function outcomeRow() {
   return row;
 }
 
-/** Let arrow keys move through the rows of a list; one of them is reached with Tab. */
-function roving(list) {
-  const rows = () => [...list.children];
-  const mark = (row) => rows().forEach((other) => put(other, { tabindex: other === row ? 0 : -1 }));
-  list.addEventListener("focusin", (event) => {
-    const row = event.target.closest("li");
-    if (row?.parentElement === list) mark(row);
-  });
+/** Let rows of a list be chosen: with a click, the space bar, or Enter, which opens what is folded as well. */
+function choosable(list, choose) {
   list.addEventListener("keydown", (event) => {
-    const row = event.target.closest("li");
-    const all = rows();
-    const at = all.indexOf(row);
-    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: all.length - 1 }[event.key];
-    if (to !== undefined && at >= 0) {
-      event.preventDefault();
-      event.stopPropagation();
-      all[Math.max(0, Math.min(to, all.length - 1))]?.focus();
-      return;
-    }
-    if (event.target !== row || (event.key !== "Enter" && event.key !== " ")) return;
+    const row = event.target;
+    if (row.parentElement !== list || (event.key !== "Enter" && event.key !== " ")) return;
     event.preventDefault();
     event.stopPropagation();
-    if (event.key === "Enter") [...row.querySelectorAll("button")].find((button) => !button.hidden && button.offsetParent)?.click();
-    row.dispatchEvent(new CustomEvent("chosen", { bubbles: true }));
+    if (event.key === "Enter") [...row.querySelectorAll("button")].find((button) => button.offsetParent)?.click();
+    choose(row);
   });
   list.addEventListener("click", (event) => {
     const row = event.target.closest("li");
     // Who marks text to copy it chooses nothing.
-    if (row?.parentElement !== list || event.target.closest("button") || String(getSelection()) !== "") return;
-    row.dispatchEvent(new CustomEvent("chosen", { bubbles: true }));
+    if (row?.parentElement === list && !event.target.closest("button") && String(getSelection()) === "") choose(row);
   });
-  return () => {
-    const all = rows();
-    if (all.length && !all.some((row) => row.tabIndex === 0)) put(all[0], { tabindex: 0 });
-  };
 }
 
 function callControls(parent) {
@@ -345,26 +325,17 @@ export default () => {
       local.open = [...local.open, Number(button.dataset.fold)];
       store.changed();
     });
-    const ensure = [before, items, after].map(roving);
     const choose = (row, fields) => {
       const call = local.call;
       leave();
       store.data.at = call.at;
       store.select(model, { thread_id: call.where[0], turn: call.where[1], call: call.number, item: null, decision: null, ...fields });
       // What is chosen here stays where it is.
-      Object.assign(local, { picked: row, known: store.selection });
+      Object.assign(local, { picked: row.dataset.key, known: store.selection });
     };
-    items.addEventListener("chosen", (event) => {
-      const row = event.target;
-      if (row.dataset.key === undefined) return;
-      choose(`k${row.dataset.key}`, { item: row.dataset.item === undefined ? null : Number(row.dataset.item) });
-    });
-    for (const list of [before, after]) {
-      list.addEventListener("chosen", (event) => {
-        const row = event.target;
-        choose(`k${row.dataset.key}`, { decision: row.dataset.seq === undefined ? null : Number(row.dataset.seq) });
-      });
-    }
+    const numberIn = (row, name) => (row.dataset[name] === undefined ? null : Number(row.dataset[name]));
+    choosable(items, (row) => row.dataset.key !== undefined && choose(row, { item: numberIn(row, "item") }));
+    for (const list of [before, after]) choosable(list, (row) => choose(row, { decision: numberIn(row, "seq") }));
 
     const isChosen = (call, key, item, decision) => {
       const chosen = store.selection;
@@ -372,7 +343,7 @@ export default () => {
       if (chosen.thread_id != null && chosen.thread_id !== call.where[0]) return false;
       if (item !== null && item === chosen.item) return true;
       if (decision !== null && decision === chosen.decision) return true;
-      return chosen.item == null && chosen.decision == null && local.picked === `k${key}`;
+      return chosen.item == null && chosen.decision == null && local.picked === String(key);
     };
 
     function drawItem(row, data, call) {
@@ -499,12 +470,12 @@ export default () => {
       quiet.hidden = checks === 0;
       put(quiet, { "aria-expanded": local.quiet });
       setText(quiet, `${local.quiet ? "Hide" : "Show"} ${checks} check${checks === 1 ? "" : "s"} that found nothing`);
-      ensure.forEach((once) => once());
+      for (const list of [before, items, after]) arrowKeys(list, ":scope > li");
       scrollTo(call);
     }
 
-    return store.show({ model, root, draw, traits: ["follow", "compare_with"] });
+    return store.show({ model, el, root, draw, traits: ["follow", "compare_with"] });
   }
 
-  return { initialize: store.initialize, render };
+  return { initialize: store.initialize, render: store.guard(render) };
 };
