@@ -41,7 +41,7 @@ def test_transcript_is_readable_in_both_themes_and_at_every_width(notebook: Open
             assert_contained(root)
 
 
-def test_calls_are_moved_through_by_keyboard_and_the_kernel_knows(notebook: Open) -> None:
+def test_calls_are_moved_through_by_keyboard_and_the_kernel_knows(notebook: Open, shot: Open) -> None:
     opened = notebook(*cells("desk_run()", "shown = Transcript(run)\nshown"))
     opened.run_all()
     root = opened.page.locator(".noetic-nb").first
@@ -54,6 +54,8 @@ def test_calls_are_moved_through_by_keyboard_and_the_kernel_knows(notebook: Open
     expect(sub).to_contain_text("Turn 3, call 1")
     expect(root.locator(".nn-lines").last).to_contain_text("denied by only_small_refunds")
     wait_for(lambda: opened.kernel.value("(shown.position, shown.follow)") == "(4, False)", "the kernel follows")
+    root.locator(".nn-lines").last.scroll_into_view_if_needed()
+    shot(opened.page, "transcript-answer")
     assert "Turn 3, call 1" in opened.kernel.value("shown.to_text()")
 
     root.get_by_role("button", name="Previous call").press("Enter")

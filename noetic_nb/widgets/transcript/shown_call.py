@@ -24,7 +24,7 @@ FOLD_LENGTH: Final = 480
 FULL_LENGTH: Final = 100_000
 # Each may take some tenths of a second.
 REMEDIES: Final = 6
-# From so many on, neighbours of one kind are told in one line: those that are the same, and those that were not sent.
+# From so many on, neighbours of one kind are shown in one line: those that are the same, and those that were not sent.
 FOLD_SAME: Final = 3
 FOLD_ABSENT: Final = 8
 
@@ -34,7 +34,7 @@ CHANGE_MARKS: Final = {"added": "+", "removed": "−", "changed": "≠"}
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Neighbouring rows that are told in one line: places from `first` to before `stop` of the rows."""
+    """Neighbouring rows that are shown in one line: places from `first` to before `stop` of the rows."""
 
     first: int
     stop: int

@@ -3,113 +3,6 @@ const SCROLL_MARGIN = 30; // pixels that stay free above a row that is scrolled 
 const FOLLOW_MS = 250; // between two looks at a run that grows
 const REMEDY_MS = 30;
 
-function toneMark() {
-  const svg = make("svg", { class: "nn-tone", width: 12, height: 12, viewBox: "0 0 12 12", "aria-hidden": "true" });
-  svg.append(make("path", { fill: "none", "stroke-width": 2 }));
-  return svg;
-}
-
-function paintTone(svg, { marks, otherMark }, tone) {
-  const [colour, path] = Object.hasOwn(marks, tone) ? marks[tone] : otherMark;
-  put(svg.firstElementChild, { d: path, stroke: colour });
-}
-
-/** Make a text that can be opened: its beginning, and a button that fetches all of it. */
-function longText(kind = "nn-words") {
-  const box = make("div", { class: "nn-long" });
-  box.append(make("div", { class: kind }), make("button", { type: "button", class: "nn-more", tabindex: -1, "aria-expanded": "false" }));
-  return box;
-}
-
-function fillText(box, text, more, state) {
-  const [words, button] = box.children;
-  const whole = state.whole.get(state.key);
-  setText(words, whole ?? text);
-  box.hidden = text === "" && !more;
-  button.hidden = !more;
-  put(button, { "aria-expanded": whole !== undefined, "data-key": String(state.key) });
-  setText(button, whole === undefined ? `Show all ${more}` : "Show less");
-}
-
-function itemRow() {
-  const row = make("li", { class: "nn-item", tabindex: -1 });
-  const head = row.appendChild(make("div", { class: "nn-item-head" }));
-  head.append(
-    make("span", { class: "nn-change" }),
-    make("span", { class: "nn-origin-swatch", "aria-hidden": "true" }),
-    make("span", { class: "nn-origin" }),
-    make("span", { class: "nn-facts" }),
-    make("span", { class: "nn-number" }),
-  );
-  row.append(make("div", { class: "nn-why" }), longText());
-  const was = row.appendChild(make("div", { class: "nn-was" }));
-  was.append(make("span", { class: "nn-change" }, "before"), longText());
-  return row;
-}
-
-function outcomeRow() {
-  const row = make("li", { class: "nn-line", tabindex: -1 });
-  const head = row.appendChild(make("div", { class: "nn-line-head" }));
-  head.append(toneMark(), make("span"));
-  row.append(longText());
-  return row;
-}
-
-/** Let rows of a list be chosen: with a click, the space bar, or Enter, which opens what is folded as well. */
-function choosable(list, choose) {
-  list.addEventListener("keydown", (event) => {
-    const row = event.target;
-    if (row.parentElement !== list || (event.key !== "Enter" && event.key !== " ")) return;
-    event.preventDefault();
-    event.stopPropagation();
-    if (event.key === "Enter") [...row.querySelectorAll("button")].find((button) => button.offsetParent)?.click();
-    choose(row);
-  });
-  list.addEventListener("click", (event) => {
-    const row = event.target.closest("li");
-    // Who marks text to copy it chooses nothing.
-    if (row?.parentElement === list && !event.target.closest("button") && String(getSelection()) === "") choose(row);
-  });
-}
-
-function callControls(parent) {
-  const controls = parent.appendChild(make("div", { class: "nn-bar-controls" }));
-  const back = controls.appendChild(make("button", { type: "button", "aria-label": "Previous call" }, "◀"));
-  const slider = controls.appendChild(make("input", { type: "range", min: 0, "aria-label": "Model call" }));
-  const on = controls.appendChild(make("button", { type: "button", "aria-label": "Next call" }, "▶"));
-  const place = controls.appendChild(make("span", { class: "nn-number" }));
-  const label = controls.appendChild(make("label"));
-  const follow = label.appendChild(make("input", { type: "checkbox" }));
-  label.append("Follow latest");
-  return { back, slider, on, place, follow };
-}
-
-function compareControls(parent) {
-  const controls = parent.appendChild(make("div", { class: "nn-bar-controls" }));
-  const label = controls.appendChild(make("label", {}, "Compare with"));
-  const choice = label.appendChild(make("select", { "aria-label": "Compare with" }));
-  for (const [value, text] of [["", "nothing"], ["previous", "the call before"], ["call", "call no."]]) {
-    choice.append(make("option", { value }, text));
-  }
-  const number = controls.appendChild(make("input", { type: "number", min: 1, class: "nn-call-number", "aria-label": "Number of the call to compare with" }));
-  const onlyLabel = controls.appendChild(make("label"));
-  const only = onlyLabel.appendChild(make("input", { type: "checkbox" }));
-  only.checked = true;
-  onlyLabel.append("Changes only");
-  return { choice, number, only, onlyLabel };
-}
-
-function pager(parent) {
-  const bar = parent.appendChild(make("div", { class: "nn-bar-controls nn-pager" }));
-  const names = [["first", "First"], ["back", "Earlier"], ["on", "Later"], ["last", "Last"]];
-  const text = make("span", { class: "nn-number" });
-  for (const [to, name] of names) {
-    bar.append(make("button", { type: "button", "data-to": to, "aria-label": `${name} items` }, name));
-    if (to === "back") bar.append(text);
-  }
-  return { bar, text };
-}
-
 export default () => {
   const store = storeOf((data, message) => {
     if (message.type === "show") data.at = message.at;
@@ -148,7 +41,11 @@ export default () => {
     const quiet = body.appendChild(make("button", { type: "button", class: "nn-more", "aria-expanded": "false" }));
 
     // What this page looks at; the call that is shown is shared with the other pages of the model.
-    const local = { call: null, asked: "", first: null, open: [], whole: new Map(), quiet: false, picked: null, known: null, at: -1, scroll: null, remedies: new Map(), asking: false, times: 0, time: 0 };
+    const local = {
+      ...{ at: -1, call: null, data: null, asked: "", asking: false, times: 0, time: 0 },
+      ...{ first: null, open: [], whole: new Map(), remedies: new Map(), quiet: false },
+      ...{ picked: null, known: null, scroll: null },
+    };
 
     const last = () => store.data.calls.length - 1;
     const placeOf = (number) => {
@@ -210,7 +107,7 @@ export default () => {
       local.call = call;
       if (call.at === local.at) Object.assign(local, { first: call.first, open: call.open });
       local.asked = keyOf({ ...request, first: call.first, open: call.open });
-      if (request.item !== undefined && call.wanted !== null) local.scroll = `[data-key="${call.wanted}"]`;
+      if (request.item !== undefined && call.wanted !== null) local.scroll = `li[data-key="${call.wanted}"]`;
       setText(wrong, "");
       store.changed();
       remedy();
@@ -424,6 +321,8 @@ export default () => {
     }
 
     function draw(data) {
+      // After a message was missed nothing that was asked is sure to be all.
+      if (local.data !== data) Object.assign(local, { data, asked: "" });
       const none = data.calls.length === 0;
       empty.hidden = !none;
       body.hidden = none;

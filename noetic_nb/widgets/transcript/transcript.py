@@ -366,7 +366,7 @@ class Transcript(RunView):
     # Not synced: while someone moves quickly, places that come back would make the picture jump.
     position = traitlets.Int(-1)
     compare_with = traitlets.Any(None, allow_none=True).tag(sync=True)
-    _esm = script("transcript/transcript")
+    _esm = script("transcript/transcript", "transcript/transcript_parts")
     _css = style("transcript/transcript")
     _announces = True
 
