@@ -142,7 +142,8 @@ PLANTED: dict[str, tuple[Callable[[], RecordedRequest], str, int, str, str | Non
         "layer:b", 0, "over_budget", "total",
     ),
     "a text that was cut": (
-        lambda: asked([], recalls("notes", "she likes blue " * 30 + "and green", budget=40)), "layer:notes", 0, "trimmed", "maximum"
+        lambda: asked([], recalls("notes", "she likes blue " * 30 + "and green", budget=40)),
+        "layer:notes", 0, "trimmed", "maximum",
     ),
     "a text that was cut to nothing": (
         lambda: asked([], recalls("notes", "blue " * 9, budget=0)), "layer:notes", 0, "over_allocation", "maximum"
