@@ -27,10 +27,10 @@ def test_transcript_is_readable_in_both_themes_and_at_every_width(notebook: Open
     root.wait_for()
     name = scene.partition("(")[0]
     if name != "Run":
-        expect(root.locator(".nn-items > li").first).to_be_visible()
+        expect(root.locator(".nn-t-items > li").first).to_be_visible()
     if name == "desk_run":
         root.get_by_label("Compare with", exact=True).select_option("previous")
-        expect(root.locator(".nn-difference")).to_contain_text("added")
+        expect(root.locator(".nn-t-difference")).to_contain_text("added")
 
     for theme in ("JupyterLab Light", "JupyterLab Dark"):
         opened.theme(theme)
@@ -52,9 +52,9 @@ def test_calls_are_moved_through_by_keyboard_and_the_kernel_knows(notebook: Open
     for _ in range(2):
         opened.page.keyboard.press("ArrowLeft")
     expect(sub).to_contain_text("Turn 3, call 1")
-    expect(root.locator(".nn-lines").last).to_contain_text("denied by only_small_refunds")
+    expect(root.locator(".nn-t-lines").last).to_contain_text("denied by only_small_refunds")
     wait_for(lambda: opened.kernel.value("(shown.position, shown.follow)") == "(4, False)", "the kernel follows")
-    root.locator(".nn-lines").last.scroll_into_view_if_needed()
+    root.locator(".nn-t-lines").last.scroll_into_view_if_needed()
     shot(opened.page, "transcript-answer")
     assert "Turn 3, call 1" in opened.kernel.value("shown.to_text()")
 
@@ -68,21 +68,21 @@ def test_a_text_is_opened_with_enter_and_rows_are_reached_with_arrows(notebook: 
     opened = notebook(*cells("desk_run()", "shown = Transcript(run)\nshown"))
     opened.run_all()
     root = opened.page.locator(".noetic-nb").first
-    tools = root.locator(".nn-item").nth(1)
+    tools = root.locator(".nn-t-item").nth(1)
     expect(tools).to_contain_text("lookup(order_id): Find one order.")
     expect(tools).not_to_contain_text('"properties"')
 
-    root.locator(".nn-item").first.focus()
+    root.locator(".nn-t-item").first.focus()
     opened.page.keyboard.press("ArrowDown")
     expect(tools).to_be_focused()
     opened.page.keyboard.press("Enter")
 
     expect(tools).to_contain_text('"properties"')
-    assert root.locator(".nn-items > li[tabindex='0']").count() == 1
+    assert root.locator(".nn-t-items > li[tabindex='0']").count() == 1
     opened.page.keyboard.press("Enter")
     expect(tools).not_to_contain_text('"properties"')
     opened.page.keyboard.press("End")
-    expect(root.locator(".nn-items > li").last).to_be_focused()
+    expect(root.locator(".nn-t-items > li").last).to_be_focused()
 
 
 def test_two_requests_are_compared_in_words_and_signs(notebook: Open) -> None:
@@ -91,26 +91,26 @@ def test_two_requests_are_compared_in_words_and_signs(notebook: Open) -> None:
     root = opened.page.locator(".noetic-nb").first
 
     root.get_by_label("Compare with", exact=True).select_option("previous")
-    expect(root.locator(".nn-difference")).to_have_text(
+    expect(root.locator(".nn-t-difference")).to_have_text(
         " + 2 added, − 1 removed, ≠ 1 changed against Turn 3, call 2 · thread t1"
     )
-    added = root.locator(".nn-item[data-change='added']")
+    added = root.locator(".nn-t-item[data-change='added']")
     expect(added).to_contain_text(["+ added", "+ added"])
-    expect(root.locator(".nn-item[data-change='changed']")).to_contain_text("has written 3 times")
+    expect(root.locator(".nn-t-item[data-change='changed']")).to_contain_text("has written 3 times")
     root.get_by_label("Changes only").uncheck()
-    expect(root.locator(".nn-fold")).to_have_count(0)
+    expect(root.locator(".nn-t-fold")).to_have_count(0)
 
     root.get_by_label("Compare with", exact=True).select_option("call")
     root.get_by_label("Number of the call").fill("2")
     root.get_by_label("Number of the call").press("Tab")
-    expect(root.locator(".nn-difference")).to_contain_text("against Turn 1, call 2")
+    expect(root.locator(".nn-t-difference")).to_contain_text("against Turn 1, call 2")
     wait_for(lambda: opened.kernel.value("shown.compare_with") == "1", "the kernel knows")
 
 
 def test_what_was_not_sent_stands_in_its_place_with_what_would_have_admitted_it(notebook: Open) -> None:
     opened = notebook(*cells("desk_run()", "shown = Transcript(run)\nshown"))
     opened.run_all()
-    rows = opened.page.locator(".noetic-nb .nn-item")
+    rows = opened.page.locator(".noetic-nb .nn-t-item")
 
     expect(rows.nth(4)).to_contain_text("A maximum of 109 tokens for profile would have admitted it.")
     expect(rows.nth(5)).to_contain_text("a maximum of 194 tokens for profile")
@@ -135,7 +135,7 @@ def test_a_selection_elsewhere_is_shown_here_and_the_other_way_round(notebook: O
     expect(marked).to_be_in_viewport()
     assert opened.kernel.value("(shown.position, shown.follow)") == "(3, False)"
 
-    root.locator(".nn-item", has_text="Will it be here by Friday?").click()
+    root.locator(".nn-t-item", has_text="Will it be here by Friday?").click()
     wait_for(lambda: opened.kernel.value("(chosen.call, chosen.item)") == "(3, 4)", "the kernel knows the item")
     expect(marked).to_contain_text("Will it be here by Friday?")
 
@@ -150,15 +150,15 @@ def test_an_item_far_down_is_scrolled_to_and_pages_are_turned(notebook: Open) ->
     opened = notebook(*cells("large_request()", "shown = Transcript(run)\nshown"))
     opened.run_all()
     root = opened.page.locator(".nn-transcript")
-    expect(root.locator(".nn-pager .nn-number")).to_have_text("1 to 100 of 1,002")
+    expect(root.locator(".nn-t-pager .nn-number")).to_have_text("1 to 100 of 1,002")
 
     opened.kernel.run("shown.selection.select(call=0, item=777)")
-    expect(root.locator(".nn-pager .nn-number")).to_have_text("701 to 800 of 1,002")
+    expect(root.locator(".nn-t-pager .nn-number")).to_have_text("701 to 800 of 1,002")
     expect(root.locator("[aria-current='true']")).to_contain_text("Answer 777.")
     expect(root.locator("[aria-current='true']")).to_be_in_viewport()
 
     root.get_by_role("button", name="Last items").click()
-    expect(root.locator(".nn-item").last).to_contain_text("Answer 999.")
+    expect(root.locator(".nn-t-item").last).to_contain_text("Answer 999.")
 
 
 def test_the_newest_call_is_followed_and_nothing_flickers(notebook: Open) -> None:
@@ -172,12 +172,12 @@ def test_the_newest_call_is_followed_and_nothing_flickers(notebook: Open) -> Non
     opened.kernel.run(f"half = {half}\nfor e in more[:half]: run.append(e)")
     sub = root.locator(".nn-sub").first
     expect(sub).to_contain_text("Turn 1, call 2")
-    root.evaluate("el => { for (const node of el.querySelectorAll('.nn-item')) node.dataset.kept = '1'; }")
+    root.evaluate("el => { for (const node of el.querySelectorAll('.nn-t-item')) node.dataset.kept = '1'; }")
     kept = root.locator("[data-kept]").count()
     opened.kernel.run("for e in more[half:]: run.append(e)")
 
     expect(sub).to_contain_text("Turn 4, call 1")
-    expect(root.locator(".nn-lines").last).to_contain_text("The voucher is on its way")
+    expect(root.locator(".nn-t-lines").last).to_contain_text("The voucher is on its way")
     assert root.locator("[data-kept]").count() == kept
 
 
@@ -185,8 +185,8 @@ def test_hostile_texts_stay_text(notebook: Open) -> None:
     opened = notebook(*cells("hostile_transcript()", "Transcript(run)"))
     opened.run_all()
     root = opened.page.locator(".nn-transcript")
-    expect(root.locator(".nn-items")).to_contain_text("<script>alert(1)</script>")
-    expect(root.locator(".nn-lines").last).to_contain_text("constructor")
+    expect(root.locator(".nn-t-items")).to_contain_text("<script>alert(1)</script>")
+    expect(root.locator(".nn-t-lines").last).to_contain_text("constructor")
 
     assert root.locator("script, img, b, iframe, [onload], [onerror]").count() == 0
     assert opened.dialogs == []
@@ -197,6 +197,6 @@ def test_ten_thousand_calls_open_at_once(notebook: Open) -> None:
     opened.run_all()
     root = opened.page.locator(".nn-transcript")
     expect(root.locator(".nn-bar-controls .nn-number").first).to_have_text("10000 of 10000")
-    expect(root.locator(".nn-items")).to_contain_text("19,988 items not sent: outside the window")
+    expect(root.locator(".nn-t-items")).to_contain_text("19,988 items not sent: outside the window")
 
     assert int(opened.kernel.value("len(__import__('json').dumps(shown.snapshot))")) < 1_000_000

@@ -27,18 +27,18 @@ export default () => {
     const { choice, number, only, onlyLabel } = compareControls(body);
     const sub = body.appendChild(make("p", { class: "nn-sub", "aria-live": "polite" }));
     const settings = body.appendChild(make("p", { class: "nn-note" }));
-    const unknown = body.appendChild(make("p", { class: "nn-note nn-unknown" }));
+    const unknown = body.appendChild(make("p", { class: "nn-note nn-t-unknown" }));
     const wrong = body.appendChild(make("p", { class: "nn-fault", role: "alert" }));
-    const beforePart = body.appendChild(make("p", { class: "nn-part" }, "Before the call"));
-    const before = body.appendChild(make("ol", { class: "nn-lines", "aria-label": "Decisions before the call" }));
-    const requestPart = body.appendChild(make("p", { class: "nn-part" }, "Request"));
-    const difference = requestPart.appendChild(make("span", { class: "nn-difference" }));
+    const beforePart = body.appendChild(make("p", { class: "nn-t-part" }, "Before the call"));
+    const before = body.appendChild(make("ol", { class: "nn-t-lines", "aria-label": "Decisions before the call" }));
+    const requestPart = body.appendChild(make("p", { class: "nn-t-part" }, "Request"));
+    const difference = requestPart.appendChild(make("span", { class: "nn-t-difference" }));
     const pages = pager(body);
-    const items = body.appendChild(make("ol", { class: "nn-items", "aria-label": "Items of the request" }));
-    body.append(make("p", { class: "nn-part" }, "Answer"));
+    const items = body.appendChild(make("ol", { class: "nn-t-items", "aria-label": "Items of the request" }));
+    body.append(make("p", { class: "nn-t-part" }, "Answer"));
     const answer = body.appendChild(make("p", { class: "nn-sub" }));
-    const after = body.appendChild(make("ol", { class: "nn-lines", "aria-label": "What came of the call" }));
-    const quiet = body.appendChild(make("button", { type: "button", class: "nn-more", "aria-expanded": "false" }));
+    const after = body.appendChild(make("ol", { class: "nn-t-lines", "aria-label": "What came of the call" }));
+    const quiet = body.appendChild(make("button", { type: "button", class: "nn-t-more", "aria-expanded": "false" }));
 
     // What this page looks at; the call that is shown is shared with the other pages of the model.
     const local = {
@@ -276,7 +276,7 @@ export default () => {
       rows.forEach((data, at) => {
         const isFold = data.fold !== undefined;
         let node = items.children[at];
-        if (!node || node.classList.contains("nn-fold") !== isFold) {
+        if (!node || node.classList.contains("nn-t-fold") !== isFold) {
           const made = isFold ? foldRow() : itemRow();
           if (node) node.replaceWith(made);
           else items.append(made);
@@ -290,8 +290,8 @@ export default () => {
     }
 
     function foldRow() {
-      const row = make("li", { class: "nn-fold", tabindex: -1 });
-      row.append(make("span"), make("button", { type: "button", class: "nn-more", tabindex: -1 }, "Show them"));
+      const row = make("li", { class: "nn-t-fold", tabindex: -1 });
+      row.append(make("span"), make("button", { type: "button", class: "nn-t-more", tabindex: -1 }, "Show them"));
       return row;
     }
 

@@ -1,6 +1,6 @@
 // The elements of the transcript: rows, lines and controls, made once and filled again.
 function toneMark() {
-  const svg = make("svg", { class: "nn-tone", width: 12, height: 12, viewBox: "0 0 12 12", "aria-hidden": "true" });
+  const svg = make("svg", { class: "nn-t-tone", width: 12, height: 12, viewBox: "0 0 12 12", "aria-hidden": "true" });
   svg.append(make("path", { fill: "none", "stroke-width": 2 }));
   return svg;
 }
@@ -11,9 +11,9 @@ function paintTone(svg, { marks, otherMark }, tone) {
 }
 
 /** Make a text that can be opened: its beginning, and a button that fetches all of it. */
-function longText(kind = "nn-words") {
-  const box = make("div", { class: "nn-long" });
-  box.append(make("div", { class: kind }), make("button", { type: "button", class: "nn-more", tabindex: -1, "aria-expanded": "false" }));
+function longText(kind = "nn-t-words") {
+  const box = make("div", { class: "nn-t-long" });
+  box.append(make("div", { class: kind }), make("button", { type: "button", class: "nn-t-more", tabindex: -1, "aria-expanded": "false" }));
   return box;
 }
 
@@ -28,24 +28,24 @@ function fillText(box, text, more, state) {
 }
 
 function itemRow() {
-  const row = make("li", { class: "nn-item", tabindex: -1 });
-  const head = row.appendChild(make("div", { class: "nn-item-head" }));
+  const row = make("li", { class: "nn-t-item", tabindex: -1 });
+  const head = row.appendChild(make("div", { class: "nn-t-item-head" }));
   head.append(
-    make("span", { class: "nn-change" }),
-    make("span", { class: "nn-origin-swatch", "aria-hidden": "true" }),
-    make("span", { class: "nn-origin" }),
-    make("span", { class: "nn-facts" }),
+    make("span", { class: "nn-t-change" }),
+    make("span", { class: "nn-t-origin-swatch", "aria-hidden": "true" }),
+    make("span", { class: "nn-t-origin" }),
+    make("span", { class: "nn-t-facts" }),
     make("span", { class: "nn-number" }),
   );
-  row.append(make("div", { class: "nn-why" }), longText());
-  const was = row.appendChild(make("div", { class: "nn-was" }));
-  was.append(make("span", { class: "nn-change" }, "before"), longText());
+  row.append(make("div", { class: "nn-t-why" }), longText());
+  const was = row.appendChild(make("div", { class: "nn-t-was" }));
+  was.append(make("span", { class: "nn-t-change" }, "before"), longText());
   return row;
 }
 
 function outcomeRow() {
-  const row = make("li", { class: "nn-line", tabindex: -1 });
-  const head = row.appendChild(make("div", { class: "nn-line-head" }));
+  const row = make("li", { class: "nn-t-line", tabindex: -1 });
+  const head = row.appendChild(make("div", { class: "nn-t-line-head" }));
   head.append(toneMark(), make("span"));
   row.append(longText());
   return row;
@@ -87,7 +87,7 @@ function compareControls(parent) {
   for (const [value, text] of [["", "nothing"], ["previous", "the call before"], ["call", "call no."]]) {
     choice.append(make("option", { value }, text));
   }
-  const number = controls.appendChild(make("input", { type: "number", min: 1, class: "nn-call-number", "aria-label": "Number of the call to compare with" }));
+  const number = controls.appendChild(make("input", { type: "number", min: 1, class: "nn-t-call-number", "aria-label": "Number of the call to compare with" }));
   const onlyLabel = controls.appendChild(make("label"));
   const only = onlyLabel.appendChild(make("input", { type: "checkbox" }));
   only.checked = true;
@@ -96,7 +96,7 @@ function compareControls(parent) {
 }
 
 function pager(parent) {
-  const bar = parent.appendChild(make("div", { class: "nn-bar-controls nn-pager" }));
+  const bar = parent.appendChild(make("div", { class: "nn-bar-controls nn-t-pager" }));
   const names = [["first", "First"], ["back", "Earlier"], ["on", "Later"], ["last", "Last"]];
   const text = make("span", { class: "nn-number" });
   for (const [to, name] of names) {

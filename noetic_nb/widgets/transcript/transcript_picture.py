@@ -39,12 +39,12 @@ OTHER_MARK: Final = ("currentColor", "M4,2.5l3.5,3.5l-3.5,3.5")
 def _mark(tone: str) -> str:
     colour, path = MARKS.get(tone, OTHER_MARK)
     return (
-        '<svg class="nn-tone" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true" '
+        '<svg class="nn-t-tone" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true" '
         f'xmlns="http://www.w3.org/2000/svg"><path d="{path}" fill="none" stroke="{colour}" stroke-width="2"/></svg>'
     )
 
 
-def _text(text: object, kind: str = "nn-words") -> str:
+def _text(text: object, kind: str = "nn-t-words") -> str:
     head, more = folded(text)
     if not head:
         return ""
@@ -52,8 +52,8 @@ def _text(text: object, kind: str = "nn-words") -> str:
         return f'<div class="{kind}">{escape(head)}</div>'
     whole = escape(plain(text, STATIC_LENGTH))
     return (
-        f'<details class="nn-whole"><summary><span class="{kind}">{escape(head)}</span> '
-        f'<span class="nn-more">{escape(more)}</span></summary><div class="{kind}">{whole}</div></details>'
+        f'<details class="nn-t-whole"><summary><span class="{kind}">{escape(head)}</span> '
+        f'<span class="nn-t-more">{escape(more)}</span></summary><div class="{kind}">{whole}</div></details>'
     )
 
 
@@ -63,30 +63,30 @@ def _row(call: ShownCall, at: int, remedies: Mapping[int, str]) -> str:
     name, fill, _ = call.chip(at)
     facts = [plain(fact) for fact in (row.role, row.tool) if fact and fact != row.origin]
     tokens = "" if row.tokens is None else f"{row.tokens:,}"
-    swatch = f'<span class="nn-origin-swatch" style="--nn-fill:{fill}"></span>'
-    change = f'<span class="nn-change">{call.change_words(found.change)}</span>' if found.change else ""
+    swatch = f'<span class="nn-t-origin-swatch" style="--nn-fill:{fill}"></span>'
+    change = f'<span class="nn-t-change">{call.change_words(found.change)}</span>' if found.change else ""
     reason = f"{call.why(at)} {remedies.get(at, '')}".strip()
-    why = f'<div class="nn-why">{escape(reason)}</div>' if reason else ""
+    why = f'<div class="nn-t-why">{escape(reason)}</div>' if reason else ""
     was = ""
     if found.change == "changed" and found.other is not None:
-        was = f'<div class="nn-was"><span class="nn-change">before</span>{_text(found.other.text)}</div>'
+        was = f'<div class="nn-t-was"><span class="nn-t-change">before</span>{_text(found.other.text)}</div>'
     return (
-        f'<li class="nn-item" data-sent="{str(row.is_sent).lower()}" data-change="{found.change}"><div class="nn-item-head">'
-        f'{change}{swatch}<span class="nn-origin">{escape(name)}</span>'
-        f'<span class="nn-facts">{escape(" · ".join(facts))}</span><span class="nn-number">{tokens}</span></div>'
+        f'<li class="nn-t-item" data-sent="{str(row.is_sent).lower()}" data-change="{found.change}"><div class="nn-t-item-head">'
+        f'{change}{swatch}<span class="nn-t-origin">{escape(name)}</span>'
+        f'<span class="nn-t-facts">{escape(" · ".join(facts))}</span><span class="nn-number">{tokens}</span></div>'
         f"{why}{_text(row.text)}{was}</li>"
     )
 
 
 def _entry(call: ShownCall, entry: Entry, remedies: Mapping[int, str]) -> str:
     if isinstance(entry, Fold):
-        return f'<li class="nn-fold">{escape(entry.words)}</li>'
+        return f'<li class="nn-t-fold">{escape(entry.words)}</li>'
     return _row(call, entry, remedies)
 
 
 def _line(line: OutcomeLine) -> str:
     return (
-        f'<li class="nn-line" data-kind="{escape(line.kind)}" data-level="{line.level}"><div class="nn-line-head">'
+        f'<li class="nn-t-line" data-kind="{escape(line.kind)}" data-level="{line.level}"><div class="nn-t-line-head">'
         f"{_mark(line.tone)}<span>{escape(line.heading)}</span></div>{_text(line.text)}</li>"
     )
 
@@ -94,11 +94,11 @@ def _line(line: OutcomeLine) -> str:
 def _lines(lines: Sequence[OutcomeLine]) -> str:
     loud = "".join(_line(line) for line in lines if not line.is_quiet)
     quiet = [line for line in lines if line.is_quiet]
-    listed = f'<ol class="nn-lines">{loud}</ol>' if loud else ""
+    listed = f'<ol class="nn-t-lines">{loud}</ol>' if loud else ""
     if not quiet:
         return listed
     inside = "".join(_line(line) for line in quiet)
-    return f'{listed}<details><summary>{quiet_words(len(quiet))}</summary><ol class="nn-lines">{inside}</ol></details>'
+    return f'{listed}<details><summary>{quiet_words(len(quiet))}</summary><ol class="nn-t-lines">{inside}</ol></details>'
 
 
 def quiet_words(number: int) -> str:
@@ -128,16 +128,16 @@ def static_html(call: ShownCall | None) -> str:
     remedies = _remedies(call, (*first, *last))
     items = "".join(_entry(call, entry, remedies) for entry in first)
     if left:
-        items += f'<li class="nn-fold">{left:,} more, all of them in to_frame()</li>'
+        items += f'<li class="nn-t-fold">{left:,} more, all of them in to_frame()</li>'
         items += "".join(_entry(call, entry, remedies) for entry in last)
     notes = "".join(
         f'<p class="nn-note">{escape(note)}</p>' for note in (call.settings, call.unknown, call.difference) if note
     )
-    before = f'<p class="nn-part">Before the call</p>{_lines(call.before)}' if _is_loud(call.before) else ""
+    before = f'<p class="nn-t-part">Before the call</p>{_lines(call.before)}' if _is_loud(call.before) else ""
     return (
         f'{head}<p class="nn-sub">{escape(title_of(call.record))}: {escape(call.headline)}</p>{notes}{before}'
-        f'<p class="nn-part">Request</p><ol class="nn-items">{items}</ol>'
-        f'<p class="nn-part">Answer</p><p class="nn-sub">{escape(call.answer)}</p>{_lines(call.outcome)}'
+        f'<p class="nn-t-part">Request</p><ol class="nn-t-items">{items}</ol>'
+        f'<p class="nn-t-part">Answer</p><p class="nn-sub">{escape(call.answer)}</p>{_lines(call.outcome)}'
     )
 
 
