@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -127,7 +128,7 @@ def test_a_selection_elsewhere_is_shown_here_and_the_other_way_round(notebook: O
     sub = root.locator(".nn-sub").first
     expect(sub).to_contain_text("Turn 4, call 1")
 
-    opened.kernel.run("bars.selection.select(thread_id='t1', turn=2, call=3, item=5)")
+    opened.kernel.run("chosen.select(thread_id='t1', turn=2, call=3, item=5)")
     expect(sub).to_contain_text("Turn 2, call 2")
     marked = root.locator("[aria-current='true']")
     expect(marked).to_have_count(1)
@@ -138,6 +139,12 @@ def test_a_selection_elsewhere_is_shown_here_and_the_other_way_round(notebook: O
     root.locator(".nn-t-item", has_text="Will it be here by Friday?").click()
     wait_for(lambda: opened.kernel.value("(chosen.call, chosen.item)") == "(3, 4)", "the kernel knows the item")
     expect(marked).to_contain_text("Will it be here by Friday?")
+
+    # From a segment of the allocation to the item.
+    bars = opened.page.locator(".noetic-nb").first
+    bars.locator('.nn-mark[data-kind="history"]').first.click()
+    bars.locator(".nn-part-items").get_by_role("button", name=re.compile("Then I want my")).click()
+    expect(marked).to_contain_text("Then I want my 49.90 back.")
 
     # A decision brings its call with it.
     seq = "next(at for at, e in enumerate(run.events) if e.kind == 'steering_decided' and e.action == 'deny')"

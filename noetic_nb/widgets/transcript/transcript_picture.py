@@ -98,7 +98,9 @@ def _lines(lines: Sequence[OutcomeLine]) -> str:
     if not quiet:
         return listed
     inside = "".join(_line(line) for line in quiet)
-    return f'{listed}<details><summary>{quiet_words(len(quiet))}</summary><ol class="nn-t-lines">{inside}</ol></details>'
+    return (
+        f'{listed}<details><summary>{quiet_words(len(quiet))}</summary><ol class="nn-t-lines">{inside}</ol></details>'
+    )
 
 
 def quiet_words(number: int) -> str:
