@@ -32,6 +32,9 @@ class Reading:
         """Read one event; returns the message about what is new, None where nothing is."""
         raise NotImplementedError
 
+    def begin(self) -> None:
+        """Bring the snapshot up to date: from now on pages follow, and each message of `take` is sent."""
+
     def answer(self, request: dict[str, Any]) -> Any:
         """Answer what a page asks beyond the snapshot, as JSON data.
 

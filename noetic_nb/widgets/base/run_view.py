@@ -89,6 +89,7 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
             events = list(self.run.events)
             for event in events:
                 self._feed.take(event)
+            reading.begin()
             # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
             super().__init__(snapshot=reading.snapshot, static_name=self.static_id, **traits)
             both = {id(event) for event in events[known:]}

@@ -15,8 +15,8 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import item_text
 from noetic_nb.items.json_text import compact_json
+from noetic_nb.runs.decision_words import decision_detail, decision_label
 from noetic_nb.runs.plain_text import NAME_LENGTH, TEXT_LENGTH, count, plain
-from noetic_nb.runs.regulator_signals import decision_words
 from noetic_nb.widgets.transcript.call_book import CallRecord, Outcome
 
 __all__ = ["OutcomeLine", "answer_headline", "outcome_lines", "previous_decisions"]
@@ -158,7 +158,7 @@ def _steering(seq: int, event: SteeringDecided, *, level: int) -> OutcomeLine:
 
 
 def _regulator(seq: int, event: RegulatorDecided, *, level: int) -> OutcomeLine:
-    label, detail = decision_words(event)
+    label, detail = decision_label(event.decision), decision_detail(event.decision, event.suggestion)
     quiet = event.decision.get("kind") == "continue"
     tone = "stop" if event.stops else "allow" if quiet else "warn"
     notes = "".join([", the turn stops" if event.stops else "", "" if event.enforced else " (not enforced)"])
