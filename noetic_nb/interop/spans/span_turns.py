@@ -178,7 +178,7 @@ class TurnWriter:
         asked = tail_of(use)[1] if use is not None else []
         turn = self.turn
         if turn is not None:
-            text = "".join([each.text for each in asked])
+            text = "".join([each.text for each in asked]) if asked else ""
             is_same = invocation is turn.invocation if invocation is not None or turn.invocation else None
             is_same = turn.trace_id == span.trace_id if is_same is None else is_same
             if use is None or use.inputs is None:
