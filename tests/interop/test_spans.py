@@ -116,12 +116,11 @@ def check(run: Run, name: str) -> None:
     assert [call.status for call in calls[:2]] == ["ok", "error"]
     assert (calls[1].error or "").startswith(error)
     assert all(call.duration_ms is not None and call.duration_ms > 0 for call in calls)
-    each, total = ([], (0, 0)) if usage is ABSENT else usage
+    each, total = ([], (None, None)) if usage is ABSENT else usage
     assert [(call.input_tokens, call.output_tokens) for call in used] == each
     assert (run.turns[0].input_tokens, run.turns[0].output_tokens) == total
     assert run.turns[0].cost is None or not used
     assert run.meta["source"] == "otel"
-    # Zeros where a dialect counts nothing are no measurement.
     assert run.meta["estimated"] == (["input_tokens", "output_tokens"] if usage is ABSENT else [])
     assert run.meta["unmapped"] == []
 
