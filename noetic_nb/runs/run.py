@@ -103,8 +103,8 @@ class Run:
         self.meta: dict[str, Any] = own | given
         # At once, as nobody listens yet.
         self._events: list[RunEvent] = [settled(event) for event in events]
-        # A new one with every change, so that it can be gone through while it changes.
-        self._listeners: tuple[Listener, ...] = ()
+        # A new one with every change, so that it can be gone through meanwhile.
+        self._listeners: list[Listener] = []
         self._attached: list[tuple[object, Callable[[], None]]] = []
         # Reentrant, because a listener may read the run it listens to.
         self._lock = threading.RLock()
@@ -185,12 +185,12 @@ class Run:
             listener(event)
 
         with self._lock:
-            self._listeners += (relay,)
+            self._listeners = [*self._listeners, relay]
         return lambda: self._forget(relay)
 
     def _forget(self, listener: Listener) -> None:
         with self._lock:
-            self._listeners = tuple([each for each in self._listeners if each != listener])
+            self._listeners = [each for each in self._listeners if each != listener]
 
     def attach(self, source: object, connect: Callable[[], Callable[[], None]]) -> bool:
         """Connect a source of events once; a source that is connected already is left as it is.
