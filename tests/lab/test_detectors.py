@@ -108,9 +108,7 @@ def spending() -> Run:
 
 
 def doubting() -> Run:
-    unsure = tuple(
-        [(" word", -5.5), (" word", -4.5), (" word", -0.1), (" word", -6.9), (" word", 0.0), (" word", -6.0)]
-    )
+    unsure = ((" word", -5.5), (" word", -4.5), (" word", -0.1), (" word", -6.9), (" word", 0.0), (" word", -6.0))
     return Story().start().think(logprobs=unsure).reply().start().think(logprobs=unsure[3:]).reply().run()
 
 
