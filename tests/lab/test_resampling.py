@@ -83,26 +83,27 @@ def test_more_than_half_of_the_samples_must_have_a_value() -> None:
     assert percentiles(np.array([1.0, 1.0, np.nan])) == (1.0, 1.0)
 
 
-def test_the_lower_end_of_one_statistic_is_its_percentile_and_those_of_several_hold_together() -> None:
+def test_lower_ends_of_several_hold_together_and_are_never_above_their_own() -> None:
     rng = np.random.default_rng(0)
-    one = rng.normal(size=(4_000, 1))
-    many = rng.normal(size=(4_000, 8))
+    samples = 0.7 + 0.05 * rng.normal(size=(4_000, 8))
+    values = np.full(8, 0.7)
 
-    assert lower_ends(one)[0] == pytest.approx(np.quantile(one, 0.025))
-    ends = lower_ends(many)
-    assert (many >= ends).all(axis=1).mean() == pytest.approx(0.975, abs=0.005)
+    ends = lower_ends(values, samples)
+
+    assert (samples >= ends).all(axis=1).mean() == pytest.approx(0.975, abs=0.01)
+    assert (ends < np.quantile(samples, 0.025, axis=0)).all()
     # Eight that are the same are one.
-    assert lower_ends(np.repeat(one, 8, axis=1)) == pytest.approx(np.repeat(lower_ends(one), 8))
-    assert (ends < np.quantile(many, 0.025, axis=0)).all()
+    one = samples[:, :1]
+    assert lower_ends(values, np.repeat(one, 8, axis=1)) == pytest.approx(np.repeat(lower_ends(values[:1], one), 8))
+    skewed = np.minimum(one, 0.71)
+    assert lower_ends(values[:1], skewed)[0] <= np.quantile(skewed, 0.025)
 
 
-def test_a_statistic_that_most_samples_lack_has_no_lower_end() -> None:
-    values = np.array([[1.0, np.nan]] * 5 + [[2.0, 3.0]])
-
-    ends = lower_ends(values)
+def test_an_area_that_most_samples_lack_has_no_lower_end() -> None:
+    ends = lower_ends(np.array([1.0, 2.0]), np.array([[1.0, np.nan]] * 5 + [[2.0, 3.0]]))
 
     assert isnan(ends[1])
-    assert ends[0] >= 1.0
+    assert ends[0] <= 1.0
 
 
 def test_folds_never_divide_a_group_and_share_out_failures() -> None:
@@ -123,7 +124,7 @@ def test_folds_never_divide_a_group_and_share_out_failures() -> None:
     assert folds != folds_of(groups, kinds, failed, 2, seed=6)
 
 
-@pytest.mark.parametrize("most", [0.0, 0.05, 0.3, 1.0])
+@pytest.mark.parametrize("most", [0.03, 0.05, 0.3, 1.0])
 def test_no_other_threshold_stops_more_failed_runs_and_as_few_good_ones(most: float) -> None:
     scores, failed, _ = drawn()
     scores[::7] = -np.inf

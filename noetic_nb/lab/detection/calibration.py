@@ -401,7 +401,7 @@ def calibrate(
     Notes
     -----
     Intervals draw whole tasks again over the scores that are there; no threshold and no model is fitted again, so that they say
-    how sure the figures of *this* threshold are. Of several detectors, the lower ends hold together (minP of the ranks [1]_).
+    how sure the figures of *this* threshold are. Of several detectors, the lower ends hold together (single-step maxT [1]_).
 
     References
     ----------

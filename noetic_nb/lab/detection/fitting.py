@@ -232,11 +232,12 @@ class Fitting:
         if len(set(groups)) < 2:
             return [nan] * len(detectors)
         weights = self._weights_of(where, groups)
-        columns = []
+        columns, values = [], []
         for detector in detectors:
             scores = detector.scores(self.fit)[where]
             known = ~np.isnan(scores)
             strata = self.domains[where][known].tolist()
+            values.append(area(scores[known], self.failed[where][known], strata))
             columns.append(areas(scores[known], self.failed[where][known], weights[:, known], strata))
-        ends: list[float] = lower_ends(np.stack(columns, axis=1)).tolist()
+        ends: list[float] = lower_ends(np.asarray(values), np.stack(columns, axis=1)).tolist()
         return ends

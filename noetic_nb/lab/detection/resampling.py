@@ -7,7 +7,6 @@ References
 .. [1] Hanley, J. A., and McNeil, B. J. (1982). The meaning and use of the area under a receiver operating characteristic (ROC)
    curve. Radiology 143, 29-36.
 .. [2] Westfall, P. H., and Young, S. S. (1993). Resampling-based multiple testing. Wiley.
-.. [3] Beran, R. (1988). Balanced simultaneous confidence sets. JASA 83, 679-686.
 """
 
 from __future__ import annotations
@@ -109,37 +108,29 @@ def share(hits: Booleans, among: Booleans, weights: Floats, groups: Sequence[Has
     return (rate, *(percentiles(drawn) if len(set(groups)) > 1 else (nan, nan)))
 
 
-def lower_ends(samples: Floats) -> Floats:
-    """Return the lower ends of intervals of several statistics that hold together, from their values in the same samples.
+def lower_ends(values: Floats, samples: Floats) -> Floats:
+    """Return the lower ends of intervals of several areas that hold together, from the same samples of all.
 
-    Each statistic is ranked among its own samples; the lowest rank of a sample says how far out its farthest statistic is, and
-    the 2.5th percentile of these ranks is the level at which every end is taken (minP [2]_, balanced [3]_). For one statistic
-    it is the ordinary percentile.
+    In each sample the area that strays farthest counts; what that exceeds in 5 % of the samples is the margin of every area
+    (single-step maxT [2]_, symmetric, so that an area near 1, whose samples hardly stray upwards, is not taken for sure). An end
+    is never above that of the area's own interval.
 
     Parameters
     ----------
+    values : array, shape (statistics,)
+        The areas.
     samples : array, shape (samples, statistics)
-        The statistics of each sample.
+        Those of each sample.
 
     Returns
     -------
     array, shape (statistics,)
-        Not a number for a statistic that more than half of the samples lack.
+        Not a number for an area that more than half of the samples lack.
     """
-    ends = np.full(samples.shape[1], nan)
     usable = np.isnan(samples).mean(axis=0) < 0.5
-    kept = samples[:, usable]
-    kept = kept[~np.isnan(kept).any(axis=1)]
-    if not kept.size:
-        return ends
-    level = float(np.quantile(_ranks(kept).min(axis=1), _TAIL))
-    ends[usable] = [np.quantile(column, level) for column in kept.T]
-    return ends
-
-
-def _ranks(values: Floats) -> Floats:
-    """Return the place of each value in its column, 0 for the lowest to 1 for the highest."""
-    order = np.argsort(values, axis=0, kind="stable")
-    ranks = np.empty_like(values)
-    np.put_along_axis(ranks, order, np.broadcast_to(np.linspace(0, 1, len(values))[:, None], values.shape), axis=0)
-    return ranks
+    if not usable.any():
+        return np.full(len(values), nan)
+    strays = np.nan_to_num(np.abs(samples[:, usable] - values[usable])).max(axis=1)
+    margin = float(np.quantile(strays, CONFIDENCE))
+    own = np.array([percentiles(column)[0] for column in samples.T])
+    return np.where(usable, np.minimum(own, values - margin), nan)
