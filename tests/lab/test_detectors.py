@@ -303,7 +303,7 @@ def test_a_regulator_stops_or_does_not() -> None:
     (detecting,) = detectors_of(Regulator.for_user("ann").with_predicates(ToolLoop(threshold=4)))
 
     assert detecting.name == "regulator"
-    assert [detecting.score(run) for run in (looping(), failing())] == [1.0, 0.0]
+    assert [detecting.score(run) for run in (looping(), failing())] == [1.0, -inf]
     assert looping().events[detecting.trace(looping())[0].seq].name == "search"
 
 

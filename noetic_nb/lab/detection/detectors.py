@@ -238,7 +238,7 @@ def _trace_of_regulator(regulator: Regulator, run: Run) -> list[Reached]:
     for seq, event in enumerate(tuple(run.events)):
         if any(decided.stops for decided in feed.take(event)):
             return [Reached(seq, 1.0)]
-    return [Reached(-1, 0.0)]
+    return []
 
 
 def _trace_of_function(function: Callable[[Run], float], run: Run) -> list[Reached]:
