@@ -23,11 +23,14 @@ __all__ = [
     "LayerStateChanged",
     "LayerTokens",
     "LayersDropped",
+    "LogStretch",
     "MemoryTraceSpan",
     "ModelCalled",
+    "OfferedTool",
     "QualityGiven",
     "RegulatorDecided",
     "RegulatorSaw",
+    "RequestPrepared",
     "RuleChanged",
     "RunEvent",
     "SteeringDecided",
@@ -38,6 +41,7 @@ __all__ = [
     "ToolProgress",
     "TurnCompleted",
     "TurnStarted",
+    "UnsentOffer",
     "ViewAssembled",
     "WarningRaised",
     "Where",
@@ -102,6 +106,41 @@ class ItemFate:
 
 
 @dataclass(frozen=True, slots=True)
+class UnsentOffer:
+    """An item that a layer offered and that was not sent, for a reason of `ItemFate`.
+
+    Of a text that was cut (``trimmed``), `item` has the rest.
+    """
+
+    layer_id: str
+    place: int
+    """Among all that the layer offered."""
+    before: int
+    """How many items of layers were sent before it."""
+    reason: Literal["over_budget", "over_allocation", "trimmed"]
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class LogStretch:
+    """A part of what layers made of the history: log items at ``start <= position < stop``, or `written`, which are in no log."""
+
+    start: int
+    stop: int
+    written: tuple[Item, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """A tool as the model is offered it; `parameters` is a JSON Schema."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TurnStarted:
     """A turn begins; the user's items are at ``start <= position < stop`` of the log."""
 
@@ -141,6 +180,31 @@ class BudgetsAllocated:
     # Pairs and no mapping, so that an event cannot be changed by whoever reads it.
     allocations: tuple[tuple[str, float], ...]
     history_budget: float
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPrepared:
+    """What the requests of an execution have in common, and their plans start from.
+
+    It stands before the first request of each execution, and again before one for which something of it has changed.
+    """
+
+    kind: ClassVar[str] = "request_prepared"
+    where: Where
+    t_ms: float
+    step_id: str
+    model: str
+    instructions: str
+    tools: tuple[OfferedTool, ...]
+    params: Mapping[str, Any]
+    """Of sampling; what the provider decides is not in it."""
+    output_schema: Mapping[str, Any] | None
+    overflow: str
+    window_size: int | None
+    limits: tuple[tuple[str, float, float], ...]
+    """Each layer, with the least and the most tokens it is configured to get, in the order of the allocation."""
+    tokenizer: str
+    """Name of what counts tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +262,16 @@ class ViewAssembled:
     hidden: tuple[tuple[int, int, int], ...] = ()
     """Long stretches of the log that layers left out, as first place, place behind the last, and tokens: their items have no
     fates of their own."""
+    unsent: tuple[UnsentOffer, ...] = ()
+    """What layers offered and was not sent, in their order."""
+    projection: tuple[LogStretch, ...] | None = None
+    """What layers made of the history, in its order; None where they left it as it is."""
+    appended: tuple[Item, ...] = ()
+    """What was sent behind the log and is not logged: a request to continue."""
+    texts: tuple[str, ...] = ()
+    """Layers whose offer is one text, which may be cut."""
+    kept: tuple[int, ...] = ()
+    """Places before the window that are sent all the same: system messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -508,6 +582,7 @@ RunEvent: TypeAlias = (
     TurnStarted
     | ItemsAppended
     | BudgetsAllocated
+    | RequestPrepared
     | MemoryTraceSpan
     | ViewAssembled
     | ModelCalled

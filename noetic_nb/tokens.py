@@ -9,13 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-__all__ = ["UNITS_PER_TOKEN", "Tokenizer", "estimate_tokens", "most_that_fit", "utf16_units"]
+__all__ = ["UNITS_PER_TOKEN", "Tokenizer", "estimate_tokens", "most_that_fit", "tokenizer_name", "utf16_units"]
 
 Tokenizer: TypeAlias = Callable[[str], int]
 """Counts the tokens of a text. Must be pure: the same text always has the same count."""
 
 # The rule of thumb of four characters to a token of English text.
 UNITS_PER_TOKEN: Final = 4
+
+
+def tokenizer_name(tokenizer: Tokenizer) -> str:
+    """Return what a tokenizer is called: its ``name``, or else where it is defined.
+
+    Examples
+    --------
+    >>> tokenizer_name(estimate_tokens)
+    'noetic_nb.tokens.estimate_tokens'
+    """
+    name = getattr(tokenizer, "name", None)
+    if isinstance(name, str):
+        return name
+    made_by = tokenizer if hasattr(tokenizer, "__qualname__") else type(tokenizer)
+    return f"{made_by.__module__}.{made_by.__qualname__}"
 
 
 def utf16_units(text: str) -> int:

@@ -2,8 +2,8 @@
 
     python notebooks/export.py notebooks/00_tour.ipynb build/tour.html
 
-Widget state is not stored and widget outputs are left out: with them the export would drop the static form that every
-view carries, and ask a content delivery network for the live one.
+Widget state is not stored and widget outputs are left out: with them the page would ask a content delivery network for the
+live views. Their static forms stand in outputs of their own.
 """
 
 from __future__ import annotations
@@ -23,12 +23,10 @@ TIMEOUT_S: Final = 120
 
 
 def without_widgets(notebook: Any) -> Any:
-    """Drop live widget outputs where a static form stands beside them."""
+    """Drop the outputs of live widgets: a static form stands beside each."""
     for cell in notebook.cells:
-        for output in cell.get("outputs", ()):
-            data = output.get("data", {})
-            if "text/html" in data or "text/plain" in data:
-                data.pop(WIDGET_MIME, None)
+        if "outputs" in cell:
+            cell.outputs = [output for output in cell.outputs if set(output.get("data", {None})) - {WIDGET_MIME}]
     notebook.metadata.pop("widgets", None)
     return notebook
 

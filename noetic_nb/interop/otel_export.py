@@ -57,7 +57,7 @@ _WITHOUT_TEXTS: Final[Mapping[type[Any], Mapping[str, Any]]] = {
     ToolCalled: {"args": None, "raw_args": None, "output": ""},
     MemoryTraceSpan: {"attributes": None, "notes": ()},
     BudgetsAllocated: {},
-    ViewAssembled: {"layer_items": ()},
+    ViewAssembled: {"layer_items": (), "unsent": (), "projection": None, "appended": ()},
     LayersDropped: {},
 }
 

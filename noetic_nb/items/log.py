@@ -175,6 +175,11 @@ class ItemView(ItemSequence):
         return self._store.has_system
 
     @property
+    def repeats_calls(self) -> bool:
+        """Whether the log may hold two calls with the same id."""
+        return self._store.repeats_calls
+
+    @property
     def tokenizer(self) -> Tokenizer:
         """What the items were counted with."""
         return self._store.tokenizer

@@ -54,6 +54,13 @@ def _cut(into: Run, decided: RegulatorDecided, t_ms: float) -> None:
     )
 
 
+def _settings(regulator: Regulator) -> dict[str, Any]:
+    try:
+        return {"regulator": {"settings": regulator.settings.to_dict()}}
+    except ValueError:  # a scorer of one's own without a name
+        return {}
+
+
 def replay_regulator(
     run: Run,
     regulator: Regulator,
@@ -106,7 +113,8 @@ def replay_regulator(
             "INVALID_REGULATOR", "A replay needs a regulator.", given=regulator, hint="Use Regulator.for_user(name)."
         )
     about = {"of": run.run_id, "stop": stop, "graded": grader is not None, "layer_id": layer_id}
-    into = Run(f"{run.run_id}-replay", meta={**run.meta, "source": "replay", "replay": about})
+    meta = {**run.meta, "source": "replay", "replay": about, **_settings(regulator)}
+    into = Run(f"{run.run_id}-replay", meta=meta)
     replaying = RegulatorFeed(regulator, grader, into, layer_id)
     stopped: set[str] = set()
     # A copy, because a run may still be recorded into.

@@ -25,7 +25,7 @@ from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import RecallParams
 from noetic_nb.memory.scope import resolve_scope_key
 from noetic_nb.memory.state_store import LayerStateStore
-from noetic_nb.tokens import most_that_fit
+from noetic_nb.tokens import Tokenizer, most_that_fit
 
 __all__ = ["RecallEntry", "RecallMode", "Recaller"]
 
@@ -38,12 +38,50 @@ CACHE_ENTRIES: Final = 1024
 
 
 class RecallEntry(NamedTuple):
-    """What one layer offers: its items and the tokens of their text."""
+    """What one layer offers: its items and the tokens of their text.
+
+    `dropped` is what its budget had no room for, `places` where each of these stood among all that the layer returned.
+    """
 
     layer_id: str
     items: tuple[Item, ...]
     token_count: int
     dropped: tuple[Item, ...] = ()
+    places: tuple[int, ...] = ()
+    text: str | None = None
+    """All of the text, where the layer returned one; `items` has as much of it as fits."""
+
+
+def places_that_fit(counts: Iterable[int], budget: float) -> list[int]:
+    """Return which of several items a layer may offer: one behind another that does not fit may still fit.
+
+    Examples
+    --------
+    >>> places_that_fit([5, 9, 5], 10)
+    [0, 2]
+    """
+    # Items are not cut: half a call or half an image is worth nothing.
+    places: list[int] = []
+    used = 0
+    for place, count in enumerate(counts):
+        if used + count <= budget:
+            places.append(place)
+            used += count
+    return places
+
+
+def text_that_fits(text: str, budget: float, tokenize: Tokenizer) -> str:
+    """Return as much of a text as a layer may offer.
+
+    Examples
+    --------
+    >>> from noetic_nb.tokens import estimate_tokens
+    >>> text_that_fits("Blue is her colour.", 2, estimate_tokens)
+    'Blue is '
+    """
+    if tokenize(text) <= budget:
+        return text
+    return text[: most_that_fit(len(text), lambda size: tokenize(text[:size]) <= budget)]
 
 
 class BudgetOverrun(Warning):
@@ -91,6 +129,7 @@ class Recaller:
         budgets: Mapping[str, float],
         mode: RecallMode,
         only: Iterable[str] | None = None,
+        with_empty: bool = False,
     ) -> tuple[RecallEntry, ...]:
         """Return what the layers offer, in slot order; see `LayerStack.recall`."""
         # An execution may recall without `init`, as in a test or where a single step is run.
@@ -116,7 +155,7 @@ class Recaller:
                 entry = await self._cached(layer, params)
             else:
                 entry = await call(layer, params, wanted is not None)
-            if entry is not None:
+            if entry is not None and (entry.items or with_empty or entry.text is None):
                 entries.append(entry)
         return tuple(entries)
 
@@ -165,7 +204,7 @@ class Recaller:
         return recalled.entry
 
     def _text_entry(self, layer_id: str, text: str, count: int) -> RecallEntry:
-        return RecallEntry(layer_id, (input_message(text, "developer", ids=self._ids),), count)
+        return RecallEntry(layer_id, (input_message(text, "developer", ids=self._ids),), count, (), (), text)
 
     def _read(self, layer: MemoryLayer, params: RecallParams, value: Any) -> _Recalled:
         tokenize = params.ctx.tokenize
@@ -176,11 +215,12 @@ class Recaller:
             text, count = value, tokenize(value)
             if count > params.budget:
                 notes = (_overrun(layer.id, count, params.budget),)
-                text = value[: most_that_fit(len(value), lambda size: tokenize(value[:size]) <= params.budget)]
+                text = text_that_fits(value, params.budget, tokenize)
                 count = tokenize(text)
-            if not text:
-                return _Recalled(None, None, notes)
-            return _Recalled(self._text_entry(layer.id, text, count), None, notes)
+            if not text:  # a plan says what there was no room for at all
+                whole = input_message(value, "developer", ids=self._ids)
+                return _Recalled(RecallEntry(layer.id, (), 0, (whole,), (0,), value), None, notes)
+            return _Recalled(self._text_entry(layer.id, text, count)._replace(text=value), None, notes)
         warnings: list[Warning] = []
         new_state = field_of(value, "state", hook="recall")
         state = None if new_state is UNSET else new_state
@@ -200,19 +240,14 @@ class Recaller:
         reported = field_of(value, "token_count", hook="recall")
         if isinstance(reported, int | float) and abs(reported - sum(counts)) > COUNT_TOLERANCE * sum(counts):
             warnings.append(MiscountedTokens(f"Layer {layer.id!r} reported {reported} tokens; they are {sum(counts)}."))
-        kept: list[Item] = []
-        dropped: list[Item] = []
-        used = 0
-        for item, count in zip(items, counts, strict=True):
-            if used + count <= params.budget:
-                # Items are not cut: half a call or half an image is worth nothing.
-                kept.append(item)
-                used += count
-            else:
-                dropped.append(item)
-        if dropped:
+        kept = places_that_fit(counts, params.budget)
+        used = sum([counts[place] for place in kept])
+        entry = RecallEntry(layer.id, tuple([items[place] for place in kept]), used)
+        if len(kept) < len(items):
+            left = tuple(sorted({*range(len(items))}.difference(kept)))
+            entry = entry._replace(dropped=tuple([items[place] for place in left]), places=left)
             warnings.append(_overrun(layer.id, sum(counts), params.budget))
-        return _Recalled(RecallEntry(layer.id, tuple(kept), used, tuple(dropped)), state, tuple(warnings), request)
+        return _Recalled(entry, state, tuple(warnings), request)
 
     def take_requests(self, execution_id: str) -> tuple[RerenderRequest, ...]:
         """Return the re-renders that layers requested while being re-rendered, once."""

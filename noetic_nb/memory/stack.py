@@ -161,6 +161,7 @@ class LayerStack:
         log: ItemLog | Sequence[Item] = (),
         budgets: Mapping[str, float],
         mode: RecallMode = "all",
+        with_empty: bool = False,
     ) -> tuple[RecallEntry, ...]:
         """Call the recall hooks: what the layers offer for the next prompt.
 
@@ -175,13 +176,17 @@ class LayerStack:
         mode : {"all", "cached", "atomic", "eventual"}
             ``"all"`` runs every hook now. ``"cached"`` runs atomic layers and lets eventual ones serve their last value;
             ``"atomic"`` and ``"eventual"`` are the two halves of that.
+        with_empty : bool
+            Also what a layer offered where its budget has no room for any of its text.
 
         Returns
         -------
         tuple of RecallEntry
             ``(layer_id, items, token_count)`` in slot order; each within its budget by our own count.
         """
-        return await self._recaller.recall(ctx, query=query, log=_view(log), budgets=budgets, mode=mode)
+        return await self._recaller.recall(
+            ctx, query=query, log=_view(log), budgets=budgets, mode=mode, with_empty=with_empty
+        )
 
     async def store(self, ctx: ExecutionContext, *, response: Any, log: ItemLog | Sequence[Item]) -> None:
         """Let every layer keep what matters of a response; all at once, each with a copy of its state."""

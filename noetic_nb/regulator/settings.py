@@ -6,7 +6,8 @@ Predicates and scorers written by users are code; a snapshot refers to them by n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from numbers import Integral, Real
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.regulator import predicates as built_in
@@ -16,7 +17,7 @@ from noetic_nb.regulator.predicates.call_budget import CallBudget
 from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, CONTEXT_THRESHOLD, ContextScorer
 from noetic_nb.regulator.predicates.core import CostCap, ProceduralWarning, QualityDecline, ScopeDrift
 from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS, RELEASE_KEYWORDS, DriftScorer, KeywordScorer
-from noetic_nb.regulator.predicates.explanation import Predicate, require_number, require_whole
+from noetic_nb.regulator.predicates.explanation import Predicate, names_of, require_number, require_whole
 from noetic_nb.regulator.predicates.low_confidence import LowConfidence
 from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
 
@@ -137,6 +138,37 @@ class Settings:
             changed = (*changed, ScopeDrift(**changes))
         return replace(self, predicates=changed)
 
+    def with_thresholds(self, thresholds: Mapping[str, Mapping[str, float | None]]) -> Settings:
+        """Return settings with other numbers in some predicates: the reverse of `Regulator.thresholds`.
+
+        Parameters
+        ----------
+        thresholds : mapping of str to mapping of str to float
+            New numbers by predicate, named as in `Regulator.thresholds`, and by the name of the number. A cap that is None is
+            none.
+
+        Raises
+        ------
+        KeyError
+            For a predicate or a number that these settings do not have; the second argument names those that there are.
+        TypeError, ValueError
+            If a number has the wrong type or is out of range.
+
+        Examples
+        --------
+        >>> RELEASE_SETTINGS.with_thresholds({"scope_drift": {"threshold": 0.7}}).predicates[3].threshold
+        0.7
+        """
+        names = names_of(self.predicates)
+        for name in thresholds:
+            if name not in names:
+                raise KeyError(name, names)
+        changed = tuple(
+            _with_numbers(name, predicate, thresholds[name]) if thresholds.get(name) else predicate
+            for name, predicate in zip(names, self.predicates, strict=True)
+        )
+        return replace(self, predicates=changed)
+
     def with_words(self, words: WordLists) -> Settings:
         """Return settings with other word lists, for clusters and for every keyword scorer."""
         changed = tuple(
@@ -239,6 +271,36 @@ RECOMMENDED_SETTINGS: Final = Settings(
 )
 """What one would run: a budget of calls, identical calls as insurance, drift as an annotation, strict turns, nothing lost in
 snapshots, bounded memory. ``presets.describe()`` says what it did where it was measured."""
+
+
+def _with_numbers(name: str, predicate: Predicate, numbers: Mapping[str, Any]) -> Predicate:
+    record: Any = predicate
+    given: tuple[Any, ...] = fields(record) if is_dataclass(record) else ()
+    fields_of: dict[str, Any] = {item.name: getattr(record, item.name) for item in given}
+    # A cap that is not set is a number too; a choice such as `by` is none.
+    known = [key for key, value in fields_of.items() if value is None or _is_number(value)]
+    limits = {key: dict(value) for key, value in fields_of.items() if isinstance(value, Mapping)}
+    known += [f"{key}.{inside}" for key, inner in limits.items() for inside in inner]
+    changes: dict[str, Any] = {}
+    for key, value in numbers.items():
+        if key not in known:
+            raise KeyError(f"{name}.{key}", tuple(f"{name}.{each}" for each in known))
+        number = value
+        if _is_number(value):
+            number = int(value) if isinstance(value, Integral) else float(value)
+        field, _, inside = key.partition(".")
+        if inside:
+            limits[field][inside] = number
+            changes[field] = limits[field]
+        else:
+            changes[key] = number
+    built: Predicate = replace(record, **changes)
+    return built
+
+
+def _is_number(value: object) -> bool:
+    # To Python True is a number; as a setting it is none.
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _predicate_to_dict(predicate: Predicate) -> dict[str, Any]:

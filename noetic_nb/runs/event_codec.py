@@ -13,7 +13,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
-from noetic_nb.events import RunEvent
+from noetic_nb.events import RequestPrepared, RunEvent
 from noetic_nb.items import Item, ItemRegistry
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.runs.payload import from_wire, frozen_data, to_wire
@@ -207,6 +207,8 @@ def settled(event: RunEvent) -> RunEvent:
     A tool may go on to change the arguments it was given: what a run keeps must not change with them.
     Raises `NoeticConfigError`, ``INVALID_RUN_EVENT``, if it is no event.
     """
+    if type(event) is RequestPrepared:
+        event = _with_settled_tools(event)
     names = _FREE.get(type(event))
     if names is None:  # the first of its class, or none
         names = _free_names(event)
@@ -221,6 +223,14 @@ def settled(event: RunEvent) -> RunEvent:
         if frozen is not value:
             changed[name] = frozen
     return replace(event, **changed) if changed else event
+
+
+def _with_settled_tools(event: RequestPrepared) -> RequestPrepared:
+    # What the runtime offers is frozen all the way down, and too large to look through at every turn.
+    if all(type(tool.parameters) is FrozenDict for tool in event.tools):
+        return event
+    tools = [replace(tool, parameters=frozen_data(tool.parameters)) for tool in event.tools]
+    return replace(event, tools=tuple(tools))
 
 
 def _dump(record: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, Final, get_type_hints
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import (
     BudgetsAllocated,
+    OfferedTool,
     QualityGiven,
     RunEvent,
     StepEnded,
@@ -67,11 +68,28 @@ def _size(value: Any) -> int:
         return size
     if isinstance(value, tuple | list):
         return 4 * len(value) + sum([_size(inner) for inner in value]) if value else 0
+    if kind is OfferedTool:
+        return _tool_size(value)
     size, names = _SHAPES.get(kind) or _shape_of(kind)
     for name in names:
         inner = getattr(value, name)
         size += len(inner) if type(inner) is str else _size(inner)
     return size
+
+
+# The same tools are offered at every turn. By identity, which stays a tool's own as long as it is here.
+_TOOL_SIZES: Final[dict[int, tuple[OfferedTool, int]]] = {}
+_MOST_TOOLS: Final = 512
+
+
+def _tool_size(tool: OfferedTool) -> int:
+    known = _TOOL_SIZES.get(id(tool))
+    if known is None:
+        if len(_TOOL_SIZES) >= _MOST_TOOLS:
+            _TOOL_SIZES.clear()
+        size = 4 * _FIELD_BYTES + len(tool.name) + len(tool.description) + _size(tool.parameters)
+        known = _TOOL_SIZES[id(tool)] = tool, size
+    return known[1]
 
 
 # Compared by identity: a thread that begins anew has a second turn 1.

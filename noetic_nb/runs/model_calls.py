@@ -255,7 +255,8 @@ def _left_out(event: ViewAssembled) -> Iterator[LeftOut]:
     # Items before the window have no fate of their own in the event; only the bounds are known.
     floor = min(event.floor, before)
     for reason, start, stop in (("outside_window", 0, floor), ("over_budget", floor, before)):
-        count = stop - start - len([position for position in listed if start <= position < stop])
+        sent = listed.union(event.kept)
+        count = stop - start - len([position for position in sent if start <= position < stop])
         if count > 0:
             yield LeftOut("history", reason, start, stop - 1, count, None)
     for start, stop, tokens in event.hidden:

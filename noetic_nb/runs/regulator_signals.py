@@ -1,15 +1,15 @@
-"""What a regulator saw and decided, turn by turn, read from a run: qualities, spending, decisions.
+"""What a regulator saw and decided, turn by turn, read from a run: qualities, spending, drift, decisions.
 
 A grade is recorded twice, as given by someone and as seen by the regulator; here it counts once. A grade or decision
-outside any turn belongs to the thread's last turn, because that is the reply it is about. What counts as poor is read off the
-thresholds that travel with decisions: where a recording has none there is none.
+outside any turn belongs to the thread's last turn, because that is the reply it is about. What counts as poor, and every other
+threshold, is read off the thresholds that travel with decisions: where a recording has none there is none.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from noetic_nb.events import (
@@ -18,27 +18,23 @@ from noetic_nb.events import (
     RegulatorDecided,
     RegulatorSaw,
     RunEvent,
+    ToolCalled,
     TurnCompleted,
     TurnStarted,
     Where,
 )
 from noetic_nb.redact import Redaction
-from noetic_nb.runs.plain_text import TEXT_LENGTH, count, plain
+from noetic_nb.regulator import Regulator
+from noetic_nb.runs.decision_words import decision_detail, decision_label, reason_of
+from noetic_nb.runs.drift_scores import DriftScores
+from noetic_nb.runs.plain_text import plain
 
-__all__ = ["KIND_NAMES", "Mark", "Signals", "ThreadSignals", "TurnSignals", "rolling_mean"]
+__all__ = ["BETWEEN_TURNS", "CURRENCIES", "Fall", "Mark", "Signals", "ThreadSignals", "TurnSignals", "rolling_mean"]
 
-KIND_NAMES: Final = {
-    "circuit_break": "circuit break",
-    "scope_drift_warn": "scope drift",
-    "procedural_warning": "corrected before",
-    "low_confidence_spans": "low confidence",
-    "cost_cap_reached": "cost cap",
-    "quality_decline_no_recovery": "quality decline",
-    "repeated_tool_call_loop": "tool loop",
-    "repeated_failure_pattern": "repeated failures",
-    "call_budget_exceeded": "call budget",
-}
-"""What decisions and their reasons are called on a picture."""
+CURRENCIES: Final = ("tokens_in", "usd", "wallclock_ms")
+"""What is spent beside output tokens, as caps name it."""
+BETWEEN_TURNS: Final = frozenset({"quality", "correction"})
+"""Where it is decided while no turn runs."""
 
 
 def rolling_mean(qualities: list[float], window: int | None) -> float | None:
@@ -61,6 +57,16 @@ def rolling_mean(qualities: list[float], window: int | None) -> float | None:
     return round(math.fsum(qualities[-window:]) / window, 12)
 
 
+@dataclass(frozen=True, slots=True)
+class Fall:
+    """From which grade to which quality fell over a window of grades, and in which turns these were given."""
+
+    first: int
+    last: int
+    before: float
+    after: float
+
+
 @dataclass(slots=True)
 class Mark:
     """A decision other than "continue"; `times` counts how often it was made in the turn."""
@@ -70,17 +76,41 @@ class Mark:
     detail: str
     stops: bool
     times: int = 1
+    fall: Fall | None = None
 
 
 @dataclass(slots=True)
 class TurnSignals:
-    """One turn: its grades, the mean after the last one, and the output tokens of the task so far."""
+    """One turn: its grades, the mean after the last one, and what the task has spent so far.
+
+    `spent` counts output tokens, `before` those of earlier turns. `used` and `totals` have the other currencies of the turn
+    and of the task, as far as they are known: what nobody knows is missing and not 0.
+    """
 
     turn: int
     qualities: list[float] = field(default_factory=list)
     mean: float | None = None
     spent: int = 0
     marks: list[Mark] = field(default_factory=list)
+    before: int = 0
+    used: dict[str, float] = field(default_factory=dict)
+    totals: dict[str, float] = field(default_factory=dict)
+    drift: float | None = None
+    confidence: float | None = None
+    calls_in_a_row: int | None = None
+    """Most calls of one tool in a row; of one call, where that is what the regulator looks at. None without calls."""
+    thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """The numbers in force at its last decision; empty where they are not recorded."""
+    cap: float | None = None
+    poor: float | None = None
+    window: int | None = None
+    broken: bool = False
+    """Whether a circuit break of this or an earlier turn holds."""
+
+    @property
+    def tokens(self) -> int:
+        """Output tokens of this turn."""
+        return max(0, self.spent - self.before)
 
 
 @dataclass(slots=True)
@@ -99,22 +129,64 @@ class ThreadSignals:
     spent: int = 0
     regulator: str | None = None
     counted: dict[tuple[str, int], int] = field(default_factory=dict)
+    thread_id: str = ""
+    graded: list[int] = field(default_factory=list)
+    """The turn of each grade."""
+    totals: dict[str, float] = field(default_factory=dict)
+    thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    broken: bool = False
+    task_began: int = 0
+    """How many grades there were when the task of the regulator began."""
+    recorded_tokens: int = 0
+    in_a_row: tuple[Any, int] = (None, 0)
+    last_mark: tuple[int, Any, Mark] | None = None
+    by_number: dict[int, TurnSignals] = field(default_factory=dict)
 
     def turn(self, where: Where) -> TurnSignals:
         """Return the turn that an event belongs to."""
         if self.turns and (where.turn <= 0 or where.turn == self.turns[-1].turn):
             return self.turns[-1]
         # A late grade or decision names an earlier turn.
-        for known in reversed(self.turns):
-            if known.turn == where.turn:
-                return known
-        mean = rolling_mean(self.qualities, self.window)
-        self.turns.append(TurnSignals(where.turn, mean=mean, spent=self.spent))
-        return self.turns[-1]
+        found = self.by_number.get(where.turn)
+        if found is None:
+            found = self.by_number[where.turn] = TurnSignals(
+                where.turn,
+                mean=self.mean(),
+                spent=self.spent,
+                before=self.spent,
+                totals=dict(self.totals),
+                thresholds=self.thresholds,
+                cap=self.cap,
+                poor=self.poor,
+                window=self.window,
+                broken=self.broken,
+            )
+            self.turns.append(found)
+        return found
+
+    def mean(self) -> float | None:
+        """Return the mean of as many of the newest grades of the task as the regulator averages."""
+        if self.window is None or len(self.qualities) - self.task_began < self.window:
+            return None
+        return rolling_mean(self.qualities, self.window)
+
+    def fall(self, window: int | None) -> Fall | None:
+        """Return how quality went over the newest grades; None below so many."""
+        if window is None or window < 1 or len(self.qualities) - self.task_began < window:
+            return None
+        return Fall(self.graded[-window], self.graded[-1], self.qualities[-window], self.qualities[-1])
 
 
 class Signals:
     """The threads of a run so far, or only the one given.
+
+    Parameters
+    ----------
+    thread_id : str, optional
+        Read only this thread.
+    regulator_of : callable, optional
+        From the first decision to a regulator with the settings of the one that made it, or None: it scores the drift of replies
+        that nobody was warned of.
 
     Examples
     --------
@@ -130,57 +202,111 @@ class Signals:
     (0.5, 0.4)
     """
 
-    def __init__(self, *, thread_id: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        thread_id: str | None = None,
+        regulator_of: Callable[[RegulatorDecided], Regulator | None] | None = None,
+    ) -> None:
         self.thread_id = thread_id
         self.threads: dict[str, ThreadSignals] = {}
         # A decision holds words of texts, which are known as those of a secret only once the texts went by.
-        self._rule = Redaction()
+        self._rule = Redaction(remembered=100_000)
+        self._drift = None if regulator_of is None else DriftScores(regulator_of)
 
     def take(self, event: RunEvent) -> tuple[ThreadSignals, TurnSignals] | None:
         """Read one event; returns the thread and the turn it changed, None where nothing changed."""
-        if not isinstance(
-            event, TurnStarted | ModelCalled | QualityGiven | RegulatorSaw | RegulatorDecided | TurnCompleted
-        ):
-            return None
+        where = event.where
         match event:
             case TurnStarted(query=text) | TurnCompleted(text=text):
                 self._rule.text(text)
             case RegulatorSaw():
-                self._rule.data(event.event)
-            case RegulatorDecided():
-                event = replace(event, decision=self._rule.data(event.decision))
-        where = event.where
+                # Most texts have no sign of a secret, which is seen at once.
+                texts = [text for text in event.event.values() if isinstance(text, str)]
+                if not self._rule.are_plain(texts):
+                    self._rule.data(event.event)
+            case RegulatorDecided() | ModelCalled() | QualityGiven() | ToolCalled():
+                pass
+            case _:
+                return None
         if self.thread_id is not None and where.thread_id != self.thread_id:
             return None
         thread = self.threads.get(where.thread_id)
         if thread is None:
-            thread = self.threads[where.thread_id] = ThreadSignals(plain(where.thread_id))
+            thread = self.threads[where.thread_id] = ThreadSignals(plain(where.thread_id), thread_id=where.thread_id)
         turns = len(thread.turns)
         turn = thread.turn(where)
-        changed = _change(thread, turn, event)
+        changed = _change(thread, turn, event, self._rule)
+        score = None
+        if self._drift is not None and isinstance(event, RegulatorSaw | RegulatorDecided):
+            score = self._drift.take(event) if event.layer_id == thread.regulator else None
+        if score is not None:
+            turn.drift, changed = score, True
         return (thread, turn) if changed or len(thread.turns) > turns else None
 
 
-def _change(thread: ThreadSignals, turn: TurnSignals, event: RunEvent) -> bool:
+def _change(thread: ThreadSignals, turn: TurnSignals, event: RunEvent, rule: Redaction) -> bool:
     match event:
         case QualityGiven():
             return _grade(thread, turn, "given", event.quality)
         case RegulatorSaw(event={"kind": "quality_feedback", "quality": quality}):
             return _grade(thread, turn, f"seen by {event.layer_id}", quality)
-        case RegulatorSaw(event={"kind": "cost", "tokens_out": int(tokens)}):
-            return _is_first_regulator(thread, event.layer_id) and _spend(thread, turn, thread.spent + tokens)
+        case RegulatorSaw(event={"kind": "cost", "tokens_out": int(tokens), **cost}):
+            if not _is_first_regulator(thread, event.layer_id):
+                return False
+            paid = _pay(thread, turn, cost)
+            return _spend(thread, turn, thread.spent + tokens) or paid
+        case RegulatorSaw(event={"kind": "tool_call", **call}):
+            if not _is_first_regulator(thread, event.layer_id):
+                return False
+            return _call(thread, turn, call.get("tool_name"), call.get("args_json"))
+        case RegulatorSaw():
+            _is_first_regulator(thread, event.layer_id)
+            return False
+        case ToolCalled(status="ok" | "error" | "invalid_result") if thread.regulator is None:
+            return _call(thread, turn, event.name, event.args)
+        case ModelCalled(purpose="agent") if thread.regulator is None:
+            paid = _pay(
+                thread,
+                turn,
+                {"tokens_in": event.input_tokens, "usd": event.cost, "wallclock_ms": event.duration_ms},
+            )
+            return _spend(thread, turn, thread.spent + event.output_tokens) or paid
         case ModelCalled() if thread.regulator is None:
             return _spend(thread, turn, thread.spent + event.output_tokens)
         case RegulatorDecided():
-            known = event.cost_cap is not None and _is_first_regulator(thread, event.layer_id)
-            capped = known and thread.cap != event.cost_cap
-            if known:
-                thread.cap = event.cost_cap
-            spent = known and _spend(thread, turn, event.tokens_out)
-            ruled = thread.regulator in (None, event.layer_id) and _rule(thread, turn, event.thresholds)
-            return _decide(turn, event) or spent or capped or ruled
+            return _decided(thread, turn, event, rule)
         case _:
             return False
+
+
+def _decided(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, rule: Redaction) -> bool:
+    is_first = thread.regulator in (None, event.layer_id)
+    began = is_first and _begin_task(thread, turn, event)
+    known = event.cost_cap is not None and _is_first_regulator(thread, event.layer_id)
+    capped = known and (thread.cap, turn.cap) != (event.cost_cap, event.cost_cap)
+    if known:
+        thread.cap = turn.cap = event.cost_cap
+    spent = known and _spend(thread, turn, event.tokens_out)
+    ruled = is_first and _rule(thread, turn, event.thresholds)
+    read = is_first and _read(turn, event)
+    return _decide(thread, turn, event, is_first, rule) or began or spent or capped or ruled or read
+
+
+def _begin_task(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided) -> bool:
+    """Begin anew where the task was reset: that is not recorded, but shows in a count of tokens that fell."""
+    fell = event.tokens_out < thread.recorded_tokens
+    thread.recorded_tokens = event.tokens_out
+    if not fell:
+        return False
+    graded = len(turn.qualities) if turn is thread.turns[-1] else 0
+    thread.task_began = len(thread.qualities) - graded
+    thread.totals = {}
+    thread.spent = turn.spent = event.tokens_out
+    turn.before, turn.totals, turn.used = 0, {}, {}
+    turn.mean = thread.mean()
+    thread.broken = turn.broken = False
+    return True
 
 
 def _grade(thread: ThreadSignals, turn: TurnSignals, source: str, quality: Any) -> bool:
@@ -192,22 +318,36 @@ def _grade(thread: ThreadSignals, turn: TurnSignals, source: str, quality: Any) 
         return False  # the same grade, recorded by the other source
     turn.qualities.append(float(quality))
     thread.qualities.append(float(quality))
-    turn.mean = rolling_mean(thread.qualities, thread.window)
+    thread.graded.append(turn.turn)
+    turn.mean = thread.mean()
     return True
 
 
 def _rule(thread: ThreadSignals, turn: TurnSignals, thresholds: Mapping[str, Any]) -> bool:
-    """Take over what counts as poor; a decision without thresholds, as in an older run, changes nothing."""
+    """Take over the numbers in force; a decision without thresholds, as in an older run, changes nothing."""
+    if not thresholds or (thresholds is turn.thresholds and thresholds is thread.thresholds):
+        return False
+    changed = turn.thresholds != thresholds
+    thread.thresholds = turn.thresholds = thresholds
     # The predicate about quality first; a cost cap has such a pair too, and may be the only one.
     for _, numbers in sorted(thresholds.items(), key=lambda entry: not entry[0].startswith("quality_decline")):
         match numbers:
             case {"poor_mean": int() | float() as poor, "window": int() as window} if 0 <= poor <= 1 <= window:
-                if (thread.poor, thread.window) == (poor, window):
-                    return False
-                thread.poor, thread.window = poor, window
-                turn.mean = rolling_mean(thread.qualities, window)
+                if (turn.poor, turn.window) == (poor, window):
+                    return changed
+                thread.poor, thread.window = turn.poor, turn.window = poor, window
+                turn.mean = thread.mean()
                 return True
-    return False
+    return changed
+
+
+def _read(turn: TurnSignals, event: RegulatorDecided) -> bool:
+    # At the start of a turn, and after it, confidence is that of an older reply.
+    if event.confidence is None or event.at == "turn_start" or event.at in BETWEEN_TURNS:
+        return False
+    changed = turn.confidence != event.confidence
+    turn.confidence = event.confidence
+    return changed
 
 
 def _is_first_regulator(thread: ThreadSignals, layer_id: str) -> bool:
@@ -215,7 +355,11 @@ def _is_first_regulator(thread: ThreadSignals, layer_id: str) -> bool:
     if thread.regulator is None:
         thread.regulator = layer_id
         if thread.turns:  # what the model calls seemed to spend gives way to what the regulator counted
-            thread.spent = thread.turns[-2].spent if len(thread.turns) > 1 else 0
+            turn = thread.turns[-1]
+            earlier = thread.turns[-2] if len(thread.turns) > 1 else None
+            thread.spent = 0 if earlier is None else earlier.spent
+            thread.totals = {} if earlier is None else dict(earlier.totals)
+            turn.used, turn.totals = {}, dict(thread.totals)
     return thread.regulator == layer_id
 
 
@@ -225,62 +369,68 @@ def _spend(thread: ThreadSignals, turn: TurnSignals, spent: int) -> bool:
     return changed
 
 
-def _decide(turn: TurnSignals, event: RegulatorDecided) -> bool:
+def _pay(thread: ThreadSignals, turn: TurnSignals, cost: Mapping[str, Any]) -> bool:
+    changed = False
+    for currency in CURRENCIES:
+        amount = cost.get(currency)
+        if isinstance(amount, int | float) and not isinstance(amount, bool) and math.isfinite(amount) and amount >= 0:
+            turn.used[currency] = turn.used.get(currency, 0) + amount
+            turn.totals[currency] = thread.totals[currency] = thread.totals.get(currency, 0) + amount
+            changed = True
+    return changed
+
+
+def _call(thread: ThreadSignals, turn: TurnSignals, name: Any, args: Any) -> bool:
+    by_call, across_turns = _loops(turn.thresholds)
+    key = (name, args if isinstance(args, str) else repr(args)) if by_call else name
+    begins = turn.calls_in_a_row is None and not across_turns
+    before, times = (None, 0) if begins else thread.in_a_row
+    times = times + 1 if before == key and times else 1
+    thread.in_a_row = (key, times)
+    changed = times > (turn.calls_in_a_row or 0)
+    turn.calls_in_a_row = max(times, turn.calls_in_a_row or 0)
+    return changed
+
+
+def _loops(thresholds: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Return whether the regulator tells calls apart by their arguments, and whether it looks across turns."""
+    for name in thresholds:
+        if name.startswith("tool_loop"):
+            # A name has these only where there are several loops; a single one compares names within a turn by default.
+            return "by=call" in name, "across_turns" in name
+    return False, False
+
+
+def _decide(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, is_first: bool, rule: Redaction) -> bool:
     decision = event.decision
     kind = str(decision.get("kind"))
     if kind == "continue":
         return False
-    mark = Mark(plain(kind), _label(decision), _detail(decision, event.suggestion), event.stops)
+    if kind == "scope_drift_warn" and is_first and isinstance(decision.get("drift_score"), int | float):
+        turn.drift = float(decision["drift_score"])
+    is_break = kind == "circuit_break"
+    if is_break and is_first:
+        if thread.broken and (not turn.broken or not any(mark.kind == kind for mark in turn.marks)):
+            # A break holds until the task is reset: it is one mark, however often it is repeated.
+            turn.broken = True
+            return event.stops
+        thread.broken = turn.broken = True
+    if thread.last_mark is not None and thread.last_mark[:2] == (turn.turn, decision):
+        repeated = thread.last_mark[2]
+        repeated.times += 1
+        repeated.stops = repeated.stops or event.stops
+        return True
+    decision = rule.data(decision)
+    mark = Mark(plain(kind), decision_label(decision), decision_detail(decision, event.suggestion), event.stops)
     for known in turn.marks:
         if (known.label, known.detail) == (mark.label, mark.detail):
             known.times += 1
             known.stops = known.stops or mark.stops
+            thread.last_mark = (turn.turn, event.decision, known)
             return True
+    reason = reason_of(decision)
+    if reason.get("kind") == "quality_decline_no_recovery" and isinstance(reason.get("turns"), int):
+        mark.fall = thread.fall(reason["turns"])
     turn.marks.append(mark)
+    thread.last_mark = (turn.turn, event.decision, mark)
     return True
-
-
-def _reason(decision: Mapping[str, Any]) -> Mapping[str, Any]:
-    reason = decision.get("reason")
-    return reason if isinstance(reason, Mapping) else {}
-
-
-def _label(decision: Mapping[str, Any]) -> str:
-    names = [str(decision.get("kind")), *([str(_reason(decision)["kind"])] if "kind" in _reason(decision) else [])]
-    return ": ".join(plain(KIND_NAMES.get(name, name)) for name in names)
-
-
-def _detail(decision: Mapping[str, Any], suggestion: str | None) -> str:
-    # Decisions of loaded runs come from files: a field of another type than expected is left out, not fatal.
-    match decision:
-        case {"kind": "scope_drift_warn", "drift_tokens": list() | tuple() as words, "drift_score": float() as score}:
-            text = f"{', '.join(map(str, words))} not in the task, drift {score:.2f}"
-        case {"kind": "procedural_warning", "patterns": [{"pattern_name": name, "learned_from_turns": turns}, *_]}:
-            text = f"{name}, learned from {turns} turns"
-        case _:
-            text = f"{_numbers(_reason(decision))}{suggestion or decision.get('suggestion') or ''}"
-    return plain(text, TEXT_LENGTH)
-
-
-_UNITS: Final = {"usd": "USD", "wallclock_ms": "ms", "tokens_in": "input tokens"}
-
-
-def _numbers(reason: Mapping[str, Any]) -> str:
-    match reason:
-        case {
-            "kind": "cost_cap_reached",
-            "tokens_spent": int() | float() as spent,
-            "tokens_cap": int() | float() as cap,
-        }:
-            unit = _UNITS.get(str(reason.get("currency")), "output tokens")
-            amounts = (f"{spent:.4g}", f"{cap:.4g}") if unit == "USD" else (count(spent), count(cap))
-            return f"{amounts[0]} of {amounts[1]} {unit}. "
-        case {"kind": "repeated_tool_call_loop", "tool_name": tool, "consecutive_count": times}:
-            return f"{tool} called {times} times. "
-        case {"kind": "call_budget_exceeded", "call_count": int() as made, "call_budget": int() as most, **about}:
-            tool = about.get("tool_name")
-            return f"{count(made)} calls{'' if tool is None else f' of {tool}'}, {count(most)} allowed. "
-        case {"kind": "quality_decline_no_recovery", "mean_delta": float() as fall}:
-            return f"Fell by {fall:.2f}. "
-        case _:
-            return ""

@@ -23,6 +23,10 @@ class RunLike(Protocol):
         """Call `listener` with each new event; returns a function that ends this."""
         ...
 
+    def to_frame(self, name: str, /) -> Any:
+        """Return one of the run's tables."""
+        ...
+
 
 def run_of(source: Any) -> RunLike:
     """Return the run to look at: a run that grows or was loaded, or the one that something holds as ``run``.

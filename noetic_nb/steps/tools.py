@@ -14,7 +14,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
-from noetic_nb.items import thaw
+from noetic_nb.events import OfferedTool
+from noetic_nb.items import freeze, thaw
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.json_form import ModelForm
 from noetic_nb.items.json_text import compact_json
@@ -293,7 +294,7 @@ class ToolSet:
         ``TOOL_NAME_COLLISION`` where two different tools would look alike to a provider.
     """
 
-    __slots__ = ("_by_name", "specs", "tokens", "tools")
+    __slots__ = ("_by_name", "_offered", "specs", "tokens", "tools")
 
     def __init__(self, tools: Iterable[Tool], *, reserved: Iterable[Tool] = ()) -> None:
         """`reserved` are the functions of layers, whose names no other tool may have."""
@@ -333,6 +334,17 @@ class ToolSet:
         self.tools = tuple(kept)
         self.specs: tuple[ToolSpec, ...] = tuple([one.spec for one in kept])
         self.tokens = sum(one.tokens for one in kept)
+        self._offered: tuple[OfferedTool, ...] | None = None
+
+    @property
+    def offered(self) -> tuple[OfferedTool, ...]:
+        """The tools as a run records them."""
+        # Once, as the same tools are offered at every turn.
+        if self._offered is None:
+            self._offered = tuple(
+                [OfferedTool(s.name, s.description, freeze(s.parameters), s.strict) for s in self.specs]
+            )
+        return self._offered
 
     def find(self, name: object) -> Tool | None:
         """Return the tool of a name in either form, None where there is none."""

@@ -2,9 +2,18 @@
 
 from noetic_nb.widgets.allocation.allocation import TokenAllocation
 from noetic_nb.widgets.approval.approval import Approval
+from noetic_nb.widgets.base.selection import Selection
 from noetic_nb.widgets.ledger.ledger import Ledger
 from noetic_nb.widgets.rules.rule_editor import RuleEditor
 from noetic_nb.widgets.rules.rule_magic import load_ipython_extension
 from noetic_nb.widgets.trends.trends import RegulatorTrends
 
-__all__ = ["Approval", "Ledger", "RegulatorTrends", "RuleEditor", "TokenAllocation", "load_ipython_extension"]
+__all__ = [
+    "Approval",
+    "Ledger",
+    "RegulatorTrends",
+    "RuleEditor",
+    "Selection",
+    "TokenAllocation",
+    "load_ipython_extension",
+]

@@ -29,7 +29,12 @@ CONTRAST: Final = r"""root => {
     let ground = behind(node instanceof SVGElement ? node.closest("div") : node);
     if (node instanceof SVGElement) {
       const rect = node.parentElement.querySelector(":scope > rect.nn-mark");
-      if (rect) { const s = getComputedStyle(rect); ground = over(rgba(s.fill), ground, Number(s.fillOpacity)); }
+      const mark = rect?.getBoundingClientRect();
+      const middle = box.top + box.height / 2;  // a label above its mark stands on the page
+      if (rect && middle > mark.top && middle < mark.bottom) {
+        const s = getComputedStyle(rect);
+        ground = over(rgba(s.fill), ground, Number(s.fillOpacity));
+      }
     }
     const ink = over(rgba(node instanceof SVGElement ? style.fill : style.color), ground, Number(style.opacity));
     checked += 1;

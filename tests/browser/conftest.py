@@ -105,7 +105,8 @@ def notebook(lab: Lab, browser: Browser, request: pytest.FixtureRequest) -> Iter
     context.close()
     for each in opened:
         assert each.foreign == [], "the page called another host"
-        problems = [problem for problem in each.problems if problem != each.tolerated]
+        tolerated = each.tolerated
+        problems = [problem for problem in each.problems if tolerated is None or not tolerated.search(problem)]
         assert [problem for problem in problems if not ALLOWED_PROBLEMS.search(problem)] == []
         assert each.dialogs == []
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import socket
 import subprocess
@@ -176,7 +177,7 @@ class LabNotebook:
         self.lab = lab
         self.foreign: list[str] = []
         self.problems: list[str] = []
-        self.tolerated: str | None = None
+        self.tolerated: re.Pattern[str] | None = None
         self.dialogs: list[str] = []
         self._kernel: Kernel | None = None
         self.path = lab.root / f"{name}.ipynb"

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
-from nbconvert import HTMLExporter
 from playwright.sync_api import expect
 
+from tests.browser.appearance import assert_contained, assert_readable
 from tests.browser.lab import ROOT
 from tests.widgets.views import RUN_VIEWS
 
 VIEWS = [*(f"{view.__name__}(run)" for view in RUN_VIEWS), "RuleEditor(rules)"]
 LEAST_MARKS = {"TokenAllocation(run)": 16, "RegulatorTrends(run)": 19}
 FIGURES = ("plots.quality_and_cost(run)", "plots.allocation(run)")
+NO_PICTURE = re.compile(r"model not found|Error displaying|<\w+ object at")
 SET_UP = """
 from noetic_nb import plots
 from noetic_nb.steering import RuleBook, deny
@@ -32,18 +35,19 @@ def never(call):
 """
 
 
-def export(folder: Path, cells: list[str], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Execute a notebook without storing widget state, as `make demo` does, and export it."""
+def export(folder: Path, cells: list[str], monkeypatch: pytest.MonkeyPatch, *options: str) -> Path:
+    """Execute a notebook and export it as anyone would, widget state and all."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("IPYTHONDIR", str(folder / "ipython"))
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    NotebookClient(notebook, timeout=120, kernel_name="python3", store_widget_state=False).execute()
-    html, _ = HTMLExporter(template_name="lab").from_notebook_node(notebook)
-    path = folder / "exported.html"
-    path.write_text(html, encoding="utf-8")
-    return path
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(notebook, folder / "exported.ipynb")
+    command = [sys.executable, "-m", "jupyter", "nbconvert", "--execute", "--to", "html", *options, "exported.ipynb"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return folder / "exported.html"
 
 
+@pytest.mark.parametrize("options", [(), ("--ExecutePreprocessor.store_widget_state=False",)])
 @pytest.mark.parametrize("width", [1400, 420])
 def test_exported_pictures_need_neither_scripts_nor_network(
     tmp_path: Path,
@@ -51,8 +55,9 @@ def test_exported_pictures_need_neither_scripts_nor_network(
     quiet_page: Callable[..., Any],
     shot: Callable[..., Any],
     width: int,
+    options: tuple[str, ...],
 ) -> None:
-    path = export(tmp_path, [SET_UP, *VIEWS, *FIGURES], monkeypatch)
+    path = export(tmp_path, [SET_UP, *VIEWS, *FIGURES], monkeypatch, *options)
 
     page = quiet_page(path, width=width)
 
@@ -65,6 +70,7 @@ def test_exported_pictures_need_neither_scripts_nor_network(
         assert box is not None
         assert box["x"] + box["width"] <= width
         assert picture.locator("table").first.is_visible()
+        assert_contained(picture)
     for shown, least in LEAST_MARKS.items():
         picture = page.locator(".noetic-nb-static").nth(VIEWS.index(shown))
         areas = [mark.bounding_box() for mark in picture.locator(".nn-mark").all()]
@@ -73,6 +79,41 @@ def test_exported_pictures_need_neither_scripts_nor_network(
     figures = page.locator(".jp-RenderedImage img")
     expect(figures).to_have_count(len(FIGURES))
     assert page.locator(".noetic-nb-static script").count() == 0
+    assert NO_PICTURE.search(page.locator("main").inner_text()) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "scheme", "ground"),
+    [
+        (("--theme", "dark"), "light", "rgb(17, 17, 17)"),
+        (("--theme", "light"), "dark", "rgb(255, 255, 255)"),
+        (("--template", "basic"), "dark", "rgb(18, 18, 18)"),
+        (("--template", "basic"), "light", "rgb(255, 255, 255)"),
+    ],
+)
+def test_an_export_is_readable_in_both_themes_also_without_scripts(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    browser: Any,
+    shot: Callable[..., Any],
+    options: tuple[str, ...],
+    scheme: Any,
+    ground: str,
+) -> None:
+    path = export(tmp_path, [SET_UP, *VIEWS, f"closed = {VIEWS[0]}\nclosed", "closed.close()"], monkeypatch, *options)
+    # Scripts are on, to read colours, and every host is out of reach: widgets cannot be loaded.
+    context = browser.new_context(color_scheme=scheme, viewport={"width": 1400, "height": 1000})
+    context.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
+    page = context.new_page()
+    page.goto(path.as_uri())
+
+    page.screenshot(path=shot(page, f"exported-{'-'.join(options)}-{scheme}"), full_page=True)
+    for at in range(len(VIEWS) + 1):
+        picture = page.locator(".noetic-nb-static").nth(at)
+        expect(picture).to_be_visible()
+        assert picture.evaluate("el => getComputedStyle(el).backgroundColor") == ground
+        assert_readable(picture)
+    context.close()
 
 
 def test_a_view_shown_before_the_run_is_exported_as_it_was_at_the_end(
@@ -93,7 +134,7 @@ def test_a_long_live_run_updates_its_output_once_a_cell(tmp_path: Path, monkeypa
     cells = [
         "from noetic_nb.runs import Run\nfrom noetic_nb.widgets import *\nfrom tests.widgets import scenes\nrun = Run()",
         "shown = TokenAllocation(run)\nshown",
-        "updates = []\nshown._handle.update = lambda *a, **k: updates.append(a)\n"
+        "updates = []\nshown._places[0].static.update = lambda *a, **k: updates.append(a)\n"
         "for n in range(1, 300):\n    for event in scenes.turn(n): run.append(event)",
         "print('updates:', len(updates))",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from playwright.sync_api import expect
 
 Open = Callable[..., Any]
 # The kernel closes these views faster than a busy page can load them, and the page says so: no fault of theirs.
-CLOSED_WHILE_LOADING = "[anywidget] Failed to initialize model."
+CLOSED_WHILE_LOADING = re.compile(r"^\[anywidget\] Failed to initialize model\.$")
 
 COUNTS = """
 import ipywidgets

@@ -13,7 +13,7 @@ from tests.browser.appearance import assert_contained, assert_marks_have_area, a
 Open = Callable[..., Any]
 
 
-@pytest.mark.parametrize("scene", ["demo_run", "long_run", "hostile_run", "Run"])
+@pytest.mark.parametrize("scene", ["demo_run", "watched_run", "one_turn_run", "long_run", "hostile_run", "Run"])
 def test_trends_are_readable_in_both_themes_and_at_every_width(
     notebook: Open, cells_of: Open, shot: Open, scene: str
 ) -> None:
@@ -56,3 +56,144 @@ def test_another_thread_can_be_chosen(notebook: Open, cells_of: Open) -> None:
     root.get_by_role("combobox").select_option(label="t1")
 
     expect(root.locator(".nn-sub")).to_contain_text("thread t1")
+
+
+WATCHED = (
+    "from noetic_nb.widgets import *\nfrom tests.widgets import scenes\n"
+    "run = scenes.watched_run()\nview = RegulatorTrends(run)"
+)
+
+
+def grip(root: Any, name: str) -> Any:
+    return root.locator(".nn-grip").and_(root.get_by_role("slider", name=name))
+
+
+def decided(opened: Any, thresholds: str) -> int:
+    """Return at which turn the kernel says that these thresholds would break first; 0 for nowhere."""
+    opened.kernel.run(f"found = view.what_if({thresholds}); stops = found[found['stops']]")
+    return int(opened.kernel.value("int(stops.iloc[0]['turn']) if len(stops) else 0"))
+
+
+def test_a_threshold_dragged_by_mouse_is_decided_again_by_the_real_regulator(notebook: Open, shot: Open) -> None:
+    opened = notebook(WATCHED, "view")
+    opened.run_all()
+    root = opened.page.locator(".noetic-nb").first
+    poor = grip(root, "quality decline: poor mean")
+    expect(poor).to_have_attribute("aria-valuenow", "0.5")
+    box = poor.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+    opened.page.mouse.move(x, y)
+    opened.page.mouse.down()
+    for step in range(1, 9):
+        opened.page.mouse.move(x, y + 2 * step)
+    opened.page.mouse.up()
+
+    now = float(poor.get_attribute("aria-valuenow"))
+    assert 0.3 < now < 0.45
+    first = decided(opened, f"{{'quality_decline': {{'poor_mean': {now}}}}}")
+    was = decided(opened, "{}")
+    assert first > was > 0
+    expect(root.locator(".nn-outcome")).to_contain_text(
+        f"Would break at turn {first} (quality decline) instead of turn {was} (quality decline)."
+    )
+    expect(root.locator(".nn-would")).not_to_have_count(0)
+    shot(root, "trends-dragged")
+
+    root.get_by_role("button", name="As recorded").click()
+
+    expect(poor).to_have_attribute("aria-valuenow", "0.5")
+    expect(root.locator(".nn-would")).to_have_count(0)
+    expect(root.locator(".nn-outcome")).to_be_hidden()
+
+
+def test_a_threshold_is_moved_by_keys_and_says_its_value(notebook: Open) -> None:
+    opened = notebook(WATCHED, "view")
+    opened.run_all()
+    root = opened.page.locator(".noetic-nb").first
+    loop = grip(root, "tool loop: threshold")
+    loop.focus()
+
+    for _ in range(3):
+        loop.press("ArrowDown")
+
+    expect(loop).to_have_attribute("aria-valuenow", "2")
+    expect(loop).to_have_attribute("aria-valuetext", "2, recorded 5")
+    first = decided(opened, "{'tool_loop': {'threshold': 2}}")
+    expect(root.locator(".nn-outcome")).to_contain_text(f"Would break at turn {first} (tool loop)")
+
+    loop.press("Home")
+    expect(loop).to_have_attribute("aria-valuenow", loop.get_attribute("aria-valuemin"))
+    loop.press("Escape")
+    expect(loop).to_have_attribute("aria-valuetext", "5, as recorded")
+    expect(root.locator(".nn-outcome")).to_be_hidden()
+
+    root.get_by_text("Thresholds", exact=True).click()
+    least = root.locator(".nn-numbers").get_by_role("slider", name="quality decline: least fall")
+    least.fill("0.6")
+    expect(root.locator(".nn-outcome")).to_contain_text("Would not break")
+
+
+def test_a_turn_is_read_by_keys_chosen_and_marked_in_every_view(notebook: Open) -> None:
+    opened = notebook(
+        f"{WATCHED}\nchoice = Selection()\none, two = (RegulatorTrends(run, selection=choice) for _ in range(2))",
+        "one",
+        "two",
+    )
+    opened.run_all()
+    live = opened.page.locator(".noetic-nb:not(.noetic-nb-static)")
+    first, second = live.nth(0), live.nth(1)
+    turns = first.get_by_role("slider", name="Turn", exact=True)
+    turns.focus()
+    turns.press("Home")
+    for _ in range(3):
+        turns.press("ArrowRight")
+    expect(first.locator(".nn-readout")).to_contain_text("Turn 4")
+    expect(turns).to_have_attribute("aria-valuenow", "4")
+
+    turns.press("Enter")
+
+    expect(second.locator(".nn-chosen")).to_have_attribute("data-turn", "4")
+    assert opened.kernel.value("choice") == "Selection(thread_id='t1', turn=4)"
+    opened.kernel.run("choice.select(turn=9)")
+    expect(first.locator(".nn-chosen")).to_have_attribute("data-turn", "9")
+
+
+def test_ten_thousand_turns_share_columns_whose_turns_can_be_listed(notebook: Open, shot: Open) -> None:
+    opened = notebook(WATCHED.replace("watched_run()", "long_run(10_000)"), "view")
+    opened.run_all()
+    root = opened.page.locator(".noetic-nb").first
+    root.wait_for()
+    expect(root.locator(".nn-note")).to_contain_text("Each column is 64 turns")
+    assert_contained(root)
+    shot(root, "trends-10000")
+
+    turns = root.get_by_role("slider", name="Turn", exact=True)
+    turns.focus()
+    turns.press("Home")
+    turns.press("Enter")
+
+    inside = root.get_by_role("region", name="Turns of a column")
+    expect(inside.locator("tbody tr")).to_have_count(64)
+    inside.get_by_role("button", name="7", exact=True).click()
+    expect(root.locator(".nn-chosen")).to_have_attribute("data-turn", "7")
+
+
+def test_a_run_that_nobody_watched_draws_no_threshold_until_a_regulator_is_passed(notebook: Open) -> None:
+    opened = notebook(
+        "from noetic_nb import Regulator\nfrom noetic_nb.lab import datasets\nfrom noetic_nb.widgets import *\n"
+        "run = datasets.airline_run(26)",
+        "RegulatorTrends(run)",
+        "RegulatorTrends(run, regulator=Regulator.for_user('airline'))",
+    )
+    opened.run_all()
+    live = opened.page.locator(".noetic-nb:not(.noetic-nb-static)")
+    bare, given = live.nth(0), live.nth(1)
+    expect(bare.locator(".nn-note").last).to_contain_text("No regulator watched this run")
+    expect(bare.locator(".nn-rule")).to_have_count(0)
+    assert bare.locator(".nn-grip:visible").count() == 0
+
+    loop = grip(given, "tool loop: threshold")
+    loop.press("ArrowDown")
+
+    expect(given.locator(".nn-outcome")).to_contain_text("Would break at turn")

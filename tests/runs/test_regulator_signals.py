@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from noetic_nb.events import ModelCalled, QualityGiven, RegulatorDecided, RegulatorSaw, Where
 from noetic_nb.runs import Run
 from noetic_nb.runs.regulator_signals import Signals, ThreadSignals, rolling_mean
-from noetic_nb.widgets.trends.trends_picture import lanes
+from noetic_nb.widgets.trends.trends_marks import lanes, marks_of
 from tests.widgets.scenes import demo_run, hostile_run, long_run, two_threads_run
 
 T1 = Where("t1", "e1", 1)
@@ -218,9 +218,9 @@ def test_threads_are_kept_apart_and_can_be_chosen() -> None:
 @pytest.mark.parametrize("run", [demo_run(), long_run(), hostile_run()], ids=["demo", "long", "hostile"])
 def test_no_label_of_a_mark_covers_another_mark(run: Run) -> None:
     turns = read(*run.events).turns[-300:]
-    placed = lanes(turns)
+    placed = lanes([marks_of([turn]) for turn in turns])
 
-    assert len(placed) == sum(len(turn.marks) for turn in turns)
+    assert len(placed) == sum(min(len(turn.marks), 4) for turn in turns)
     for one in placed:
         wide = 100 * (len(one.label) * 6.6 + 22) / 320 if one.label else 0
         begin, end = (one.x - wide, one.x) if one.left else (one.x, one.x + wide)

@@ -16,9 +16,13 @@ from noetic_nb.events import (
     SteeringDecided,
     ToolCalled,
     TurnCompleted,
+    TurnStarted,
     ViewAssembled,
     Where,
 )
+from noetic_nb.regulator import Regulator
+from noetic_nb.regulator import decisions as decided_by
+from noetic_nb.regulator import events as seen_by
 from noetic_nb.runs import Run
 
 HOSTILE: Final = (
@@ -272,3 +276,74 @@ def long_run(turns: int = 400) -> Run:
             turn(number, quality=quality, tokens_out=40, spent=40 * (number - 1), cap=12_000, decision=decision)
         )
     return run_of_events(*groups)
+
+
+ASKED = ("Move my flight to Ulm to Friday.", "Is the hotel in Bonn free on Friday?", "How much is the fee?")
+ANSWERED = (
+    "Your flight to Ulm is moved to Friday.",
+    "The hotel in Bonn is free on Friday.",
+    "The fee is 40 euros; the museum opens at nine.",
+)
+
+
+def watched_turn(live: Regulator, number: int, quality: float | None, *, tokens: int, calls: int = 1) -> list[RunEvent]:
+    """One turn that a real regulator watched, as the regulation layer records it."""
+    where, t_ms = Where("t1", f"e-{number}", number), 1000.0 * number
+    found: list[RunEvent] = [TurnStarted(where, t_ms, f"turn-{number}", 0, 1, ASKED[number % 3])]
+
+    def see(event: Any) -> None:
+        live.on_event(event)
+        found.append(RegulatorSaw(where, t_ms, "regulation", seen_by.to_dict(event)))
+
+    def decide(at: str) -> None:
+        decision = live.decide()
+        stops = decision.kind == "circuit_break"
+        found.append(
+            RegulatorDecided(
+                where,
+                t_ms,
+                "regulation",
+                at,
+                decided_by.to_dict(decision),
+                getattr(decision, "suggestion", None),
+                live.confidence(),
+                live.total_tokens_out(),
+                live.cost_cap_tokens(),
+                stops,
+                live.thresholds,
+            )
+        )
+
+    see(seen_by.TurnStart(ASKED[number % 3]))
+    decide("turn_start")
+    found.append(ModelCalled(where, t_ms, 0, "scripted", "agent", 900.0, "ok", output_tokens=tokens, cost=0.004))
+    see(seen_by.Cost(900, tokens, 900, usd=0.004))
+    for _ in range(calls):
+        see(seen_by.ToolCall("find", "{}"))
+        decide("tool_call")
+        see(seen_by.ToolResult("find", True, 5, None, "found"))
+    see(seen_by.TurnComplete(ANSWERED[number % 3]))
+    decide("turn_complete")
+    if quality is not None:
+        found.append(QualityGiven(where, t_ms, quality, "grader"))
+        see(seen_by.QualityFeedback(quality))
+        decide("quality_feedback")
+    found.append(TurnCompleted(where, t_ms, f"turn-{number}", "success", 900.0, "text", 900, tokens, 0.004, 1, calls))
+    return found
+
+
+def watched_run(turns: int = 50, *, cap: int = 30_000) -> Run:
+    """So many turns of one task that a real regulator watched: quality falls near the end of each fifty."""
+    live = Regulator.for_user("ann").with_cost_cap(cap)
+    run = Run(run_id="watched", meta={"regulator": {"settings": live.settings.to_dict()}})
+    for number in range(1, turns + 1):
+        place = (number - 1) % 50
+        wave = 0.78 + 0.08 * ((number * 7) % 5 - 2) / 2
+        quality = wave if place < 34 else max(0.12, wave - 0.1 * (place - 33))
+        for event in watched_turn(live, number, quality, tokens=140 + 30 * (number % 7), calls=1 + number % 4):
+            run.append(event)
+    return run
+
+
+def one_turn_run() -> Run:
+    return watched_run(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -66,6 +67,16 @@ def test_a_view_of_a_run_has_its_script_and_its_style_beside_it(offered: type[An
 
     for name, suffix in (("_esm", ".js"), ("_css", ".css")):
         assert str(getattr(offered, name)).endswith(module.with_suffix(suffix).read_text(encoding="utf-8"))
+    assert "store.guard(render)" in str(offered._esm), "a fault while it renders would leave an empty box"
+
+
+@pytest.mark.parametrize("offered", RUN_VIEWS)
+def test_every_view_of_a_run_is_pinned_and_linked_by_the_same_arguments(offered: type[Any]) -> None:
+    parameters = inspect.signature(offered).parameters
+
+    for name in ("thread_id", "turn", "until", "selection"):
+        assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+        assert parameters[name].default is None
 
 
 @pytest.mark.parametrize("make", VIEWS)
@@ -121,14 +132,25 @@ def test_closing_undoes_opening_and_may_be_repeated(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", VIEWS)
-def test_a_view_shows_a_widget_static_html_and_plain_text(make: Any) -> None:
+def test_the_output_of_a_live_view_holds_the_widget_and_nothing_else(make: Any) -> None:
     with make(demo_run()) as opened:
-        data, _ = opened._repr_mimebundle_()
+        data, metadata = opened._repr_mimebundle_()
 
-    assert "application/vnd.jupyter.widget-view+json" in data
-    assert "<script" not in data["text/html"]
-    assert "http" not in data["text/html"].replace("http://www.w3.org/2000/svg", "")
-    assert len(data["text/plain"].splitlines()) > 3
+    assert sorted(data) == ["application/vnd.jupyter.widget-view+json"]
+    assert metadata == {}
+
+
+@pytest.mark.parametrize("make", VIEWS)
+def test_the_static_form_runs_nothing_and_fetches_nothing(make: Any) -> None:
+    with make(demo_run()) as opened:
+        page, text = opened.to_html(), opened.to_text()
+
+    assert "<script" not in page
+    assert not re.search(r"@import|url\(|https?:|src=|href=", page.replace("http://www.w3.org/2000/svg", ""))
+    assert Elements(page).handlers == []
+    assert len(text.splitlines()) > 3
+    assert "mathjax_ignore" in page
+    assert "tex2jax_ignore" in page
 
 
 class Elements(HTMLParser):
@@ -208,7 +230,7 @@ def test_a_view_that_fails_says_so_and_leaves_the_agent_alone(
 ) -> None:
     run = Run()
     with TokenAllocation(run) as opened:
-        monkeypatch.setattr(opened.reading, "take", lambda event: 1 / 0)
+        monkeypatch.setattr(opened.reading, "take", lambda *_: 1 / 0)
 
         run.append(QualityGiven(Where("t1", "e1", 1), 0.0, 0.5, "user"))
 

@@ -15,6 +15,7 @@ from noetic_nb.lab import backtest, datasets
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook, SteeringRule, deny
 from noetic_nb.widgets import RuleEditor
+from noetic_nb.widgets.base.page_thread import PAGES
 from noetic_nb.widgets.rules.debounced import LiveTrial, TooLong
 from tests.widgets.scenes import HOSTILE
 
@@ -344,6 +345,23 @@ async def test_only_the_newest_work_is_done_and_reported() -> None:
     await asyncio.wait_for(done.wait(), 10)
 
     assert results == [(19, None)]
+
+
+async def test_what_a_page_types_is_tried_after_a_pause_too_although_its_thread_has_no_loop() -> None:
+    results: list[Any] = []
+    done = asyncio.Event()
+
+    def report(result: Any, error: Any) -> None:
+        results.append(result)
+        done.set()
+
+    trial: LiveTrial[int] = LiveTrial(report, pause_s=0)
+    for number in range(5):
+        PAGES.do(trial.later, lambda stop, number=number: number)
+    await asyncio.to_thread(PAGES.wait)
+    await asyncio.wait_for(done.wait(), 10)
+
+    assert results == [4]
 
 
 async def test_work_that_never_ends_is_given_up_and_its_thread_ends() -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from noetic_nb import widgets
 from noetic_nb.steering import RuleBook
-from noetic_nb.widgets import Approval, RuleEditor
+from noetic_nb.widgets import Approval, RuleEditor, Selection
 from noetic_nb.widgets.base.run_view import RunView
 
 
@@ -26,8 +26,8 @@ def _editor(run: Any) -> RuleEditor:
 
 # What is not made from a run alone.
 MAKERS: Final[dict[type[Any], Callable[[Any], Any]]] = {RuleEditor: _editor}
-# A form that the harness opens; it has no static form and follows no run.
-NO_VIEWS: Final = {Approval}
+# A form that the harness opens, and what links views: they follow no run.
+NO_VIEWS: Final = {Approval, Selection}
 
 OFFERED: Final = [getattr(widgets, name) for name in widgets.__all__ if isinstance(getattr(widgets, name), type)]
 RUN_VIEWS: Final = [view for view in OFFERED if issubclass(view, RunView)]

@@ -19,7 +19,7 @@ from noetic_nb.regulator.predicates.explanation import Explanation, Predicate, e
 from noetic_nb.regulator.regulator import Regulator
 from noetic_nb.regulator.task import Task
 
-__all__ = ["Reading", "Recording", "record_events"]
+__all__ = ["Reading", "Recording", "reading_of", "record_events"]
 
 T = TypeVar("T")
 
@@ -146,12 +146,13 @@ def record_events(
     for index, event in enumerate(events):
         watched.on_event(event)
         if include_tokens or not isinstance(event, Token):
-            readings.append(_read(watched.evidence, index, event.kind, readings[-1] if readings else None))
+            readings.append(reading_of(watched.evidence, index, event.kind, readings[-1] if readings else None))
             watched.decide_all()  # scores every reply now, so that the first move of a slider is as quick as the next
     return Recording(tuple(readings))
 
 
-def _read(task: Task, index: int, kind: str, before: Reading | None) -> Reading:
+def reading_of(task: Task, index: int, kind: str, before: Reading | None = None) -> Reading:
+    """Return the evidence of this moment; what is as it was in the reading `before` is shared with it."""
     tools = task.tools
     first_char, tokens = task.streamed()
     given = None
@@ -185,7 +186,10 @@ def _read(task: Task, index: int, kind: str, before: Reading | None) -> Reading:
     )
 
 
-def _kept(now: Iterable[T], before: tuple[T, ...] | None) -> tuple[T, ...]:
+def _kept(now: Sequence[T], before: tuple[T, ...] | None) -> tuple[T, ...]:
     """Return what is there now, as the last reading's own tuple if nothing changed: a long run then stays small."""
+    # What was added last is another object: hundreds of equal calls need not be compared to know that.
+    if not before or len(now) != len(before) or now[-1] is not before[-1]:
+        return tuple(now)
     fresh = tuple(now)
-    return before if before is not None and before == fresh else fresh
+    return before if before == fresh else fresh

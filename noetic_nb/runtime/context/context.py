@@ -95,8 +95,8 @@ class Context:
     __slots__ = (
         "_where", "abort_error", "abort_reason", "aborted", "base_frames", "base_nesting", "calls", "children", "cost",
         "depth", "engine", "first", "harness", "id", "item_log", "last_step_meta", "locks", "model_calls", "open_memory",
-        "parent", "priced", "query", "recalled", "record", "rerenders", "resource_id", "running", "sent", "started_ms", "state",
-        "step_count", "thread_id", "tokens", "tool_calls", "tree", "turn", "turn_id", "waiting",
+        "parent", "prepared", "priced", "query", "recalled", "record", "rerenders", "resource_id", "running", "sent",
+        "started_ms", "state", "step_count", "thread_id", "tokens", "tool_calls", "tree", "turn", "turn_id", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -124,6 +124,8 @@ class Context:
         # Where its own part of the log begins; what a fork begins with is its parent's.
         self.first = 0 if parent is None else len(log)
         self.sent: SentTexts | None = None
+        # What its last request had in common with the next one, as it was reported.
+        self.prepared: tuple[Any, ...] | None = None
         self.turn = turn
         self.turn_id: str | None = None
         self.started_ms = started_ms

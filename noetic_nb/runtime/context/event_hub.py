@@ -50,6 +50,11 @@ class EventHub:
                 self.remove(sink)
                 self._report(event.where.execution_id, type(sink).__name__, "emit", exc)
 
+    @property
+    def sinks(self) -> tuple[EventSink, ...]:
+        """The subscribers; another tuple once one has come or gone."""
+        return self._sinks
+
     def add(self, sink: EventSink) -> None:
         """Begin to hand events to a sink."""
         if not any(other is sink for other in self._sinks):

@@ -7,9 +7,11 @@ times; a response that is still guided after that is denied.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import Final
 
 from noetic_nb.errors import NoeticError
+from noetic_nb.events import LogStretch
 from noetic_nb.items import Item, assistant_text, function_call_output, input_message
 from noetic_nb.items.call_ids import with_own_call_ids
 from noetic_nb.memory import ExecutionContext, RerenderRequest, SteeringAction, SteeringDecision
@@ -34,8 +36,10 @@ from noetic_nb.runtime.execution.cut_answers import (
     refuse_calls,
     warn_cut,
 )
+from noetic_nb.runtime.execution.prepared_request import emit_prepared
 from noetic_nb.runtime.execution.tool_call import call_tool
-from noetic_nb.runtime.planning.turn_plan import TurnPlan, plan_turn
+from noetic_nb.runtime.planning.log_stretches import log_stretches
+from noetic_nb.runtime.planning.turn_plan import TurnPlan, leaves_out, plan_turn
 from noetic_nb.steps import LLMStep
 from noetic_nb.steps.output_codec import CodecOutput, OutputReader
 
@@ -50,7 +54,8 @@ class LLMStepRun:
     """The state of one llm step while it runs."""
 
     __slots__ = (
-        "_chosen", "_hook_ctx", "answer", "budgets", "continued", "cost", "ctx", "engine", "ephemeral", "held", "incomplete",
+        "_chosen", "_hook_ctx", "_stretches",
+        "answer", "budgets", "continued", "cost", "ctx", "engine", "ephemeral", "held", "incomplete",
         "instructions", "model", "on_delta", "policy", "produced", "reading", "recalled", "requests", "step", "system_tokens",
         "tools", "usage",
     )  # fmt: skip
@@ -67,6 +72,7 @@ class LLMStepRun:
         self.recalled: tuple[RecallEntry, ...] = ()
         self.requests: tuple[RerenderRequest, ...] = ()
         self._chosen: tuple[int, Sequence[Item] | None] | None = None
+        self._stretches: tuple[LogStretch, ...] | None = None
         self.ephemeral: tuple[Item, ...] = ()
         self.incomplete = step.incomplete or engine.config.incomplete
         self.continued = 0
@@ -96,6 +102,7 @@ class LLMStepRun:
             log=self.ctx.item_log,
             budgets=self.budgets.by_layer(),
             mode="cached",
+            with_empty=True,
         )
         self.warn_of_recalled()
         self.raise_stop()
@@ -119,12 +126,22 @@ class LLMStepRun:
         self.requests = ()
         self.ctx.recalled = self.recalled
 
+    def _projection(self) -> tuple[LogStretch, ...] | None:
+        """Return what the layers chose of the history as a run records it."""
+        if self._chosen is None or self._chosen[1] is None:
+            return None
+        known, size = self._chosen[0], len(self.ctx.item_log)
+        if self._stretches is None:
+            self._stretches = log_stretches(self._chosen[1], self.ctx.item_log.items)
+        return (*self._stretches, LogStretch(known, size)) if size > known else self._stretches
+
     async def _projected(self) -> Sequence[Item] | None:
         """Let the layers choose of the history, once per step; what is logged during the step follows as it is."""
         log = self.ctx.item_log
         if self._chosen is None:
             shown = await self.engine.stack.project_history(self.hook_ctx, log.items)
             self._chosen = (len(log), None if shown is log.items else shown)
+            self._stretches = None
         known, shown_items = self._chosen
         return None if shown_items is None else (*shown_items, *log[known:])
 
@@ -148,7 +165,7 @@ class LLMStepRun:
         """Plan the next call on what the layers choose of the history, with a summary where the policy wants one."""
         projected = await self._projected() if "project_history" in self.engine.stack.hooks else None
         plan = self.plan(projected)
-        if projected is not None or plan.window[0] == 0 or self.policy.overflow != "summarize":
+        if projected is not None or not leaves_out(plan):
             return plan
         # One policy of three wants it, in long conversations.
         from noetic_nb.runtime.planning.summary import summarised
@@ -179,7 +196,21 @@ class LLMStepRun:
         if "before_tool_call" in hooks and (self.instructions or plan.layer_items):
             ctx.noting().note_call(len(ctx.item_log), self.instructions, plan.layer_items)
         if engine.sink is not None:
-            engine.sink.emit(plan.as_event(ctx.where, engine.clock.now_ms(), ctx.step_count))
+            self.report_prepared()
+            now, projection = engine.clock.now_ms(), self._projection()
+            engine.sink.emit(plan.as_event(ctx.where, now, ctx.step_count, projection, self.ephemeral))
+
+    def report_prepared(self) -> None:
+        """Report what the requests of this execution have in common, where it is not in the run already."""
+        engine, ctx = self.engine, self.ctx
+        # With the subscribers: one that has come since knows nothing of it.
+        now = self.step, self.model, self.instructions, self.tools.specs, engine.hub.sinks, engine.stack.layers
+        before = ctx.prepared
+        if before is not None and all(map(is_, now, before)):
+            return
+        if before is None or before[4] is not now[4] or before[0] is not now[0] or before != now:
+            emit_prepared(engine, ctx, self.step, self.policy, self.model, self.instructions, self.tools)
+        ctx.prepared = now
 
     async def respond(self) -> ModelResponse:
         """Call the model until a response stands.

@@ -6,11 +6,20 @@ second implementation of any of this.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, overload
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Literal, NamedTuple, TypeAlias, overload
 
-from noetic_nb.events import BudgetsAllocated, ItemFate, LayerTokens, ViewAssembled, Where
-from noetic_nb.items import Item, ItemLog, item_tokens
+from noetic_nb.events import (
+    BudgetsAllocated,
+    ItemFate,
+    LayerTokens,
+    LogStretch,
+    UnsentOffer,
+    ViewAssembled,
+    Where,
+)
+from noetic_nb.items import Item, ItemLog, input_message, item_tokens
 from noetic_nb.items.build import content_tokens
 from noetic_nb.items.log import ItemSequence, ItemView
 from noetic_nb.memory import BudgetPlan, MemoryLayer, ProjectionPolicy, allocate_budgets
@@ -18,11 +27,14 @@ from noetic_nb.memory.projection import ProjectedHistory, latest_user, must_send
 from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["SentItems", "TurnPlan", "budgets_allocated", "plan_turn"]
+__all__ = ["SentItems", "TurnPlan", "budgets_allocated", "leaves_out", "plan_turn", "split_history"]
 
 # Neighbours that layers left out are named one by one up to here, as views show them; beyond, a turn of a long
 # conversation would write down most of it again.
 MAX_FATES: Final = 100
+
+FateReason: TypeAlias = Literal["over_budget", "outside_window", "unresolved_call", "forced", "hidden"]
+UnsentReason: TypeAlias = Literal["over_budget", "over_allocation", "trimmed"]
 
 
 class SentItems(ItemSequence):
@@ -92,16 +104,31 @@ class TurnPlan(NamedTuple):
     fates: tuple[ItemFate, ...]
     floor: int = 0
     hidden: tuple[tuple[int, int, int], ...] = ()
+    unsent: tuple[UnsentOffer, ...] = ()
+    texts: tuple[str, ...] = ()
+    """Layers whose offer is one text, which may be cut."""
+    kept: tuple[int, ...] = ()
+    """Places before the window that are sent all the same: system messages."""
 
     @property
     def total_tokens(self) -> int:
         """Tokens of everything that is sent."""
         return self.system + self.tools + self.framing + self.history + sum(layer.used for layer in self.layers)
 
+    def sends(self, position: int) -> bool:
+        """Tell whether a log item is sent as part of the window, and not in spite of the budget."""
+        if any(fate.position == position for fate in self.fates if fate.origin == "history"):
+            return False
+        if any(start <= position < stop for start, stop, _ in self.hidden):
+            return False
+        return position >= self.window[0] or position in self.kept
+
     def left_out(self) -> dict[int, str]:
         """Return why each log item that is not sent is not: its position and a reason of `ItemFate`."""
         reasons = dict.fromkeys(range(min(self.floor, self.window[0])), "outside_window")
         reasons |= dict.fromkeys(range(self.floor, self.window[0]), "over_budget")
+        for position in self.kept:
+            reasons.pop(position, None)
         for start, stop, _ in self.hidden:
             reasons |= dict.fromkeys(range(start, stop), "hidden")
         for fate in self.fates:
@@ -111,8 +138,18 @@ class TurnPlan(NamedTuple):
                 reasons[fate.position] = fate.reason
         return reasons
 
-    def as_event(self, where: Where, now_ms: float, step_number: int) -> ViewAssembled:
-        """Return the event of a run that records this plan when it is sent."""
+    def as_event(
+        self,
+        where: Where,
+        now_ms: float,
+        step_number: int,
+        projection: tuple[LogStretch, ...] | None = None,
+        appended: tuple[Item, ...] = (),
+    ) -> ViewAssembled:
+        """Return the event of a run that records this plan when it is sent.
+
+        `projection` is what layers made of the history, `appended` what is sent behind it without being logged.
+        """
         return ViewAssembled(
             where,
             now_ms,
@@ -131,7 +168,17 @@ class TurnPlan(NamedTuple):
             self.history_items,
             self.floor,
             self.hidden,
+            self.unsent,
+            projection,
+            appended,
+            self.texts,
+            self.kept,
         )
+
+
+def leaves_out(plan: TurnPlan) -> bool:
+    """Tell whether a plan leaves out history that its policy would have summarised; layers that project it decide themselves."""
+    return plan.policy.overflow == "summarize" and plan.window[0] > 0
 
 
 def budgets_allocated(
@@ -226,8 +273,7 @@ def plan_turn(
         and view.is_whole_within(policy.view_budget(system + tool_tokens))
     ):
         return _whole(view, policy, budgets, system, tool_tokens)
-    source = view if projected is None else _with_question(projected, view)
-    head, history = _split_system(source)
+    head, history = split_history(view, projected)
     head_tokens = sum([item_tokens(item, tokenizer) for item in head])
     left = policy.view_budget(system + tool_tokens) - head_tokens
     offers = _Offers(budgets, tokenizer)
@@ -238,12 +284,16 @@ def plan_turn(
     front = (*head, *[item for _, item in offers.items]) if head or offers.items else ()
     chosen = _sent(history, tail)
     sent: Sequence[Item] = SentItems(front, chosen) if front else chosen
+    hidden: tuple[tuple[int, int, int], ...] = ()
+    kept: tuple[int, ...] = ()
     if history is view:
         span, fates, floor = (tail.start, tail.stop), (*offers.fates, *tail.fates), tail.floor
-        hidden: tuple[tuple[int, int, int], ...] = ()
+    elif projected is None:
+        tail, kept = _among_system(tail, view)
+        span, fates, floor = (tail.start, tail.stop), (*offers.fates, *tail.fates), tail.floor
     else:
         span, floor = (0, len(view)), 0
-        left_out, hidden = _hidden(view, sent, tokenizer)
+        left_out, hidden = _hidden(view, sent, tokenizer, _reasons_of(history, tail))
         fates = (*offers.fates, *left_out)
     return TurnPlan(
         sent,
@@ -260,6 +310,9 @@ def plan_turn(
         fates,
         floor,
         hidden,
+        tuple(offers.unsent),
+        tuple(offers.texts),
+        kept,
     )
 
 
@@ -268,6 +321,11 @@ def _whole(view: ItemView, policy: ProjectionPolicy, budgets: BudgetPlan, system
     size, shares = len(view), budgets.allocations
     unused = tuple([LayerTokens(s.layer_id, s.allocated, 0, s.allocated) for s in shares]) if shares else ()
     return TurnPlan(view, policy, budgets, unused, (), system, tool_tokens, 0, view.tokens, size, (0, size), ())
+
+
+def split_history(view: Sequence[Item], projected: Sequence[Item] | None) -> tuple[Sequence[Item], Sequence[Item]]:
+    """Return the system messages, which are always sent, and the history of which the newest part is."""
+    return _split_system(view if projected is None else _with_question(projected, view))
 
 
 def _with_question(projected: Sequence[Item], view: Sequence[Item]) -> Sequence[Item]:
@@ -292,8 +350,30 @@ def _sent(history: Sequence[Item], tail: ProjectedHistory) -> Sequence[Item]:
     return [history[position] for position in tail.positions()]
 
 
+def _among_system(tail: ProjectedHistory, view: Sequence[Item]) -> tuple[ProjectedHistory, tuple[int, ...]]:
+    """Return a tail of a log's history by its places in the log, and the system messages before it, which are sent as well."""
+    places = [at for at, item in enumerate(view) if item.get("role") != "system"]
+    # All of the history: what is before its first item belongs to it, too.
+    start = (places[tail.start] if tail.start < len(places) else len(view)) if tail.start else 0
+    floor = places[tail.floor] if tail.floor else 0
+    fates = tuple([replace(fate, position=places[fate.position]) for fate in tail.fates])
+    kept = tuple([at for at in range(start) if view[at].get("role") == "system"])
+    return tail._replace(start=start, stop=len(view), fates=fates, floor=min(floor, start)), kept
+
+
+def _reasons_of(history: Sequence[Item], tail: ProjectedHistory) -> dict[int, FateReason]:
+    """Return why items that layers did choose are not sent, by their identity; the latest user message is named, too."""
+    reasons: dict[int, FateReason] = {}
+    for at in (*range(tail.start), *sorted(tail.dropped)):
+        outside: FateReason = "outside_window" if at < tail.floor else "over_budget"
+        reasons[id(history[at])] = "unresolved_call" if at >= tail.start else outside
+    if tail.forced is not None:
+        reasons[id(history[tail.forced])] = "forced"
+    return reasons
+
+
 def _hidden(
-    view: Sequence[Item], sent: Sequence[Item], tokenizer: Tokenizer
+    view: Sequence[Item], sent: Sequence[Item], tokenizer: Tokenizer, reasons: Mapping[int, FateReason]
 ) -> tuple[list[ItemFate], tuple[tuple[int, int, int], ...]]:
     """Return what of the log a layer, or the budget after it, kept from being sent: fates, and long stretches as a whole.
 
@@ -310,12 +390,14 @@ def _hidden(
     for kept in (*places, len(view)):
         left_out = view[start:kept]
         if len(left_out) <= MAX_FATES:
-            counts = enumerate([item_tokens(item, tokenizer) for item in left_out], start)
-            fates += [ItemFate("history", at, tokens, "hidden") for at, tokens in counts]
+            for at, item in enumerate(left_out, start):
+                fates.append(ItemFate("history", at, item_tokens(item, tokenizer), reasons.get(id(item), "hidden")))
         elif isinstance(left_out, ItemView) and left_out.tokenizer is tokenizer:
             stretches.append((start, kept, left_out.tokens))
         else:
             stretches.append((start, kept, sum([item_tokens(item, tokenizer) for item in left_out])))
+        if kept < len(view) and reasons.get(id(view[kept])) == "forced":
+            fates.append(ItemFate("history", kept, item_tokens(view[kept], tokenizer), "forced"))
         start = kept + 1
     return fates, tuple(stretches)
 
@@ -326,6 +408,8 @@ class _Offers:
     def __init__(self, budgets: BudgetPlan, tokenizer: Tokenizer) -> None:
         self.items: list[tuple[str, Item]] = []
         self.fates: list[ItemFate] = []
+        self.unsent: list[UnsentOffer] = []
+        self.texts: list[str] = []
         self.framing = 0
         self._budgets = budgets
         self._tokenizer = tokenizer
@@ -335,22 +419,47 @@ class _Offers:
     def take(self, recalled: Iterable[RecallEntry], left: float) -> float:
         """Take what fits, item by item; a smaller one behind a larger one may still fit."""
         for entry in recalled:
-            origin = f"layer:{entry.layer_id}"
+            layer_id = entry.layer_id
+            origin = f"layer:{layer_id}"
+            if entry.text is not None:
+                self.texts.append(layer_id)
+            # Where each stood among all that the layer returned; nearly always all of them are here.
+            places: Sequence[int] = range(len(entry.items))
+            if entry.dropped:
+                dropped = frozenset(entry.places)
+                places = [at for at in range(len(entry.items) + len(entry.dropped)) if at not in dropped]
             for position, item in enumerate(entry.items):
                 whole = item_tokens(item, self._tokenizer)
                 content = content_tokens(item, self._tokenizer)
                 if whole > left:
                     self.fates.append(ItemFate(origin, position, content, "over_budget"))
+                    self._leave(layer_id, places[position], "over_budget", item)
                     continue
                 left -= whole
-                self.items.append((entry.layer_id, item))
+                self.items.append((layer_id, item))
                 self.framing += whole - content
-                self._used[entry.layer_id] = self._used.get(entry.layer_id, 0) + content
-                self._count[entry.layer_id] = self._count.get(entry.layer_id, 0) + 1
+                self._used[layer_id] = self._used.get(layer_id, 0) + content
+                self._count[layer_id] = self._count.get(layer_id, 0) + 1
             for position, item in enumerate(entry.dropped, start=len(entry.items)):
                 tokens = content_tokens(item, self._tokenizer)
                 self.fates.append(ItemFate(origin, position, tokens, "over_allocation"))
+                self._leave(layer_id, entry.places[position - len(entry.items)], "over_allocation", item)
+            if entry.text is not None and entry.items:
+                self._note_cut(entry, entry.text)
         return left
+
+    def _leave(self, layer_id: str, place: int, reason: UnsentReason, item: Item) -> None:
+        self.unsent.append(UnsentOffer(layer_id, place, len(self.items), reason, item))
+
+    def _note_cut(self, entry: RecallEntry, text: str) -> None:
+        """Note the rest of a layer's text, which its budget had no room for."""
+        item = entry.items[0]
+        kept = item["content"][0]["text"]
+        if kept is text or len(kept) == len(text):
+            return
+        rest = input_message(text[len(kept) :], "developer", item_id=item["id"])
+        self.fates.append(ItemFate(f"layer:{entry.layer_id}", 0, content_tokens(rest, self._tokenizer), "trimmed"))
+        self._leave(entry.layer_id, 0, "trimmed", rest)
 
     def usage(self) -> tuple[LayerTokens, ...]:
         """Return what every layer was given, used and yielded."""

@@ -170,5 +170,5 @@ export default () => {
     };
   }
 
-  return { initialize: store.initialize, render };
+  return { initialize: store.initialize, render: store.guard(render) };
 };

@@ -10,7 +10,6 @@ from typing import Any
 
 import traitlets
 
-from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
 from noetic_nb.runs.model_calls import NO_PLANS, Calls
 from noetic_nb.runs.palette import ink_on, layer_colour
@@ -25,13 +24,16 @@ from noetic_nb.widgets.allocation.allocation_picture import (
     static_text,
 )
 from noetic_nb.widgets.base.assets import script, style
+from noetic_nb.widgets.base.feed import Place, Reading
+from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 from noetic_nb.widgets.base.run_view import RunView
+from noetic_nb.widgets.base.selection import Selection
 
 __all__ = ["AllocationReading", "TokenAllocation"]
 
 
-class AllocationReading:
-    """The model calls of a run as the page needs them; `turn` and `thread_id` as in `TokenAllocation`.
+class AllocationReading(Reading):
+    """The model calls of a run as the page needs them; those that `moment` shows.
 
     Examples
     --------
@@ -39,8 +41,9 @@ class AllocationReading:
     'Token allocation. No model call yet. Each call appears here as soon as the agent sends one.'
     """
 
-    def __init__(self, *, turn: int | None = None, thread_id: str | None = None) -> None:
-        self.calls = Calls(turn=turn, thread_id=thread_id)
+    def __init__(self, moment: Moment = EVERYTHING) -> None:
+        self.moment = moment
+        self.calls = Calls()
         self.shown = -1
         # Everything read so far, grown in place: the widget syncs this very dict.
         self.snapshot: dict[str, Any] = {
@@ -53,8 +56,10 @@ class AllocationReading:
             "calls": [],
         }
 
-    def take(self, event: RunEvent) -> dict[str, Any] | None:
+    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message about a new call."""
+        if not self.moment.shows(event.where):
+            return None
         share = self.calls.take(event)
         if share is None:
             if not self.calls.lacks_plans or self.snapshot["empty"] == NO_PLANS:
@@ -89,10 +94,14 @@ class TokenAllocation(RunView):
     ----------
     run : Run or object with a ``run``
         A run that grows, or one that was loaded or replayed.
-    turn : int, optional
-        Show only this turn, 1 for the first of a thread.
     thread_id : str, optional
         Show only this thread.
+    turn : int, optional
+        Show only this turn, 1 for the first of a thread.
+    until : int, optional
+        Show the turns up to this one, inclusive.
+    selection : Selection, optional
+        What someone points at, shared with other views.
 
     Attributes
     ----------
@@ -104,7 +113,8 @@ class TokenAllocation(RunView):
     Raises
     ------
     NoeticConfigError
-        ``NOT_A_RUN``; ``INVALID_TURN`` where `turn` is not a whole number of at least 0.
+        ``NOT_A_RUN``; ``INVALID_TURN`` where `turn` or `until` is not a whole number of at least 0; ``INVALID_THREAD``;
+        ``NOT_A_SELECTION``.
 
     Examples
     --------
@@ -114,18 +124,24 @@ class TokenAllocation(RunView):
     Token allocation. No model call yet. Each call appears here as soon as the agent sends one.
     """
 
+    table = "allocations"
     follow = traitlets.Bool(True).tag(sync=True)
     position = traitlets.Int(-1).tag(sync=True)
     _esm = script("allocation/allocation")
     _css = style("allocation/allocation")
 
-    def __init__(self, run: Any, *, turn: int | None = None, thread_id: str | None = None) -> None:
-        if turn is not None and (isinstance(turn, bool) or not isinstance(turn, int) or turn < 0):
-            raise NoeticConfigError(
-                "INVALID_TURN", "A turn is a whole number.", given=turn, hint="Turns of a thread count from 1."
-            )
-        self._allocation = AllocationReading(turn=turn, thread_id=thread_id)
-        super().__init__(run, self._allocation)
+    def __init__(
+        self,
+        run: Any,
+        *,
+        thread_id: str | None = None,
+        turn: int | None = None,
+        until: int | None = None,
+        selection: Selection | None = None,
+    ) -> None:
+        moment = Moment(thread_id, turn, until)
+        self._allocation = AllocationReading(moment)
+        super().__init__(run, self._allocation, moment=moment, selection=selection)
         self.observe(self._move, ["follow", "position"])
 
     def _move(self, _change: Any = None) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from typing import Final
 
-__all__ = ["script", "static_frame", "style"]
+__all__ = ["output_frame", "script", "static_frame", "style"]
 
 
 # Cached, so that live and static forms of one kernel agree although the package is upgraded meanwhile.
@@ -41,6 +42,29 @@ def style(name: str) -> str:
     return f"{_text('base/common.css')}\n{_text(f'{name}.css')}"
 
 
+# Prices in one line are no formula: these classes keep MathJax 2 and 3 off.
+_PLAIN: Final = "tex2jax_ignore mathjax_ignore"
+# The first rule hides the static form while its live view is on the page. The second hides the output of a widget that
+# shows no live view, so that no "model not found" stands above the picture.
+_BESIDE: Final = """
+:root:has(.nn-live-@) :is(#nn-@, .jp-OutputArea-child:has(#nn-@)) { display: none; }
+.jp-OutputArea-child:not(:has(.nn-live-@)):has(> :is(.jupyter-widgets, .jp-OutputArea-output.lm-Panel)):has(+ * #nn-@) {
+  display: none;
+}
+"""
+
+
 def static_frame(inside: str, sheet: str) -> str:
     """Return the static form of a view with its style sheet."""
-    return f'<div class="noetic-nb noetic-nb-static"><style>{sheet}</style>{inside}</div>'
+    return f'<div class="noetic-nb noetic-nb-static {_PLAIN}"><style>{sheet}</style>{inside}</div>'
+
+
+def output_frame(html: str, name: str) -> str:
+    """Return a static form as the output beside the live view of that name.
+
+    Examples
+    --------
+    >>> output_frame("<p>42</p>", "a1").endswith('<p>42</p></div>')
+    True
+    """
+    return f'<div id="nn-{name}"><style>{_BESIDE.replace("@", name)}</style>{html}</div>'

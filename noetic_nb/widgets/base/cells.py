@@ -1,4 +1,4 @@
-"""One live view per cell: running a cell again closes what its last run opened.
+"""One live view per cell: running a cell again closes what its last run opened, and forgets what it showed.
 
 A cell may open several views in one go; only those of an *earlier* run of the same cell are closed. Outside a notebook
 there are no cells and nothing is closed.
@@ -7,10 +7,11 @@ there are no cells and nothing is closed.
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 from weakref import WeakSet
 
-__all__ = ["Discardable", "current_cell", "enter_cell", "running_shell"]
+__all__ = ["Discardable", "current_cell", "enter_cell", "hold_in_cell", "running_shell"]
 
 
 class Discardable(Protocol):
@@ -21,8 +22,17 @@ class Discardable(Protocol):
         ...
 
 
-# By cell: the request that opened them, and the views, weakly, because a view that nobody holds needs no closing.
-_open: dict[str, tuple[str, WeakSet[Any]]] = {}
+@dataclass(slots=True)
+class _Cell:
+    """One run of a cell."""
+
+    request: str
+    opened: WeakSet[Any] = field(default_factory=WeakSet)
+    """Weakly, because a view that nobody holds needs no closing."""
+    shown: list[Discardable] = field(default_factory=list)
+
+
+_open: dict[str, _Cell] = {}
 
 
 def running_shell() -> Any:
@@ -52,16 +62,29 @@ def current_cell() -> tuple[str, str] | None:
 
 def enter_cell(view: Discardable) -> None:
     """Note that the running cell opened `view`, and close what an earlier run of the cell left open."""
+    cell = _running_cell()
+    if cell is not None:
+        cell.opened.add(view)
+
+
+def hold_in_cell(shown: Discardable) -> None:
+    """Keep what the running cell shows until the cell runs again."""
+    cell = _running_cell()
+    if cell is not None:
+        cell.shown.append(shown)
+
+
+def _running_cell() -> _Cell | None:
     place = current_cell()
     if place is None:
-        return
-    cell, request = place
-    known = _open.get(cell)
-    if known is not None and known[0] == request:
-        known[1].add(view)
-        return
+        return None
+    name, request = place
+    known = _open.get(name)
+    if known is not None and known.request == request:
+        return known
     # Replaced first: if an old view cannot be closed, later runs of the cell do not meet it again.
-    _open[cell] = (request, WeakSet([view]))
+    _open[name] = now = _Cell(request)
     if known is not None:
-        for old in tuple(known[1]):
+        for old in (*known.shown, *known.opened):
             old.discard()
+    return now

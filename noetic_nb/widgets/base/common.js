@@ -65,7 +65,12 @@ function swatchOf(attributes) {
  * open later, so they are gathered once per model and views draw from here, at most once per animation frame.
  */
 function storeOf(take) {
-  const store = { data: null, views: new Set(), frame: 0, open: {} };
+  const store = { data: null, views: new Set(), frame: 0, open: new Map(), selection: {}, fault: "" };
+  const asked = new Map();
+  const page = Math.random().toString(36).slice(2); // several pages may show one model
+  let count = 0;
+  let chosen = null;
+  const fresh = () => `${page}-${(count += 1)}`;
   store.changed = () => {
     if (store.frame) return;
     store.frame = requestAnimationFrame(() => {
@@ -73,11 +78,35 @@ function storeOf(take) {
       for (const draw of store.views) draw();
     });
   };
+  const replace = (snapshot) => {
+    store.data = snapshot;
+    store.selection = snapshot.selection ?? {};
+  };
+  const got = ({ id, data, fault }) => {
+    const waiting = asked.get(id);
+    asked.delete(id);
+    if (fault === undefined) waiting?.resolve(data);
+    else waiting?.reject(new Error(fault));
+  };
+  const selected = ({ id, fields }) => {
+    // While a choice of this page is under way, older ones that come back would make the picture jump.
+    if (chosen !== null && id !== chosen) return;
+    chosen = null;
+    store.selection = store.data.selection = fields;
+  };
   store.initialize = ({ model }) => {
-    store.data = structuredClone(model.get("snapshot"));
+    replace(structuredClone(model.get("snapshot")));
     const receive = (message) => {
-      if (message.type === "all") store.data = message.snapshot;
-      else if (!take(store.data, message)) model.send({ type: "again" });
+      if (message.type === "got") return got(message);
+      if (message.type === "all") replace(message.snapshot);
+      else if (message.type === "selected") selected(message);
+      else {
+        try {
+          if (!take(store.data, message)) model.send({ type: "again" });
+        } catch (error) {
+          store.failed(model, error);
+        }
+      }
       store.changed();
     };
     model.on("msg:custom", receive);
@@ -86,45 +115,151 @@ function storeOf(take) {
       cancelAnimationFrame(store.frame);
     };
   };
+  /** Ask the kernel for what the snapshot does not hold; fails with the kernel's words. */
+  store.get = (model, request) => {
+    const id = fresh();
+    return new Promise((resolve, reject) => {
+      asked.set(id, { resolve, reject });
+      model.send({ type: "get", id, request });
+    });
+  };
+  /** Choose a call, turn, item or decision for every view that shares the selection. */
+  store.select = (model, fields) => {
+    store.selection = store.data.selection = fields;
+    model.send({ type: "select", id: (chosen = fresh()), ...fields });
+    store.changed();
+  };
+  /** Show what failed in every view, and tell the kernel's log once. */
+  store.failed = (model, error) => {
+    const text = `This view failed in the page: ${error}`;
+    if (!store.fault) model.send({ type: "fault", text: `${text}\n${error?.stack ?? ""}` });
+    store.fault = text;
+    console.warn(error);
+  };
   /** Show a view: draws now, on every change of the store, and on every change of the named traits. */
-  store.show = ({ model, root, draw, traits = [] }) => {
+  store.show = ({ model, el, root, draw, traits = [] }) => {
+    root.classList.add("tex2jax_ignore", "mathjax_ignore");
     const fault = root.appendChild(make("p", { class: "nn-fault", role: "alert" }));
     const names = ["fault", ...traits].map((name) => `change:${name}`);
+    const leave = hideStatic(model, el ?? root.parentElement, root);
     let placed = false;
     const hide = () => {
       store.views.delete(all);
       names.forEach((name) => model.off(name, store.changed));
+      leave();
     };
     const all = () => {
       // A notebook may drop an output without a word to its view.
       if (placed && !root.isConnected) return hide();
       placed = root.isConnected;
-      setText(fault, model.get("fault"));
-      draw(store.data);
+      try {
+        draw(store.data);
+      } catch (error) {
+        store.failed(model, error);
+      }
+      setText(fault, model.get("fault") || store.fault);
     };
     store.views.add(all);
     names.forEach((name) => model.on(name, store.changed));
-    reportBusy(model, root);
     all();
     return hide;
   };
+  /** Wrap the `render` of a view, so that a fault in it is shown and no empty box. */
+  store.guard = (render) => (parts) => {
+    try {
+      return render(parts);
+    } catch (error) {
+      store.failed(parts.model, error);
+      parts.el.replaceChildren();
+      const root = parts.el.appendChild(make("div", { class: "noetic-nb" }));
+      return store.show({ model: parts.model, el: parts.el, root, draw: () => {} });
+    }
+  };
   /** Let a part that folds open and close as it did before the view was drawn anew. */
   store.fold = (key, details) => {
-    details.open = store.open[key] ?? false;
-    details.addEventListener("toggle", () => (store.open[key] = details.open));
+    details.open = store.open.get(key) ?? false;
+    details.addEventListener("toggle", () => store.open.set(key, details.open));
     return details;
   };
   return store;
 }
 
-/** Report to the kernel when someone works in a view: it then leaves the output alone. */
-function reportBusy(model, root) {
-  model.send({ type: "page" });
+/** Return a function that keeps one question under way: of those asked meanwhile only the newest is put. */
+function newest(ask, use) {
+  let waiting = null;
   let busy = false;
-  const look = () => {
-    const now = root.matches(":hover") || root.contains(document.activeElement);
-    if (now !== busy) model.send({ type: "busy", busy: (busy = now) });
+  return async function put(request) {
+    waiting = request;
+    if (busy) return;
+    busy = true;
+    try {
+      while (waiting !== null) {
+        const next = waiting;
+        waiting = null;
+        try {
+          const answer = await ask(next);
+          if (waiting === null) use(answer, next);
+        } catch (error) {
+          if (waiting === null) throw error; // else a newer question has taken its place
+        }
+      }
+    } finally {
+      busy = false;
+    }
   };
-  for (const name of ["pointerenter", "pointerleave", "focusin"]) root.addEventListener(name, look);
-  root.addEventListener("focusout", () => setTimeout(look)); // the next element has the focus only then
+}
+
+/**
+ * Mark a view as live. The static form beside it is hidden by its own style sheet while the mark is on the page, and shown
+ * again when the view is gone or its kernel is.
+ */
+function hideStatic(model, el, root) {
+  const name = model.get("static_name");
+  const mark = (live) => {
+    root.hidden = !live;
+    if (name) root.classList.toggle(`nn-live-${name}`, live);
+  };
+  function changed() {
+    mark(this?.model?.comm_live ?? false); // called on the view of the widget
+  }
+  model.on("comm_live_update", changed);
+  mark(!el.classList.contains("jupyter-widgets-disconnected"));
+  return () => model.off("comm_live_update", changed);
+}
+
+/**
+ * Make a line that shows the `data-readout` of the mark under the pointer or with the focus: values on a page need more than
+ * tooltips, which neither keys nor fingers reach. The caller puts it where it belongs.
+ */
+function readout(root, hint = "") {
+  // A screen reader reads the label of the mark itself.
+  const line = make("p", { class: "nn-readout", "aria-hidden": "true" }, hint);
+  const markOf = (node) => node?.closest?.("[data-readout]");
+  const show = (mark) => setText(line, mark?.dataset.readout ?? hint);
+  const focused = () => (root.contains(document.activeElement) ? markOf(document.activeElement) : undefined);
+  for (const name of ["pointerover", "focusin"]) root.addEventListener(name, (event) => show(markOf(event.target) ?? focused()));
+  root.addEventListener("pointerleave", () => show(focused()));
+  root.addEventListener("focusout", () => show());
+  return line;
+}
+
+/** Give many marks one stop of the Tab key; arrow keys, Home and End move among those that match `stops`. Call it in `draw`. */
+function arrowKeys(parent, stops) {
+  const all = () => [...parent.querySelectorAll(stops)];
+  const marks = all();
+  const current = marks.find((mark) => mark === document.activeElement) ?? marks.find((mark) => mark.tabIndex === 0) ?? marks[0];
+  for (const mark of marks) put(mark, { tabindex: mark === current ? 0 : -1, "data-lm-suppress-shortcuts": "true" });
+  if (parent.dataset.keys) return;
+  parent.dataset.keys = "true";
+  parent.addEventListener("keydown", (event) => {
+    const now = all();
+    const at = now.indexOf(event.target);
+    const to = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: now.length - 1 }[event.key];
+    if (at < 0 || to === undefined) return;
+    event.preventDefault();
+    const next = now[Math.max(0, Math.min(to, now.length - 1))];
+    put(now[at], { tabindex: -1 });
+    put(next, { tabindex: 0 });
+    next.focus();
+  });
 }

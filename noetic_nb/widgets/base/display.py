@@ -1,8 +1,9 @@
-"""How a widget is put on a page: with a static form beside it, which a saved notebook keeps.
+"""How a widget is put on a page: as two outputs, the live view and a static form below it.
 
-The static form of an output is what it was when its cell ended, and a live view has moved on since. So the output is brought
-up to date, once at the end of the running cell or after a pause, however many turns there were. Not while someone works in
-the view, though, because the page then draws it anew.
+The output of the live view holds nothing but the widget and is never changed while that is open, or the page would draw it
+anew. The static form is what a saved notebook, an export and a page without a kernel show; while the live view is on
+the page its style sheet hides it. It is brought up to date once at the end of the running cell or after a pause, however many
+turns there were.
 """
 
 from __future__ import annotations
@@ -10,23 +11,49 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from typing import Any, Final, Self
+from uuid import uuid4
 
-from noetic_nb.widgets.base.cells import running_shell
+from noetic_nb.widgets.base.assets import output_frame
+from noetic_nb.widgets.base.cells import current_cell, hold_in_cell, running_shell
 
-__all__ = ["DisplayMixin"]
+__all__ = ["WIDGET_VIEW", "DisplayMixin"]
 
 # Turns that follow each other make one update, when they are through.
 PAUSE_S: Final = 2.0
+WIDGET_VIEW: Final = "application/vnd.jupyter.widget-view+json"
+
+
+class Shown:
+    """One place where a view is shown: the outputs of the live view and of its static form."""
+
+    def __init__(self, view: DisplayMixin, live: Any, static: Any) -> None:
+        self.view: DisplayMixin | None = view
+        place = current_cell()
+        self.cell = None if place is None else place[0]
+        self.live = live
+        self.static = static
+
+    def discard(self) -> None:
+        """Forget the place: its cell runs again."""
+        if self.view is not None:
+            self.view.forget_place(self)
+            self.view = None
 
 
 class DisplayMixin:
     """Mixed into a widget that has `to_html` and `to_text`."""
 
-    _handle: Any = None
-    _is_busy = False
-    _is_stale = False
+    _places: tuple[Shown, ...] = ()
     _is_waiting = False
     _timer: asyncio.TimerHandle | None = None
+    _id = ""
+
+    @property
+    def static_id(self) -> str:
+        """What ties the live view to its static form on a page."""
+        if not self._id:
+            self._id = uuid4().hex
+        return self._id
 
     def to_html(self) -> str:
         """Return the static form."""
@@ -38,12 +65,22 @@ class DisplayMixin:
 
     def close(self) -> None:
         """Stop following, release the widgets, and leave the static form where the view was shown. May be repeated."""
-        if self._release():
-            self.publish_static()
+        self._close(but_in=None)
 
     def discard(self) -> None:
-        """Close without leaving anything: the cell that showed the view is running again."""
-        self._release()
+        """Close; the cell that is running again has nothing left to show."""
+        place = current_cell()
+        self._close(but_in=None if place is None else place[0])
+
+    def _close(self, *, but_in: str | None) -> None:
+        if not self._release():
+            return
+        for place in self._places:
+            if but_in is None or place.cell != but_in:
+                place.live.update({}, raw=True)
+                place.static.update(self._static_bundle(), raw=True)
+            place.view = None
+        self._places = ()
 
     def __enter__(self) -> Self:
         return self
@@ -54,38 +91,57 @@ class DisplayMixin:
     def __repr__(self) -> str:
         return self.to_text()
 
+    def _alone(self) -> dict[str, Any]:
+        return {"text/html": self.to_html(), "text/plain": self.to_text()}
+
+    def _static_bundle(self) -> dict[str, Any]:
+        return {**self._alone(), "text/html": output_frame(self.to_html(), self.static_id)}
+
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        # A closed widget still has its static form, though the page can make no live view of it.
-        bundle: Any = super()._repr_mimebundle_(**kwargs) if self.comm is not None else {}  # type: ignore[misc,attr-defined]
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        return {**data, "text/plain": self.to_text(), "text/html": self.to_html()}, dict(metadata)
+        if self.comm is None:  # type: ignore[attr-defined]  # of the widget this is mixed into
+            return self._alone(), {}
+        bundle: Any = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
+        data = bundle[0] if isinstance(bundle, tuple) else bundle
+        # Text or HTML here would stand on a page that has not loaded the widget yet, or cannot.
+        return {WIDGET_VIEW: data[WIDGET_VIEW]}, {}
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
-        # Under a display id, so that the output can be brought up to date.
-        self._handle = display(self._repr_mimebundle_()[0], raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        def show(bundle: dict[str, Any]) -> Any:
+            return display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+
+        if getattr(running_shell(), "kernel", None) is None:  # a terminal
+            display({"text/plain": self.to_text()}, raw=True)  # type: ignore[no-untyped-call]
+        elif self.comm is None:  # type: ignore[attr-defined]
+            show(self._alone())
+        else:
+            place = Shown(self, show(self._repr_mimebundle_()[0]), show(self._static_bundle()))
+            self._places = (*self._places, place)
+            # Nobody else may hold a view that is on the page.
+            hold_in_cell(place)
+
+    def forget_place(self, place: Shown) -> None:
+        """Update this place no longer."""
+        self._places = tuple([other for other in self._places if other is not place])
 
     def publish_static(self) -> None:
-        """Bring the output up to date now."""
-        self._is_stale = False
+        """Bring the static form up to date now."""
         self._stop_waiting()
-        if self._handle is not None:
-            self._handle.update(self._repr_mimebundle_()[0], raw=True)
+        if self._places:
+            bundle = self._static_bundle()
+            for place in self._places:
+                place.static.update(bundle, raw=True)
 
     def refresh_static(self) -> None:
-        """Bring the output up to date when the cell ends or after a pause, and when nobody is disturbed by it."""
-        if self._handle is None:
-            return
-        self._is_stale = True
-        if self._is_busy:
+        """Bring the static form up to date when the cell ends or after a pause."""
+        if not self._places:
             return
         self._stop_waiting()  # the pause begins anew
         self._is_waiting = True
         shell = running_shell()
-        if (
-            shell is not None
-        ):  # the end of a cell: the last moment at which a notebook that is only executed takes updates
+        # The end of a cell is the last moment at which a notebook that is only executed takes updates.
+        if shell is not None:
             shell.events.register("post_run_cell", self._bring_up_to_date)
         try:
             loop = asyncio.get_running_loop()
@@ -94,8 +150,7 @@ class DisplayMixin:
         self._timer = loop.call_later(PAUSE_S, self._bring_up_to_date)
 
     def _bring_up_to_date(self, *_result: Any) -> None:
-        self._stop_waiting()
-        if self._is_stale and not self._is_busy:
+        if self._is_waiting:
             self.publish_static()
 
     def _stop_waiting(self) -> None:
@@ -108,19 +163,6 @@ class DisplayMixin:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def page_changed(self, content: Any) -> bool:
-        """Take a message of a page about being opened or worked in; False where it is about something else."""
-        match content:
-            case {"type": "page"}:
-                self._is_busy = False  # a page that was left while someone worked in it cannot report its end
-            case {"type": "busy", "busy": bool(busy)}:
-                self._is_busy = busy
-                if self._is_stale and not busy:
-                    self.refresh_static()
-            case _:
-                return False
-        return True
 
     def _release(self) -> bool:
         return self.release_widget(self)

@@ -7,11 +7,12 @@ export default {
       put(line, { "data-mood": model.get("mood") });
       setText(line, model.get("text"));
     };
-    reportBusy(model, el.closest(".nn-editor") ?? root);
+    const leave = hideStatic(model, el, root);
     model.on("change:text", draw);
     model.on("change:mood", draw);
     draw();
     return () => {
+      leave();
       model.off("change:text", draw);
       model.off("change:mood", draw);
     };

@@ -1,17 +1,21 @@
-"""What all live views of a run share: they follow it, send what is new, and leave a static form behind.
+"""What all live views of a run share: they follow it, send what is new, answer pages, and leave a static form behind.
 
 A view keeps one synced `snapshot` that is grown in place, so that the kernel never sends it twice, while each event
-travels as a small message. A page that opens later gets the snapshot; one that missed a message requests it.
+travels as a small message. A page that opens later gets the snapshot; one that missed a message requests it, and what the
+snapshot does not hold is asked for.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import anywidget
 import traitlets
 
+from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, TurnCompleted
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
@@ -19,29 +23,14 @@ from noetic_nb.runs.run_source import run_of
 from noetic_nb.widgets.base.assets import static_frame
 from noetic_nb.widgets.base.cells import enter_cell
 from noetic_nb.widgets.base.display import DisplayMixin
+from noetic_nb.widgets.base.feed import Feed, Reading
+from noetic_nb.widgets.base.moment import EVERYTHING, Moment
+from noetic_nb.widgets.base.selection import FIELDS, Selection, selection_of
+from noetic_nb.widgets.base.weakly import connect_weakly, subscribe_weakly
 
-__all__ = ["Reading", "RunView"]
+__all__ = ["RunView"]
 
 log = safe_logger(__name__)
-
-
-class Reading(Protocol):
-    """What one kind of view reads out of a run; knows nothing of widgets."""
-
-    snapshot: dict[str, Any]
-    """Everything read so far as JSON data: always the same object, grown by `take`."""
-
-    def take(self, event: RunEvent) -> dict[str, Any] | None:
-        """Read one event; returns what is new as JSON data, None where nothing is."""
-        ...
-
-    def to_html(self) -> str:
-        """Return the picture as HTML without scripts."""
-        ...
-
-    def to_text(self) -> str:
-        """Return the picture as plain text."""
-        ...
 
 
 class RunView(DisplayMixin, anywidget.AnyWidget):
@@ -53,60 +42,169 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
         What to look at; a run that grows is followed.
     reading : Reading
         What the view reads out of it.
+    moment : Moment, optional
+        Which part of the run is shown; all of it by default.
+    selection : Selection, optional
+        What someone points at, shared with other views; one of its own by default.
     **traits
         First values of the traits of the view.
     """
 
     snapshot = traitlets.Dict().tag(sync=True)
     fault = traitlets.Unicode("").tag(sync=True)
+    static_name = traitlets.Unicode("").tag(sync=True)
+
+    table: ClassVar[str] = ""
+    """Which table of the run the view shows; a view that shows none of them has a `to_frame` of its own."""
 
     # On the class too: a widget that was refused in `__init__` is closed like any other when it is collected.
-    _unsubscribe: Callable[[], None] | None = None
+    _unsubscribe: tuple[Callable[[], object], ...] = ()
 
-    def __init__(self, source: Any, reading: Reading, **traits: Any) -> None:
+    def __init__(
+        self,
+        source: Any,
+        reading: Reading,
+        *,
+        moment: Moment = EVERYTHING,
+        selection: Selection | None = None,
+        **traits: Any,
+    ) -> None:
         self.run = run_of(source)
+        self.moment = moment
+        self.selection = selection_of(selection)
         self.reading = reading
-        for event in self.run.events:
-            reading.take(event)
-        # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
-        super().__init__(snapshot=reading.snapshot, **traits)
+        self._feed = Feed(reading, self.moment)
+        # Events are taken, questions answered and pictures made one at a time.
+        self._reading_lock = threading.RLock()
+        self._unread: deque[RunEvent] = deque()
+        self._asked_by: Any = None
+        reading.snapshot["selection"] = self.selection.fields
+        with self._reading_lock:
+            # First, so that no event is lost; what comes while the widget is being made waits for it.
+            known = len(self.run.events)
+            self._unsubscribe = (
+                subscribe_weakly(self.run.subscribe, self._take),
+                subscribe_weakly(self.selection.observe, self._selected),
+            )
+            events = list(self.run.events)
+            for event in events:
+                self._feed.take(event)
+            reading.begin()
+            # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
+            super().__init__(snapshot=reading.snapshot, static_name=self.static_id, **traits)
+            both = {id(event) for event in events[known:]}
+            self._unread = deque([event for event in self._unread if id(event) not in both])
+        connect_weakly(self)
         enter_cell(self)
         self.on_msg(self._message_received)
-        # Last: an event that comes while the widget is being made would be sent nowhere.
-        self._unsubscribe = self.run.subscribe(self._take)
+        self._read()
+
+    def to_frame(self) -> Any:
+        """Return what is shown as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A new frame: the rows of the run's table that belong to the moment.
+        """
+        return self.moment.rows(self.run.to_frame(self.table))
 
     def to_html(self) -> str:
         """Return the view as HTML without scripts: what a page shows that has no kernel and no network."""
-        return static_frame(self.reading.to_html(), self._css)
+        with self._reading_lock:
+            return static_frame(self.reading.to_html(), self._css)
 
     def to_text(self) -> str:
         """Return the view as plain text."""
-        return self.reading.to_text()
+        with self._reading_lock:
+            return self.reading.to_text()
 
     def _take(self, event: RunEvent) -> None:
+        self._unread.append(event)
+        self._read()
+
+    def _read(self) -> None:
+        # An agent never waits for a view: while a page is being answered, its events wait instead.
+        while self._unread and self._reading_lock.acquire(blocking=False):
+            try:
+                while self._unread:
+                    self._read_event(self._unread.popleft())
+            finally:
+                self._reading_lock.release()
+
+    def _read_event(self, event: RunEvent) -> None:
+        if not self._unsubscribe:
+            return
         try:
-            news = self.reading.take(event)
+            news = self._feed.take(event)
             if news is not None:
                 self.send(news)
             # Not at every event: the static form is a whole page, and is for readers who come later.
             if isinstance(event, TurnCompleted):
                 self.refresh_static()
         except Exception as exc:
-            # A picture that fails must not stop the agent it shows: it reports the fault and stops itself.
-            log.exception("A view of a run failed and no longer follows it.")
-            self._stop_following()
-            self.fault = f"This view stopped following the run: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"
+            self._fail(exc)
+
+    def _fail(self, exc: Exception) -> None:
+        # A picture that fails must not stop the agent it shows: it reports the fault and stops itself.
+        log.exception("A view of a run failed and no longer follows it.")
+        self._stop_following()
+        self.fault = f"This view stopped following the run: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"
 
     def _message_received(self, _widget: Any, content: Any, _buffers: Any) -> None:
-        if content == {"type": "again"}:  # a page saw that it missed a message
-            self.send({"type": "all", "snapshot": self.reading.snapshot})
-        elif not self.page_changed(content):
-            log.warning("A page sent a message that no view knows: %.200r", content)
+        match content:
+            case {"type": "again"}:  # a page saw that it missed a message
+                with self._reading_lock:
+                    self.send({"type": "all", "snapshot": self.reading.snapshot})
+                self._read()
+            case {"type": "get", "id": asked, "request": dict(request)}:
+                self.send({"type": "got", "id": asked, **self._answer(request)})
+            case {"type": "select", "id": asked}:
+                self._select(asked, {name: content.get(name) for name in FIELDS})
+            case {"type": "fault", "text": str(text)}:
+                log.error("A view failed in its page: %s", plain(text, TEXT_LENGTH))
+            case _:
+                log.warning("A page sent a message that no view knows: %.200r", content)
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            with self._reading_lock:
+                return {"data": self.reading.answer(request)}
+        except NoeticConfigError as exc:
+            return {"fault": plain(exc, TEXT_LENGTH)}
+        except Exception as exc:
+            log.exception("A view could not answer its page.")
+            return {"fault": f"{type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"}
+        finally:
+            self._read()
+
+    def _select(self, asked: Any, fields: dict[str, Any]) -> None:
+        self._asked_by = asked
+        try:
+            self.selection.select(**fields)
+        except NoeticConfigError:
+            log.exception("A page chose something that cannot be.")
+            self._selected(self.selection.fields)
+        finally:
+            self._asked_by = None
+
+    def _selected(self, fields: dict[str, Any]) -> None:
+        try:
+            with self._reading_lock:
+                self.reading.snapshot["selection"] = fields
+                # The page that chose knows by the id which of its choices this is.
+                self.send({"type": "selected", "id": self._asked_by, "fields": fields})
+                news = self.reading.selected(fields)
+                if news is not None:
+                    self.send(news)
+        except Exception as exc:
+            self._fail(exc)
+        self._read()
 
     def _stop_following(self) -> None:
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+        self._unsubscribe = ()
 
     def _release(self) -> bool:
         self._stop_following()

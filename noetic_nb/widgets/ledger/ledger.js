@@ -61,5 +61,5 @@ export default () => {
     return store.show({ model, root, draw, traits: ["only"] });
   }
 
-  return { initialize: store.initialize, render };
+  return { initialize: store.initialize, render: store.guard(render) };
 };

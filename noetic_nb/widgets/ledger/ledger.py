@@ -14,7 +14,10 @@ from noetic_nb.events import RunEvent, SteeringDecided
 from noetic_nb.markup import escape
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain, plain_data
 from noetic_nb.widgets.base.assets import script, style
+from noetic_nb.widgets.base.feed import Place, Reading
+from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 from noetic_nb.widgets.base.run_view import RunView
+from noetic_nb.widgets.base.selection import Selection
 
 __all__ = ["Ledger", "LedgerReading"]
 
@@ -34,7 +37,7 @@ COLUMNS: Final = {
 """Names of the columns, and the class that each is laid out by."""
 
 
-class LedgerReading:
+class LedgerReading(Reading):
     """The decisions of a run as the page needs them: the newest `ROWS_SHOWN`, and how many there were.
 
     Examples
@@ -43,8 +46,8 @@ class LedgerReading:
     'Ledger. No steering decision yet. Each evaluation of the rules appears here.'
     """
 
-    def __init__(self, *, thread_id: str | None = None) -> None:
-        self.thread_id = thread_id
+    def __init__(self, moment: Moment = EVERYTHING) -> None:
+        self.moment = moment
         # Everything read so far, grown in place: the widget syncs this very dict.
         self.snapshot: dict[str, Any] = {
             "empty": EMPTY,
@@ -56,11 +59,9 @@ class LedgerReading:
             "rows": [],
         }
 
-    def take(self, event: RunEvent) -> dict[str, Any] | None:
+    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message about a new decision."""
-        if not isinstance(event, SteeringDecided):
-            return None
-        if self.thread_id is not None and event.where.thread_id != self.thread_id:
+        if not isinstance(event, SteeringDecided) or not self.moment.shows(event.where):
             return None
         row = [
             str(event.where.turn),
@@ -133,6 +134,12 @@ class Ledger(RunView):
         A run that grows, or one that was loaded or replayed.
     thread_id : str, optional
         Show only this thread.
+    turn : int, optional
+        Show only this turn, 1 for the first of a thread.
+    until : int, optional
+        Show the turns up to this one, inclusive.
+    selection : Selection, optional
+        What someone points at, shared with other views.
 
     Attributes
     ----------
@@ -142,7 +149,8 @@ class Ledger(RunView):
     Raises
     ------
     NoeticConfigError
-        ``NOT_A_RUN``.
+        ``NOT_A_RUN``; ``INVALID_TURN`` where `turn` or `until` is not a whole number of at least 0; ``INVALID_THREAD``;
+        ``NOT_A_SELECTION``.
 
     Examples
     --------
@@ -152,9 +160,19 @@ class Ledger(RunView):
     Ledger. No steering decision yet. Each evaluation of the rules appears here.
     """
 
+    table = "ledger"
     only = traitlets.Unicode("").tag(sync=True)
     _esm = script("ledger/ledger")
     _css = style("ledger/ledger")
 
-    def __init__(self, run: Any, *, thread_id: str | None = None) -> None:
-        super().__init__(run, LedgerReading(thread_id=thread_id))
+    def __init__(
+        self,
+        run: Any,
+        *,
+        thread_id: str | None = None,
+        turn: int | None = None,
+        until: int | None = None,
+        selection: Selection | None = None,
+    ) -> None:
+        moment = Moment(thread_id, turn, until)
+        super().__init__(run, LedgerReading(moment), moment=moment, selection=selection)

@@ -50,7 +50,8 @@ class _Attempt:
 class LiveTrial(Generic[T]):
     """Runs the newest of the works it is given, and reports what became of it.
 
-    ``report(result, error)`` is called in the thread of the loop, but not for work that was given up for newer work.
+    ``report(result, error)`` is called in the thread of the loop, but not for work that was given up for newer work. The loop
+    is that of the caller, or the one in which this was made: what pages send is handled in a thread without one.
     Typing must rest for `pause_s` seconds; the work may take `limit_s`.
 
     Examples
@@ -72,16 +73,19 @@ class LiveTrial(Generic[T]):
         self._limit_s = limit_s
         self._timer: asyncio.TimerHandle | None = None
         self._attempt: _Attempt | None = None
+        self._home = _running_loop()
 
     def later(self, work: Callable[[Callable[[], bool]], T]) -> None:
         """Do ``work(stop)`` after a pause, unless newer work comes; at once where no loop is running.
 
         `stop` returns whether it is no longer wanted.
         """
+        loop = _running_loop()
+        if loop is None and self._home is not None and self._home.is_running():
+            self._home.call_soon_threadsafe(self.later, work)
+            return
         self.cancel()
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
+        if loop is None:
             self._report(*_done(lambda stop: in_time(lambda: work(stop), limit_s=self._limit_s), lambda: False))
             return
         self._timer = loop.call_later(self._pause_s, self._start, loop, work)
@@ -162,6 +166,13 @@ def in_time(work: Callable[[], T], *, limit_s: float = LIMIT_S) -> T:
     if error is not None:
         raise error
     return cast(T, result)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _done(work: Callable[[Callable[[], bool]], T], stop: Callable[[], bool]) -> tuple[Any, Exception | None]:

@@ -17,6 +17,7 @@ from noetic_nb.steering import RuleBook, RuleChange, SteeringRule
 from noetic_nb.widgets.base.cells import enter_cell
 from noetic_nb.widgets.base.display import DisplayMixin
 from noetic_nb.widgets.base.notice import Notice
+from noetic_nb.widgets.base.weakly import connect_weakly, subscribe_weakly
 from noetic_nb.widgets.rules.debounced import TooLong, in_time
 from noetic_nb.widgets.rules.draft import NEW_FORMS, draft_of, new_rule, rule_of
 from noetic_nb.widgets.rules.draft_trial import DraftTrial, check_draft, sample_calls
@@ -106,7 +107,7 @@ class RuleEditor(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]  # ipywid
         self.up_button = ipywidgets.Button(description="Up", layout=wide)
         self.down_button = ipywidgets.Button(description="Down", layout=wide)
         self.remove_button = ipywidgets.Button(description="Remove", layout=wide)
-        self.notice = Notice()
+        self.notice = Notice(static_name=self.static_id)
         flow = {"flex_flow": "row wrap"}
         self._order = ipywidgets.HBox(
             [self.up_button, self.down_button, self.remove_button, self.new_form], layout=flow
@@ -125,8 +126,9 @@ class RuleEditor(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]  # ipywid
         self._show()
         self._connect()
         enter_cell(self)
-        self._stop_listening = rulebook.listen(self._book_changed)
-        self._stop_watching = tuple([each.subscribe(self._count) for each in self.runs])
+        connect_weakly(*self._widgets())
+        self._stop_listening = subscribe_weakly(rulebook.listen, self._book_changed)
+        self._stop_watching = tuple([subscribe_weakly(each.subscribe, self._count) for each in self.runs])
 
     def _connect(self) -> None:
         self.rules.observe(self._choose, "value")
@@ -139,7 +141,6 @@ class RuleEditor(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]  # ipywid
         self.down_button.on_click(lambda _button: self.move(1))
         self.remove_button.on_click(lambda _button: self.remove())
         self.source.on_msg(lambda _widget, content, _buffers: self.apply() if content.get("type") == "apply" else None)
-        self.notice.on_msg(lambda _widget, content, _buffers: self.page_changed(content))
 
     def apply(self) -> bool:
         """Put the draft in place of the chosen rule; returns whether it was applied."""
@@ -225,11 +226,14 @@ class RuleEditor(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]  # ipywid
         self._stop_listening = None
         if self._trial is not None:
             self._trial.cancel()
+        return self.release_widget(*self._widgets())
+
+    def _widgets(self) -> tuple[Any, ...]:
         buttons = (self.apply_button, self.undo_button, self.try_button, self.up_button, self.down_button)
         lists = (self.rules, self.history, self.new_form, self.enabled, self.remove_button, self.notice)
         boxes = (self._order, self._side, self._buttons, self._main, self._beside, self._row)
         diff = () if self.diff is None else (self.diff,)
-        return self.release_widget(*self.fields.widgets, *buttons, *lists, *diff, *boxes, self)
+        return (*self.fields.widgets, *buttons, *lists, *diff, *boxes, self)
 
     def _name_parts(self) -> None:
         self.add_class("nn-editor")

@@ -1,0 +1,84 @@
+"""How far replies drifted that nobody was warned of, scored by the real scorer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from noetic_nb.events import RegulatorDecided, RegulatorSaw
+from noetic_nb.regulator import KeywordScorer, Regulator, ScopeDrift, events
+
+__all__ = ["DriftScores"]
+
+# What a regulator sees before it first decides is kept until its settings are known; that is the start of a turn.
+MOST_EARLY: Final = 100
+# All that a scorer of keywords compares.
+TEXTS: Final = frozenset({"turn_start", "turn_complete"})
+SCORED: Final = frozenset({"turn_start", "turn_complete", "tool_call", "tool_result"})
+
+
+class DriftScores:
+    """The drift of every reply, as the recorded scorer sees it.
+
+    Parameters
+    ----------
+    regulator_of : callable
+        From the first decision to a regulator with the settings of the one that made it, or None where nobody knows them.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import Where
+    >>> where = Where("t1", "e1", 1)
+    >>> scores = DriftScores(lambda decided: Regulator.for_user("ann"))
+    >>> task = {"kind": "turn_start", "user_message": "move the flight"}
+    >>> scores.take(RegulatorSaw(where, 0.0, "regulation", task))
+    >>> scores.take(RegulatorDecided(where, 0.0, "regulation", "turn_start", {"kind": "continue"}))
+    >>> reply = {"kind": "turn_complete", "full_response": "The flight and the hotel."}
+    >>> scores.take(RegulatorSaw(where, 0.0, "regulation", reply))
+    0.5
+    """
+
+    def __init__(self, regulator_of: Callable[[RegulatorDecided], Regulator | None]) -> None:
+        self._regulator_of = regulator_of
+        self._template: Regulator | None = None
+        self._scorer: Any = None
+        self._is_known = False
+        self._live: dict[str, Regulator | None] = {}
+        self._early: list[RegulatorSaw] = []
+
+    def take(self, event: RegulatorSaw | RegulatorDecided) -> float | None:
+        """Read one event of the regulator; returns the score of the reply that it brought, None where it has none."""
+        if isinstance(event, RegulatorDecided):
+            return None if self._is_known else self._find(event)
+        if event.event.get("kind") not in SCORED:
+            return None
+        if not self._is_known and len(self._early) < MOST_EARLY:
+            self._early.append(event)
+        return None if self._scorer is None else self._score(event)
+
+    def _find(self, decided: RegulatorDecided) -> float | None:
+        self._is_known = True
+        self._template = self._regulator_of(decided)
+        if self._template is not None:
+            scorers = [each.scorer for each in self._template.predicates if isinstance(each, ScopeDrift)]
+            self._scorer = scorers[0] if scorers else None
+        early, self._early = self._early, []
+        scores = [self._score(saw) for saw in early] if self._scorer is not None else []
+        return scores[-1] if scores else None
+
+    def _score(self, saw: RegulatorSaw) -> float | None:
+        thread_id = saw.where.thread_id
+        if thread_id not in self._live:
+            self._live[thread_id] = None if self._template is None else self._template.fork()
+        live = self._live[thread_id]
+        if live is None or (isinstance(self._scorer, KeywordScorer) and saw.event.get("kind") not in TEXTS):
+            return None
+        try:
+            live.on_event(events.from_dict(saw.event))
+        except (TypeError, ValueError):
+            self._live[thread_id] = None  # what comes after a damaged event is unknown
+            return None
+        if saw.event.get("kind") != "turn_complete":
+            return None
+        found = live.evidence.drift(self._scorer)
+        return None if found is None else found.score

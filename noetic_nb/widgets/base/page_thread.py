@@ -1,0 +1,88 @@
+"""One thread for all that pages send, in the order in which it came.
+
+A notebook may send the messages of each widget on a subshell of its own, and a kernel then handles them side by side: a
+click could overtake the text that was typed before it. Where there are no threads, messages are handled as they come.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from noetic_nb.redact import safe_logger
+
+__all__ = ["PAGES", "PageThread"]
+
+log = safe_logger(__name__)
+
+# A thread that has nothing to do for so long ends; the next message starts another.
+IDLE_S: Final = 5.0
+
+
+class PageThread:
+    """Does works one after the other in one thread, which is started for them and ends when it is idle.
+
+    Examples
+    --------
+    >>> pages, done = PageThread(), []
+    >>> for number in range(3):
+    ...     pages.do(done.append, number)
+    >>> pages.wait()
+    True
+    >>> done
+    [0, 1, 2]
+    """
+
+    def __init__(self, *, idle_s: float = IDLE_S) -> None:
+        self._idle_s = idle_s
+        self._works: deque[tuple[contextvars.Context, Callable[..., object], tuple[Any, ...]]] = deque()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def do(self, work: Callable[..., object], *args: Any) -> None:
+        """Do a work after all that were given before; a fault is logged."""
+        # The context of the caller says which message of the page it belongs to.
+        entry = (contextvars.copy_context(), work, args)
+        with self._changed:
+            self._works.append(entry)
+            if self._thread is not None:
+                self._changed.notify_all()
+                return
+            self._thread = threading.Thread(target=self._run, name="noetic_nb pages", daemon=True)
+            try:
+                self._thread.start()
+                return
+            except RuntimeError:  # no threads here
+                self._thread = None
+                self._works.remove(entry)
+        _do(*entry)
+
+    def wait(self, timeout_s: float = 10.0) -> bool:
+        """Wait until all that was given is done; returns whether it is."""
+        done = threading.Event()
+        self.do(done.set)
+        return done.wait(timeout_s)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._works and not self._changed.wait_for(lambda: self._works, self._idle_s):
+                    self._thread = None
+                    return
+                entry = self._works.popleft()
+            _do(*entry)
+            del entry  # an idle thread must not keep the last widget alive
+
+
+def _do(context: contextvars.Context, work: Callable[..., object], args: tuple[Any, ...]) -> None:
+    try:
+        context.run(work, *args)
+    except Exception:
+        log.exception("A message of a page failed.")
+
+
+PAGES: Final = PageThread()
+"""The thread of this kernel."""

@@ -1,0 +1,182 @@
+"""The script that all views share, in a bare page: no notebook is needed for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from noetic_nb.widgets.base.assets import _text
+
+# A model as anywidget gives it, which keeps what is sent.
+MODEL = """
+const model = {
+  sent: [], handlers: {}, traits: { snapshot: { rows: [] }, fault: "", static_name: "a1" },
+  get(name) { return this.traits[name]; },
+  send(message) { this.sent.push(message); },
+  on(name, callback) { (this.handlers[name] ??= []).push(callback); },
+  off(name, callback) { this.handlers[name] = (this.handlers[name] ?? []).filter((each) => each !== callback); },
+  receive(message) { for (const each of this.handlers["msg:custom"] ?? []) each(message); },
+};
+const root = document.querySelector("#root");
+"""
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Callable[[str], Any]]:
+    """Open an empty page in which the script and some more have run."""
+    opened = browser.new_page()
+    problems: list[str] = []
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+
+    def run(script: str) -> Any:
+        opened.set_content("<div id='root'></div>")
+        opened.add_script_tag(content=_text("base/common.js") + MODEL + script)
+        return opened
+
+    yield run
+    opened.close()
+    assert problems == []
+
+
+MARKS = """
+root.append(readout(root, "nothing yet"));
+const marks = root.appendChild(make("div"));
+for (const name of ["one", "two", "three"]) {
+  marks.append(make("button", { class: "mark", "data-readout": `value ${name}` }, name));
+}
+arrowKeys(marks, ".mark");
+"""
+
+
+def test_the_value_of_a_mark_is_shown_for_the_pointer_and_for_the_focus(page: Any) -> None:
+    opened = page(MARKS)
+    line = opened.locator(".nn-readout")
+    expect(line).to_have_text("nothing yet")
+
+    opened.get_by_text("two", exact=True).hover()
+    expect(line).to_have_text("value two")
+
+    opened.get_by_text("three", exact=True).focus()
+    expect(line).to_have_text("value three")
+    opened.get_by_text("two", exact=True).hover()
+    opened.mouse.move(700, 500)
+    expect(line).to_have_text("value three")
+
+    opened.evaluate("document.activeElement.blur()")
+    expect(line).to_have_text("nothing yet")
+
+
+def test_many_marks_are_one_stop_of_the_tab_key_and_arrows_move_within(page: Any) -> None:
+    opened = page(MARKS)
+
+    seen = []
+    for key in ("Tab", "ArrowRight", "End", "ArrowRight", "ArrowLeft", "Home", "ArrowLeft"):
+        opened.keyboard.press(key)
+        seen.append(opened.evaluate("document.activeElement.textContent"))
+
+    assert seen == ["one", "two", "three", "three", "two", "one", "one"]
+    opened.keyboard.press("Tab")
+    assert opened.evaluate("document.activeElement === document.body")
+
+
+def test_of_the_questions_of_a_slider_one_is_under_way_and_the_newest_follows(page: Any) -> None:
+    opened = page("""
+        window.asked = []; window.used = []; const answers = [];
+        const ask = (number) => new Promise((resolve) => { asked.push(number); answers.push(() => resolve(number * 10)); });
+        window.answer = () => { answers.shift()(); return new Promise((done) => setTimeout(done)); };
+        const slide = newest(ask, (data, number) => used.push([number, data]));
+        for (const number of [1, 2, 3, 4]) slide(number);
+    """)
+    assert opened.evaluate("asked") == [1]
+    opened.evaluate("answer()")
+    assert opened.evaluate("[asked, used]") == [[1, 4], []]
+    opened.evaluate("answer()")
+    assert opened.evaluate("[asked, used]") == [[1, 4], [[4, 40]]]
+
+
+def test_a_slider_goes_on_after_a_question_that_failed(page: Any) -> None:
+    opened = page("""
+        window.used = [];
+        window.failed = 0;
+        const ask = (number) => (number % 2 ? Promise.reject(new Error("no")) : Promise.resolve(number));
+        const slide = newest(ask, (data) => used.push(data));
+        const move = (number) => slide(number).catch(() => { window.failed += 1; });
+        window.done = Promise.all([move(1), move(2)]).then(() => move(3)).then(() => move(4));
+    """)
+    opened.evaluate("done")
+    assert opened.evaluate("[used, failed]") == [[2, 4], 1]
+
+
+def test_older_choices_that_come_back_do_not_undo_the_newest(page: Any) -> None:
+    opened = page("""
+        const store = storeOf(() => true);
+        store.initialize({ model });
+        for (const turn of [1, 2]) store.select(model, { turn });
+        const [first, second] = model.sent.map((message) => message.id);
+        window.seen = [];
+        const come = (id, turn) => {
+          model.receive({ type: "selected", id, fields: { turn } });
+          seen.push(store.selection.turn);
+        };
+        come(first, 1); come(null, 9); come(second, 2); come(null, 7);
+    """)
+    assert opened.evaluate("seen") == [2, 2, 2, 7]
+
+
+@pytest.mark.parametrize("name", ["constructor", "__proto__", "toString", "<b>x</b>"])
+def test_names_of_data_are_no_names_of_the_language(page: Any, name: str) -> None:
+    opened = page(
+        f"const name = {name!r};"
+        """
+        const store = storeOf(() => true);
+        const make2 = () => root.appendChild(store.fold(name, make("details")));
+        window.first = make2().open; root.lastChild.append(make("summary", {}, name));
+        """
+    )
+    assert opened.evaluate("first") is False
+    opened.get_by_text(name, exact=True).click()
+    opened.wait_for_function("document.querySelector('details').open")
+    assert opened.locator("b").count() == 0
+
+
+@pytest.mark.parametrize("part", ["draw", "take", "render"])
+def test_a_fault_is_an_alert_and_one_message_to_the_kernel(page: Any, part: str) -> None:
+    opened = page(
+        f"const part = {part!r};"
+        """
+        const fail = (now) => { if (now === part) throw new Error("broken <b>here</b>"); return true; };
+        const store = storeOf(() => fail("take"));
+        const render = store.guard(({ model, el }) => {
+          fail("render");
+          return store.show({ model, el, root: el.appendChild(make("div")), draw: () => fail("draw") });
+        });
+        store.initialize({ model });
+        render({ model, el: root });
+        for (let n = 0; n < 3; n += 1) model.receive({ type: "news" });
+        """
+    )
+    expect(opened.get_by_role("alert")).to_have_text("This view failed in the page: Error: broken <b>here</b>")
+    faults = [message for message in opened.evaluate("model.sent") if message["type"] == "fault"]
+    assert len(faults) == 1
+
+
+def test_a_view_is_marked_as_live_until_its_kernel_is_gone(page: Any) -> None:
+    opened = page("""
+        const store = storeOf(() => true);
+        store.initialize({ model });
+        const view = root.appendChild(make("div"));
+        window.leave = store.show({ model, el: root, root: view, draw: () => {} });
+        window.live = (comm_live) => model.handlers.comm_live_update[0].call({ model: { comm_live } });
+    """)
+    view = opened.locator(".mathjax_ignore")
+    expect(view).to_have_class("tex2jax_ignore mathjax_ignore nn-live-a1")
+    opened.evaluate("live(false)")
+    expect(view).to_have_class("tex2jax_ignore mathjax_ignore")
+    expect(view).to_be_hidden()
+    opened.evaluate("live(true)")
+    expect(view).to_have_class("tex2jax_ignore mathjax_ignore nn-live-a1")
+    opened.evaluate("leave()")
+    assert opened.evaluate("Object.values(model.handlers).flat().length") == 1

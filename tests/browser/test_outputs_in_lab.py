@@ -1,0 +1,180 @@
+"""In JupyterLab: what stands on the page of a view that is live, closed, left by its kernel, saved and opened again."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from playwright.sync_api import expect
+
+from tests.browser.appearance import assert_readable
+from tests.browser.lab import LabNotebook, wait_for
+
+Open = Callable[..., Any]
+# JupyterLab reports that a saved widget has no model; the page itself shows nothing of it.
+NO_MODEL = re.compile("widget model not found")
+SHOWN = "TokenAllocation(run)", "Ledger(run)", "RegulatorTrends(run)", "RuleEditor(rules, run=run)"
+RULES = "from noetic_nb.steering import RuleBook\nrules = RuleBook()"
+# Every output that takes up room: its height, whether it is live, and what it says.
+OUTPUTS = """() => [...document.querySelectorAll(".jp-OutputArea-child")]
+    .map(child => [child.getBoundingClientRect().height, Boolean(child.querySelector("[class*=nn-live-]")), child.innerText])
+    .filter(([height]) => height > 0)"""
+WRONG = re.compile(r"model not found|Error displaying|Loading widget|<\w+ object at|TokenAllocation\(")
+
+
+SESSION = "window.jupyterapp.shell.currentWidget.sessionContext"
+
+
+def outputs(page: Any) -> list[Any]:
+    found: list[Any] = page.evaluate(OUTPUTS)
+    return found
+
+
+def shows(opened: Any, *, live: int, static: int) -> None:
+    """Wait until the page shows so many live views and static forms, and nothing beside them."""
+
+    def counted() -> tuple[int, int]:
+        found = outputs(opened.page)
+        return len([each for each in found if each[1]]), len([each for each in found if not each[1]])
+
+    wait_for(lambda: counted() == (live, static), f"{live} live views and {static} static forms")
+    texts = [text for _, _, text in outputs(opened.page)]
+    assert [text for text in texts if WRONG.search(text)] == []
+
+
+def test_a_live_view_hides_its_static_form_and_closing_brings_it_back(notebook: Open, cells_of: Open) -> None:
+    cells = [f"view_{n} = {made}\nview_{n}" for n, made in enumerate(SHOWN)]
+    opened = notebook(*cells_of("demo_run", [RULES, *cells]))
+    opened.run_all()
+    shows(opened, live=4, static=0)
+
+    opened.kernel.run("view_0.close(); view_3.close()")
+    shows(opened, live=2, static=2)
+
+    opened.kernel.run("view_1.close(); view_2.close()")
+    shows(opened, live=0, static=4)
+    expect(opened.page.locator(".noetic-nb-static .nn-title").first).to_have_text("Token allocation")
+
+
+def test_a_kernel_that_is_gone_leaves_the_static_forms(notebook: Open, cells_of: Open) -> None:
+    opened = notebook(*cells_of("demo_run", [RULES, *SHOWN]))
+    opened.run_all()
+    shows(opened, live=4, static=0)
+
+    opened.page.evaluate(f"() => {SESSION}.session.kernel.restart().then(() => null)")
+
+    shows(opened, live=0, static=4)
+
+
+def saved(opened: Any) -> Any:
+    """Save the notebook and return what is in the file."""
+    opened.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    return nbformat.read(opened.path, as_version=4)
+
+
+def reopened(opened: LabNotebook, notebook: Any) -> None:
+    """Open what was saved in the same page, as the next day: trusted, with a fresh kernel."""
+    opened.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    opened.page.goto("about:blank")
+    nbformat.write(notebook, opened.path)
+    trust = [sys.executable, "-m", "jupyter", "trust", str(opened.path)]
+    subprocess.run(trust, env=opened.lab._environment(), check=True, capture_output=True)
+    opened.open()
+
+
+def test_a_notebook_opened_again_shows_the_pictures(notebook: Open, cells_of: Open) -> None:
+    opened = notebook(*cells_of("demo_run", [RULES, *SHOWN[:3], f"closed = {SHOWN[0]}\nclosed"]))
+    opened.run_all()
+    opened.kernel.run("closed.close()")
+    shows(opened, live=3, static=1)
+    wait_for(lambda: [len(cell.outputs) for cell in saved(opened).cells[-4:]] == [2] * 4, "all outputs are in the file")
+    assert dict(saved(opened).cells[-1].outputs[0].data) == {}
+    kept = saved(opened)
+    opened.tolerated = NO_MODEL
+    for session in opened.lab.api("/api/sessions"):
+        opened.lab.api(f"/api/sessions/{session['id']}", method="DELETE")
+
+    reopened(opened, kept)
+
+    shows(opened, live=0, static=4)
+
+
+def test_a_notebook_with_stored_widgets_opened_again_shows_each_picture_once(
+    notebook: Open, cells_of: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    opened = notebook("1")
+    cells = [nbformat.v4.new_code_cell(cell) for cell in cells_of("demo_run", [RULES, *SHOWN])]
+    executed = nbformat.v4.new_notebook(cells=cells)
+    executed.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    monkeypatch.setenv("PYTHONPATH", opened.lab._environment()["PYTHONPATH"])
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    NotebookClient(executed, timeout=120).execute()
+    assert "widgets" in executed.metadata
+
+    reopened(opened, executed)
+
+    opened.page.wait_for_selector(".jupyter-widgets-disconnected", state="attached")
+    shows(opened, live=0, static=4)
+
+
+PRICES = """
+from noetic_nb.events import SteeringDecided, Where
+price = "costs $5 and then $6"
+for event in scenes.turn(7, layers=(scenes.layer(price, 100, 50),)): run.append(event)
+place = Where("t1", "e", 7)
+run.append(SteeringDecided(place, 0.0, "steering", "before_tool_call", "pay", {}, "deny", price, ("r",), 0.1))
+"""
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("made", ["TokenAllocation(run)", "Ledger(run)"])
+def test_two_prices_in_a_line_are_no_formula(notebook: Open, cells_of: Open, made: str, closed: bool) -> None:
+    cells = [PRICES, f"shown = {made}\nshown", "from IPython.display import HTML\nHTML('a $x$ b')"]
+    opened = notebook(*cells_of("demo_run", cells))
+    opened.run_all()
+    if closed:
+        opened.kernel.run("shown.close()")
+    opened.page.wait_for_selector("mjx-container", state="attached")  # formulas are set, elsewhere on the page
+
+    picture = opened.page.locator(".noetic-nb-static" if closed else ".noetic-nb:not(.noetic-nb-static)")
+    expect(picture).to_contain_text("costs $5 and then $6")
+    assert opened.page.locator(".noetic-nb mjx-container").count() == 0
+
+
+@pytest.mark.parametrize("part", ["draw", "take", "render"])
+def test_a_fault_in_the_page_is_shown_and_logged_and_is_no_empty_box(notebook: Open, part: str) -> None:
+    from tests.browser.test_selection_in_lab import PROBE
+
+    broken = {
+        "draw": ("const draw = () =>", "const draw = () => missing.thing;\n    const unused = () =>"),
+        "take": ("storeOf(() => true)", "storeOf(() => missing.thing)"),
+        "render": ("const turn =", "missing.thing();\n    const turn ="),
+    }[part]
+    source = PROBE.replace(*broken).replace("render }", "render: store.guard(render) }")
+    take = "    def take(self, event, place):\n        return {'type': 'news'}\n    def to_text"
+    source = source.replace("    def to_text", take)
+    opened = notebook(
+        source,
+        "import logging\nlines = []\nhandler = logging.Handler()\n"
+        "handler.emit = lambda record: lines.append(record.getMessage())\n"
+        "logging.getLogger('noetic_nb').addHandler(handler)",
+        "shown = Probe(None)\nshown",
+    )
+    opened.run_all()
+    opened.kernel.run(
+        "from noetic_nb.events import QualityGiven, Where\n"
+        "shown.run.append(QualityGiven(Where('t', 'e', 1), 0.0, 0.5, 'user'))"
+    )
+
+    alert = opened.page.get_by_role("alert")
+    expect(alert).to_contain_text("This view failed in the page: ReferenceError: missing is not defined")
+    assert_readable(opened.page.locator(".noetic-nb:not(.noetic-nb-static)"))
+    wait_for(lambda: "missing is not defined" in opened.kernel.value("lines"), "the kernel's log has it")
+    assert opened.kernel.value("len(lines)") == "1"

@@ -1,0 +1,228 @@
+"""A view on a page is two outputs: the live one, never touched while it is open, and a static one that is kept up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import ipywidgets
+import pytest
+
+from noetic_nb.runs import Run
+from noetic_nb.widgets import TokenAllocation
+from noetic_nb.widgets.base import cells, display, weakly
+from tests.widgets.scenes import demo_run, turn
+from tests.widgets.views import VIEWS
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+class Output:
+    """What IPython returns for an output that can be updated."""
+
+    def __init__(self, bundle: dict[str, Any]) -> None:
+        self.bundles = [bundle]
+
+    def update(self, bundle: dict[str, Any], *, raw: bool) -> None:
+        assert raw
+        self.bundles.append(bundle)
+
+
+class Page:
+    """A notebook with cells, without a browser."""
+
+    def __init__(self) -> None:
+        self.outputs: list[Output] = []
+        self.ended: list[Any] = []
+        events = SimpleNamespace(
+            register=lambda _name, callback: self.ended.append(callback),
+            unregister=lambda _name, callback: self.ended.remove(callback),
+        )
+        self.shell = SimpleNamespace(kernel=object(), parent_header={}, events=events)
+
+    def show(self, bundle: dict[str, Any], *, raw: bool, display_id: bool = False) -> Output:
+        assert raw
+        self.outputs.append(Output(bundle))
+        return self.outputs[-1]
+
+    def run_cell(self, name: str, request: str) -> None:
+        self.shell.parent_header = {
+            "header": {"msg_id": request},
+            "metadata": {"cellId": name},
+            "content": {"code": ""},
+        }
+
+    def end_cell(self) -> None:
+        for callback in tuple(self.ended):
+            callback()
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Page:
+    made = Page()
+    module = SimpleNamespace(get_ipython=lambda: made.shell, display=SimpleNamespace(display=made.show))
+    monkeypatch.setitem(sys.modules, "IPython", module)
+    monkeypatch.setitem(sys.modules, "IPython.display", module.display)
+    monkeypatch.setattr(cells, "_open", {})
+    return made
+
+
+def comms() -> int:
+    return len(ipywidgets.widgets.widget._instances)
+
+
+@pytest.mark.parametrize("make", VIEWS)
+def test_a_view_is_shown_as_a_live_output_and_a_static_one_beside_it(make: Any, page: Page) -> None:
+    with make(demo_run()) as opened:
+        opened._ipython_display_()
+
+        live, static = [output.bundles[0] for output in page.outputs]
+        assert sorted(live) == [WIDGET]
+        assert sorted(static) == ["text/html", "text/plain"]
+        assert opened.to_html() in static["text/html"]
+        assert f'id="nn-{opened.static_id}"' in static["text/html"]
+
+
+@pytest.mark.parametrize("make", VIEWS)
+def test_closing_empties_the_live_output_and_leaves_the_static_one(make: Any, page: Page) -> None:
+    opened = make(demo_run())
+    opened._ipython_display_()
+    opened.close()
+    opened.close()
+
+    live, static = page.outputs
+    assert live.bundles[1:] == [{}]
+    assert static.bundles[-1]["text/plain"] == opened.to_text()
+
+    opened._ipython_display_()
+    assert sorted(page.outputs[-1].bundles[0]) == ["text/html", "text/plain"]
+    assert len(page.outputs) == 3
+
+
+def test_turns_bring_the_static_output_up_to_date_once_a_cell_and_never_touch_the_live_one(page: Page) -> None:
+    run = Run()
+    with TokenAllocation(run) as opened:
+        opened._ipython_display_()
+        for number in range(1, 30):
+            for event in turn(number):
+                run.append(event)
+        page.end_cell()
+
+        live, static = page.outputs
+        assert len(live.bundles) == 1
+        assert len(static.bundles) == 2
+        assert "Turn 29, call 1" in static.bundles[1]["text/plain"]
+        assert page.ended == []
+
+
+def test_after_a_cell_the_static_output_follows_with_a_pause(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display, "PAUSE_S", 0.0)
+    run = Run()
+
+    async def later() -> None:
+        for number in (1, 2):
+            for event in turn(number):
+                run.append(event)
+        while opened._is_waiting:
+            await asyncio.sleep(0)
+
+    with TokenAllocation(run) as opened:
+        opened._ipython_display_()
+        asyncio.run(asyncio.wait_for(later(), 30))
+
+        assert len(page.outputs[1].bundles) == 2
+
+
+def test_a_terminal_shows_the_text_once(page: Page) -> None:
+    del page.shell.kernel
+    run = demo_run()
+    with TokenAllocation(run) as opened:
+        opened._ipython_display_()
+        for event in turn(9):
+            run.append(event)
+        page.end_cell()
+
+    assert [output.bundles for output in page.outputs] == [[{"text/plain": page.outputs[0].bundles[0]["text/plain"]}]]
+
+
+def test_a_cell_that_runs_again_closes_its_view_and_touches_no_output_of_its_own(page: Page) -> None:
+    page.run_cell("c1", "r1")
+    opened = TokenAllocation(demo_run())
+    opened._ipython_display_()
+    page.run_cell("c2", "r2")
+    opened._ipython_display_()
+
+    page.run_cell("c1", "r3")
+    TokenAllocation(demo_run()).close()
+
+    assert opened.comm is None
+    assert [len(output.bundles) for output in page.outputs] == [1, 1, 2, 2]
+    assert page.outputs[2].bundles[1] == {}
+
+
+def test_a_cell_that_shows_a_view_again_updates_its_newest_outputs_only(page: Page) -> None:
+    with TokenAllocation(demo_run()) as opened:
+        for request in ("r1", "r2", "r3"):
+            page.run_cell("c1", request)
+            opened._ipython_display_()
+        opened.publish_static()
+
+    assert [len(output.bundles) for output in page.outputs[:4]] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("make", VIEWS)
+def test_views_that_are_dropped_without_closing_leave_nothing(make: Any) -> None:
+    run = demo_run()
+    make(run).close()
+    gc.collect()
+    before, threads = comms(), threading.active_count()
+
+    for _ in range(200):
+        make(run)
+    gc.collect()
+
+    assert comms() == before
+    assert run._listeners == []
+    assert threading.active_count() <= threads
+
+
+@pytest.mark.parametrize("make", VIEWS)
+def test_opening_and_closing_many_times_leaves_no_memory_behind(make: Any) -> None:
+    run = demo_run()
+
+    def open_and_close(times: int) -> int:
+        for _ in range(times):
+            make(run).close()
+        gc.collect()
+        return len(gc.get_objects())
+
+    open_and_close(20)
+    after_few = open_and_close(20)
+
+    assert open_and_close(200) < after_few + 100
+
+
+def test_a_view_on_a_page_is_held_until_its_cell_runs_again(page: Page) -> None:
+    run = Run()
+    page.run_cell("c1", "r1")
+    TokenAllocation(run)._ipython_display_()
+    gc.collect()
+    assert len(run._listeners) == 1
+
+    page.run_cell("c1", "r2")
+    TokenAllocation(Run()).close()
+    gc.collect()
+
+    assert run._listeners == []
+
+
+def test_at_the_end_of_a_kernel_no_comm_is_closed_any_more() -> None:
+    instances = ipywidgets.widgets.widget._instances
+    with TokenAllocation(demo_run()) as opened:
+        weakly._hold_at_exit()
+
+        assert instances[opened.model_id] is opened

@@ -1,0 +1,340 @@
+"""The trends: what is read of each turn, what is drawn of it, and what other thresholds would have decided."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import ipywidgets
+import pytest
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ModelCalled, QualityGiven, RegulatorDecided, RegulatorSaw, TurnStarted, Where
+from noetic_nb.lab import datasets
+from noetic_nb.regulator import Regulator
+from noetic_nb.runs import Run
+from noetic_nb.runs.regulator_signals import Signals
+from noetic_nb.widgets import RegulatorTrends
+from noetic_nb.widgets.trends.trends_panels import handles_of, lines_of
+from tests.widgets.scenes import HOSTILE, demo_run, long_run, watched_run, watched_turn
+
+STOP = {
+    "kind": "circuit_break",
+    "reason": {"kind": "repeated_tool_call_loop", "tool_name": "find", "consecutive_count": 5},
+}
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What views send to the page."""
+    messages: list[dict[str, Any]] = []
+    monkeypatch.setattr(ipywidgets.Widget, "send", lambda self, content, buffers=None: messages.append(content))
+    return messages
+
+
+def where(number: int, thread: str = "t1") -> Where:
+    return Where(thread, f"e{number}", number)
+
+
+def decided(number: int, decision: dict[str, Any] | None = None, **fields: Any) -> RegulatorDecided:
+    return RegulatorDecided(
+        where(number), 0.0, "regulation", fields.pop("at", "turn_complete"), decision or {"kind": "continue"}, **fields
+    )
+
+
+def cost(number: int, **fields: Any) -> RegulatorSaw:
+    return RegulatorSaw(where(number), 0.0, "regulation", {"kind": "cost", "tokens_in": 5, "tokens_out": 10, **fields})
+
+
+def read(*events: Any) -> Any:
+    signals = Signals()
+    for event in events:
+        signals.take(event)
+    return next(iter(signals.threads.values()))
+
+
+def shown(view: RegulatorTrends) -> list[str]:
+    return list(view.snapshot["threads"][0]["shown"])
+
+
+def test_a_break_that_holds_is_one_mark_and_a_band_until_the_task_is_reset() -> None:
+    thread = read(
+        decided(1, tokens_out=10),
+        decided(2, STOP, tokens_out=20, stops=True),
+        *(decided(number, STOP, at="turn_start", tokens_out=20, stops=True) for number in (3, 4)),
+        decided(5, at="turn_start", tokens_out=0),
+        decided(5, STOP, tokens_out=10, stops=True),
+    )
+
+    assert [(turn.turn, len(turn.marks), turn.broken) for turn in thread.turns] == [
+        (1, 0, False), (2, 1, True), (3, 0, True), (4, 0, True), (5, 1, True),
+    ]  # fmt: skip
+    with RegulatorTrends(Run(events=[decided(1), decided(2, STOP, stops=True), decided(3, STOP, stops=True)])) as view:
+        assert view.to_html().count("circuit break: tool loop, turn stopped") == 2  # the mark and the list
+        assert view.to_text().count("Turn 2, circuit break") == 1
+        assert "Turn 3, circuit break" not in view.to_text()
+        assert [row.get("broken", 0) for row in view.snapshot["threads"][0]["turns"]] == [0, 1, 1]
+
+
+def test_a_reset_begins_windows_and_counts_anew() -> None:
+    rule = {"quality_decline": {"window": 2, "min_delta": 0.1, "poor_mean": 0.5}}
+    events: list[Any] = []
+    for number, tokens in ((1, 10), (2, 20), (3, 10)):
+        events += [
+            decided(number, at="turn_start", tokens_out=tokens - 10, thresholds=rule),
+            cost(number, usd=0.5),
+            QualityGiven(where(number), 0.0, 0.1 * number, "user"),
+            decided(number, tokens_out=tokens, thresholds=rule, cost_cap=100.0),
+        ]
+
+    turns = read(*events).turns
+
+    assert [turn.mean for turn in turns] == [None, pytest.approx(0.15), None]
+    assert [(turn.tokens, turn.spent, turn.totals["usd"]) for turn in turns] == [
+        (10, 10, 0.5),
+        (10, 20, 1.0),
+        (10, 10, 0.5),
+    ]
+
+
+def test_what_nobody_knows_is_not_nothing() -> None:
+    unpriced = [ModelCalled(where(1), 0.0, 0, "m", "agent", None, "ok", input_tokens=3, output_tokens=4)]
+    priced = [replace(unpriced[0], where=where(2), cost=0.25, duration_ms=1500.0)]
+
+    one, two = read(*unpriced, *priced).turns
+    with RegulatorTrends(Run(events=unpriced)) as bare, RegulatorTrends(Run(events=[*unpriced, *priced])) as view:
+        frame = view.to_frame()
+
+        assert (one.used, two.used) == ({"tokens_in": 3}, {"tokens_in": 3, "usd": 0.25, "wallclock_ms": 1500.0})
+        assert shown(bare) == ["quality", "spent", "tokens"]
+        assert shown(view) == ["quality", "spent", "tokens", "usd", "wallclock_ms"]
+        assert frame["usd"].isna().tolist() == [True, False]
+        assert frame["drift"].isna().all()
+
+
+def test_a_fall_of_quality_is_written_where_it_broke() -> None:
+    run = watched_run(50)
+    broke = next(event for event in run.events if isinstance(event, RegulatorDecided) and event.stops)
+    grades = [event.quality for event in run.events if isinstance(event, QualityGiven)][: broke.where.turn]
+
+    with RegulatorTrends(run) as view:
+        first, last, before, after, text, is_break = view.snapshot["threads"][0]["brackets"][0]
+
+        assert broke.decision["reason"]["kind"] == "quality_decline_no_recovery"
+        assert (last - first, last, before, after, is_break) == (2, broke.where.turn, grades[-3], grades[-1], True)
+        assert text == f"{grades[-3]:.2f} -> {grades[-1]:.2f}"
+        assert text.replace("->", "→") in view.to_html()
+        assert f"quality {text}" in view.to_text()
+
+
+def test_thresholds_are_drawn_as_steps_from_the_decisions_own_data() -> None:
+    numbers = (0.5, 0.5, 0.7)
+    events = [
+        event
+        for number, poor in enumerate(numbers, start=1)
+        for event in (
+            QualityGiven(where(number), 0.0, 0.6, "user"),
+            decided(number, thresholds={"quality_decline": {"window": 2, "min_delta": 0.1, "poor_mean": poor}}),
+        )
+    ]
+
+    with RegulatorTrends(Run(events=events)) as view:
+        rows, html = view.snapshot["threads"][0]["turns"], view.to_html()
+
+        assert [row["rule"] for row in rows] == [{"quality": poor} for poor in numbers]
+        assert re.findall(r"Poor: below ([0-9.]+)", html) == ["0.5", "0.7"]
+        assert html.count('class="nn-rule"') == 2
+
+
+def test_a_run_without_a_regulator_has_no_threshold_and_says_so() -> None:
+    run = datasets.airline_run(26)
+    with RegulatorTrends(run) as bare, RegulatorTrends(run, regulator=Regulator.for_user("airline")) as given:
+        assert 'class="nn-rule"' not in bare.to_html()
+        assert "No regulator watched this run" in bare.to_html()
+        assert bare.snapshot["threads"][0]["handles"] == []
+        with pytest.raises(NoeticConfigError) as caught:
+            bare.what_if({})
+        assert caught.value.code == "NO_REGULATOR"
+
+        with_one = bare.what_if({"tool_loop": {"threshold": 3}}, regulator=Regulator.for_user("airline"))
+        assert with_one["stops"].any()
+        assert with_one["seq"].isna().all()
+        assert with_one["was"].isna().all()
+        assert with_one.equals(given.what_if({"tool_loop": {"threshold": 3}}))
+        assert given.snapshot["threads"][0]["handles"]
+        assert "decided nothing" in given.to_html()
+        answer = given.reading.answer({"what": "what_if", "thread": 0, "thresholds": {"tool_loop": {"threshold": 3}}})
+        assert answer["text"].startswith("Would break at turn")
+
+
+def test_what_if_is_a_frame_of_decisions_against_what_was() -> None:
+    run = watched_run(50)
+    with RegulatorTrends(run) as view:
+        same, other = view.what_if({}), view.what_if({"quality_decline": {"poor_mean": 0.0}})
+
+        assert same["decision"].tolist() == same["was"].tolist()
+        assert same["reason"].tolist() == same["was_reason"].tolist()
+        assert [run.events[seq].where.turn for seq in same["seq"]] == same["turn"].tolist()
+        assert not (other["reason"] == "quality_decline_no_recovery").any()
+        assert other["was_stops"].tolist() == same["was_stops"].tolist()
+    with RegulatorTrends(run, until=10) as early, RegulatorTrends(run, turn=7) as one:
+        assert early.what_if({})["turn"].max() == 10
+        assert set(one.what_if({})["turn"]) == {7}
+        assert one.what_if({})["decision"].tolist() == same[same["turn"] == 7]["decision"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "code"),
+    [
+        ({"cost": {"tokens_out": 1}}, "UNKNOWN_PREDICATE"),
+        ({"constructor": {"tokens_out": 1}}, "UNKNOWN_PREDICATE"),
+        ({"cost_cap": {"__proto__": 1}}, "UNKNOWN_THRESHOLD"),
+        ({"cost_cap": {"tokens_out": -5}}, "INVALID_THRESHOLD"),
+        ({"scope_drift": {"threshold": float("nan")}}, "INVALID_THRESHOLD"),
+    ],
+    ids=str,
+)
+def test_thresholds_that_cannot_be_are_refused_by_method_and_page(thresholds: Any, code: str) -> None:
+    with RegulatorTrends(watched_run(5)) as view:
+        with pytest.raises(NoeticConfigError) as caught:
+            view.what_if(thresholds)
+        answer = view._answer({"what": "what_if", "thread": 0, "thresholds": thresholds})
+
+    assert caught.value.code == code
+    assert code in answer["fault"]
+
+
+@pytest.mark.parametrize(
+    "request_of_page",
+    [{}, {"what": "what_if"}, {"what": "turns", "thread": 9, "at": 0}, {"what": "thread", "thread": -1}, {"what": "x"}],
+    ids=str,
+)
+def test_a_question_that_makes_no_sense_is_a_fault_of_the_page(request_of_page: dict[str, Any]) -> None:
+    with RegulatorTrends(watched_run(3)) as view:
+        assert "UNKNOWN_REQUEST" in view._answer(request_of_page)["fault"]
+
+
+def test_a_drag_names_the_turns_that_would_break_instead() -> None:
+    with RegulatorTrends(watched_run(50)) as view:
+        was = view.what_if({})
+        broke = int(was[was["stops"]].iloc[0]["turn"])
+        answer = view.reading.answer({"what": "what_if", "thread": 0, "thresholds": {"tool_loop": {"threshold": 4}}})
+        none = view.reading.answer(
+            {
+                "what": "what_if",
+                "thread": 0,
+                "thresholds": {"quality_decline": {"poor_mean": 0.0}, "tool_loop": {"threshold": 9}},
+            }
+        )
+
+    assert answer["text"].startswith(f"Would break at turn 3 (tool loop) instead of turn {broke} (quality decline).")
+    assert answer["bands"] == [[2, 49]]
+    assert none["text"].startswith(f"Would not break; it broke at turn {broke} (quality decline).")
+    assert none["bands"] == []
+
+
+def test_a_recording_that_lacks_something_says_that_it_is_decided_otherwise() -> None:
+    run = watched_run(10)
+    bare = Run(
+        events=[replace(event, decision=STOP) if isinstance(event, RegulatorDecided) else event for event in run.events]
+    )
+    with RegulatorTrends(run) as whole, RegulatorTrends(bare) as view:
+        request = {"what": "what_if", "thread": 0, "thresholds": {}}
+
+        assert whole.reading.answer(request)["note"] == ""
+        assert "decisions differ" in view.reading.answer(request)["note"]
+
+
+def test_ten_thousand_turns_are_columns_of_ranges_in_less_than_a_megabyte() -> None:
+    run = long_run(10_000)
+    with RegulatorTrends(run) as view:
+        thread = view.snapshot["threads"][0]
+        grades = [event.quality for event in run.events if isinstance(event, QualityGiven)]
+
+        assert len(json.dumps(view.snapshot)) < 1_000_000
+        assert (thread["size"], len(thread["turns"])) == (64, 157)
+        assert thread["turns"][3]["values"]["quality"][:2] == pytest.approx(
+            [min(grades[192:256]), max(grades[192:256])]
+        )
+        assert thread["turns"][-1]["turns"] == [156 * 64 + 1, 10_000]
+        inside = view.reading.answer({"what": "turns", "thread": 0, "at": 3})
+        assert [row["turn"] for row in inside] == list(range(193, 257))
+        assert len(view.to_frame()) == 10_000
+        assert len(view.to_html()) < 600_000
+
+
+def test_updates_stay_small_while_columns_are_shared_anew(sent: list[dict[str, Any]]) -> None:
+    live = Regulator.recommended("ann")
+    run = Run()
+    with RegulatorTrends(run) as view:
+        for number in range(1, 330):
+            for event in watched_turn(live, number, 0.7, tokens=50):
+                run.append(event)
+
+        assert sum(message["type"] == "stale" for message in sent) == 1
+        # The first messages of a thread name its thresholds.
+        assert max(len(json.dumps(message)) for message in sent[10:]) < 2_048
+        with RegulatorTrends(run) as whole:
+            assert whole.snapshot == view.snapshot
+
+
+def test_drift_is_scored_of_replies_that_nobody_was_warned_of() -> None:
+    with RegulatorTrends(watched_run(3)) as view:
+        drift = view.to_frame()["drift"]
+
+    live = Regulator.for_user("ann")
+    expected = []
+    for event in watched_run(3).events:
+        if isinstance(event, RegulatorSaw):
+            from noetic_nb.regulator import events
+
+            live.on_event(events.from_dict(event.event))
+            if event.event["kind"] == "turn_complete":
+                score = live.evidence.drift(live.predicates[3].scorer)  # type: ignore[attr-defined]
+                expected.append(score.score)  # type: ignore[union-attr]
+    assert drift.tolist() == expected
+    assert len(set(expected)) > 1
+
+
+def test_handles_have_the_range_of_their_predicate() -> None:
+    thresholds = Regulator.recommended("ann").thresholds
+    handles = handles_of(thresholds, lines_of(thresholds))
+
+    assert {handle["panel"] for handle in handles} == {"quality", "spent", "drift", "confidence", "calls", None}
+    assert not [handle for handle in handles if handle["name"] == "period"]
+    for handle in handles:
+        for value in (handle["low"], handle["high"]):
+            Regulator.recommended("ann").settings.with_thresholds({handle["predicate"]: {handle["name"]: value}})
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "constructor", "__proto__", "toString"])
+def test_hostile_predicates_and_numbers_are_text(text: str) -> None:
+    thresholds = {text: {text: 0.5}, "cost_cap": {"tokens_out": 5, text: "<b>"}}
+    events = [
+        TurnStarted(where(1, text), 0.0, "turn-1", 0, 1, text),
+        RegulatorDecided(where(1, text), 0.0, text, text, {"kind": text}, thresholds=thresholds),  # type: ignore[dict-item]
+    ]
+    with RegulatorTrends(Run(events=events)) as view:
+        page, snapshot = view.to_html(), json.dumps(view.snapshot)
+
+        assert not re.search(r"<(script|b|img|iframe)\b", page)
+        assert len(snapshot) < 500_000
+        assert view.to_frame()["thread_id"].tolist() == [text]
+
+
+def test_the_static_form_names_the_last_values_and_has_a_table() -> None:
+    with RegulatorTrends(demo_run()) as view:
+        html = view.to_html()
+
+    for words in (
+        "quality · 0.28",
+        "output tokens so far · 2,220",
+        "tokens a turn · 480",
+        "cap 2,000",
+        "last 3",
+        "<td>0.67</td>",
+    ):
+        assert words in html
+    assert "money so far" not in html
