@@ -1,7 +1,7 @@
 """What experiments on recorded runs cost, beside a floor in the same run; printed, never asserted.
 
-Run ``python benchmarks/lab.py DATA`` (or set ``NOETIC_DATA``) with the folder of the studies' runs; without it the smaller sets of
-the package are used. Times are processor seconds, so that a busy machine does not count.
+Run ``python benchmarks/lab.py DATA`` (or set ``NOETIC_DATA``) with the folder of the studies' runs; without it the smaller
+sets of the package are used. Times are processor seconds, so that a busy machine does not count.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def seconds(work: Callable[[], Any]) -> float:
 
 
 def one_area_resampled(runs: list[Run]) -> None:
-    """The least that an interval needs without arrays: an area of scikit-learn for each sample, of one score."""
+    """Do the least that an interval needs without arrays: an area of scikit-learn for each sample, of one score."""
     failed = np.asarray([not run.meta["outcome"] for run in runs])
     scores = np.asarray([len(run.turns) for run in runs])
     for sample in resampled([task_of(run) for run in runs], SAMPLES, 0):

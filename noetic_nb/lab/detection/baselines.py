@@ -63,7 +63,7 @@ def _calls(run: Run) -> float:
 
 
 def _messages(run: Run) -> float:
-    return sum(item.get("type") == "message" and item.get("role") in ("user", "assistant") for item in _items(run))
+    return sum(1 for item in _items(run) if item.get("type") == "message" and item.get("role") in ("user", "assistant"))
 
 
 def _changes(run: Run) -> float:
@@ -71,7 +71,7 @@ def _changes(run: Run) -> float:
 
 
 def _tokens(run: Run) -> float:
-    return float(sum(item_tokens(item) for item in _items(run)))
+    return float(sum(map(item_tokens, _items(run))))
 
 
 def _characters(run: Run) -> float:

@@ -24,7 +24,6 @@ from noetic_nb.runs import Run
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.axes import Axes
 
 __all__ = ["Calibration", "Failure", "calibrate", "domain_of", "labelled"]
 
@@ -135,7 +134,7 @@ class Calibration:
         known = [each for each in self._tried if each.is_steering]
         return (known or self._tried)[0].regulator(None)
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def plot(self, ax: Any = None) -> Any:
         """Draw the ROC curves on held-out tasks: detectors that were tried as lines, baselines dashed, chance dotted.
 
         Parameters
