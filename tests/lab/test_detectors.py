@@ -100,6 +100,14 @@ def graded_late() -> Run:
     return story.run()
 
 
+def recovering() -> Run:
+    story = Story()
+    for quality in (0.9, 0.5, 0.1):
+        story.start().think().reply().grade(quality)
+    # The better grade comes before the next turn, which is stopped all the same.
+    return story.grade(1.0).start().think().reply().run()
+
+
 def spending() -> Run:
     story = Story()
     for quality, tokens in ((0.4, 300), (0.2, 500), (0.1, 700), (0.9, 4_000), (1.0, 10)):
@@ -118,7 +126,7 @@ def wandering() -> Run:
     return story.run()
 
 
-STORIES = [looping, failing, declining, graded_late, spending, doubting, wandering]
+STORIES = [looping, failing, declining, graded_late, recovering, spending, doubting, wandering]
 PREDICATES = [
     ToolLoop(),
     ToolLoop(by="call", period=2, across_turns=True),
