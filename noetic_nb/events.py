@@ -357,6 +357,10 @@ class SteeringDecided:
     outcome: str | None = None
     enforced: bool = True
     """Whether it was acted on; False where a call was judged after it had been made."""
+    faults: tuple[tuple[str, str], ...] = ()
+    """Each rule that could not be evaluated, and why: ``unparseable`` for a judge, else the error."""
+    matched: tuple[str, ...] = ()
+    """The parts of the response that the rules decided on; empty where nobody knows them."""
 
 
 @dataclass(frozen=True, slots=True)

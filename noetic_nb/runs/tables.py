@@ -149,7 +149,8 @@ def _ledger(run: Recorded) -> Iterator[_Row]:
     for head, entry in _events_of(run, SteeringDecided):
         call = (entry.hook, entry.tool_name, thaw(entry.args))
         verdict = (entry.action, entry.guidance, entry.rule_ids, entry.duration_ms, entry.outcome)
-        yield (*head, *call, *verdict, entry.layer_id, entry.where.depth, entry.enforced)
+        beside = (entry.layer_id, entry.where.depth, entry.enforced, entry.faults, entry.matched)
+        yield (*head, *call, *verdict, *beside)
 
 
 def _decisions(run: Recorded) -> Iterator[_Row]:
@@ -207,7 +208,7 @@ TABLES: Final[dict[str, _Table]] = {
     ),
     "ledger": _Table(
         "hook:object tool_name:object args:object action:object guidance:object rule_ids:object duration_ms:float64 "
-        "outcome:object layer_id:object depth:int64 enforced:bool",
+        "outcome:object layer_id:object depth:int64 enforced:bool faults:object matched:object",
         _ledger,
     ),
     "decisions": _Table(
