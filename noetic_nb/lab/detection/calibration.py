@@ -516,7 +516,7 @@ def _why_off(rows: Sequence[Mapping[str, Any]], name: str, threshold: float | No
     if isnan(low):
         return "held-out tasks do not have enough runs of both kinds to tell it from chance."
     if not low > CHANCE:
-        return f"on held-out tasks it tells no better than chance (AUC {row['auc_within']:.2f}, from {low:.2f})."
+        return f"on held-out tasks it cannot be told from chance (AUC {row['auc_within']:.2f}, lower end {low:.2f})."
     if threshold is None:
         return "no threshold stops a failed run and few enough of the good ones."
     return None
