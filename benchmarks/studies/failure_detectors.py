@@ -196,7 +196,7 @@ def replication(figures: dict[str, Any]) -> list[str]:
         elif high < outside:
             verdict = "does not replicate: worse"
         else:
-            verdict = "about the same" if abs(value - outside) <= 0.02 else "not told apart"
+            verdict = "about the same" if abs(value - outside) <= 0.02 else "no difference found"
         needed = f"{outside + value - low:.2f}" if outside + value - low < 1 else "none"
         lines.append(f"| {domain} | {outside:.2f} | {value:.2f} [{low:.2f}, {high:.2f}] | {needed} | {verdict} |")
     return [

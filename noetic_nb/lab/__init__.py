@@ -1,8 +1,9 @@
 """Experiments on recorded runs: data sets, replay through another regulator, other rules."""
 
 from noetic_nb.lab import datasets
-from noetic_nb.lab.detection.calibration import Calibration, calibrate
+from noetic_nb.lab.detection.calibration import Calibration
 from noetic_nb.lab.detection.stopping_value import economics
+from noetic_nb.lab.detection.threshold_search import calibrate
 from noetic_nb.lab.regulator_replay import first_stop, replay_regulator
 from noetic_nb.lab.rule_backtest import backtest
 from noetic_nb.lab.rule_lint import lint

@@ -158,7 +158,7 @@ def test_what_only_tells_domains_apart_is_off() -> None:
     assert row.auc_within == 0.5
     assert found.threshold is None
     assert found.detector is None
-    assert "cannot be told from chance" in found.reasons["call_budget"]
+    assert "cannot be distinguished from chance" in found.reasons["call_budget"]
     assert found.regulator().settings.predicates == ()
     assert repr(found).startswith("Calibration: off")
 

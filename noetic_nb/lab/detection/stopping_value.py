@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, ToolCalled, TurnCompleted
-from noetic_nb.lab.detection.calibration import Failure, check_samples, domain_of, labelled
+from noetic_nb.lab.detection.calibration import Failure
 from noetic_nb.lab.detection.detectors import Detector, Reached, Unscored, detectors_of
+from noetic_nb.lab.detection.judged_runs import check_samples, domain_of, labelled
 from noetic_nb.lab.statistics.labels import By, Outcome, groups_of
 from noetic_nb.models import Usage
 from noetic_nb.models.pricing import Price, check_price, cost_of
