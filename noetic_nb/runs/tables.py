@@ -1,6 +1,7 @@
 """The tables of a run. Every one begins with where and when: run, thread, execution, turn, ``seq`` and ``t_ms``.
 
-Secrets are replaced, as in a file of the run. A cost, duration or grade that nobody knows is missing, never 0.
+Secrets are replaced, as in a file of the run. A cost, duration, grade or number of tokens that nobody knows is missing, never
+0.
 
 =============  ==========================  ===========================================================================
 table          a row is                    columns of its own
@@ -181,8 +182,8 @@ def _kind(data: Any) -> str | None:
 
 TABLES: Final[dict[str, _Table]] = {
     "turns": _Table(
-        "turn_id:object query:object text:object outcome:object stopped:object quality:float64 input_tokens:int64 "
-        "output_tokens:int64 cost:float64 duration_ms:float64 model_calls:int64 tool_calls:int64 resource_id:object "
+        "turn_id:object query:object text:object outcome:object stopped:object quality:float64 input_tokens:float64 "
+        "output_tokens:float64 cost:float64 duration_ms:float64 model_calls:int64 tool_calls:int64 resource_id:object "
         "finish_reason:object",
         _turns,
     ),

@@ -105,7 +105,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
     ),
     "widgets": (
         frozenset({"base"}),
-        frozenset({"allocation", "trends", "ledger", "approval", "rules"}),
+        frozenset({"allocation", "trends", "ledger", "approval", "rules", "transcript"}),
     ),
 }
 

@@ -9,6 +9,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RunEvent, ViewAssembled
 from noetic_nb.runs.model_calls import NO_PLANS, Calls
 from noetic_nb.runs.palette import ink_on, layer_colour
+from noetic_nb.runs.plain_text import sendable
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
 from noetic_nb.widgets.allocation.allocation_picture import (
     COLUMNS,
@@ -107,7 +108,7 @@ class AllocationReading(Reading):
         if at < self._skip:
             self.snapshot["first"] = at + 1
             return None
-        data = {"thread": event.where.thread_id, "place": place_of_call, **call_data(share, self.calls.order)}
+        data = {"thread": sendable(event.where.thread_id), "place": place_of_call, **call_data(share, self.calls.order)}
         self.snapshot["calls"].append(data)
         if len(self.snapshot["calls"]) > CALLS_KEPT:
             del self.snapshot["calls"][0]
@@ -152,7 +153,7 @@ class AllocationReading(Reading):
             recorded = self.request(at)
             if what == "call":
                 return {
-                    "thread": recorded.where.thread_id,
+                    "thread": sendable(recorded.where.thread_id),
                     "place": recorded.place,
                     **call_data(self.calls.all[at], order),
                 }
