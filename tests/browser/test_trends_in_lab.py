@@ -86,14 +86,14 @@ def test_a_threshold_dragged_by_mouse_is_decided_again_by_the_real_regulator(not
     opened.page.mouse.move(x, y)
     opened.page.mouse.down()
     for step in range(1, 9):
-        opened.page.mouse.move(x, y - 2 * step)
+        opened.page.mouse.move(x, y + 2 * step)
     opened.page.mouse.up()
 
     now = float(poor.get_attribute("aria-valuenow"))
-    assert 0.55 < now < 0.75
+    assert 0.3 < now < 0.45
     first = decided(opened, f"{{'quality_decline': {{'poor_mean': {now}}}}}")
     was = decided(opened, "{}")
-    assert 0 < first < was
+    assert first > was > 0
     expect(root.locator(".nn-outcome")).to_contain_text(
         f"Would break at turn {first} (quality decline) instead of turn {was} (quality decline)."
     )
@@ -141,7 +141,8 @@ def test_a_turn_is_read_by_keys_chosen_and_marked_in_every_view(notebook: Open) 
         "two",
     )
     opened.run_all()
-    first, second = opened.page.locator(".noetic-nb").nth(0), opened.page.locator(".noetic-nb").nth(1)
+    live = opened.page.locator(".noetic-nb:not(.noetic-nb-static)")
+    first, second = live.nth(0), live.nth(1)
     turns = first.get_by_role("slider", name="Turn", exact=True)
     turns.focus()
     turns.press("Home")
@@ -186,7 +187,8 @@ def test_a_run_that_nobody_watched_draws_no_threshold_until_a_regulator_is_passe
         "RegulatorTrends(run, regulator=Regulator.for_user('airline'))",
     )
     opened.run_all()
-    bare, given = opened.page.locator(".noetic-nb").nth(0), opened.page.locator(".noetic-nb").nth(1)
+    live = opened.page.locator(".noetic-nb:not(.noetic-nb-static)")
+    bare, given = live.nth(0), live.nth(1)
     expect(bare.locator(".nn-note").last).to_contain_text("No regulator watched this run")
     expect(bare.locator(".nn-rule")).to_have_count(0)
     assert bare.locator(".nn-grip:visible").count() == 0

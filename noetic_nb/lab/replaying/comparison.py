@@ -192,9 +192,7 @@ def _rows(a: Run, b: Run) -> Iterator[tuple[int, str, Any, Any]]:
         yield number, "outcome", *_both(sides, lambda turn: turn.outcome)
 
 
-def _both(
-    sides: tuple[TurnSummary | None, TurnSummary | None], read: Callable[[TurnSummary], Any]
-) -> tuple[Any, Any]:
+def _both(sides: tuple[TurnSummary | None, TurnSummary | None], read: Callable[[TurnSummary], Any]) -> tuple[Any, Any]:
     left, right = sides
     return None if left is None else read(left), None if right is None else read(right)
 

@@ -39,8 +39,17 @@ function stretches(rows, pick) {
 
 /** Give each decision a lane in which its label fits this page; without labels where words would be covered. */
 function lanesOf(rows, width, sizes) {
-  const [placed, covered] = tryLanes(rows, width, true, sizes);
-  return covered ? tryLanes(rows, width, false, sizes)[0] : placed;
+  let [placed, covered] = tryLanes(rows, width, true, sizes);
+  if (covered) [placed, covered] = tryLanes(rows, width, false, sizes);
+  return covered ? byKind(rows, sizes) : placed;
+}
+
+/** Marks that are too many for lanes of their own: small ones, a lane for each kind, breaks in the first. */
+function byKind(rows, sizes) {
+  const kinds = [...new Set(rows.flatMap((row) => (row.marks ?? []).map(([kind]) => kind)))];
+  kinds.sort((one, other) => (other === "circuit_break") - (one === "circuit_break"));
+  return rows.flatMap((row, at) => (row.marks ?? []).map(([kind, , tip]) => (
+    { kind, label: "", tip, x: (100 * (at + 0.5)) / rows.length, left: false, lane: Math.min(kinds.indexOf(kind), sizes.lanes - 1), small: true })));
 }
 
 function tryLanes(rows, width, words, sizes) {
@@ -109,7 +118,7 @@ function decisionsIn(svg, { sizes, looks }) {
       const [colour, path] = known.get(spot.kind) ?? known.get("");
       const [title, shape, text] = box.children;
       put(box, { x: percent(spot.x), y: (spot.lane + 0.5) * sizes.lane });
-      put(shape, { d: path, fill: colour });
+      put(shape, { d: path, fill: colour, class: spot.small ? "nn-mark nn-small" : "nn-mark" });
       put(text, { x: spot.left ? -11 : 11, "text-anchor": spot.left ? "end" : "start" });
       setText(title, spot.tip);
       setText(text, spot.label);
@@ -154,10 +163,12 @@ function panelIn(grid, panel, { sizes, colours }) {
     const found = rows.map((row, at) => [at + 0.5, row.values[key]]).filter(([, values]) => values);
     if (found.length < 2) return [];
     const line = { class: `nn-line ${kind}`, d: `M${joined(found.map(([x, values]) => [x, scale.y(values.at(-1))]))}`, stroke: colour, "stroke-width": width };
-    if (!found.some(([, values]) => values.length > 1)) return [line];
+    if (key === "mean" || !found.some(([, values]) => values.length > 1)) return [line];
     const upper = found.map(([x, values]) => [x, scale.y(values[1] ?? values[0])]);
     const lower = found.map(([x, values]) => [x, scale.y(values[0])]).reverse();
-    return [{ class: `nn-range ${kind}-range`, d: `M${joined([...upper, ...lower])}Z`, fill: colour }, line];
+    const area = { class: `nn-range ${kind}-range`, d: `M${joined([...upper, ...lower])}Z`, fill: colour, stroke: colour };
+    // The last of many values is any of them; where values only grow it is where they are.
+    return panel.look === "dots" ? [area] : [area, line];
   };
 
   function draw(thread, rows, moved, answer) {

@@ -132,12 +132,27 @@ class Placed:
     lane: int
     label: str
     left: bool
+    small: bool = False
 
 
 def lanes(columns: Sequence[Sequence[Sequence[str]]]) -> list[Placed]:
     """Return where the marks of some columns go on a narrow page: with labels, or without where words would be covered."""
     placed, covered = _lanes(columns, words=True)
-    return _lanes(columns, words=False)[0] if covered else placed
+    if covered:
+        placed, covered = _lanes(columns, words=False)
+    return _by_kind(columns) if covered else placed
+
+
+def _by_kind(columns: Sequence[Sequence[Sequence[str]]]) -> list[Placed]:
+    """Return marks that are too many for lanes of their own: small ones, a lane for each kind."""
+    kinds = list(dict.fromkeys(kind for marks in columns for kind, _, _ in marks))
+    # Breaks are in the first lane, and kinds beyond the lanes share the last one.
+    kinds.sort(key=lambda kind: kind != "circuit_break")
+    return [
+        Placed(kind, text, centre(at, len(columns)), min(kinds.index(kind), LANES - 1), "", False, small=True)
+        for at, marks in enumerate(columns)
+        for kind, _, text in marks
+    ]
 
 
 def _lanes(columns: Sequence[Sequence[Sequence[str]]], *, words: bool) -> tuple[list[Placed], bool]:

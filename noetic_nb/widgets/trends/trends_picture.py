@@ -23,6 +23,7 @@ EMPTY: Final = "No turn yet. Grades, costs and decisions appear here as they com
 # Beyond this many columns dots would run together; a list of more decisions would fill the page.
 CROWDED: Final = 80
 LISTED: Final = 8
+_BY_CHANCE: Final = frozenset(panel.key for panel in PANELS if panel.look == "dots")
 LIST_LENGTH: Final = 200
 BRACKET_PX: Final = 24
 BAND: Final = "Decisions"
@@ -90,13 +91,14 @@ def _series(chart: ThreadChart, key: str, scale: Scale, colour: str, width: floa
     """Return a line through the last values of the columns, and the range of those that have one."""
     found = [(at, row["values"][key]) for at, row in enumerate(chart.rows()) if key in row["values"]]
     line = _path([(at + 0.5, scale.y(values[-1])) for at, values in found], colour, width, kind)
-    if chart.size == 1 and key != "quality":
+    if chart.size == 1 or key == "mean" or len(found) < 2:
         return line
     upper = [(at + 0.5, scale.y(values[1] if len(values) > 1 else values[0])) for at, values in found]
     lower = [(at + 0.5, scale.y(values[0])) for at, values in found]
     outline = "L".join(f"{x:g},{y:g}" for x, y in [*upper, *lower[::-1]])
-    area = f'<path class="nn-range {kind}-range" d="M{outline}Z" fill="{colour}"/>' if len(found) > 1 else ""
-    return area + line
+    area = f'<path class="nn-range {kind}-range" d="M{outline}Z" fill="{colour}" stroke="{colour}"/>'
+    # The last of many values is any of them; where values only grow it is where they are.
+    return area + (line if key not in _BY_CHANCE else "")
 
 
 def _dots(chart: ThreadChart, panel: Panel, scale: Scale) -> str:
@@ -225,7 +227,7 @@ def _marks(chart: ThreadChart) -> str:
         shapes.append(
             f'<svg x="{spot.x:.3f}%" y="{spot.lane * LANE_PX + LANE_PX / 2}" overflow="visible">'
             f"<title>{escape(spot.text)}</title>"
-            f'<path class="nn-mark" d="{path}" fill="{colour}"/>'
+            f'<path class="nn-mark{" nn-small" if spot.small else ""}" d="{path}" fill="{colour}"/>'
             + (
                 f'<text x="{dx}" y="4" text-anchor="{anchor}" font-size="11.5" fill="currentColor">{escape(spot.label)}</text>'
                 if spot.label
