@@ -13,7 +13,7 @@ from noetic_nb.events import SteeringDecided, ToolCalled, ViewAssembled
 from noetic_nb.items import item_text, thaw
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.lab.replaying.paired_runs import PairedComparison, compare_paired
-from noetic_nb.lab.replaying.replay_summary import drops_of, sent_tokens
+from noetic_nb.lab.replaying.replay_summary import drops_of, sent_tokens, tokens_of
 from noetic_nb.markup import escape
 from noetic_nb.runs import Run
 from noetic_nb.runs.plain_text import plain_line
@@ -198,7 +198,7 @@ def _both(sides: tuple[TurnSummary | None, TurnSummary | None], read: Callable[[
 
 
 _NUMBERS: Final[Mapping[str, Callable[[TurnSummary], Any]]] = {
-    "tokens": lambda turn: turn.input_tokens + turn.output_tokens,
+    "tokens": tokens_of,
     "sent tokens": lambda turn: sum([sent_tokens(view) for view in turn.views]) if turn.views else None,
     "drops": lambda turn: sum([drops_of(view) for view in turn.views]) if turn.views else None,
     "cost": lambda turn: turn.cost,
