@@ -22,6 +22,7 @@ from noetic_nb.items import freeze
 from noetic_nb.lab import RegulatorReadings, datasets, replay, replay_regulator
 from noetic_nb.lab.replaying import regulator_readings
 from noetic_nb.layers import regulation
+from noetic_nb.memory import MemoryHooks, MemoryLayer
 from noetic_nb.regulator import CallBudget, Regulator, ToolLoop, decisions
 from noetic_nb.runs import Run, load_run
 from noetic_nb.runs.event_codec import dump_event
@@ -262,3 +263,27 @@ def test_regulators_that_read_alike_share_one_reading(monkeypatch: pytest.Monkey
     with pytest.raises(NoeticConfigError) as caught:
         readings.decide("no")  # type: ignore[arg-type]
     assert caught.value.code == "INVALID_REGULATOR"
+
+
+async def test_other_layers_recall_over_the_recorded_log() -> None:
+    lengths: list[tuple[str, int]] = []
+    stored: list[str] = []
+
+    def recall(p: Any) -> Any:
+        lengths.append((p.query, len(p.log)))
+        return f"{len(p.log)} items so far. " * 9
+
+    def store(p: Any) -> None:
+        stored.append(p.response.items[0]["type"])
+
+    note = MemoryLayer(id="note", slot=5, scope="thread", budget=20, hooks=MemoryHooks(recall=recall, store=store))
+    run = await chat([offering_layer(random.Random(3), "facts")], PAYING, "pay 60", "pay 5")
+    again = await asyncio.to_thread(lambda: replay(run, layers=["facts", note]))
+    assert lengths == [("pay 60", 1), ("pay 60", 3), ("pay 60", 5), ("pay 5", 7), ("pay 5", 9)]
+    assert stored == ["function_call", "function_call", "message", "function_call", "message"]
+    for place, view in enumerate(again.select(ViewAssembled)):
+        assert {layer_id for layer_id, _ in view.layer_items} == {"facts", "note"}
+        assert next(share for share in view.layers if share.layer_id == "note").used <= 20
+        assert recorded_request(again, place).can_replan
+    alone = await asyncio.to_thread(lambda: replay(run, layers=[note]))
+    assert {layer_id for layer_id, _ in alone.select(ViewAssembled)[0].layer_items} == {"note"}
