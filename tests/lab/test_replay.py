@@ -287,3 +287,15 @@ async def test_other_layers_recall_over_the_recorded_log() -> None:
         assert recorded_request(again, place).can_replan
     alone = await asyncio.to_thread(lambda: replay(run, layers=[note]))
     assert {layer_id for layer_id, _ in alone.select(ViewAssembled)[0].layer_items} == {"note"}
+
+
+async def test_a_break_that_stops_later_turns_is_decided_again() -> None:
+    looping = Regulator.for_user("ann").with_predicates(ToolLoop(threshold=3))
+    run = await chat([regulation(looping)], [nn.CallTool("find", place=1)] * 9, "go", "go on", "and on")
+    starts = [event for event in run.select(RegulatorDecided) if event.at == "turn_start"]
+    assert [event.stops for event in starts] == [False, True, True]
+    again = await asyncio.to_thread(replay, run)
+    assert worked_out(again) == worked_out(run)
+    free = replay(run, regulator=Regulator.for_user("ann").with_predicates(ToolLoop(threshold=9)))
+    assert not [event for event in free.select(RegulatorDecided) if event.stops]
+    assert not [event for event in free.select(SteeringDecided) if event.layer_id == "regulation"]
