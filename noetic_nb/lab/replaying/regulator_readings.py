@@ -26,9 +26,11 @@ class RegulatorReadings:
     Examples
     --------
     >>> from noetic_nb.lab import datasets
+    >>> from noetic_nb.regulator import ToolLoop
     >>> readings = RegulatorReadings(datasets.airline_run(26))
-    >>> [readings.first_stop(Regulator.for_user("ann").with_cost_cap(cap)) is None for cap in (10, 100_000)]
-    [True, False]
+    >>> loops = [Regulator.for_user("ann").with_predicates(ToolLoop(threshold=times)) for times in (5, 50)]
+    >>> [readings.first_stop(regulator) is None for regulator in loops]
+    [False, True]
     """
 
     def __init__(self, run: Run) -> None:
