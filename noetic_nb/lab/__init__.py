@@ -2,12 +2,24 @@
 
 from noetic_nb.lab import datasets
 from noetic_nb.lab.regulator_replay import first_stop, replay_regulator
+from noetic_nb.lab.replaying.comparison import Comparison, compare
 from noetic_nb.lab.replaying.replays import replay
 from noetic_nb.lab.rule_backtest import backtest
 from noetic_nb.lab.rule_lint import lint
 from noetic_nb.lab.rule_scores.evaluation import Evaluation, evaluate
 from noetic_nb.lazy import moved_names
 
-__all__ = ["Evaluation", "backtest", "datasets", "evaluate", "first_stop", "lint", "replay", "replay_regulator"]
+__all__ = [
+    "Comparison",
+    "Evaluation",
+    "backtest",
+    "compare",
+    "datasets",
+    "evaluate",
+    "first_stop",
+    "lint",
+    "replay",
+    "replay_regulator",
+]
 
 __getattr__ = moved_names(__name__)

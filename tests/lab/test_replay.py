@@ -68,7 +68,7 @@ def random_rules(rng: random.Random) -> nn.RuleBook:
 
     @rules.rule(on="before_tool_call", tools=["find"])
     def raises(call: Any) -> Any:
-        return {}["no"] if call.tool_args["place"] == 3 else None
+        return {"a": 1}["no"] if call.tool_args["place"] == 3 else None
 
     @rules.rule(on="before_tool_call", tools=["pay"])
     def asks(call: Any) -> Any:
@@ -96,7 +96,7 @@ def random_rules(rng: random.Random) -> nn.RuleBook:
 
 
 def random_regulator(rng: random.Random) -> Regulator:
-    predicates = [
+    predicates: list[Any] = [
         CostCap(tokens_out=rng.choice([None, 20, 60]), usd=rng.choice([None, 0.3]), poor_mean=None),
         CallBudget(total=rng.choice([3, 5]), per_tool={}),
         ToolLoop(),
@@ -154,7 +154,7 @@ async def random_run(seed: int) -> Run:
         ),
     )
 
-    async def approve(request: Any) -> bool:
+    async def approve(name: str, args: Any) -> bool:
         return rng.random() < 0.5
 
     harness = nn.AgentHarness(

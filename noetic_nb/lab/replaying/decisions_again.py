@@ -78,18 +78,19 @@ class _Again:
         if moment.begins_task:
             self.held.pop(thread_id, None)
         held = self.held.get(thread_id) if recorded.at == "turn_start" else None
-        decision, is_break = moment.decision, isinstance(moment.decision, decisions.CircuitBreak)
+        decision = moment.decision
+        own = decision.suggestion if isinstance(decision, decisions.CircuitBreak) else None
         now = replace(
             recorded,
             decision=freeze(decisions.to_dict(decision)) if held is None else held.decision,
-            suggestion=(decision.suggestion if is_break else None) if held is None else held.suggestion,
+            suggestion=own if held is None else held.suggestion,
             confidence=moment.confidence,
             tokens_out=moment.tokens_out,
             cost_cap=self._cap(recorded),
             stops=moment.stops,
             thresholds=self.thresholds if self.is_new else recorded.thresholds,
         )
-        if is_break and held is None:
+        if own is not None and held is None:
             self.held[thread_id] = now
         is_other = now.decision != recorded.decision or now.stops != recorded.stops
         return replace(now, enforced=False) if is_other else now

@@ -173,11 +173,11 @@ def plan_again(run: Run, changes: PlanChanges, kept: Kept) -> dict[int, Any]:
         )
     for splits in allocated.values():  # the execution ended before a request
         for seq, event in splits:
-            plan = next((plan for recorded, plan in plans if _is_split_as(recorded, event)), None)
-            if plan is None:
+            like = next((plan for recorded, plan in plans if _is_split_as(recorded, event)), None)
+            if like is None:
                 kept.add("plans", "an allocation without a request", seq)
             else:
-                found[seq] = _allocated(event, plan.policy, plan.budgets)
+                found[seq] = _allocated(event, like.policy, like.budgets)
     return found
 
 

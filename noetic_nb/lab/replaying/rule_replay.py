@@ -139,7 +139,7 @@ def _decided(call: RecordedCall, result: TrialResult, recorded: Any) -> Steering
         recorded = SteeringDecided(
             call.where, call.t_ms, LAYER_ID, call.point, name, args, "allow", None, (), 0.0, enforced=False
         )
-    now = replace(
+    now: SteeringDecided = replace(
         recorded,
         action=decision.action.value,
         guidance=decision.guidance,
