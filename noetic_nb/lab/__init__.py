@@ -7,6 +7,7 @@ from noetic_nb.lab.replaying.replays import replay
 from noetic_nb.lab.rule_backtest import backtest
 from noetic_nb.lab.rule_lint import lint
 from noetic_nb.lab.rule_scores.evaluation import Evaluation, evaluate
+from noetic_nb.lab.sweeping.sweeps import sweep
 from noetic_nb.lazy import moved_names
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "lint",
     "replay",
     "replay_regulator",
+    "sweep",
 ]
 
 __getattr__ = moved_names(__name__)
