@@ -7,6 +7,7 @@ from noetic_nb.lab.replaying.replays import replay
 from noetic_nb.lab.rule_backtest import backtest
 from noetic_nb.lab.rule_lint import lint
 from noetic_nb.lab.rule_scores.evaluation import Evaluation, evaluate
+from noetic_nb.lab.sweeping.pareto_front import pareto
 from noetic_nb.lab.sweeping.sweeps import sweep
 from noetic_nb.lazy import moved_names
 
@@ -19,6 +20,7 @@ __all__ = [
     "evaluate",
     "first_stop",
     "lint",
+    "pareto",
     "replay",
     "replay_regulator",
     "sweep",

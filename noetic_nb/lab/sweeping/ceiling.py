@@ -49,9 +49,7 @@ class Ceiling:
         if max_cost is None:
             raise NoeticConfigError("COST_CEILING", "A live model needs a ceiling of what it may cost.", hint=hint)
         given = max_cost if isinstance(max_cost, Mapping) else {"usd": max_cost}
-        good = all(
-            isinstance(one, Real) and not isinstance(one, bool) and isfinite(one) and one > 0 for one in given.values()
-        )
+        good = all(map(_is_limit, given.values()))
         if not given or not set(given) <= {"usd", "tokens"} or not good:
             raise NoeticConfigError("COST_CEILING", "That is no ceiling.", given=max_cost, hint=hint)
         self.usd: float | None = given.get("usd")
@@ -96,6 +94,10 @@ class Ceiling:
                     given=response.model,
                     hint='Give the client a price, or a ceiling in tokens: max_cost={"tokens": 2_000_000}.',
                 )
+
+
+def _is_limit(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Real) and isfinite(float(value)) and float(value) > 0
 
 
 class _Metered:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab.rule_trial import as_snapshot
-from noetic_nb.lab.sweeping.labels import labels_in
+from noetic_nb.lab.sweeping.value_labels import labels_in
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs.regulator_tape import with_thresholds
 from noetic_nb.steering import RuleBook
@@ -186,14 +186,14 @@ def _equal(one: Any, other: Any, name: str) -> bool:
 
 
 def _is_finite(number: Any) -> bool:
-    return isinstance(number, Real) and not isinstance(number, bool) and math.isfinite(number)
+    return not isinstance(number, bool) and isinstance(number, Real) and math.isfinite(float(number))
 
 
 def _count(n: Any, most: int | None) -> int:
     hint = "Give a whole number of 1 or more"
-    if isinstance(n, bool) or not isinstance(n, Integral) or n < 1:
+    if isinstance(n, bool) or not isinstance(n, Integral) or int(n) < 1:
         raise _wrong("n is how many configurations to draw.", n, f"{hint}.", "INVALID_N")
-    if most is not None and n > most:
+    if most is not None and int(n) > most:
         raise _wrong(
             f"The grid has {most} configurations, and none is drawn twice.", n, f"{hint}, {most} at most.", "INVALID_N"
         )

@@ -8,8 +8,8 @@ from math import fsum, nan
 from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb.lab.statistics.intervals import CONFIDENCE, resampled
-from noetic_nb.lab.sweeping.labels import digest_of
 from noetic_nb.lab.sweeping.measured_runs import Job, Measured
+from noetic_nb.lab.sweeping.value_labels import digest_of
 
 if TYPE_CHECKING:
     import pandas

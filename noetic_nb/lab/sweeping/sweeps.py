@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.lab.statistics.labels import By, groups_of, runs_in
 from noetic_nb.lab.sweeping.ceiling import Ceiling, is_live
-from noetic_nb.lab.sweeping.labels import code_of, data_digest, digest_of, label_of
 from noetic_nb.lab.sweeping.measured_runs import Job, Measured
 from noetic_nb.lab.sweeping.resume_file import ResumeFile
 from noetic_nb.lab.sweeping.space import REPLAYED, configurations
 from noetic_nb.lab.sweeping.sweep_table import SAMPLES, table
+from noetic_nb.lab.sweeping.value_labels import code_of, data_digest, digest_of, label_of
 from noetic_nb.lab.sweeping.workers import Workers
 from noetic_nb.models.client import check_clients
 from noetic_nb.regulator import Regulator
@@ -91,8 +91,9 @@ def sweep(
     pandas.DataFrame
         One row a configuration: its values, for each metric the mean over runs and its 95 % interval (``low, high``; with
         several metrics ``<metric>_low, <metric>_high, <metric>_n``), ``n`` runs of which every metric is a number, ``failed``
-        runs, ``nan`` runs without a number, ``seed``, ``digest``. ``attrs`` has ``seed``, ``n``, ``versions``, ``data``,
-        ``backend``, ``interval``, ``failures`` (the first) and ``stopped`` (why rows are missing, or None).
+        runs, ``nan`` runs without a number, ``seed``, ``digest``. ``attrs`` has ``seed``, ``space``, ``configurations``,
+        ``versions``, ``data``, ``backend``, ``interval``, ``failures`` (the first) and ``stopped`` (why rows are missing, or
+        None).
 
     Raises
     ------
@@ -114,7 +115,7 @@ def sweep(
     >>> frame = sweep({"call_budget.total": [5, 20]}, datasets.airline(20), metrics={"stopped": stopped},
     ...               regulator=Regulator.recommended("ann"), n_jobs=1)
     >>> frame[["call_budget.total", "stopped", "n"]].values.tolist()
-    [[5.0, 0.85, 20.0], [20.0, 0.25, 20.0]]
+    [[5.0, 0.7, 20.0], [20.0, 0.05, 20.0]]
     """
     found = runs_in(runs)
     _check(metrics, apply, mode, progress)
@@ -146,6 +147,7 @@ def sweep(
     failures = [(each.place, *failure) for each in rows.values() for failure in each.failures]
     frame.attrs |= {
         "seed": seed,
+        "space": list(points.names),
         "configurations": len(points),
         "versions": versions,
         "data": data,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from types import CodeType
 from typing import Any, Final
@@ -105,7 +105,7 @@ def _of_rule(rule: SteeringRule) -> Any:
     return {name: code_of(value) if callable(value) else str(value) for name, value in data.items()}
 
 
-def code_of(function: Callable[..., Any] | Any) -> Any:
+def code_of(function: Any) -> Any:
     """Return what a function does, as data: its code and the values that it closes over.
 
     Examples
