@@ -528,8 +528,9 @@ class Run:
         """
         changed = Run(self.run_id, meta=self.meta)
         events = list(self._events)
+        known: dict[int, tuple[Any, Any]] = {}
         for seq, event in instead.items():
-            events[seq] = settled(event)
+            events[seq] = settled(event, known)
         changed._events = events
         return changed
 

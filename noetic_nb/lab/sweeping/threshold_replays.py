@@ -25,6 +25,8 @@ Thresholds: TypeAlias = Mapping[str, Mapping[str, float | None]]
 
 # As `replay` records a regulator that was not there.
 LAYER_ID: Final = "regulation"
+# What nearly every decision is.
+GO_ON: Final = freeze(decisions.to_dict(decisions.CONTINUE))
 
 
 class ThresholdReplays:
@@ -48,14 +50,13 @@ class ThresholdReplays:
     --------
     >>> from noetic_nb.lab import datasets, first_stop
     >>> replays = ThresholdReplays(datasets.airline_run(26), Regulator.recommended("ann"))
-    >>> [first_stop(replays.under({"call_budget": {"total": most}})).turn for most in (2, 4)]
-    [3, 4]
+    >>> [first_stop(replays.under({"call_budget": {"total": most}})).position for most in (4, 6)]
+    [70, 86]
     """
 
     def __init__(self, run: Run, regulator: Regulator | None = None, **changes: Any) -> None:
         self._run, self._changes = run, changes
         self._open: list[bool] | None = None
-        self._words: dict[int, tuple[decisions.Decision, Any]] = {}
         if was_regulated(run):
             # Denials of the recorded regulator go with its decisions, so that the whole run is judged again.
             self._regulator = tape_of(run).template if regulator is None else regulator
@@ -118,7 +119,7 @@ class ThresholdReplays:
             stops = own is not None and is_open
             instead[moment.seq] = replace(
                 recorded,
-                decision=self._plain(decision),
+                decision=GO_ON if decision is decisions.CONTINUE else freeze(decisions.to_dict(decision)),
                 suggestion=None if own is None else own.suggestion,
                 cost_cap=cap,
                 stops=stops,
@@ -130,10 +131,3 @@ class ThresholdReplays:
         about = found.meta["replay"]
         about["regulator"]["after"] = {**dict(sorted(counts.items())), "stops": stopped}
         return found
-
-    def _plain(self, decision: decisions.Decision) -> Any:
-        # Nearly all decisions are to go on, and those of many thresholds are the same.
-        known = self._words.get(id(decision))
-        if known is None or known[0] is not decision:
-            known = self._words[id(decision)] = decision, freeze(decisions.to_dict(decision))
-        return known[1]
