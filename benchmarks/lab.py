@@ -1,99 +1,76 @@
-"""The laboratory on recorded runs, wall-clock seconds beside the aims; printed, never asserted.
+"""What experiments on recorded runs cost, beside a floor in the same run; printed, never asserted.
 
-    python benchmarks/lab.py [name ...]
-
-Say the load of the machine beside the figures: `uptime` is printed first.
+Run ``python benchmarks/lab.py DATA`` (or set ``NOETIC_DATA``) with the folder of the studies' runs; without it the smaller
+sets of the package are used. Times are processor seconds, so that a busy machine does not count.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable
-from itertools import cycle, islice
-from typing import Any
+from pathlib import Path
+from time import process_time
+from typing import Any, Final
 
-import joblib
+import lab_sweeps
+import numpy as np
+from sklearn.metrics import roc_auc_score
 
-from noetic_nb.lab import datasets, first_stop, sweep
-from noetic_nb.lab.sweeping.threshold_replays import ThresholdReplays
-from noetic_nb.regulator import Regulator
+from noetic_nb.lab import calibrate, datasets, economics
+from noetic_nb.lab.statistics.intervals import resampled
+from noetic_nb.regulator import CallBudget
 from noetic_nb.runs import Run
 
-REGULATOR = Regulator.recommended("benchmark")
+SAMPLES: Final = 1_000
+CALIBRATE_GOAL_S: Final = 15.0
 
 
-def stopped(run: Any) -> float:
-    return float(first_stop(run) is not None)
+def load(folder: str | None) -> list[Run]:
+    """Return the runs of three domains."""
+    if folder is None:
+        return [*datasets.airline(), *datasets.retail(), *datasets.telecom()]
+    runs = datasets.load_trajectories(Path(folder) / "tau-airline" / "trajectories.json.gz")
+    return runs + datasets.load_tau2(Path(folder) / "tau2")
 
 
-def some_runs(n: int) -> list[Run]:
-    """Return the packaged airline runs, again under other names where more are asked for."""
-    kept = datasets.airline()
-    return [
-        Run(f"{run.run_id}-{at}", meta={**run.meta, "task_id": at}, events=run.events)
-        for at, run in enumerate(islice(cycle(kept), n))
-    ]
+def task_of(run: Run) -> Any:
+    known = run.meta["task_id"]
+    return run.meta["domain"], run.turns[0].query if known is None else known
 
 
-def spent(function: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
-    began = clock()
-    function()
-    return clock() - began
+def seconds(work: Callable[[], Any]) -> float:
+    """Return the least processor time of three."""
+    times = []
+    for _ in range(3):
+        began = process_time()
+        work()
+        times.append(process_time() - began)
+    return min(times)
 
 
-def line(name: str, value: float, aim: str, unit: str = "s") -> None:
-    print(f"{name:<52} {value:9.3f} {unit:<3} aim {aim}")
+def one_area_resampled(runs: list[Run]) -> None:
+    """Do the least that an interval needs without arrays: an area of scikit-learn for each sample, of one score."""
+    failed = np.asarray([not run.meta["outcome"] for run in runs])
+    scores = np.asarray([len(run.turns) for run in runs])
+    for sample in resampled([task_of(run) for run in runs], SAMPLES, 0):
+        roc_auc_score(failed[sample], scores[sample])
 
 
-def swept(configurations: int, runs: list[Any], **options: Any) -> float:
-    space = {
-        "call_budget.total": list(range(1, configurations // 10 + 1)),
-        "cost_cap.tokens_out": range(100, 1_100, 100),
-    }
-    return spent(lambda: sweep(space, runs, metrics={"stopped": stopped}, regulator=REGULATOR, **options))
-
-
-def replayed() -> None:
-    replays = [ThresholdReplays(run, REGULATOR) for run in some_runs(50)]
-    for each in replays:
-        each.under({})
-    numbers = [{"call_budget": {"total": total}} for total in range(1, 11)]
-    seconds = spent(lambda: [each.under(number) for number in numbers for each in replays], time.process_time)
-    line("a run replayed under one more threshold", 1_000 * seconds / 500, "<= 0.6", "ms")
-
-
-def sweeps() -> None:
-    runs = some_runs(100)
-    swept(10, runs[:2], n_jobs=2)  # the processes are up
-    line("50 configurations x 100 runs, two processes", swept(50, runs, n_jobs=2), "< 5")
-    line("1 000 configurations x 100 runs, two processes", swept(1_000, runs, n_jobs=2), "< 60")
-
-
-def two_workers() -> None:
-    runs = some_runs(100)
-    alone = swept(200, runs, n_jobs=1)
-    swept(10, runs[:2], n_jobs=2)
-    line("two processes: share of ideal", alone / (2 * swept(200, runs, n_jobs=2)), ">= 0.8", "")
-    try:
-        from dask.distributed import Client, LocalCluster
-    except ImportError:
-        print("two Dask workers: the extra `dask` is not installed")
-        return
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster),
-        joblib.parallel_config("dask"),
-    ):
-        swept(10, runs[:2])
-        line("two Dask workers: share of ideal", alone / (2 * swept(200, runs)), ">= 0.6", "")
-
-
-MEASUREMENTS = {function.__name__: function for function in (replayed, sweeps, two_workers)}
+def main() -> int:
+    """Measure and print."""
+    runs = load(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("NOETIC_DATA"))
+    floor = seconds(lambda: one_area_resampled(runs))
+    print(f"{len(runs)} runs, {SAMPLES} samples; floor: one area of scikit-learn in each sample {floor:.2f} s")
+    calibrated = seconds(lambda: calibrate(CallBudget(), runs, by=task_of, samples=SAMPLES))
+    print(
+        f"calibrate, six baselines: {calibrated:.2f} s, {calibrated / floor:.1f} floors (goal {CALIBRATE_GOAL_S:.0f} s)"
+    )
+    priced = seconds(lambda: economics(CallBudget(), runs, by=task_of, samples=SAMPLES))
+    print(f"economics: {priced:.2f} s, {priced / floor:.1f} floors")
+    lab_sweeps.main()
+    return 0
 
 
 if __name__ == "__main__":
-    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
-    for name in sys.argv[1:] or MEASUREMENTS:
-        MEASUREMENTS[name]()
+    sys.exit(main())

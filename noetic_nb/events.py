@@ -357,6 +357,10 @@ class SteeringDecided:
     outcome: str | None = None
     enforced: bool = True
     """Whether it was acted on; False where a call was judged after it had been made."""
+    faults: tuple[tuple[str, str], ...] = ()
+    """Each rule that could not be evaluated, and why: ``unparseable`` for a judge, else the error."""
+    matched: tuple[str, ...] = ()
+    """The parts of the response that the rules decided on; empty where nobody knows them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,7 +467,7 @@ class WarningRaised:
 class TurnCompleted:
     """A turn ended. Tokens and cost are those of the turn, judges and layers included.
 
-    `duration_ms` is None where nobody knows it, `cost` where it called models and no price is known.
+    `duration_ms` and tokens are None where nobody knows them, `cost` where it called models and no price is known.
     """
 
     kind: ClassVar[str] = "turn_completed"
@@ -474,8 +478,8 @@ class TurnCompleted:
     # By the monotonic clock, so it is not the difference of two `t_ms` where the wall clock was set meanwhile.
     duration_ms: float | None
     text: str
-    input_tokens: int
-    output_tokens: int
+    input_tokens: int | None
+    output_tokens: int | None
     cost: float | None
     model_calls: int
     tool_calls: int

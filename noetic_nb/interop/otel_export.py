@@ -407,8 +407,9 @@ def _text_message(role: str, text: str) -> list[dict[str, Any]]:
 
 
 def _spent(event: TurnCompleted | ChildEnded | ModelCalled) -> dict[str, Any]:
-    spent: dict[str, Any] = {
+    spent = {
         "gen_ai.usage.input_tokens": event.input_tokens,
         "gen_ai.usage.output_tokens": event.output_tokens,
+        "noetic.cost_usd": event.cost,
     }
-    return spent if event.cost is None else {**spent, "noetic.cost_usd": event.cost}
+    return {name: value for name, value in spent.items() if value is not None}

@@ -1,6 +1,9 @@
 """Experiments on recorded runs: data sets, replay through another regulator, other rules."""
 
 from noetic_nb.lab import datasets
+from noetic_nb.lab.detection.calibration import Calibration
+from noetic_nb.lab.detection.stopping_value import economics
+from noetic_nb.lab.detection.threshold_search import calibrate
 from noetic_nb.lab.regulator_replay import first_stop, replay_regulator
 from noetic_nb.lab.replaying.comparison import Comparison, compare
 from noetic_nb.lab.replaying.replays import replay
@@ -12,11 +15,14 @@ from noetic_nb.lab.sweeping.sweeps import sweep
 from noetic_nb.lazy import moved_names
 
 __all__ = [
+    "Calibration",
     "Comparison",
     "Evaluation",
     "backtest",
+    "calibrate",
     "compare",
     "datasets",
+    "economics",
     "evaluate",
     "first_stop",
     "lint",

@@ -29,8 +29,9 @@ from noetic_nb.memory.steering_decision import (
     most_restrictive,
 )
 from noetic_nb.models.client import ModelResponse
+from noetic_nb.redact import REDACTED, redact_head, redact_text
 
-__all__ = ["FAILED_GUIDANCE", "OnSteeringError", "decide"]
+__all__ = ["FAILED_GUIDANCE", "OnSteeringError", "decide", "fault_text", "shown_matches"]
 
 OnSteeringError: TypeAlias = Literal["deny", "allow", "raise"]
 
@@ -39,34 +40,76 @@ FAILED_GUIDANCE: Final = (
 )
 """What the model reads when a rule failed; fixed, so that no error text of a rule reaches the model."""
 
-_FIELDS: Final = ("decision", "stop", "state", "outcome")
+# An error may quote a whole argument.
+MAX_FAULT: Final = 300
+
+_FIELDS: Final = ("decision", "stop", "state", "outcome", "faults")
+_Faults: TypeAlias = tuple[tuple[str, str], ...]
 
 _Point: TypeAlias = Literal["before_tool_call", "after_model_call"]
 
 
-def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None]:
+def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None, _Faults]:
     """Return the decision, the new state (or `UNSET`) and what went wrong of what an enforcement hook returned."""
     if value is None:
-        return ALLOW, UNSET, None
+        return ALLOW, UNSET, None, ()
     if isinstance(value, SteeringDecision):
-        return value, UNSET, None
+        return value, UNSET, None, ()
     # Looked up directly, because this runs before every tool call.
     if type(value) is dict:  # the fields of this hook are spelled the same in both forms
         get = value.get
         given, stop = get("decision", UNSET), get("stop", UNSET)
-        state, outcome = get("state", UNSET), get("outcome", UNSET)
+        state, outcome, faults = get("state", UNSET), get("outcome", UNSET), get("faults", UNSET)
     else:
-        given, stop, state, outcome = [field_of(value, name, hook=hook) for name in _FIELDS]
+        given, stop, state, outcome, faults = [field_of(value, name, hook=hook) for name in _FIELDS]
     if given is UNSET:
         # A result with only a state or a stop is no opinion; anything else without a decision is an error, never an allow.
         decision = ALLOW if stop is not UNSET or state is not UNSET else as_decision(value)
     else:
         decision = ALLOW if given is None else as_decision(given)
     if isinstance(stop, Stop):
-        decision = SteeringDecision(decision.action, decision.guidance, decision.rule_ids, stop)
+        decision = SteeringDecision(decision.action, decision.guidance, decision.rule_ids, stop, decision.matched)
     elif stop is not UNSET and stop is not None:
         raise TypeError(f"`stop` is a Stop(decision, suggestion), not {type(stop).__name__}: {stop!r:.80}.")
-    return decision, state, outcome if isinstance(outcome, str) else None
+    return decision, state, outcome if isinstance(outcome, str) else None, _checked(faults)
+
+
+def _checked(faults: Any) -> _Faults:
+    """Return which rules failed, and nothing for what somebody else's hook calls faults."""
+    if type(faults) is not tuple:
+        return ()
+    return tuple([pair for pair in faults if type(pair) is tuple and [type(part) for part in pair] == [str, str]])
+
+
+def shown_matches(matched: Sequence[str], text: str) -> tuple[str, ...]:
+    """Return the parts of a response as they are recorded: one that is or holds a secret there is hidden.
+
+    Examples
+    --------
+    >>> shown_matches(["refund", "hunter22"], "No refund. password: hunter22")
+    ('refund', '[redacted]')
+    """
+    clean = redact_text(text)
+    # By itself a password is a word like any other.
+    return tuple([part if part in clean else REDACTED if part in text else redact_text(part) for part in matched])
+
+
+def fault_text(error: BaseException, point: str) -> str:
+    """Return why a rule could not be evaluated, for people who read the ledger.
+
+    Examples
+    --------
+    >>> fault_text(KeyError("amount"), "before_tool_call"), fault_text(ValueError("it said 'x'"), "after_model_call")
+    ("KeyError: 'amount'", 'ValueError')
+    """
+    name = type(error).__name__
+    if point == "after_model_call":
+        return name  # its message may quote an answer that is rejected because of it
+    try:
+        text = redact_head(str(error), MAX_FAULT)[:MAX_FAULT]
+    except Exception:  # of a class of the user's own
+        return name
+    return f"{name}: {text}" if text.strip() else name
 
 
 async def decide(
@@ -164,10 +207,10 @@ async def _decide_layer(
         )
     if outcome.error is None:
         decision: SteeringDecision
-        decision, state, wrong = outcome.value
+        decision, state, wrong, faults = outcome.value
         if state is not UNSET and state is not None:
             runner.state.set(ctx.execution_id, layer.id, state, hook=point)
-        _record(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong)
+        _record(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong, faults)
         return decision
     reason: Literal["error", "timeout"] = "timeout" if outcome.status == "timeout" else "error"
     policy = layer.on_steering_error or default_on_error
@@ -214,7 +257,9 @@ async def _failed(
             if named:
                 decision = SteeringDecision(decision.action, decision.guidance, tuple(named))
     # Recorded before it raises, so that the ledger has the call that ended the run.
-    _record(runner, layer, point, params, ctx, decision, duration_ms, reason)
+    # The layer says which rule it was waiting for; whoever reads the run learns why nothing came of it.
+    faults = tuple([(rule_id, fault_text(error, point)) for rule_id in decision.rule_ids or (layer.recorded_id,)])
+    _record(runner, layer, point, params, ctx, decision, duration_ms, reason, faults)
     if policy == "raise":
         raise error
     return decision
@@ -229,6 +274,7 @@ def _record(
     decision: SteeringDecision,
     duration_ms: float,
     outcome: str | None,
+    faults: _Faults = (),
 ) -> None:
     """Put a decision into the run's ledger: all of a layer that enforces, of others what is more than an allow."""
     if runner.sink is None or not (layer.enforces or decision.action is not SteeringAction.ALLOW):
@@ -247,5 +293,7 @@ def _record(
             decision.rule_ids,
             duration_ms,
             outcome,
+            faults=faults,
+            matched=decision.matched and shown_matches(decision.matched, getattr(params, "text", "")),
         )
     )

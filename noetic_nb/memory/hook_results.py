@@ -37,6 +37,7 @@ _CAMEL: Final = {
     "scope": "scope",
     "stop": "stop",
     "outcome": "outcome",
+    "faults": "faults",
     "rule_ids": "ruleIds",
 }
 

@@ -24,6 +24,11 @@ __all__ = [
 ]
 
 
+# What a rule found in a response is shown to people: enough to find it there.
+MAX_MATCHED: Final = 200
+MAX_PARTS: Final = 8
+
+
 class SteeringAction(StrEnum):
     """What happens to a call or a response."""
 
@@ -55,6 +60,8 @@ class SteeringDecision:
         The rules that made the decision what it is.
     stop : Stop, optional
         Ends the turn as well.
+    matched : tuple of str
+        The parts of a response that it is about.
 
     Examples
     --------
@@ -70,6 +77,7 @@ class SteeringDecision:
     guidance: str | None = None
     rule_ids: tuple[str, ...] = ()
     stop: Stop | None = field(default=None)
+    matched: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         # Most decisions are made with the member itself, which needs no look-up.
@@ -95,37 +103,45 @@ def allow() -> SteeringDecision:
     return ALLOW
 
 
-def deny(guidance: str | None = None) -> SteeringDecision:
-    """Keep it from happening; the text gives the model the reason.
+def deny(guidance: str | None = None, *, matched: str | Iterable[str] = ()) -> SteeringDecision:
+    """Keep it from happening; the text gives the model the reason, `matched` shows people what part of a response it is about.
 
     Examples
     --------
     >>> deny("Only orders starting with A may be read.").guidance
     'Only orders starting with A may be read.'
+    >>> deny("Promise nothing.", matched="guaranteed").matched
+    ('guaranteed',)
     """
-    return SteeringDecision(SteeringAction.DENY, guidance)
+    return SteeringDecision(SteeringAction.DENY, guidance, matched=_texts(matched))
 
 
-def ask(question: str | None = None) -> SteeringDecision:
-    """Let a person decide; where nobody can answer, it does not happen.
+def ask(question: str | None = None, *, matched: str | Iterable[str] = ()) -> SteeringDecision:
+    """Let a person decide; where nobody can answer, it does not happen. `matched` is as for `deny`.
 
     Examples
     --------
     >>> ask("Pay 120 EUR?").action.value
     'ask'
     """
-    return SteeringDecision(SteeringAction.ASK, question)
+    return SteeringDecision(SteeringAction.ASK, question, matched=_texts(matched))
 
 
-def guide(guidance: str | None = None) -> SteeringDecision:
-    """Keep it from happening, and give the model something to do instead.
+def guide(guidance: str | None = None, *, matched: str | Iterable[str] = ()) -> SteeringDecision:
+    """Keep it from happening, and give the model something to do instead. `matched` is as for `deny`.
 
     Examples
     --------
     >>> str(guide("Search first.").action)
     'guide'
     """
-    return SteeringDecision(SteeringAction.GUIDE, guidance)
+    return SteeringDecision(SteeringAction.GUIDE, guidance, matched=_texts(matched))
+
+
+def _texts(matched: str | Iterable[str]) -> tuple[str, ...]:
+    # Cut: they are kept in every record of the decision.
+    texts = (matched,) if isinstance(matched, str) else matched
+    return tuple([text[:MAX_MATCHED] for text in texts if text][:MAX_PARTS])
 
 
 def as_decision(value: object) -> SteeringDecision:
@@ -195,7 +211,8 @@ def most_restrictive(decisions: Iterable[SteeringDecision | Mapping[str, Any]]) 
     if guides:
         texts = [each.guidance for each in guides if each.guidance]
         rule_ids = tuple(rule_id for each in guides for rule_id in each.rule_ids)
-        return SteeringDecision(SteeringAction.GUIDE, "\n".join(texts) or None, rule_ids, stop)
+        matched = tuple(dict.fromkeys([part for each in guides for part in each.matched]))
+        return SteeringDecision(SteeringAction.GUIDE, "\n".join(texts) or None, rule_ids, stop, matched)
     return ALLOW if stop is None else SteeringDecision(SteeringAction.ALLOW, stop=stop)
 
 

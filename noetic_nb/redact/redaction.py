@@ -79,9 +79,10 @@ class Redaction:
 
     def text(self, text: str) -> str:
         """Return text without its secrets."""
-        if len(text) < _SHORTEST_TEXT:
+        length = len(text)
+        if length < _SHORTEST_TEXT or (length <= _SHORT_TEXT and not _short_spans(text)):
             return text
-        remembers = self._remembered and len(text) > _SHORT_TEXT
+        remembers = self._remembered and length > _SHORT_TEXT
         if remembers and self.are_plain((text,)):
             return text
         for _ in range(_ROUNDS):
@@ -89,7 +90,7 @@ class Redaction:
             if not spans:
                 if remembers:
                     self._remember([text])
-                break
+                return text
             remembers = False
             pieces = []
             done = 0
@@ -198,26 +199,27 @@ class Redaction:
         self, value: Mapping[Any, Any], schema: bool, work: list[tuple[Any, Any, Any, bool]]
     ) -> dict[Any, Any]:
         made: dict[Any, Any] = {}
-        later = []
+        later: list[tuple[Any, Any, Any, bool]] = []
         for key, inner in value.items():
-            shown = key
+            shown, hide = key, schema and key in _SCHEMA_VALUES
             if isinstance(key, str):
                 shown, number = self.text(key), 1
                 while shown in made:
                     number += 1
                     shown = f"{self.text(key)} {number}"
-            made[shown] = None
-            if isinstance(key, str) and key in _WORD_LISTS and isinstance(inner, list | tuple):
-                words = [self._word(word) for word in inner]
-                made[shown] = tuple(words) if isinstance(inner, tuple) else words
-                continue
-            if isinstance(key, str) and key in _WORD_TEXTS and isinstance(inner, str) and self._words:
-                inner = _TOKEN_WORDS.sub(lambda match: self._word(match[0]), inner)
-            hide = (schema and key in _SCHEMA_VALUES) or (
-                isinstance(key, str) and self._hides(key, inner) and not (key == "token" and "logprob" in value)
-            )
-            later.append((inner, made, shown, hide))
-        # In reverse, so that secrets are found in the order in which they stand.
+                if key in _WORD_LISTS and isinstance(inner, list | tuple):
+                    words = [self._word(word) for word in inner]
+                    made[shown] = tuple(words) if isinstance(inner, tuple) else words
+                    continue
+                if key in _WORD_TEXTS and isinstance(inner, str) and self._words:
+                    inner = _TOKEN_WORDS.sub(lambda match: self._word(match[0]), inner)
+                hide = hide or (self._hides(key, inner) and not (key == "token" and "logprob" in value))
+            if type(inner) is str and not hide and not later:  # secrets are found in the order in which they stand
+                made[shown] = self.text(inner)
+            else:
+                made[shown] = None
+                later.append((inner, made, shown, hide))
+        # In reverse, for the same order.
         work.extend(reversed(later))
         return made
 

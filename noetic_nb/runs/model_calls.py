@@ -201,10 +201,17 @@ class Calls:
             return None
         place = (where.thread_id, where.turn)
         self._in_turn[place] = self._in_turn.get(place, 0) + 1
-        share = CallShare(
+        share = self.share(event, self._in_turn[place])
+        self.all.append(share)
+        return share
+
+    def share(self, event: ViewAssembled, number: int) -> CallShare:
+        """Return what a request spent its budget on; `number` counts the calls of its turn, from 1."""
+        where = event.where
+        return CallShare(
             thread=plain(where.thread_id),
             turn=where.turn,
-            call=self._in_turn[place],
+            call=number,
             depth=where.depth,
             total=_finite(event.total),
             reserve=_finite(event.reserve) or 0.0,
@@ -222,13 +229,16 @@ class Calls:
             ),
             left_out=tuple(_left_out(event)),
         )
-        self.all.append(share)
-        return share
 
     @property
     def lacks_plans(self) -> bool:
         """Whether models were called and no request is in the run."""
         return self._answered and not self.all
+
+    def number(self, layer_id: str) -> int | None:
+        """Return the place of a layer among those of the run, None for one that no call had."""
+        name = self._names.get(layer_id)
+        return None if name is None else self.order[name]
 
     def _name(self, layer_id: str) -> str:
         """Return what a layer is called here; two ids that look alike once cut get a number."""
@@ -292,4 +302,6 @@ def _runs(fates: Iterable[ItemFate]) -> Iterator[LeftOut]:
 
 
 def _named(run: dict[str, Any]) -> LeftOut:
-    return LeftOut(**{**run, "origin": plain(str(run["origin"]).replace("layer:", "layer ", 1))})
+    # A reason is a word of ours, or whatever stands in a file.
+    origin, reason = plain(str(run["origin"]).replace("layer:", "layer ", 1)), plain(run["reason"])
+    return LeftOut(**{**run, "origin": origin, "reason": reason})

@@ -14,7 +14,7 @@ from typing import Final
 from noetic_nb.markup import escape
 from noetic_nb.redact import MARGIN, clip_data, redact, redact_head, redact_text
 
-__all__ = ["NAME_LENGTH", "REASONS", "TEXT_LENGTH", "clip", "count", "plain", "plain_data", "plain_line"]
+__all__ = ["NAME_LENGTH", "REASONS", "TEXT_LENGTH", "clip", "count", "plain", "plain_data", "plain_line", "sendable"]
 
 # A label is read at a glance, a guidance is read; neither may outgrow the message that carries it to the page.
 NAME_LENGTH: Final = 80
@@ -82,6 +82,17 @@ def plain_data(value: object, length: int) -> str:
     # Redacted as data first: in text, the key that gives a secret away is harder to find.
     text = json.dumps(redact(small), ensure_ascii=False, default=_text)
     return _shown(f"{text[: length - 1]}…" if is_cut else _clean(text, length), length)
+
+
+def sendable(text: str) -> str:
+    r"""Return a name as a page can be sent it: half a surrogate pair is no UTF-8 and is spelled out.
+
+    Examples
+    --------
+    >>> sendable("t1"), sendable(chr(0xD800))
+    ('t1', '\\ud800')
+    """
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _shown(text: str, length: int) -> str:

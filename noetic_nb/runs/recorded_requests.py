@@ -287,9 +287,17 @@ class RequestIndex:
         self._open: dict[tuple[str, str], int] = {}
         self._seq = -1
 
-    def take(self, event: RunEvent) -> int | None:
-        """Read one event; returns the place in `requests` of the one that began or ended with it."""
-        self._seq += 1
+    @property
+    def under_way(self) -> int:
+        """How many have begun and not ended."""
+        return len(self._open)
+
+    def take(self, event: RunEvent, *, seq: int | None = None, call: int | None = None) -> int | None:
+        """Read one event; returns the place in `requests` of the one that began or ended with it.
+
+        `seq` and `call` are its number in the run and among the agent's model calls, where not all events are read.
+        """
+        self._seq = self._seq + 1 if seq is None else seq
         match event:
             case ItemsAppended(where):
                 self._log(where).take(event)
@@ -315,12 +323,11 @@ class RequestIndex:
                 )
                 return len(self.requests) - 1
             case ModelCalled(where, purpose="agent"):
-                return self._called(event)
+                return self._called(event, len(self.places) if call is None else call)
         return None
 
-    def _called(self, event: ModelCalled) -> int:
+    def _called(self, event: ModelCalled, place: int) -> int:
         at = self._open.pop((event.where.thread_id, event.where.execution_id), None)
-        place = len(self.places)
         if at is None:
             at = len(self.requests)
             log = self._log(event.where)

@@ -103,6 +103,7 @@ class Run:
         self.meta: dict[str, Any] = own | given
         # At once, as nobody listens yet.
         self._events: list[RunEvent] = [settled(event) for event in events]
+        # A new one with every change, so that it can be gone through meanwhile.
         self._listeners: list[Listener] = []
         self._attached: list[tuple[object, Callable[[], None]]] = []
         # Reentrant, because a listener may read the run it listens to.
@@ -138,8 +139,8 @@ class Run:
             if self._keeper is not None:
                 self._keep(self._keeper.take(event))
             seq = len(self._events) - 1
-            # Called outside the lock: a listener may wait for a thread that appends.
-            listeners = tuple(self._listeners)
+            listeners = self._listeners
+        # Called outside the lock: a listener may wait for a thread that appends.
         for listener in listeners:
             try:
                 listener(event)
@@ -184,13 +185,12 @@ class Run:
             listener(event)
 
         with self._lock:
-            self._listeners.append(relay)
+            self._listeners = [*self._listeners, relay]
         return lambda: self._forget(relay)
 
     def _forget(self, listener: Listener) -> None:
         with self._lock:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
+            self._listeners = [each for each in self._listeners if each != listener]
 
     def attach(self, source: object, connect: Callable[[], Callable[[], None]]) -> bool:
         """Connect a source of events once; a source that is connected already is left as it is.

@@ -1,6 +1,7 @@
 """The tables of a run. Every one begins with where and when: run, thread, execution, turn, ``seq`` and ``t_ms``.
 
-Secrets are replaced, as in a file of the run. A cost, duration or grade that nobody knows is missing, never 0.
+Secrets are replaced, as in a file of the run. A cost, duration, grade or number of tokens that nobody knows is missing, never
+0.
 
 =============  ==========================  ===========================================================================
 table          a row is                    columns of its own
@@ -149,7 +150,8 @@ def _ledger(run: Recorded) -> Iterator[_Row]:
     for head, entry in _events_of(run, SteeringDecided):
         call = (entry.hook, entry.tool_name, thaw(entry.args))
         verdict = (entry.action, entry.guidance, entry.rule_ids, entry.duration_ms, entry.outcome)
-        yield (*head, *call, *verdict, entry.layer_id, entry.where.depth, entry.enforced)
+        beside = (entry.layer_id, entry.where.depth, entry.enforced, entry.faults, entry.matched)
+        yield (*head, *call, *verdict, *beside)
 
 
 def _decisions(run: Recorded) -> Iterator[_Row]:
@@ -180,8 +182,8 @@ def _kind(data: Any) -> str | None:
 
 TABLES: Final[dict[str, _Table]] = {
     "turns": _Table(
-        "turn_id:object query:object text:object outcome:object stopped:object quality:float64 input_tokens:int64 "
-        "output_tokens:int64 cost:float64 duration_ms:float64 model_calls:int64 tool_calls:int64 resource_id:object "
+        "turn_id:object query:object text:object outcome:object stopped:object quality:float64 input_tokens:float64 "
+        "output_tokens:float64 cost:float64 duration_ms:float64 model_calls:int64 tool_calls:int64 resource_id:object "
         "finish_reason:object",
         _turns,
     ),
@@ -207,7 +209,7 @@ TABLES: Final[dict[str, _Table]] = {
     ),
     "ledger": _Table(
         "hook:object tool_name:object args:object action:object guidance:object rule_ids:object duration_ms:float64 "
-        "outcome:object layer_id:object depth:int64 enforced:bool",
+        "outcome:object layer_id:object depth:int64 enforced:bool faults:object matched:object",
         _ledger,
     ),
     "decisions": _Table(

@@ -60,8 +60,8 @@ class TurnSummary:
         How it ended; None while it runs.
     stopped : mapping or None
         The decision that stopped it, in its plain form.
-    input_tokens, output_tokens : int, tokens
-        Those of the turn, judges and layers included.
+    input_tokens, output_tokens : int or None, tokens
+        Those of the turn, judges and layers included; None where nobody counted them.
     cost : float or None
         US dollars, as far as prices are known; None where it called models and no price is.
     duration_ms : float or None
@@ -88,8 +88,8 @@ class TurnSummary:
     text: str = ""
     outcome: Literal["success", "failure", "aborted"] | None = None
     stopped: Mapping[str, Any] | None = None
-    input_tokens: int = 0
-    output_tokens: int = 0
+    input_tokens: int | None = 0
+    output_tokens: int | None = 0
     cost: float | None = 0.0
     duration_ms: float | None = None
     resource_id: str | None = None
@@ -156,8 +156,8 @@ class _Draft:
                         cost = None  # a call that failed without an answer is not known to have cost anything
                     self.head = replace(
                         self.head,
-                        input_tokens=self.head.input_tokens + event.input_tokens,
-                        output_tokens=self.head.output_tokens + event.output_tokens,
+                        input_tokens=(self.head.input_tokens or 0) + event.input_tokens,
+                        output_tokens=(self.head.output_tokens or 0) + event.output_tokens,
                         cost=cost,
                     )
             case ViewAssembled():
@@ -262,7 +262,7 @@ def _cells(turn: TurnSummary) -> tuple[object, ...]:
     quality = f"{turn.qualities[-1]:.2f}" if turn.qualities else ""
     # A number of hostile length is shortened like any text.
     numbers = (turn.where.turn, turn.input_tokens, turn.output_tokens, len(turn.tool_calls))
-    number, *tokens, tools = [f"{n:,}" if -_LARGE < n < _LARGE else plain(n, 20) for n in numbers]
+    number, *tokens, tools = ["" if n is None else f"{n:,}" if -_LARGE < n < _LARGE else plain(n, 20) for n in numbers]
     texts = (plain_line(turn.query, _MOST_TEXT), plain_line(turn.text, _MOST_TEXT))
     return (plain(turn.where.thread_id), number, *texts, plain(outcome), *tokens, tools, quality)
 

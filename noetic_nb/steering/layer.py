@@ -292,7 +292,10 @@ class _Steering:
         faults = tuple((fault.rule_id, fault.reason) for fault in row.faults) if row.faults else ()
         entry = row.fill(self._entry(decision_entry(p, row.decision, duration, faults=faults, blocked=not row.waited)))
         outcome = row.faults[0].reason if row.faults else None
-        return {"decision": row.decision, "state": self._with(p, entry), "outcome": outcome}
+        result = {"decision": row.decision, "state": self._with(p, entry), "outcome": outcome}
+        if row.faults:
+            result["faults"] = tuple([fault.words(point) for fault in row.faults])
+        return result
 
     def on_hook_failure(self, p: HookFailure) -> Mapping[str, Any]:
         row = self._cancelled.pop(p.params.ctx.execution_id, None) or Row()

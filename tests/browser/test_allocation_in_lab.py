@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.browser.lab import wait_for
 Open = Callable[..., Any]
 
 
-@pytest.mark.parametrize("scene", ["demo_run", "many_layers_run", "hostile_run", "Run"])
+@pytest.mark.parametrize("scene", ["demo_run", "many_layers_run", "hostile_run", "Run", "planned_run"])
 def test_allocation_is_readable_in_both_themes_and_at_every_width(
     notebook: Open, cells_of: Open, shot: Open, scene: str
 ) -> None:
@@ -25,6 +26,11 @@ def test_allocation_is_readable_in_both_themes_and_at_every_width(
     if scene == "demo_run":
         root.get_by_text("Left out").click()
         root.get_by_text("Table", exact=True).click()
+    if scene == "planned_run":
+        root.get_by_role("button", name="History").first.click()
+        root.get_by_text("What if").click()
+        root.get_by_label("Total").fill("1300")
+        expect(root.locator(".nn-returned .nn-change")).to_contain_text("would be sent again")
 
     for theme in ("JupyterLab Light", "JupyterLab Dark"):
         opened.theme(theme)
@@ -124,3 +130,91 @@ def test_a_change_of_the_static_form_redraws_nothing_that_is_live(notebook: Open
     expect(root.locator(".nn-sub")).to_contain_text("Turn 7")
     expect(opened.page.locator("[data-kept]")).to_have_count(1)
     expect(root.get_by_role("slider")).to_be_focused()
+
+
+def test_a_click_the_arrow_keys_and_a_brush_move_through_the_strip(notebook: Open, cells_of: Open) -> None:
+    opened = notebook(*cells_of("long_run", ["shown = TokenAllocation(run)\nshown"]))
+    opened.run_all()
+    root = opened.page.locator(".noetic-nb").first
+    strip = root.get_by_role("slider", name="Model call")
+    bars = root.locator(".nn-strip > g > g")
+    expect(bars).to_have_count(200)  # of 400 calls
+    box = strip.bounding_box()
+    assert box is not None
+
+    opened.page.mouse.click(box["x"] + box["width"] * 0.5, box["y"] + 30)
+    expect(root.locator(".nn-sub")).to_contain_text("Turn 201, call 1")
+    wait_for(
+        lambda: opened.kernel.value("(shown.selection.call, shown.position)") == "(200, 200)", "the kernel follows"
+    )
+
+    opened.page.keyboard.press("ArrowRight")
+    expect(root.locator(".nn-sub")).to_contain_text("Turn 202, call 1")
+    opened.page.keyboard.press("Home")
+    expect(root.locator(".nn-sub")).to_contain_text("Turn 1, call 1")
+
+    opened.page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 30)
+    opened.page.mouse.down()
+    opened.page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 30, steps=4)
+    opened.page.mouse.up()
+    expect(bars).to_have_count(22)
+    expect(strip).to_have_attribute("data-readout", re.compile("^Call 122: "))
+    strip.focus()
+    opened.page.keyboard.press("Escape")
+    expect(bars).to_have_count(200)
+
+    for _ in range(3):
+        opened.page.keyboard.press("Shift+ArrowLeft")
+    opened.page.keyboard.press("Enter")
+    expect(bars).to_have_count(4)
+
+
+def test_a_part_shows_its_items_and_an_item_is_chosen(notebook: Open, cells_of: Open) -> None:
+    opened = notebook(*cells_of("planned_run", ["shown = TokenAllocation(run)\nshown"]))
+    opened.run_all()
+    root = opened.page.locator(".noetic-nb").first
+
+    root.locator('.nn-mark[data-kind="history"]').first.click()
+
+    items = root.locator(".nn-part-items")
+    expect(items.locator(".nn-change")).to_contain_text("History: 11 items")
+    expect(items).to_contain_text("over the budget")
+    wait_for(lambda: opened.kernel.value("(shown.selection.call, shown.selection.thread_id)") == "(5, 'ann')", "chosen")
+    items.get_by_role("button", name=re.compile("Question 6")).click()
+    wait_for(lambda: opened.kernel.value("shown.selection.item") == "10", "the item is chosen")
+
+    opened.kernel.run("shown.selection.select(call=1)")
+    expect(root.locator(".nn-sub")).to_contain_text("Turn 2, call 1")
+
+
+def test_a_slider_plans_the_call_again_and_reset_shows_it_as_it_was(notebook: Open, cells_of: Open) -> None:
+    opened = notebook(*cells_of("planned_run", ["shown = TokenAllocation(run)\nshown"]))
+    opened.run_all()
+    root = opened.page.locator(".noetic-nb").first
+    was = root.locator(".nn-legend").inner_text()
+    root.get_by_text("What if").click()
+
+    notes = root.get_by_label("notes, most")
+    notes.fill("200")
+
+    expect(root.locator(".nn-returned")).to_contain_text("She would rather not change planes")
+    expect(root.locator(".nn-row-name").first).to_have_text("Would be sent")
+    wanted = opened.kernel.value("str(int(shown.what_if(-1, budgets={'notes': (20, 200)}).layers[0].used))")
+    expect(root.locator('.nn-legend [data-part="0"]')).to_contain_text(f"{wanted[1:-1]} of 200")
+    notes.focus()
+    opened.page.keyboard.press("ArrowLeft")
+    expect(root.locator('.nn-legend [data-part="0"]')).to_contain_text("of 199")
+
+    root.get_by_role("button", name="Reset").click()
+    expect(root.locator(".nn-row-name").first).to_have_text("Sent")
+    assert root.locator(".nn-legend").inner_text() == was
+
+
+def test_a_run_without_plans_says_why_there_are_no_sliders(notebook: Open, cells_of: Open) -> None:
+    opened = notebook(*cells_of("demo_run", ["TokenAllocation(run)"]))
+    opened.run_all()
+    root = opened.page.locator(".noetic-nb").first
+
+    root.get_by_text("What if").click()
+
+    expect(root.locator(".nn-what-if .nn-fault")).to_contain_text("NOT_RECORDED")

@@ -43,7 +43,13 @@ def test_a_person_answers_in_the_page(notebook: Open, shot: Open) -> None:
 
     question.get_by_role("button", name="Allow once").click()
 
-    expect(question).to_contain_text("Allowed once.")
+    answer = opened.page.locator(".noetic-nb-static").first
+    expect(answer).to_be_visible()
+    expect(answer).to_contain_text("Allowed once.")
+    expect(opened.page.locator(".nn-editor")).to_have_count(0)
+    assert_readable(answer)
+    assert_contained(answer)
+    shot(answer, "approval-answered")
     wait_for(lambda: opened.kernel.value("first.done() and first.result().text") == "'Paid.'", "the turn ends")
     assert "paid 500" in opened.kernel.value("run.to_frame('tools').output.tolist()")
 
@@ -57,6 +63,7 @@ def test_a_person_answers_while_the_cell_waits(notebook: Open) -> None:
     question.get_by_placeholder("Why not?").fill("Too much.")
     question.get_by_role("button", name="Deny").click()
 
-    expect(question).to_contain_text("Denied: Too much.", timeout=20_000)
+    answer = opened.page.locator(".noetic-nb-static").first
+    expect(answer).to_contain_text("Denied: Too much.", timeout=20_000)
     expect(opened.page.locator(".jp-OutputArea-output", has_text="Paid.")).to_be_visible()
     assert "Too much." in opened.kernel.value("run.to_frame('tools').output.tolist()[0]")

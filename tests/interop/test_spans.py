@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,15 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
+from noetic_nb.errors import NoeticError
 from noetic_nb.events import ModelCalled, ToolCalled
 from noetic_nb.interop import runs_from_spans
+from noetic_nb.interop.spans.import_spans import run_readers
 from noetic_nb.runs import Run
 from tests.interop.span_forms import as_otlp, as_otlp_lines, as_sdk_objects
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "spans"
+BEHAVIOUR = Path(__file__).parents[2] / "docs" / "behaviour" / "interop.md"
 ABSENT = "not in the dialect"
 ASKED, ANSWERED = "Where are A17 and B7?", "A17 is packed, B7 does not exist."
 A17, B7 = {"order_id": "A17"}, {"order_id": "B7"}
@@ -116,12 +121,11 @@ def check(run: Run, name: str) -> None:
     assert [call.status for call in calls[:2]] == ["ok", "error"]
     assert (calls[1].error or "").startswith(error)
     assert all(call.duration_ms is not None and call.duration_ms > 0 for call in calls)
-    each, total = ([], (0, 0)) if usage is ABSENT else usage
+    each, total = ([], (None, None)) if usage is ABSENT else usage
     assert [(call.input_tokens, call.output_tokens) for call in used] == each
     assert (run.turns[0].input_tokens, run.turns[0].output_tokens) == total
     assert run.turns[0].cost is None or not used
     assert run.meta["source"] == "otel"
-    # Zeros where a dialect counts nothing are no measurement.
     assert run.meta["estimated"] == (["input_tokens", "output_tokens"] if usage is ABSENT else [])
     assert run.meta["unmapped"] == []
 
@@ -188,3 +192,29 @@ def test_a_run_of_spans_is_saved_shown_and_replayed_as_any_other(name: str, tmp_
     assert nn.load_run(tmp_path / "run.jsonl.gz") == run
     assert len(run.to_frame("tools")) == TABLE[name][2]
     assert run.to_messages("openai")
+
+
+def test_a_file_that_is_too_large_says_how_to_split_it_and_its_parts_give_the_same_runs(tmp_path: Path) -> None:
+    whole, parts = tmp_path / "spans.jsonl", tmp_path / "parts"
+    parts.mkdir()
+    spans = [
+        {**span, "context": {**span["context"], "trace_id": f"0x{number:032x}"}}
+        for number in (1, 2, 3)
+        for span in capture("smolagents-oi")["spans"]
+    ]
+    random.Random(0).shuffle(spans)
+    whole.write_text("".join([json.dumps(span) + "\n" for span in spans]))
+
+    with pytest.raises(NoeticError) as caught:
+        list(run_readers(whole, max_bytes=whole.stat().st_size - 1))
+    assert "nn.import_runs" in caught.value.hint
+
+    section = BEHAVIOUR.read_text().partition(re.search('"(.+)"', caught.value.hint)[1])[2]  # type: ignore[index]
+    known: dict[str, Any] = {"re": re}
+    exec(section.partition("```python")[2].partition("```")[0], known)
+    known["split"](whole, parts)
+    found = sorted(nn.import_runs(parts), key=lambda run: run.run_id)
+    assert len(found) == 3
+    assert [run.events for run in found] == [
+        run.events for run in sorted(runs_from_spans(whole), key=lambda run: run.run_id)
+    ]

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ModelCalled, RequestPrepared, Where
 from noetic_nb.items import assistant_message, input_message
 from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy
-from noetic_nb.runs.recorded_requests import RequestIndex
+from noetic_nb.runs.recorded_requests import RequestIndex, recorded_request
 from noetic_nb.testing import SeededIds
 
 
@@ -139,3 +141,125 @@ def test_a_plan_with_nothing_changed_is_the_recorded_one(seed: int, tmp_path: Pa
     assert check(run, model) > 0
     run.save(tmp_path / "run.jsonl.gz")
     check(nn.load_run(tmp_path / "run.jsonl.gz"), model)
+
+
+def desk(model: Any, **options: Any) -> nn.AgentHarness:
+    step = nn.react(model="m", tools=[search], **options)
+    return nn.AgentHarness(nn.AgentConfig(name="desk", step=step), model=model, ids=SeededIds())
+
+
+def test_what_requests_have_in_common_is_recorded_once_an_execution_and_again_where_it_changed() -> None:
+    moods = iter(["calm", "calm", "hasty", "calm"])
+    answers = [nn.CallTool("search", query="a"), nn.CallTool("search", query="b"), "Done.", "Hello."]
+    harness = desk(nn.ScriptedModel(answers), instructions=lambda ctx: f"Be {next(moods)}.")
+    run = nn.record(harness)
+
+    for _ in range(2):
+        asyncio.run(harness.execute("Hi", thread_id="t"))
+
+    found = run.select(RequestPrepared)
+    assert [(event.where.turn, event.instructions) for event in found] == [
+        (1, "Be calm."),
+        (1, "Be hasty."),
+        (2, "Be calm."),
+    ]
+    assert [recorded_request(run, call).instructions for call in range(4)] == [
+        "Be calm.", "Be calm.", "Be hasty.", "Be calm.",
+    ]  # fmt: skip
+    assert found[0].tools[0].parameters["properties"]["password"]["default"] == "none"
+
+
+def test_a_recording_that_begins_within_an_execution_has_what_it_needs_to_plan_the_calls_after_it() -> None:
+    late = nn.Run()
+
+    def answer(request: Any) -> Any:
+        if len(model.requests) == 1:
+            nn.record(harness, run=late)
+            return nn.CallTool("search", query="a")
+        return "Done."
+
+    model = nn.ScriptedModel(answer)
+    harness = desk(model, instructions="Be calm.")
+    nn.record(harness)
+    asyncio.run(harness.execute("Hi"))
+
+    request = recorded_request(late, -1)
+    assert request.instructions == "Be calm."
+    with pytest.raises(NoeticConfigError, match="the first 1 items of the log") as caught:
+        request.replan()
+    assert caught.value.code == "NOT_RECORDED"
+    assert [(sent.item is None, sent.position) for sent in request.items] == [(True, 0), (False, 1), (False, 2)]
+
+
+def test_a_saved_run_has_no_secrets_in_what_requests_have_in_common_and_says_that_texts_are_gone(
+    tmp_path: Path,
+) -> None:
+    secret = "sk-proj-" + "a1B2" * 8
+    harness = desk(nn.ScriptedModel(["Done."]), instructions=f"Use {secret}.")
+    run = nn.record(harness)
+    asyncio.run(harness.execute(f"My key is {secret}, keep it."))
+
+    run.save(tmp_path / "run.jsonl.gz")
+    loaded = nn.load_run(tmp_path / "run.jsonl.gz")
+
+    assert secret not in str(loaded.events[:])
+    assert recorded_request(run, 0).replan().system > 0
+    with pytest.raises(NoeticConfigError, match="secrets were removed") as caught:
+        recorded_request(loaded, 0).replan()
+    assert caught.value.code == "NOT_RECORDED"
+
+
+def test_a_run_without_what_is_needed_says_what_it_lacks() -> None:
+    harness = desk(nn.ScriptedModel(["Done."]))
+    run = nn.record(harness)
+    asyncio.run(harness.execute("Hi"))
+    older = nn.Run(events=[event for event in run.events if not isinstance(event, RequestPrepared)])
+    imported = nn.Run.from_messages([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}])
+
+    for found, what in ((older, "instructions, tools and budgets"), (imported, "as in runs of others")):
+        with pytest.raises(NoeticConfigError, match=what):
+            recorded_request(found, 0).replan()
+
+
+def test_a_call_is_found_by_its_event_and_in_its_thread() -> None:
+    harness = desk(nn.ScriptedModel(["One.", "Two.", "Three."]))
+    run = nn.record(harness)
+    for thread in ("a", "b", "a"):
+        asyncio.run(harness.execute("Hi", thread_id=thread))
+    called = run.select(ModelCalled)
+
+    assert recorded_request(run, called[1]).place == 1
+    assert recorded_request(run, -1).called is called[2]
+    assert recorded_request(run, 1, thread_id="a").called is called[2]
+    for call in (3, -4, True, "0", None, 1.0, ModelCalled(Where("x", "e", 1), 0.0, 0, "m", "agent", 1.0, "ok")):
+        with pytest.raises(NoeticConfigError) as caught:
+            recorded_request(run, call)  # type: ignore[arg-type]
+        assert caught.value.code == "UNKNOWN_CALL"
+
+
+def test_another_tokenizer_is_named_and_can_be_given() -> None:
+    def words(text: str) -> int:
+        return len(text.split())
+
+    config = nn.AgentConfig(name="desk", step=nn.react(model="m", instructions="Be calm."))
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Done."]), tokenizer=words)
+    run = nn.record(harness)
+    asyncio.run(harness.execute("Hi"))
+
+    with pytest.raises(NoeticConfigError, match="pass it as tokenizer="):
+        recorded_request(run, 0).replan()
+    assert recorded_request(run, 0, tokenizer=words).replan(total=10).system == 2
+
+
+def test_a_child_is_planned_from_its_own_log() -> None:
+    child = nn.step.spawn("look", nn.step.llm("ask", model="m"))
+    harness = nn.AgentHarness(
+        nn.AgentConfig(name="desk", step=child), model=nn.ScriptedModel(["Found it."]), ids=SeededIds()
+    )
+    run = nn.record(harness)
+    asyncio.run(harness.execute("Where is it?"))
+
+    request = recorded_request(run, 0)
+
+    assert request.where.depth == 1
+    assert request.replan().as_event(request.where, request.view.t_ms, request.view.step) == request.view

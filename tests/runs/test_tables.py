@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import WarningRaised
+from noetic_nb.events import TurnCompleted, TurnStarted, WarningRaised
 from noetic_nb.runs import Run
 from noetic_nb.runs.event_codec import EVENT_TYPES
 from noetic_nb.runs.tables import TABLES
@@ -115,3 +115,13 @@ def test_the_page_about_runs_names_every_event_table_and_column() -> None:
         row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
         for column in table.columns.split():
             assert f"`{column.partition(':')[0]}`" in row
+
+
+def test_tokens_that_nobody_counted_are_missing_and_no_zero(tmp_path: Path) -> None:
+    done = TurnCompleted(where(1), 2.0, "turn-1", "success", 1.0, "Packed.", None, None, None, 0, 1)
+    run = Run("r", events=[TurnStarted(where(1), 1.0, "turn-1", 0, 0, "Where?"), done])
+
+    assert run.to_frame("turns")[["input_tokens", "output_tokens"]].isna().all(axis=None)
+    assert (run.turns[0].input_tokens, run.turns[0].output_tokens) == (None, None)
+    assert '<td style="text-align:left">success</td><td style="text-align:left"></td>' in run._repr_html_()
+    assert Run.load(run.save(tmp_path / "run.jsonl")).turns == run.turns

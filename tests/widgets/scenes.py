@@ -257,6 +257,45 @@ def hostile_run() -> Run:
     return run
 
 
+def planned_run(turns: int = 6) -> Run:
+    """A conversation that a harness planned: two layers, a small budget, and answers that soon do not fit."""
+    import noetic_nb as nn
+    from noetic_nb.items import input_message
+    from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy
+    from noetic_nb.testing import FakeClock, SeededIds
+
+    notes = [
+        ("Ann flies from Bergen on the 3rd of May.", "a"),
+        ("She would rather not change planes, and never in Frankfurt. " * 4, "b"),
+        ("Her company pays for premium economy on flights of more than six hours.", "c"),
+    ]
+    facts = "Basic economy cannot be changed. Bags over 23 kg cost 60 euros each. " * 6
+
+    def recall(p: Any) -> dict[str, Any]:
+        return {"items": [input_message(text, "developer", item_id=f"note-{name}") for text, name in notes]}
+
+    layers = [
+        MemoryLayer(
+            id="notes", slot=1, scope="thread", budget={"min": 20, "max": 60}, hooks=MemoryHooks(recall=recall)
+        ),
+        MemoryLayer(id="policy", slot=2, scope="thread", budget=120, hooks=MemoryHooks(recall=lambda p: facts)),
+    ]
+    config = nn.AgentConfig(
+        name="desk",
+        step=nn.react(
+            model="scripted", instructions="You sell flights. Be brief, and never promise what is not in the policy."
+        ),
+        memory=layers,
+        projection=ProjectionPolicy(token_budget=900, response_reserve=150, overflow="truncate"),
+    )
+    model = nn.ScriptedModel(lambda request: "There is one at nine and one at noon; the later one has seats. " * 3)
+    harness = nn.AgentHarness(config, model=model, clock=FakeClock(5_000), ids=SeededIds(), diagnostic=lambda *_: None)
+    run = nn.record(harness)
+    for number in range(1, turns + 1):
+        nn.run_sync(harness.execute(f"Question {number}: is there a later flight to Oslo that day?", thread_id="ann"))
+    return run
+
+
 def two_threads_run() -> Run:
     return run_of_events(turn(1, quality=0.9), turn(1, quality=0.3, thread="t2"))
 

@@ -1,11 +1,74 @@
-"""The ledger: every decision, redacted arguments, bounded rows."""
+"""The ledger: what is not an allow first, all decisions within reach, faults that do not look like consent."""
 
 from __future__ import annotations
 
+import json
+import re
+from typing import Any
+
+import ipywidgets
+import pytest
+
+import noetic_nb as nn
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import (
+    ErrorRaised,
+    ItemsAppended,
+    ModelCalled,
+    RuleChanged,
+    RunEvent,
+    SteeringDecided,
+    ToolCalled,
+    Where,
+)
+from noetic_nb.items import assistant_message, input_message, parse_item
 from noetic_nb.runs import Run
-from noetic_nb.widgets import Ledger
-from noetic_nb.widgets.ledger.ledger import ROWS_SHOWN
+from noetic_nb.widgets import Ledger, Selection
+from noetic_nb.widgets.base.feed import Place
+from noetic_nb.widgets.ledger.ledger_reading import PAGE, LedgerReading
 from tests.widgets.scenes import HOSTILE, decisions, hostile_run, run_of_events
+
+WHERE = Where("t1", "e1", 1)
+
+
+def decided(tool: str | None = "pay", action: Any = "allow", *, turn: int = 1, **more: Any) -> SteeringDecided:
+    facts: dict[str, Any] = {
+        "args": {"amount": 5},
+        "guidance": None,
+        "rule_ids": (),
+        "thread": "t1",
+        "hook": "before_tool_call",
+    }
+    facts |= more
+    where = Where(facts.pop("thread"), f"e{turn}", turn)
+    args, guidance, rule_ids, hook = (facts.pop(name) for name in ("args", "guidance", "rule_ids", "hook"))
+    return SteeringDecided(where, 4.0, "steering", hook, tool, args, action, guidance, rule_ids, 0.2, **facts)
+
+
+def reading_of(*events: RunEvent) -> LedgerReading:
+    reading = LedgerReading()
+    calls = 0
+    for seq, event in enumerate(events):
+        is_call = isinstance(event, ModelCalled) and event.purpose == "agent"
+        reading.take(event, Place(seq, calls if is_call else None))
+        calls += is_call
+    return reading
+
+
+def lines_of(reading: LedgerReading, **request: Any) -> list[dict[str, Any]]:
+    """Return the lines of a page, newest first."""
+    lines: list[dict[str, Any]] = reading.answer({"what": "lines", **request})["lines"]
+    return lines[::-1]
+
+
+def a_thousand() -> list[RunEvent]:
+    """1 000 decisions, each tenth a denial."""
+    return [
+        decided("refund", "deny", turn=n, args={"order": f"A{n}"}, guidance=f"Not A{n}.", rule_ids=("late",))
+        if n % 10 == 0
+        else decided("search", turn=n)
+        for n in range(1_000)
+    ]
 
 
 def test_newest_decisions_are_on_top_with_action_guidance_and_rules() -> None:
@@ -17,24 +80,269 @@ def test_newest_decisions_are_on_top_with_action_guidance_and_rules() -> None:
     assert "by no_late_cancellation, confirm_before_writing: Basic economy" in lines[2]
 
 
+def test_consecutive_allows_are_one_line_that_opens() -> None:
+    reading = reading_of(*[decided() for _ in range(37)], decided(action="deny"), decided())
+
+    assert [line.get("fold") or line["action"] for line in lines_of(reading)] == ["allow", "deny", 37]
+    fold = lines_of(reading)[2]
+    inside = lines_of(reading, within=[fold["first"], fold["last"]])
+    assert [row["at"] for row in inside] == list(range(36, -1, -1))
+    assert "  37 allowed" in reading.to_text().splitlines()
+    assert "<details><summary>37 allowed</summary>" in reading.to_html()
+
+
+@pytest.mark.parametrize(
+    ("request_", "places"),
+    [
+        ({"chips": ["deny"]}, range(990, -1, -10)),
+        ({"tool": "refund", "turn": 500}, [500]),
+        ({"text": "not a770"}, [770]),
+        ({"text": "A770", "chips": ["allow"]}, []),
+        ({"rule": "late", "text": "order"}, range(990, -1, -10)),
+        ({"chips": ["deny", "allow"], "turn": 3}, [3]),
+        ({"point": "after model call"}, []),
+        ({"thread": "t1", "chips": ["deny"], "turn": 20}, [20]),
+    ],
+)
+def test_every_decision_is_within_reach_of_a_filter(request_: dict[str, Any], places: Any) -> None:
+    reading = reading_of(*a_thousand())
+    found: list[int] = []
+    start = 0
+    while True:
+        answer = reading.answer({"what": "lines", "start": start, "count": 30, **request_})
+        found += [line["at"] for line in reversed(answer["lines"])]
+        start += 30
+        if start >= answer["count"]:
+            break
+
+    assert found == list(places)
+    assert answer["matched"] == len(found)
+    assert answer["total"] == 1_000
+
+
+def test_the_page_of_a_decision_can_be_asked_for() -> None:
+    reading = reading_of(*a_thousand())
+
+    answer = reading.answer({"what": "lines", "count": 20, "decision": 503})
+
+    held = [
+        line for line in answer["lines"] if line.get("first", line.get("at")) <= 503 <= line.get("last", line.get("at"))
+    ]
+    assert len(held) == 1
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        ({"what": "lines", "tool": 3}, "INVALID_FILTER"),
+        ({"what": "lines", "chips": "deny"}, "INVALID_FILTER"),
+        ({"what": "lines", "turn": True}, "INVALID_FILTER"),
+        ({"what": "lines", "within": [1]}, "INVALID_FILTER"),
+        ({"what": "lines", "text": ["a"]}, "INVALID_FILTER"),
+        ({"what": "detail", "at": 9}, "UNKNOWN_REQUEST"),
+        ({"what": "else"}, "UNKNOWN_REQUEST"),
+    ],
+)
+def test_a_request_that_cannot_be_answered_is_refused(request_: dict[str, Any], code: str) -> None:
+    with pytest.raises(NoeticConfigError) as caught:
+        reading_of(decided()).answer(request_)
+
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        decided(outcome="unparseable", faults=(("fair", "unparseable"),)),
+        decided(outcome="unparseable"),  # of a file that has no field for it
+        decided(outcome="error", rule_ids=("limit",), faults=(("limit", "KeyError: 'amount'"),)),
+        decided(outcome="late_fault", rule_ids=("fair",)),
+        ErrorRaised(WHERE, 4.0, "MISSING_CALL_MODEL", "Rule 'fair' has a judge, and there is no model to call."),
+        ErrorRaised(WHERE, 4.0, "rule_failed", "KeyError: 'amount'"),
+    ],
+)
+def test_an_evaluation_that_failed_is_never_folded_among_the_allows(event: RunEvent) -> None:
+    reading = reading_of(decided(), decided(), event, decided(), decided())
+
+    lines = lines_of(reading)
+
+    assert [line.get("fold", 1) for line in lines] == [2, 1, 2]
+    assert lines[1]["faulty"] is True
+    assert lines[1]["outcome"]
+    assert lines_of(reading, chips=["a rule failed"]) == [lines[1]]
+    assert reading.answer({"what": "detail", "at": 2})["faults"] or lines[1]["action"] == "not decided"
+
+
+def test_what_nobody_enforced_says_so() -> None:
+    reading = reading_of(decided(action="deny", enforced=False))
+
+    assert lines_of(reading)[0]["enforced"] is False
+    assert lines_of(reading, chips=["not enforced"]) == lines_of(reading)
+    assert "not enforced" in reading.to_html()
+    assert "would have been deny" in reading.answer({"what": "detail", "at": 0})["head"]
+
+
+def response(text: str) -> ModelCalled:
+    items = (assistant_message(text),)
+    return ModelCalled(WHERE, 1.0, 0, "m", "agent", 1.0, "ok", items)
+
+
+def test_a_response_is_shown_with_the_part_that_was_found() -> None:
+    judged = decided(None, "deny", args=None, hook="after_model_call", matched=("guaranteed",), rule_ids=("promises",))
+    reading = reading_of(response(f"{'Well. ' * 60}It is guaranteed."), judged)
+
+    (line,) = lines_of(reading)
+
+    assert line["tool"] == "response"
+    assert ["guaranteed", True] in line["about"]
+    assert "<mark>guaranteed</mark>" in reading.to_html()
+    detail = reading.answer({"what": "detail", "at": 0})
+    assert "".join(text for text, _ in detail["answer"]).startswith("Well. Well.")
+    assert lines_of(reading, text="guaranteed") == [line]
+
+
+def test_a_secret_in_a_response_is_hidden_although_it_was_found() -> None:
+    judged = decided(None, "deny", args=None, hook="after_model_call", matched=("[redacted]",))
+    reading = reading_of(response("Here: password: hunter22xyz"), judged)
+
+    everything = json.dumps([lines_of(reading), reading.answer({"what": "detail", "at": 0})]) + reading.to_html()
+
+    assert "hunter22xyz" not in everything
+
+
+async def test_what_a_rule_found_is_recorded_without_secrets() -> None:
+    rules = nn.RuleBook()
+    rules.when('response.text.matches("hunter[0-9]+")', id="r", on="after_model_call")
+    config = nn.AgentConfig(name="a", step=nn.react(model="m"), memory=[rules])
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(["password: hunter22xyz"]))
+    run = nn.record(harness)
+    with pytest.raises(nn.NoeticError):
+        await harness.execute("?")
+
+    (entry,) = [event for event in run.events if isinstance(event, SteeringDecided)]
+
+    assert entry.matched == ("[redacted]",)
+
+
+def test_a_row_names_the_call_and_the_item_that_it_is_about() -> None:
+    call = parse_item({"type": "function_call", "name": "pay", "callId": "c1", "arguments": "{}"})
+    run = Run()
+    for event in (
+        response("First."),
+        response("I pay."),
+        ItemsAppended(WHERE, 2.0, 7, (call,), "model"),
+        decided(action="deny"),
+        ToolCalled(WHERE, 5.0, "pay", "c1", {"amount": 5}, "no", None, "denied"),
+    ):
+        run.append(event)
+    with Ledger(run) as opened:
+        (line,) = opened.snapshot["lines"]
+        detail = opened.reading.answer({"what": "detail", "at": 0})
+
+    assert line["go"] == {"thread_id": "t1", "turn": 1, "call": 1, "item": 7, "decision": 3}
+    assert ["The call ended", "denied"] in detail["facts"]
+
+
+def test_a_choice_in_the_page_reaches_other_views() -> None:
+    selection = Selection()
+    with Ledger(run_of_events(decisions()), selection=selection) as opened:
+        go = opened.snapshot["lines"][-1]["go"]
+        opened._message_received(opened, {"type": "select", "id": "p-1", **go}, [])
+
+    assert selection.decision == go["decision"]
+    assert selection.turn == 6
+
+
+def test_the_detail_has_whole_arguments_their_origin_and_the_version_of_the_rule() -> None:
+    text = "x" * 500
+    run = Run()
+    said = input_message("Pay A17, please.")
+    for event in (
+        ItemsAppended(WHERE, 0.0, 0, (said,), "user"),
+        RuleChanged(Where("", "", 0), 1.0, "limit", "replace", 4, "old text", "new text"),
+        decided(
+            args={"order": "A17", "memo": text, "api_key": "sk-hidden-anyway-123456"},
+            action="deny",
+            rule_ids=("limit", "other"),
+        ),
+        RuleChanged(Where("", "", 0), 5.0, "other", "remove", 5, "was this", None),
+    ):
+        run.append(event)
+    with Ledger(run) as opened:
+        detail = opened.reading.answer({"what": "detail", "at": 0})
+        origins = opened.reading.answer({"what": "origins", "at": 0})
+
+    assert dict(detail["arguments"])["memo"] == f'"{text}"'
+    assert "hidden-anyway" not in json.dumps(detail)
+    assert dict(zip([name for name, _ in detail["arguments"]], origins, strict=True))["order"] == "user"
+    assert origins[1] == "model"
+    assert detail["rules"] == [
+        ["limit", "version 4, replace", "new text"],
+        ["other", "as before version 5", "was this"],
+    ]
+
+
 def test_secrets_in_arguments_are_redacted() -> None:
     with Ledger(run_of_events(decisions())) as opened:
-        everything = f"{opened.snapshot} {opened.to_html()} {opened.to_text()}"
+        detail = opened.reading.answer({"what": "detail", "at": 2})
+        everything = f"{opened.snapshot} {opened.to_html()} {opened.to_text()} {detail}"
 
     assert "hidden-anyway" not in everything
     assert "[redacted]" in everything
 
 
-def test_rows_are_bounded_and_the_rest_is_counted() -> None:
+def test_a_live_decision_is_one_small_message_that_leaves_the_snapshot_as_a_new_view_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(ipywidgets.Widget, "send", lambda self, content, buffers=None: sent.append(content))
     run = Run()
     with Ledger(run) as opened:
-        for _ in range(ROWS_SHOWN):
-            for event in decisions()[:2]:
-                run.append(event)
+        for event in a_thousand()[:200]:
+            run.append(event)
+        with Ledger(run) as whole:
+            assert opened.snapshot == whole.snapshot
+            assert opened.to_html() == whole.to_html()
 
-        assert len(opened.snapshot["rows"]) == ROWS_SHOWN
-        assert opened.snapshot["total"] == 2 * ROWS_SHOWN
-        assert f"{ROWS_SHOWN} earlier decisions" in opened.to_html()
+    assert len(sent) == 200
+    assert max(len(json.dumps(message)) for message in sent) < 2_000
+    assert len(opened.snapshot["lines"]) == 40
+    assert (sent[-1]["total"], sent[-1]["count"]) == (200, 40)
+
+
+def test_the_snapshot_of_a_long_run_is_small() -> None:
+    long = [
+        decided("refund", "deny", turn=n, args={"order": f"A{n}" * 50}, guidance="No. " * 99, rule_ids=("late",))
+        for n in range(10_000)
+    ]
+    reading = LedgerReading()
+    reading.is_followed = False
+    for seq, event in enumerate(long):
+        reading.take(event, Place(seq))
+
+    assert len(reading.snapshot["lines"]) == PAGE
+    assert len(json.dumps(reading.snapshot)) < 100_000
+    assert len(reading.to_html()) < 400_000
+
+
+def test_the_table_has_all_rows_of_the_moment_as_the_run_has_them() -> None:
+    run = run_of_events(a_thousand(), [decided(thread="t2", turn=3)])
+    with Ledger(run, thread_id="t1", until=500) as opened:
+        table = opened.to_frame()
+        assert opened.snapshot["total"] == 501
+
+    whole = run.to_frame("ledger")
+    assert list(table.columns) == list(whole.columns)
+    assert len(table) == 501
+    assert set(table["thread_id"]) == {"t1"}
+
+
+def test_rules_that_were_not_evaluated_are_named() -> None:
+    run = Run(meta={"rules_skipped": ["fair", "<b>"]})
+    with Ledger(run) as opened:
+        assert "Not evaluated" in opened.to_text()
+        assert "fair, <b>" in opened.snapshot["note"]
+        assert "<b>" not in opened.to_html()
 
 
 def test_one_thread_can_be_chosen() -> None:
@@ -49,3 +357,4 @@ def test_hostile_text_never_becomes_html() -> None:
     for piece in ("<script", "<img", "<svg onload", "<b>"):
         assert piece not in html
     assert len(html) < 40_000 + sum(len(text) for text in HOSTILE[:-2])
+    assert not re.search("[\u202e\x1b]", html)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from noetic_nb.interop.spans.dialect import Dialect, Kind
 from noetic_nb.interop.spans.genai import GenAI, GenAIEvents
@@ -25,21 +25,24 @@ from noetic_nb.interop.spans.traceloop import Traceloop
 
 __all__ = ["DIALECTS", "ModelUse", "ToolUse", "conversation_of", "first", "kind_of", "merged", "model_use", "tool_use"]
 
+_Answer: TypeAlias = Callable[[Span], Any]
+
 # Spans often carry two of them at once; the conventions of today come first.
 DIALECTS: Final[tuple[Dialect, ...]] = (GenAI(), GenAIEvents(), OpenInference(), Traceloop())
 
 
 def first(method: str, span: Span) -> Any:
     """Return what the first dialect answers that has an answer."""
+    return _asked(span)[method](span)
+
+
+def _asked(span: Span) -> Mapping[str, _Answer]:
+    """Return by method who knows what is asked of a span."""
     answers = span.answers
     if answers is None:
         about = span.attributes
         answers = span.answers = _answers(tuple(about) if len(about) <= _MOST_NAMES and not span.events else None)
-    for answer in answers[method]:
-        found = answer(span)
-        if found is not None:
-            return found
-    return None
+    return answers
 
 
 # An instrumentation writes the same names on every span, but for those that number messages.
@@ -48,16 +51,31 @@ _METHODS: Final = tuple([name for name, value in vars(Dialect).items() if callab
 
 
 @lru_cache(maxsize=256)
-def _answers(names: tuple[str, ...] | None) -> Mapping[str, tuple[Any, ...]]:
-    """Return by method which dialects may have an answer, of spans with these attributes; None stands for any."""
+def _answers(names: tuple[str, ...] | None) -> Mapping[str, _Answer]:
+    """Return by method what answers for all dialects of spans with these attributes; None stands for any."""
     spoken = [
         each
         for each in DIALECTS
         if names is None or "" in each.prefixes or any(name.startswith(each.prefixes) for name in names)
     ]
     return {
-        method: tuple([getattr(each, method) for each in spoken if method in vars(type(each))]) for method in _METHODS
+        method: _first_of([getattr(each, method) for each in spoken if method in vars(type(each))])
+        for method in _METHODS
     }
+
+
+def _first_of(answers: Sequence[_Answer]) -> _Answer:
+    if len(answers) == 1:
+        return answers[0]
+
+    def answer(span: Span) -> Any:
+        for each in answers:
+            found = each(span)
+            if found is not None:
+                return found
+        return None
+
+    return answer
 
 
 def kind_of(span: Span) -> Kind:
@@ -115,16 +133,17 @@ class ToolUse:
 
 def model_use(span: Span) -> ModelUse:
     """Read a span of a model call."""
-    outputs: list[SpanMessage] | None = first("outputs", span)
-    finish = first("finish", span) or next((msg.finish for msg in outputs or () if msg.finish), None)
+    asked = _asked(span)
+    outputs: list[SpanMessage] | None = asked["outputs"](span)
+    finish = asked["finish"](span) or next((msg.finish for msg in outputs or () if msg.finish), None)
     return ModelUse(
         span,
-        first("inputs", span),
+        asked["inputs"](span),
         outputs,
-        first("model", span),
-        first("usage", span),
-        first("cost", span),
-        first("params", span),
+        asked["model"](span),
+        asked["usage"](span),
+        asked["cost"](span),
+        asked["params"](span),
         finish,
         _error(span)[0] if span.failed or _exception(span) is not None else None,
     )
@@ -152,14 +171,15 @@ def _error(span: Span, output: str | None = None) -> tuple[str, str | None]:
 
 def tool_use(span: Span) -> ToolUse:
     """Read a span of a tool call, out of what frameworks wrap around arguments and results."""
-    given = parsed(first("tool_input", span))
-    call_id: str | None = first("call_id", span)
+    asked = _asked(span)
+    given = parsed(asked["tool_input"](span))
+    call_id: str | None = asked["call_id"](span)
     if isinstance(given, MAPPINGS) and "input_str" in given:  # what LangChain's callbacks are given
         extra = given.get("kwargs")
         if call_id is None and isinstance(extra, Mapping) and isinstance(extra.get("tool_call_id"), str):
             call_id = extra["tool_call_id"]
         given = given["inputs"] if isinstance(given.get("inputs"), Mapping) else given["input_str"]
-    answer = _answer(first("tool_output", span))
+    answer = _answer(asked["tool_output"](span))
     if call_id is None and answer is not None:
         call_id = answer.call_id
     output = None if answer is None else answer.output
@@ -173,7 +193,7 @@ def tool_use(span: Span) -> ToolUse:
     error, error_type = _error(span, output) if failed else (None, None)
     return ToolUse(
         span,
-        first("tool_name", span) or span.name or "tool",
+        asked["tool_name"](span) or span.name or "tool",
         call_id,
         arguments_of(given),
         given,

@@ -87,9 +87,9 @@ class Dialect:
 
 def number(span: Span, *names: str) -> int | None:
     """Return the first of some attributes that counts tokens."""
+    about = span.attributes
     for name in names:
-        value = span.attributes.get(name)
-        if value is not None and (found := count(value)) is not None:
+        if name in about and (found := count(about[name])) is not None:
             return found
     return None
 
@@ -101,8 +101,8 @@ def counted(**numbers: int | None) -> dict[str, int] | None:
 
 def amount(span: Span, *names: str) -> float | None:
     """Return the first of some attributes that is an amount of money."""
+    about = span.attributes
     for name in names:
-        value = span.attributes.get(name)
-        if value is not None and (found := money(value)) is not None:
+        if name in about and (found := money(about[name])) is not None:
             return found
     return None

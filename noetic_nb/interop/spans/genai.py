@@ -152,8 +152,10 @@ class GenAI(Dialect):
 
     def params(self, span: Span) -> Mapping[str, Any] | None:
         """Return the request's parameters."""
-        get = span.attributes.get
-        return {name: value for name, key in _PARAMS.items() if (value := get(key)) is not None} or None
+        about = span.attributes
+        return {
+            name: value for name, key in _PARAMS.items() if key in about and (value := about[key]) is not None
+        } or None
 
     def finish(self, span: Span) -> str | None:
         """Return the first finish reason."""

@@ -41,6 +41,11 @@ _SPANS: Final = "spans"
 _LOGS: Final = frozenset(["logs", "logRecords", "log_records"])
 _CONTAINERS: Final = _AROUND | _LOGS | {_SPANS}
 _DEEPEST: Final = 16
+# A span of a trace may stand anywhere in a file, so that no run of it is known to be complete before its end.
+_TOO_LARGE: Final = (
+    "Split it so that each trace stays whole, and read the folder of its parts with nn.import_runs: "
+    'docs/behaviour/interop.md, "Large files of spans".'
+)
 
 
 def read_records(source: Any, *, max_bytes: int = MAX_BYTES) -> Iterator[tuple[str, Any]]:
@@ -115,10 +120,11 @@ class _Text:
         self.ended = False
         self.decode = json.JSONDecoder().raw_decode
 
-    def fail(self, what: str, cause: BaseException | None = None) -> NoReturn:
+    def fail(self, what: str, cause: BaseException | None = None, hint: str = "") -> NoReturn:
         raise NoeticError(
             "invalid_run_file",
             f"{self.name} cannot be read at record {self.count}: {what}",
+            hint=hint,
             path=self.path,
             index=self.count,
         ) from cause
@@ -137,7 +143,7 @@ class _Text:
             return False
         self.total += len(piece)
         if self.total > self.max_bytes:
-            self.fail(f"it holds more than {self.max_bytes:,} characters")
+            self.fail(f"it holds more than {self.max_bytes:,} characters", hint=_TOO_LARGE)
         self.buffer, self.at = self.buffer[self.at :] + piece, 0
         return True
 

@@ -43,6 +43,7 @@ _ROLES: Final[Mapping[str, Role]] = {
     "function": "tool",
     "tool-response": "tool",
 }
+_TALKERS: Final = frozenset(["system", "user", "assistant"])
 _CALLS: Final = frozenset(["tool_call", "tool_use", "function_call", "tool-call"])
 _RESULTS: Final = frozenset(["tool_call_response", "tool_result", "tool-result", "function_call_output"])
 _THOUGHTS: Final = frozenset(["reasoning", "thinking", "reasoning_text"])
@@ -148,13 +149,16 @@ class History:
         return self._news
 
 
+_DICTS: Final = frozenset([dict])
+_TEXTS: Final = frozenset([str])
 _ANSWERS: Final = frozenset([name for name, role in _ROLES.items() if role == "assistant"])
 
 
 def read_history(value: Any) -> History | None:
     """Read what was sent to a model; None for what is nothing."""
     value = parsed(value)
-    if isinstance(value, list) and value and all(type(m) is dict and type(m.get("role")) is str for m in value):
+    is_plain = isinstance(value, list) and value and _DICTS.issuperset(map(type, value))
+    if is_plain and _TEXTS.issuperset([type(msg.get("role")) for msg in value]):
         return History(raw=value)
     found = read_messages(value)
     return None if found is None else History(found)
@@ -187,6 +191,8 @@ def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:
     'hi'
     """
     value = parsed(value)
+    if type(value) is list and value and type(value[0]) is dict and "role" in value[0]:  # as nearly all are
+        return _each(value, role)
     if value is None or value == "":
         return None
     if isinstance(value, str):
@@ -199,8 +205,12 @@ def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:
         return [_made(value[0], [Text(value[1])])]
     if value and not any(map(_is_message, value)):  # blocks of one message
         return [_made(role, [_block(each) for each in value])]
+    return _each(value, role)
+
+
+def _each(values: Iterable[Any], role: str) -> list[SpanMessage]:
     found: list[SpanMessage] = []
-    for each in value:
+    for each in values:
         if type(each) is dict:
             found.append(_message(each, role))
         else:
@@ -230,6 +240,8 @@ def _message(value: Mapping[str, Any], role: str) -> SpanMessage:
     is_of_today = _OF_TODAY.issuperset(value)
     if not is_of_today:
         value = _unwrapped(value)
+    elif type(who := value.get("role")) is str and who in _TALKERS and type(parts := value.get("parts")) is list:
+        return _made(who, [_block(part) for part in parts], value.get("finish_reason"))
     given = value["role"] if "role" in value else value.get("type")
     known = given if isinstance(given, str) and given in _ROLES else role
     blocks: list[Any] = []
@@ -280,7 +292,8 @@ def _has_results(content: Any) -> bool:
 
 
 def _kind(part: Mapping[str, Any]) -> str | None:
-    return _text(part.get("type"))
+    kind = part.get("type")
+    return kind if isinstance(kind, str) and kind else None
 
 
 def _block(part: Any) -> Text | Call | Result | Other:
@@ -291,14 +304,14 @@ def _block(part: Any) -> Text | Call | Result | Other:
     kind = _kind(part)
     if not _WRAPPERS.isdisjoint(part) and (found := _wrapped(part, kind)) is not None:
         return found
-    if kind in _CALLS:
-        return _call(part) or Other(part)
-    if kind in _RESULTS:
-        return _result(part)
     if kind is None or kind in _WORDS:
         for key in ("content", "text", "thinking"):
             if isinstance(text := part.get(key), str):
                 return Text(text, is_thought=kind in _THOUGHTS or part.get("thought") is True)
+    elif kind in _CALLS:
+        return _call(part) or Other(part)
+    elif kind in _RESULTS:
+        return _result(part)
     return Other(part)
 
 

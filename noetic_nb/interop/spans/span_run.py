@@ -118,12 +118,10 @@ class RunWriter(TurnWriter):
         mark = len(self.events)
         items = [item for msg in use.outputs or () for item in self.message_items(log, msg, span)]
         appended = self.append(log, items, "model")
-        usage = dict(use.usage or {})
-        for name, known in (("input_tokens", sent), ("output_tokens", log.tokens - sent)):
-            if name not in usage:
-                usage[name] = known if use.outputs is not None else 0
-                self.estimated.add(name)
-        calls = [item for item in appended if item["type"] == "function_call"]
+        usage: Mapping[str, int] = use.usage or {}
+        if "input_tokens" not in usage or "output_tokens" not in usage:
+            usage = self.estimate(usage, *((sent, log.tokens - sent) if use.outputs is not None else (0, 0)))
+        calls = "function_call" in [item["type"] for item in appended]
         finish = FINISH.get(use.finish or "") or ("tool_calls" if calls else None)
         step = ModelCalled(
             log.where,
@@ -153,14 +151,19 @@ class RunWriter(TurnWriter):
             self.turn.has_usage = self.turn.has_usage or use.usage is not None
         if use.outputs is not None:
             # Text beside a call is no answer yet: the model goes on after the result.
-            text = "".join([item_text(item) for item in appended if item["type"] == "message"])
+            text = "" if calls else "".join([item_text(item) for item in appended if item["type"] == "message"])
             log.answer = None if calls or (use.error is not None and not text) else text
-        for msg in use.outputs or ():
+        for msg in use.outputs or () if log.issued else ():  # nothing was read ahead of a call that is written alone
             for made in msg.calls:
                 key = made.call_id or ""
                 log.issued[key] = log.issued.get(key, 1) - 1
                 for late in log.late.pop(key, ()):
                     self.tool(log, late, execution, is_root)
+
+    def estimate(self, usage: Mapping[str, int], sent: int, made: int) -> Mapping[str, int]:
+        """Return what a call used, with what nobody counted."""
+        self.estimated |= {"input_tokens", "output_tokens"} - usage.keys()
+        return {"input_tokens": sent, "output_tokens": made, **usage}
 
     def seed(self, log: Log, use: ModelUse, is_root: bool) -> None:
         """Write what stood in the log before the first call: the system prompt, and a conversation of before."""

@@ -178,7 +178,7 @@ class TurnWriter:
         asked = tail_of(use)[1] if use is not None else []
         turn = self.turn
         if turn is not None:
-            text = "".join([each.text for each in asked])
+            text = "".join([each.text for each in asked]) if asked else ""
             is_same = invocation is turn.invocation if invocation is not None or turn.invocation else None
             is_same = turn.trace_id == span.trace_id if is_same is None else is_same
             if use is None or use.inputs is None:
@@ -238,13 +238,16 @@ class TurnWriter:
         end_ns = max([root.end_ns or 0 for root in roots], default=0)
         failed = any(root.failed for root in roots)
         costs = [each.cost for each in turn.calls if each.cost is not None]
-        sent, made = sum(each.input_tokens for each in turn.calls), sum(each.output_tokens for each in turn.calls)
+        sent: int | None = sum(each.input_tokens for each in turn.calls)
+        made: int | None = sum(each.output_tokens for each in turn.calls)
         if not turn.has_usage:  # the totals of agents count only where their calls do not
             totals = next((found for root in sources if (found := first("usage", root))), None) or {}
+            if not turn.calls:  # nobody counted, which is not that nothing was spent
+                sent = made = None
             sent, made = totals.get("input_tokens", sent), totals.get("output_tokens", made)
             if totals:
                 self.estimated -= {"input_tokens", "output_tokens"}
-            elif not turn.calls:  # nobody counted, which is not that nothing was spent
+            elif not turn.calls:
                 self.estimated |= {"input_tokens", "output_tokens"}
         last = turn.calls[-1] if turn.calls else None
         is_done = answer is not None or (not failed and bool(roots) and not log.waiting)

@@ -24,6 +24,7 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.items import freeze
+from noetic_nb.memory.enforcement import shown_matches
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, PastCall, tool_call_params
 from noetic_nb.memory.steering_decision import ALLOW
@@ -199,8 +200,10 @@ class Judging:
                 decision.guidance,
                 decision.rule_ids,
                 took_ms,
-                "error" if result.faults else None,
+                result.faults[0].reason if result.faults else None,
                 enforced=False,
+                faults=tuple([fault.words(point) for fault in result.faults]),
+                matched=decision.matched and shown_matches(decision.matched, getattr(params, "text", "")),
             )
         )
 

@@ -93,7 +93,7 @@ class PlanInputs:
         ----------
         .. [1] docs/behaviour/runtime.md, "Planning a call again".
         """
-        layers = self._layers(budgets or {})
+        layers = self._layers({} if budgets is None else _as_budgets(budgets))
         policy = self._policy(total, reserve, overflow, window)
         split = allocate_budgets(
             layers,
@@ -145,9 +145,9 @@ class PlanInputs:
     ) -> ProjectionPolicy:
         changed: dict[str, Any] = {}
         if total is not None:
-            changed["token_budget"] = total
+            changed["token_budget"] = _as_tokens(total, "total")
         if reserve is not None:
-            changed["response_reserve"] = reserve
+            changed["response_reserve"] = _as_tokens(reserve, "reserve")
         if overflow is not None:
             changed["overflow"] = overflow
             if overflow == "truncate" and isinstance(window, _Recorded):
@@ -169,6 +169,26 @@ class PlanInputs:
         return entry._replace(
             items=tuple([items[place] for place in kept]), dropped=tuple([items[place] for place in left]), places=left
         )
+
+
+def _as_budgets(given: object) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise NoeticConfigError(
+            "INVALID_BUDGET", "Budgets are given by layer.", given=given, hint="Write budgets={'notes': (100, 400)}."
+        )
+    return given
+
+
+def _as_tokens(given: object, field: str) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise NoeticConfigError(
+            "INVALID_PROJECTION",
+            f"`{field}` is a number of tokens.",
+            given=given,
+            hint="Leave it out to keep it.",
+            field=field,
+        )
+    return given
 
 
 def _budget(budgets: Mapping[str, Any], layer_id: str, low: float, high: float) -> BudgetConfig:

@@ -123,10 +123,13 @@ class TurnPlan(NamedTuple):
             return False
         return position >= self.window[0] or position in self.kept
 
-    def left_out(self) -> dict[int, str]:
-        """Return why each log item that is not sent is not: its position and a reason of `ItemFate`."""
-        reasons = dict.fromkeys(range(min(self.floor, self.window[0])), "outside_window")
-        reasons |= dict.fromkeys(range(self.floor, self.window[0]), "over_budget")
+    def left_out(self, first: int = 0) -> dict[int, str]:
+        """Return why each log item that is not sent is not: its position and a reason of `ItemFate`.
+
+        Of what lies before the window only places from `first` on are named.
+        """
+        reasons = dict.fromkeys(range(first, min(self.floor, self.window[0])), "outside_window")
+        reasons |= dict.fromkeys(range(max(first, self.floor), self.window[0]), "over_budget")
         for position in self.kept:
             reasons.pop(position, None)
         for start, stop, _ in self.hidden:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.memory.enforcement import FAILED_GUIDANCE
+from noetic_nb.memory.enforcement import FAILED_GUIDANCE, fault_text
 from noetic_nb.memory.hook_timeout import is_cancelled
 from noetic_nb.memory.params import BeforeToolCallParams, PastCall
 from noetic_nb.memory.steering_decision import ALLOW, SteeringAction, SteeringDecision, as_decision, most_restrictive
@@ -40,6 +40,10 @@ class RuleFault:
     rule_id: str
     error: BaseException | None
     reason: Literal["error", "unparseable"]
+
+    def words(self, point: Point) -> tuple[str, str]:
+        """Return the rule and what went wrong, as `SteeringDecided` has them."""
+        return self.rule_id, self.reason if self.error is None else fault_text(self.error, point)
 
 
 @dataclass(slots=True)
@@ -233,4 +237,4 @@ def _named(answer: Any, prepared: PreparedRule) -> SteeringDecision:
     if guidance is not None and not isinstance(guidance, str):
         raise TypeError(f"Guidance is text, not {type(guidance).__name__}: {guidance!r:.80}.")
     text = None if guidance is None else capped(guidance)
-    return SteeringDecision(decision.action, text, (rule_id,), decision.stop)
+    return SteeringDecision(decision.action, text, (rule_id,), decision.stop, decision.matched)

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import SteeringDecided
-from noetic_nb.memory.enforcement import FAILED_GUIDANCE
+from noetic_nb.memory.enforcement import FAILED_GUIDANCE, fault_text
 from noetic_nb.memory.hook_timeout import is_cancelled
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.memory.steering_decision import ALLOW, SteeringAction, SteeringDecision
@@ -114,16 +114,16 @@ class Judging:
         late: bool = False,
     ) -> QueuedVerdict | None:
         point: Point = "before_tool_call" if isinstance(p, BeforeToolCallParams) else "after_model_call"
-        decision, reason, guidance = None, None, UNREADABLE_GUIDANCE
+        decision, reason, guidance, why = None, None, UNREADABLE_GUIDANCE, ""
         try:
             decision = await verdict
             if decision is None:
-                reason = "unparseable"
+                reason = why = "unparseable"
         except (Exception, asyncio.CancelledError) as exc:
             if is_cancelled():  # this task itself is to end, with the loop
                 raise
             p.ctx.diagnostic(LAYER_ID, point, exc)
-            reason, guidance = "error", FAILED_GUIDANCE
+            reason, guidance, why = "error", FAILED_GUIDANCE, fault_text(exc, point)
         if reason is not None:
             # The call was let through, or denied, long ago: the row keeps its action and says that a judge failed.
             row.failed(rule.id, reason)
@@ -132,14 +132,19 @@ class Judging:
         # Recorded even if it allows: the hook had denied for want of this verdict.
         if (late or reason is not None) and p.ctx.sink is not None:
             outcome: Literal["late", "late_fault"] = "late" if reason is None else "late_fault"
-            p.ctx.sink.emit(_late_event(rule, p, point, ALLOW if decision is None else decision, outcome))
+            p.ctx.sink.emit(_late_event(rule, p, point, ALLOW if decision is None else decision, outcome, why))
         if decision is None or decision.action is SteeringAction.ALLOW:
             return None
         return {"ruleId": rule.id, "guidance": capped(decision.guidance or f"Rule {rule.id}: {decision.action}")}
 
 
 def _late_event(
-    rule: SteeringRule, p: Params, point: Point, decision: SteeringDecision, outcome: Literal["late", "late_fault"]
+    rule: SteeringRule,
+    p: Params,
+    point: Point,
+    decision: SteeringDecision,
+    outcome: Literal["late", "late_fault"],
+    why: str,
 ) -> SteeringDecided:
     call = p if isinstance(p, BeforeToolCallParams) else None
     return SteeringDecided(
@@ -154,4 +159,5 @@ def _late_event(
         (rule.id,),
         0.0,
         outcome,
+        faults=((rule.id, why),) if why else (),
     )

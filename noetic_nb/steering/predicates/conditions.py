@@ -13,11 +13,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.steering.predicates.bindings import Bindings, Params, origins_of, values_of
 from noetic_nb.steering.predicates.cel_names import ORIGIN, VARIABLES, Analysis, analyse, does_not_compile
 from noetic_nb.steering.predicates.cel_process import CelProcess
 from noetic_nb.steering.predicates.guidance_template import Guidance
+from noetic_nb.steering.predicates.matched_text import matched_text
 from noetic_nb.steering.rules.rule import SteeringRule
 
 __all__ = ["MAX_CHARACTERS", "Condition", "compiled"]
@@ -28,7 +30,7 @@ MAX_ISOLATED: Final = 65_536
 # An editor compiles at every pause in typing; what nobody uses any more goes first.
 MAX_KEPT: Final = 4_096
 
-_PLACE: Final = re.compile(r"<input>:(\d+):\d+: (.*)")
+_PLACE: Final = re.compile(r"<input>:(\d+):(\d+): (.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,9 @@ def _check_points(rule: SteeringRule, what: str, needs: Iterable[str]) -> None:
 def _syntax_error(rule_id: str, text: str, error: BaseException | str) -> NoeticConfigError:
     match = _PLACE.search(str(error))
     line = int(match.group(1)) if match else None
-    what = match.group(2) if match else str(error).splitlines()[0][:200]
-    return does_not_compile(rule_id, what.removeprefix("Syntax error: "), line)
+    column = int(match.group(2)) if match else None
+    what = match.group(3) if match else str(error).splitlines()[0][:200]
+    return does_not_compile(rule_id, what.removeprefix("Syntax error: "), line, column=column)
 
 
 @lru_cache(maxsize=1)
@@ -168,9 +171,20 @@ def _compile(rule: SteeringRule) -> Condition:
 
 def _outcome(rule: SteeringRule) -> Callable[[Params], SteeringDecision]:
     action = SteeringAction(rule.action or "deny")
-    if rule.guidance is None:
+    assert rule.when is not None
+    find = matched_text(rule.when, _library().compile) if "after_model_call" in rule.applies_to else None
+    template = None if rule.guidance is None else Guidance(rule.id, rule.guidance)
+    if template is not None:
+        _check_points(rule, "its guidance names", template.needs)
+    if find is not None:
+
+        def found(params: Params) -> SteeringDecision:
+            text = None if template is None else template.fill(params)
+            parts = () if isinstance(params, BeforeToolCallParams) else find(params.text)
+            return SteeringDecision(action, text, (rule.id,), matched=parts)
+
+        return found
+    if template is None:
         always = SteeringDecision(action, None, (rule.id,))
         return lambda params: always
-    template = Guidance(rule.id, rule.guidance)
-    _check_points(rule, "its guidance names", template.needs)
     return lambda params: SteeringDecision(action, template.fill(params), (rule.id,))

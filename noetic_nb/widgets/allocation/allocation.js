@@ -1,9 +1,12 @@
-// The bars of one model call, moved through with a slider, two buttons or the arrow keys.
+// All calls as a strip to move through, one call as bars on a token axis, and sliders that plan it again.
 /** Return kind, label, fill and ink of a part: its key is its kind, or n for a layer and -1 - n for what the layer yielded. */
 function partOf(key, data) {
   if (typeof key === "string") return [key, ...data.fixed[key]];
   return key < 0 ? ["yielded", ...data.layers[-1 - key]] : ["layer", ...data.layers[key]];
 }
+
+/** Return the part that a segment is of: what a layer yielded is the layer's. */
+const ownerOf = (key) => (key < 0 ? -1 - key : key);
 
 function paint(rect, [kind, , fill], data) {
   const look = data.looks[kind];
@@ -14,9 +17,13 @@ function paint(rect, [kind, , fill], data) {
   put(rect, { "data-kind": kind });
 }
 
+const many = (number, word) => `${number.toLocaleString("en-US")} ${word}${number === 1 ? "" : "s"}`;
+
+// The bars of a call
+
 function segment(height) {
   const box = make("svg", { height });
-  box.append(make("title"), make("rect", { class: "nn-mark", width: "100%", height }));
+  box.append(make("rect", { class: "nn-mark", width: "100%", height }));
   if (height >= 20) box.append(make("text", { x: 6, y: height / 2 + 4.5, "font-size": 12 }));
   return box;
 }
@@ -30,129 +37,368 @@ function drawBar(svg, segments, data, label, limit) {
     const [kind, name, , ink] = part;
     put(box, { x: `${left.toFixed(3)}%`, width: `${width}%` });
     left += width;
-    const [title, rect, text] = box.children;
-    setText(title, `${name}${kind === "yielded" ? " (yielded)" : ""}: ${tokens} tokens`);
+    const [rect, text] = box.children;
+    const words = `${name}${kind === "yielded" ? " (yielded)" : ""}: ${tokens} tokens`;
+    put(rect, { "data-readout": words, "aria-label": words, "data-part": ownerOf(key), tabindex: -1, role: "button" });
     paint(rect, part, data);
     if (!text) return;
-    setText(text, kind === "yielded" ? "" : name);
+    text.dataset.name = kind === "yielded" ? "" : name;
+    text.dataset.value = kind === "yielded" ? "" : `${name} ${tokens}`;
     put(text, { fill: ink });
   });
   put(svg.lastElementChild, { x: `${limit ?? 0}%`, width: 3, height, visibility: limit === null ? "hidden" : null });
 }
 
-/** Hide labels that do not fit their segment: half a word says less than the legend. */
+/** Write the value beside the name where both fit their segment, the name alone where that fits, and nothing else. */
 function fitLabels(svg) {
-  const boxes = [...svg.firstElementChild.children];
-  const fits = boxes.map((box) => {
-    const [, rect, text] = box.children;
-    return !text || text.getComputedTextLength() + 10 < rect.getBoundingClientRect().width;
+  const boxes = [...svg.firstElementChild.children].filter((box) => box.children[1]);
+  const room = boxes.map((box) => box.children[0].getBoundingClientRect().width - 10);
+  for (const name of ["value", "name"]) {
+    boxes.forEach((box) => box.children[1].dataset.done || setText(box.children[1], box.children[1].dataset[name] ?? ""));
+    const fits = boxes.map((box, at) => box.children[1].getComputedTextLength() < room[at]);
+    boxes.forEach((box, at) => { if (fits[at]) box.children[1].dataset.done = name; });
+  }
+  for (const box of boxes) {
+    put(box.children[1], { visibility: box.children[1].dataset.done ? null : "hidden" });
+    delete box.children[1].dataset.done;
+  }
+}
+
+function drawAxis(svg, ticks) {
+  patch(svg, ticks, () => {
+    const group = make("g");
+    group.append(make("line", { y1: 0, y2: 5, stroke: "currentColor" }), make("text", { y: 18, "font-size": 11, fill: "currentColor" }));
+    return group;
+  }, (group, [place, number], at) => {
+    put(group.children[0], { x1: `${place}%`, x2: `${place}%` });
+    const anchor = place < 4 ? "start" : place > 96 ? "end" : "middle";
+    put(group.children[1], { x: `${place}%`, "text-anchor": anchor, class: ticks.length > 4 && at % 2 ? "nn-roomy" : null });
+    setText(group.children[1], number);
   });
-  boxes.forEach((box, at) => box.children[2] && put(box.children[2], { visibility: fits[at] ? null : "hidden" }));
+}
+
+function barIn(grid, name, height) {
+  const label = grid.appendChild(make("span", { class: "nn-row-name" }, name));
+  const svg = grid.appendChild(make("svg", { class: "nn-bar", role: "group", width: "100%", height }));
+  svg.append(make("g"), make("rect", { class: "nn-limit" }));
+  return Object.assign(svg, { row: [label, svg] });
 }
 
 function legendEntry() {
   const entry = make("li");
-  entry.append(swatchOf({ x: 0.5, y: 0.5, width: 11, height: 11 }), make("span", { class: "nn-name" }), make("span", { class: "nn-number" }));
+  const button = entry.appendChild(make("button", { type: "button", class: "nn-part" }));
+  button.append(swatchOf({ x: 0.5, y: 0.5, width: 11, height: 11 }), make("span", { class: "nn-name" }), make("span", { class: "nn-number" }));
   return entry;
 }
 
-function barIn(grid, name, height) {
-  grid.append(make("span", { class: "nn-row-name" }, name));
-  const svg = grid.appendChild(make("svg", { class: "nn-bar", role: "img", width: "100%", height }));
-  svg.append(make("g"), make("rect", { class: "nn-limit" }));
-  return svg;
+/** An item: its first words, its tokens, and why it is absent; one of the log can be chosen. */
+function itemEntry() {
+  const entry = make("li");
+  const button = entry.appendChild(make("button", { type: "button", class: "nn-item" }));
+  button.append(make("span", { class: "nn-words" }), make("span", { class: "nn-why" }), make("span", { class: "nn-number" }));
+  return entry;
 }
 
-function controlsIn(parent) {
-  const controls = parent.appendChild(make("div", { class: "nn-bar-controls" }));
-  const back = controls.appendChild(make("button", { type: "button", "aria-label": "Previous call" }, "◀"));
-  const slider = controls.appendChild(make("input", { type: "range", min: 0, "aria-label": "Model call" }));
-  const on = controls.appendChild(make("button", { type: "button", "aria-label": "Next call" }, "▶"));
-  const place = controls.appendChild(make("span", { class: "nn-number" }));
-  const label = controls.appendChild(make("label"));
-  const follow = label.appendChild(make("input", { type: "checkbox" }));
-  label.append("Follow latest");
-  return { back, slider, on, place, follow };
+function drawItem(entry, [words, tokens, position, why]) {
+  const button = entry.firstElementChild;
+  setText(button.children[0], words);
+  setText(button.children[1], why);
+  setText(button.children[2], tokens);
+  button.disabled = position === null;
+  put(button, { "data-item": position, class: why ? "nn-item nn-absent" : "nn-item" });
 }
 
 export default () => {
   const store = storeOf((data, message) => {
     if (message.type === "empty") data.empty = message.text;
+    const end = data.first + data.calls.length;
+    if (message.type === "place" && message.at >= data.first && message.at < end) data.calls[message.at - data.first].place = message.place;
     if (message.type !== "call") return true;
-    if (message.at < data.calls.length) return true; // already in the snapshot this page began with
-    if (message.at > data.calls.length || message.layersAt > data.layers.length) return false;
+    if (message.at < end) return true; // already in the snapshot this page began with
+    if (message.at > end || message.layersAt > data.layers.length) return false;
     data.layers.splice(message.layersAt, data.layers.length, ...message.layers);
     data.calls.push(message.call);
+    if (message.lost >= data.first) data.calls[message.lost - data.first].place = null;
+    addBar(data.strip, message.bar);
     return true;
   });
+  const fetched = new Map(); // calls that are older than those of the snapshot, by place
 
   function render({ model, el }) {
     const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Token allocation" }));
     root.append(make("p", { class: "nn-title" }, "Token allocation"));
     const empty = root.appendChild(make("p", { class: "nn-empty" }));
     const body = root.appendChild(make("div"));
+    const get = (request) => store.get(model, request);
 
-    const { back, slider, on, place, follow } = controlsIn(body);
+    const strip = stripIn(body);
+    const controls = body.appendChild(make("div", { class: "nn-toolbar nn-bar-controls" }));
+    const back = controls.appendChild(make("button", { type: "button", "aria-label": "Previous call" }, "◀"));
+    const on = controls.appendChild(make("button", { type: "button", "aria-label": "Next call" }, "▶"));
+    const place = controls.appendChild(make("span", { class: "nn-number" }));
+    const label = controls.appendChild(make("label"));
+    const follow = label.appendChild(make("input", { type: "checkbox" }));
+    label.append("Follow latest");
+    const whole = controls.appendChild(make("button", { type: "button", hidden: "" }, "All calls"));
     const sub = body.appendChild(make("p", { class: "nn-sub", "aria-live": "polite" }));
     const grid = body.appendChild(make("div", { class: "nn-rows" }));
     const sent = barIn(grid, "Sent", 34);
     const planned = barIn(grid, "Planned", 16);
+    grid.append(make("span", { class: "nn-row-name" }, "Tokens"));
+    const axis = grid.appendChild(make("svg", { class: "nn-axis", width: "100%", height: 22, "aria-hidden": "true" }));
+    body.append(readout(root, "Click a part for its items. Drag over the strip to look at fewer calls."));
     const legend = body.appendChild(make("ul", { class: "nn-legend", "aria-label": "Tokens by part" }));
+    const items = body.appendChild(make("div", { class: "nn-part-items", hidden: "" }));
+    const itemsHead = items.appendChild(make("p", { class: "nn-change" }));
+    const itemsList = items.appendChild(make("ul", { class: "nn-list nn-items nn-tall" }));
+    const itemsNote = items.appendChild(make("p", { class: "nn-note" }));
     const note = body.appendChild(make("p", { class: "nn-note" }));
     const out = body.appendChild(store.fold("out", make("details")));
     const outHead = out.appendChild(make("summary"));
     const outList = out.appendChild(make("ul", { class: "nn-list" }));
+
+    let range = null; // the strip of the calls that someone dragged over; null is all
+    let picked = null; // the part whose items are shown
+    const count = () => store.data.first + store.data.calls.length;
+    const shown = () => {
+      const wanted = model.get("position");
+      return model.get("follow") || wanted < 0 ? count() - 1 : Math.min(wanted, count() - 1);
+    };
+    const callOf = (at) => (at >= store.data.first ? store.data.calls[at - store.data.first] : fetched.get(at));
+    const whatIf = whatIfIn(body, { get, shown, drawPicture, choose });
+    store.fold("what-if", whatIf.fold);
     const behind = body.appendChild(store.fold("table", make("details")));
     behind.append(make("summary", {}, "Table"));
     const rows = tableIn(behind, "Table", store.data.columns);
 
-    const shown = () => {
-      const last = store.data.calls.length - 1;
-      const wanted = model.get("position");
-      return model.get("follow") || wanted < 0 ? last : Math.min(wanted, last);
-    };
-    const go = (to) => {
-      model.set({ position: Math.max(0, Math.min(to, store.data.calls.length - 1)), follow: false });
+    async function fetchCall(at) {
+      try {
+        fetched.set(at, await get({ what: "call", at }));
+      } catch (error) {
+        fetched.set(at, { fault: error.message });
+      }
+      store.changed();
+    }
+
+    /** Choose a call, and an item of its log, for every view that shares the selection. */
+    async function select(at, item = null) {
+      if (callOf(at) === undefined) await fetchCall(at);
+      const call = callOf(at);
+      if (call.fault === undefined) store.select(model, { thread_id: call.thread, turn: call.turn, call: call.place, item, decision: null });
+    }
+    function go(to) {
+      const at = Math.max(0, Math.min(to, count() - 1));
+      model.set({ position: at, follow: false });
       model.save_changes();
       store.changed();
-    };
+      select(at);
+    }
+    function choose(event) {
+      const button = event.target.closest("[data-item]");
+      if (button) select(shown(), Number(button.dataset.item));
+    }
     back.addEventListener("click", () => go(shown() - 1));
     on.addEventListener("click", () => go(shown() + 1));
-    slider.addEventListener("input", () => go(Number(slider.value)));
     follow.addEventListener("change", () => {
       model.set({ position: shown(), follow: follow.checked });
       model.save_changes();
       store.changed();
     });
 
+    // The strip: a click goes to a call, a drag or Shift with the arrow keys chooses a range.
+    const stripNow = () => range ?? store.data.strip;
+    const lastOf = (one) => one.first + one.bars.reduce((sum, bar) => sum + bar[0], 0) - 1;
+    async function zoom(first, last) {
+      try {
+        range = await get({ what: "strip", first, last });
+      } catch (error) {
+        setText(sub, error.message);
+      }
+      if (shown() < first || shown() > last) go(last);
+      store.changed();
+    }
+    function showAll() {
+      range = null;
+      store.changed();
+    }
+    whole.addEventListener("click", showAll);
+    const callAt = (event) => {
+      const box = strip.bars.ownerSVGElement.getBoundingClientRect();
+      const one = stripNow();
+      const share = Math.max(0, Math.min(0.9999, (event.clientX - box.left) / box.width));
+      return Math.min(lastOf(one), one.first + Math.floor(share * one.bars.length) * one.size);
+    };
+    let brush = null;
+    const marked = () => (brush ? [Math.min(brush.from, brush.to), Math.max(brush.from, brush.to)] : null);
+    const drawBrush = () => {
+      const one = stripNow();
+      const wide = 100 / Math.max(1, one.bars.length);
+      const span = marked()?.map((at) => Math.floor((at - one.first) / one.size));
+      put(strip.range, span && span[0] !== span[1]
+        ? { x: `${span[0] * wide}%`, width: `${(span[1] - span[0] + 1) * wide}%`, visibility: null }
+        : { visibility: "hidden" });
+    };
+    const endBrush = () => {
+      const span = marked();
+      brush = null;
+      drawBrush();
+      return span;
+    };
+    strip.box.addEventListener("pointerdown", (event) => {
+      strip.box.setPointerCapture(event.pointerId);
+      brush = { from: callAt(event), to: callAt(event) };
+    });
+    strip.box.addEventListener("pointermove", (event) => {
+      const at = callAt(event);
+      strip.box.dataset.readout = barWords(at);
+      if (!brush || !event.buttons) return;
+      brush.to = at;
+      drawBrush();
+    });
+    strip.box.addEventListener("pointerup", () => {
+      if (!brush) return;
+      const [first, last] = endBrush();
+      if (last - first < stripNow().size) go(first);
+      else zoom(first, Math.min(lastOf(stripNow()), last + stripNow().size - 1));
+    });
+    strip.box.addEventListener("pointercancel", endBrush);
+    strip.box.addEventListener("keydown", (event) => {
+      const far = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10 }[event.key];
+      const to = { Home: 0, End: count() - 1 }[event.key] ?? (far === undefined ? undefined : shown() + far);
+      if (event.key === "Escape") {
+        endBrush();
+        showAll();
+      } else if (event.key === "Enter" && brush) {
+        const span = endBrush();
+        zoom(...span);
+      } else if (to !== undefined) {
+        if (event.shiftKey) {
+          brush = { from: brush?.from ?? shown(), to: Math.max(0, Math.min(to, count() - 1)) };
+        } else {
+          brush = null;
+        }
+        go(to);
+        drawBrush();
+      } else {
+        return;
+      }
+      event.preventDefault();
+    });
+    function barWords(at) {
+      const one = stripNow();
+      const number = Math.floor((at - one.first) / one.size);
+      const bar = one.bars[number];
+      if (!bar) return "";
+      const first = one.first + number * one.size + 1;
+      const name = bar[0] === 1 ? `Call ${first}` : `Calls ${first} to ${first + bar[0] - 1}`;
+      const left = bar[2] ? `, ${many(bar[2], "item")} left out` : "";
+      return `${name}: ${many(bar[1], "token")} sent${bar[0] === 1 ? "" : " at most"}${left}`;
+    }
+
+    // Parts and their items
+    async function pick(key) {
+      picked = picked?.key === key && picked.at === shown() ? null : { key, at: shown(), rows: null };
+      store.changed();
+      if (!picked) return;
+      const mine = picked;
+      try {
+        const answer = await get({ what: "items", at: mine.at });
+        const found = answer.parts.find(([name]) => name === mine.key);
+        Object.assign(mine, { rows: found ? found[2] : [], total: found ? found[1] : 0, note: answer.note });
+      } catch (error) {
+        Object.assign(mine, { rows: [], total: 0, note: error.message });
+      }
+      if (picked !== mine) return;
+      store.changed();
+      const first = mine.rows.find((row) => row[2] !== null && !row[3]);
+      select(mine.at, first ? first[2] : null);
+    }
+    for (const bar of [sent, planned]) {
+      const keyOf = (event) => event.target.closest("[data-part]")?.dataset.part;
+      const use = (event) => {
+        const key = keyOf(event);
+        if (key !== undefined) pick(/^\d+$/.test(key) ? Number(key) : key);
+      };
+      bar.addEventListener("click", use);
+      bar.addEventListener("keydown", (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        use(event);
+      });
+    }
+    legend.addEventListener("click", (event) => {
+      const entry = event.target.closest("[data-part]");
+      if (entry) pick(/^\d+$/.test(entry.dataset.part) ? Number(entry.dataset.part) : entry.dataset.part);
+    });
+    itemsList.addEventListener("click", choose);
+
+    function drawItems(data, at) {
+      items.hidden = !picked || picked.at !== at;
+      if (items.hidden) return;
+      const [, name] = partOf(picked.key, data);
+      const listed = picked.rows ?? [];
+      const more = (picked.total ?? 0) - listed.length;
+      setText(itemsHead, picked.rows === null ? `${name}: …` : `${name}: ${many(picked.total, "item")}${more > 0 ? `, the last ${listed.length} shown` : ""}`);
+      patch(itemsList, listed, itemEntry, (entry, row) => {
+        drawItem(entry, row);
+        const chosen = row[2] !== null && store.selection.item === row[2] && store.selection.call === callOf(at)?.place;
+        put(entry.firstElementChild, { "aria-pressed": row[2] === null ? null : String(chosen) });
+      });
+      setText(itemsNote, picked.note ?? "");
+    }
+
+    /** Draw the bars: of the call as it was sent, or as it would be with other budgets. */
+    function drawPicture(other) {
+      const call = callOf(shown());
+      if (call === undefined || call.fault !== undefined) return;
+      const picture = other ?? call;
+      root.classList.toggle("nn-other", Boolean(other));
+      setText(sent.row[0], other ? "Would be sent" : "Sent");
+      setText(planned.row[0], other ? "Would be planned" : "Planned");
+      drawBar(sent, picture.sent, store.data, `Sent: ${picture.head}`, picture.limit);
+      drawBar(planned, picture.planned, store.data, "Planned before the call", picture.limit);
+      drawAxis(axis, picture.ticks);
+      fitLabels(sent);
+      arrowKeys(sent, ".nn-mark");
+      arrowKeys(planned, ".nn-mark");
+      patch(legend, picture.rows, legendEntry, (entry, row) => {
+        const button = entry.firstElementChild;
+        const [swatch, name, amount] = button.children;
+        const part = partOf(row[0], store.data);
+        paint(swatch.firstElementChild, part, store.data);
+        setText(name, part[1]);
+        setText(amount, row[1]);
+        put(button, { "data-part": row[0], "data-readout": `${part[1]}: ${row[1]}`, "aria-expanded": String(picked?.key === row[0] && picked.at === shown()) });
+      });
+    }
+
+    let drawn = null;
     function draw(data) {
-      const none = data.calls.length === 0;
+      const none = count() === 0;
       empty.hidden = !none;
       body.hidden = none;
       setText(empty, data.empty);
       if (none) return;
       const at = shown();
-      const call = data.calls[at];
-      put(slider, { max: data.calls.length - 1, "aria-valuetext": call.title });
-      slider.value = at;
+      strip.box.hidden = count() < 2;
+      drawStrip(strip, stripNow(), at, data);
+      drawBrush();
+      whole.hidden = range === null;
       back.disabled = at === 0;
-      on.disabled = at === data.calls.length - 1;
+      on.disabled = at === count() - 1;
       follow.checked = model.get("follow");
       setText(note, data.note);
-      setText(place, `${at + 1} of ${data.calls.length}`);
+      setText(place, `${(at + 1).toLocaleString("en-US")} of ${count().toLocaleString("en-US")}`);
+      const call = callOf(at);
+      put(strip.box, { "aria-valuemax": count(), "aria-valuenow": at + 1, "aria-valuetext": call?.title ?? `Call ${at + 1}`, "data-readout": barWords(at) });
+      if (call === undefined) return void fetchCall(at);
+      if (call.fault !== undefined) return setText(sub, call.fault);
       setText(sub, `${call.title}: ${call.head}`);
-      drawBar(sent, call.sent, data, `Sent: ${call.head}`, call.limit);
-      drawBar(planned, call.planned, data, "Planned before the call", call.limit);
-      fitLabels(sent);
-      patch(legend, call.rows, legendEntry, (entry, row) => {
-        const [swatch, name, amount] = entry.children;
-        const part = partOf(row[0], data);
-        const label = part[1];
-        paint(swatch.firstElementChild, part, data);
-        setText(name, label);
-        put(name, { title: label });
-        setText(amount, row[1]);
-      });
+      // While sliders are moved, the picture is theirs.
+      if (drawn !== call || !root.classList.contains("nn-other")) drawPicture(null);
+      drawn = call;
+      whatIf.look();
+      drawItems(data, at);
       out.hidden = call.out.length === 0;
       setText(outHead, call.dropped);
       patch(outList, call.out, () => make("li"), setText);
@@ -161,7 +407,7 @@ export default () => {
       });
     }
 
-    const hide = store.show({ model, root, draw, traits: ["position", "follow"] });
+    const hide = store.show({ model, el, root, draw, traits: ["position", "follow"] });
     const resized = new ResizeObserver(() => fitLabels(sent));
     resized.observe(root);
     return () => {

@@ -1,94 +1,30 @@
 """Where every token of a model call went: the live view of budgets.
 
-The upper bar is what was sent, the lower one what had been planned; a layer's pale part was yielded to history. Loaded and
-live runs look the same: both are runs.
+The strip has all calls; below it one call, what was sent over what had been planned. A layer's pale part was yielded to
+history. Loaded and live runs look the same: both are runs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import traitlets
 
-from noetic_nb.events import RunEvent
-from noetic_nb.runs.model_calls import NO_PLANS, Calls
-from noetic_nb.runs.palette import ink_on, layer_colour
-from noetic_nb.widgets.allocation.allocation_picture import (
-    COLUMNS,
-    EMPTY,
-    LOOKS,
-    NOTE,
-    call_data,
-    fixed_parts,
-    static_html,
-    static_text,
-)
+from noetic_nb.events import ModelCalled
+from noetic_nb.runs.run_source import run_of
+from noetic_nb.runtime.planning.turn_plan import TurnPlan
+from noetic_nb.widgets.allocation.allocation_reading import AllocationReading
 from noetic_nb.widgets.base.assets import script, style
-from noetic_nb.widgets.base.feed import Place, Reading
-from noetic_nb.widgets.base.moment import EVERYTHING, Moment
+from noetic_nb.widgets.base.moment import Moment
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection
 
-__all__ = ["AllocationReading", "TokenAllocation"]
-
-
-class AllocationReading(Reading):
-    """The model calls of a run as the page needs them; those that `moment` shows.
-
-    Examples
-    --------
-    >>> AllocationReading().to_text()
-    'Token allocation. No model call yet. Each call appears here as soon as the agent sends one.'
-    """
-
-    def __init__(self, moment: Moment = EVERYTHING) -> None:
-        self.moment = moment
-        self.calls = Calls()
-        self.shown = -1
-        # Everything read so far, grown in place: the widget syncs this very dict.
-        self.snapshot: dict[str, Any] = {
-            "empty": EMPTY,
-            "note": NOTE,
-            "looks": LOOKS,
-            "fixed": fixed_parts(),
-            "columns": list(COLUMNS),
-            "layers": [],
-            "calls": [],
-        }
-
-    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
-        """Read one event; returns the message about a new call."""
-        if not self.moment.shows(event.where):
-            return None
-        share = self.calls.take(event)
-        if share is None:
-            if not self.calls.lacks_plans or self.snapshot["empty"] == NO_PLANS:
-                return None
-            self.snapshot["empty"] = NO_PLANS
-            return {"type": "empty", "text": NO_PLANS}
-        # A page colours layers by their place, so it needs to know new ones before the call that names them.
-        known = len(self.snapshot["layers"])
-        fresh = [self._layer(name, place) for name, place in list(self.calls.order.items())[known:]]
-        data = call_data(share, self.calls.order)
-        self.snapshot["layers"].extend(fresh)
-        self.snapshot["calls"].append(data)
-        return {"type": "call", "at": len(self.calls.all) - 1, "layersAt": known, "layers": fresh, "call": data}
-
-    def _layer(self, name: str, place: int) -> list[str]:
-        fill = layer_colour(place)
-        return [name, fill, ink_on(fill)]
-
-    def to_html(self) -> str:
-        """Return the shown call as HTML without scripts."""
-        return static_html(self.calls.all, self.shown, self.calls.order, self.snapshot["empty"])
-
-    def to_text(self) -> str:
-        """Return the shown call as plain text."""
-        return static_text(self.calls.all, self.shown, self.calls.order, self.snapshot["empty"])
+__all__ = ["TokenAllocation"]
 
 
 class TokenAllocation(RunView):
-    """Show where the tokens of each model call went.
+    """Show where the tokens of each model call went, and what other budgets would change.
 
     Parameters
     ----------
@@ -127,7 +63,7 @@ class TokenAllocation(RunView):
     table = "allocations"
     follow = traitlets.Bool(True).tag(sync=True)
     position = traitlets.Int(-1).tag(sync=True)
-    _esm = script("allocation/allocation")
+    _esm = script("allocation/call_strip", "allocation/what_if", "allocation/allocation")
     _css = style("allocation/allocation")
 
     def __init__(
@@ -140,9 +76,72 @@ class TokenAllocation(RunView):
         selection: Selection | None = None,
     ) -> None:
         moment = Moment(thread_id, turn, until)
-        self._allocation = AllocationReading(moment)
+        self._allocation = AllocationReading(moment, run_of(run).events)
         super().__init__(run, self._allocation, moment=moment, selection=selection)
         self.observe(self._move, ["follow", "position"])
+
+    def what_if(
+        self,
+        call: int | ModelCalled,
+        budgets: Mapping[str, Any] | None = None,
+        total: float | None = None,
+        reserve: float | None = None,
+        *,
+        thread_id: str | None = None,
+    ) -> TurnPlan:
+        """Plan a call again with other budgets, as the sliders of the page do.
+
+        Parameters
+        ----------
+        call : int or ModelCalled
+            Its place among the agent's model calls, in order and from the end where it is negative, or its event.
+        budgets : mapping, optional
+            By layer id: a number, ``(min, max)``, ``{"min": ..., "max": ...}`` or ``"auto"``, in tokens.
+        total, reserve : float, optional
+            Tokens of the whole request with its answer, and of the answer alone.
+        thread_id : str, optional
+            Count the calls of this thread only.
+
+        Returns
+        -------
+        TurnPlan
+            What would be sent: ``items``, ``budgets``, ``layers``, ``fates``. Layers are not asked again: what they offered is
+            held to what they would be given.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_CALL``; ``NOT_RECORDED`` where the run does not have what the call was planned from;
+            ``UNKNOWN_LAYER_REFERENCE``, ``INVALID_BUDGET``, ``INVALID_PROJECTION``, ``INVALID_BUDGET_INPUT``.
+
+        References
+        ----------
+        .. [1] docs/behaviour/runtime.md, "Planning a call again".
+
+        Examples
+        --------
+        >>> import asyncio
+        >>> import noetic_nb as nn
+        >>> config = nn.AgentConfig(name="echo", step=nn.react(model="scripted"))
+        >>> harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Hello!"]))
+        >>> run = nn.record(harness)
+        >>> _ = asyncio.run(harness.execute("Hi"))
+        >>> with TokenAllocation(run) as view:
+        ...     view.what_if(0, total=1_000, reserve=100).budgets.history_budget
+        360.0
+        """
+        with self._reading_lock:
+            found = self._allocation.index.find(call, thread_id=thread_id)
+            return found.replan(budgets=budgets, total=total, reserve=reserve)
+
+    def _selected(self, fields: dict[str, Any]) -> None:
+        with self._reading_lock:
+            at = self._allocation.at_of(fields)
+        # A page of this view that chose has moved already, and may have moved on since.
+        if self._asked_by is None and at is not None and (self.follow or self.position != at):
+            with self.hold_sync():
+                self.position, self.follow = at, False
+        super()._selected(fields)
 
     def _move(self, _change: Any = None) -> None:
         calls = len(self._allocation.calls.all)

@@ -5,6 +5,7 @@ Lengths are in percent of the page, so that text keeps its size at every width.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,6 +14,7 @@ from noetic_nb.markup import escape
 from noetic_nb.runs.model_calls import CallShare, LeftOut, Part
 from noetic_nb.runs.palette import CATEGORY, ink_on, layer_colour
 from noetic_nb.runs.plain_text import REASONS, count
+from noetic_nb.widgets.allocation.call_strip import strip_html
 
 __all__ = [
     "COLUMNS",
@@ -24,6 +26,7 @@ __all__ = [
     "fixed_parts",
     "static_html",
     "static_text",
+    "ticks",
     "widths",
 ]
 
@@ -82,6 +85,22 @@ def widths(tokens: Sequence[float], scale: float) -> list[float]:
     if excess <= 0 or slack <= excess:
         return wide
     return [width - excess * (width - LEAST_WIDTH) / slack for width in wide]
+
+
+def ticks(scale: float) -> list[list[Any]]:
+    """Return the marks of a token axis: places in percent, and numbers.
+
+    Examples
+    --------
+    >>> ticks(8_000)
+    [[0.0, '0'], [25.0, '2,000'], [50.0, '4,000'], [75.0, '6,000'], [100.0, '8,000']]
+    >>> ticks(37)
+    [[0.0, '0'], [27.027, '10'], [54.054, '20'], [81.081, '30']]
+    """
+    unit = 10.0 ** math.floor(math.log10(scale / 4))
+    # The coarsest of the usual steps that leaves at least three marks beside 0.
+    step = next((unit * part for part in (10, 5, 2, 1) if unit * part >= 1 and scale / (unit * part) >= 3), 1.0)
+    return [[round(100 * at * step / scale, 3), count(at * step)] for at in range(int(scale / step) + 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +207,7 @@ def call_data(call: CallShare, order: dict[str, int]) -> dict[str, Any]:
         "head": call.headline,
         "turn": call.turn,
         "limit": None if call.total is None or call.total >= scale else round(100 * call.total / scale, 3),
+        "ticks": ticks(scale),
         "sent": segments(sent),
         "planned": segments(planned),
         "rows": [[_key(row.part), row.words, *row.cells] for row in rows(call, order)],
@@ -309,8 +329,33 @@ def _all_calls(calls: Sequence[CallShare], order: dict[str, int]) -> str:
     )
 
 
-def static_html(calls: Sequence[CallShare], shown: int, order: dict[str, int], empty: str = EMPTY) -> str:
-    """Return the picture of one call, and of all calls below it, as HTML without scripts; `empty` where there is none."""
+def _axis(scale: float) -> str:
+    """Return the token axis below the bars."""
+    marks = ticks(scale)
+    words = "".join(
+        f'<text x="{place:.3f}%" y="18" font-size="11" text-anchor="{_anchor(place)}"{_roomy(at, len(marks))}>{number}</text>'
+        f'<line x1="{place:.3f}%" x2="{place:.3f}%" y1="0" y2="5" stroke="currentColor"/>'
+        for at, (place, number) in enumerate(marks)
+    )
+    return (
+        '<svg class="nn-axis" aria-hidden="true" width="100%" height="22" fill="currentColor" '
+        f'xmlns="http://www.w3.org/2000/svg">{words}</svg>'
+    )
+
+
+def _anchor(place: float) -> str:
+    return "start" if place < 4 else "end" if place > 96 else "middle"
+
+
+def _roomy(at: int, marks: int) -> str:
+    # On a narrow page every other number: seven of them would run together.
+    return ' class="nn-roomy"' if marks > 4 and at % 2 else ""
+
+
+def static_html(
+    calls: Sequence[CallShare], shown: int, order: dict[str, int], empty: str, strip: dict[str, Any]
+) -> str:
+    """Return the picture of one call, below that of all calls, as HTML without scripts; `empty` where there is none."""
     head = '<p class="nn-title">Token allocation</p>'
     if not calls:
         return f'{head}<p class="nn-empty">{empty}</p>'
@@ -318,10 +363,12 @@ def static_html(calls: Sequence[CallShare], shown: int, order: dict[str, int], e
     scale = call.scale(order)
     sent = _bar(call.sent_parts(order), scale, label=f"Sent: {call.headline}", height_px=34, limit=call.total)
     planned = _bar(call.planned_parts(order), scale, label="Planned before the call", height_px=16, limit=call.total)
+    every = strip_html(strip, shown % len(calls)) if len(calls) > 1 else ""
     return (
-        f'{head}<p class="nn-sub">{escape(call.title)}: {escape(call.headline)}</p>'
+        f'{head}{every}<p class="nn-sub">{escape(call.title)}: {escape(call.headline)}</p>'
         f'<div class="nn-rows"><span class="nn-row-name">Sent</span>{sent}'
-        f'<span class="nn-row-name">Planned</span>{planned}</div>'
+        f'<span class="nn-row-name">Planned</span>{planned}'
+        f'<span class="nn-row-name">Tokens</span>{_axis(scale)}</div>'
         f'<p class="nn-note">{NOTE}</p>'
         f"{_table(call, order)}{_left_out(call)}{_all_calls(calls, order)}"
     )

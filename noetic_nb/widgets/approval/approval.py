@@ -7,17 +7,28 @@ with subshells (ipykernel 7, JupyterLab 4.4) receives clicks; elsewhere run the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 
 import ipywidgets
 
+from noetic_nb.clock import SYSTEM_CLOCK, Clock
+from noetic_nb.markup import escape
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain, plain_data
+from noetic_nb.widgets.base.assets import static_frame, style
+from noetic_nb.widgets.base.cells import enter_cell
+from noetic_nb.widgets.base.display import DisplayMixin
 from noetic_nb.widgets.base.notice import Notice
+from noetic_nb.widgets.base.page_thread import PAGES
 
 __all__ = ["Approval"]
 
 REFUSED: Final = "A person said no."
+REPLACED: Final = "The question was withdrawn: its cell ran again."
+WITHDRAWN: Final = "Withdrawn: the turn ended before anyone answered."
+WAITING: Final = "Not answered yet."
 
 
 class Approval:
@@ -34,7 +45,7 @@ class Approval:
 
     def __init__(self) -> None:
         self._always: set[str] = set()
-        self._open: set[Question] = set()
+        self._open: dict[Question, None] = {}  # in the order in which they were asked
 
     @property
     def always(self) -> frozenset[str]:
@@ -52,73 +63,134 @@ class Approval:
         from IPython.display import display
 
         form = Question(name, args, question)
-        self._open.add(form)
-        display(form)  # type: ignore[no-untyped-call]
+        self._open[form] = None
         try:
+            display(form)  # type: ignore[no-untyped-call]
             answer = await form.answer
         finally:
-            self._open.discard(form)
+            del self._open[form]
             form.settle()
+            del form  # the traceback of a cancelled turn holds this frame, for as long as somebody keeps the error
         if answer == "always":
             self._always.add(name)
         return True if answer in ("once", "always") else answer
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """The questions that are open now."""
+        """The questions that are open now, the oldest first."""
         return tuple(self._open)
 
 
-class Question(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
-    """One question: allow once, allow for this run, or deny with a reason.
+class _InOrder:
+    """Mixed into a widget whose messages are handled in the order in which they came.
 
-    `name` is the tool, or ``"response"``; `args` are what it would be called with; `question` is that of the rule.
+    A subshell may handle a click before the text that was typed in front of it.
     """
 
-    _is_over = False
+    def _handle_msg(self, msg: dict[str, Any]) -> None:
+        PAGES.do(self._handle_in_turn, msg)
 
-    def __init__(self, name: str, args: Mapping[str, Any], question: str | None = None) -> None:
+    def _handle_in_turn(self, msg: dict[str, Any]) -> None:
+        if self.comm is not None:  # type: ignore[attr-defined]  # closed while the message waited
+            super()._handle_msg(msg)  # type: ignore[misc]
+
+
+class _Button(_InOrder, ipywidgets.Button):  # type: ignore[misc]  # ipywidgets has no types
+    pass
+
+
+class _Text(_InOrder, ipywidgets.Text):  # type: ignore[misc]
+    pass
+
+
+class Question(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]
+    """One question: allow once, allow for this run, or deny with a reason.
+
+    `name` is the tool, or ``"response"``; `args` are what it would be called with; `question` is that of the rule. Once
+    it is answered its widgets are closed; what was asked, what was answered and when stays on the page.
+    """
+
+    def __init__(
+        self, name: str, args: Mapping[str, Any], question: str | None = None, *, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._clock = clock
         self.answer: asyncio.Future[str] = self._loop.create_future()
-        text = plain(question, TEXT_LENGTH) if question else f"May {plain(name)} be called?"
+        self.asked = plain(question, TEXT_LENGTH) if question else f"May {plain(name)} be called?"
+        self.call = f"{plain(name)} {plain_data(args, TEXT_LENGTH)}"
+        self.outcome = WAITING
+        self.times = [self._time(), ""]
         # Text from a model is never markup: it is shown by the same field as notices.
-        self.notice = Notice(text=f"{text}\n{plain(name)} {plain_data(args, TEXT_LENGTH)}")
+        self.notice = Notice(text=f"{self.asked}\n{self.call}", static_name=self.static_id)
         wide = {"width": "auto"}
-        self.once_button = ipywidgets.Button(description="Allow once", button_style="primary", layout=wide)
-        self.always_button = ipywidgets.Button(description="Allow for this run", layout=wide)
-        self.deny_button = ipywidgets.Button(description="Deny", layout=wide)
-        self.reason = ipywidgets.Text(placeholder="Why not?", layout=wide)
+        self.once_button = _Button(description="Allow once", button_style="primary", layout=wide)
+        self.always_button = _Button(description="Allow for this run", layout=wide)
+        self.deny_button = _Button(description="Deny", layout=wide)
+        self.reason = _Text(placeholder="Why not?", layout=wide)
         self.once_button.on_click(lambda _button: self._clicked("once"))
         self.always_button.on_click(lambda _button: self._clicked("always"))
-        self.deny_button.on_click(lambda _button: self._clicked(self.reason.value.strip() or REFUSED))
+        self.deny_button.on_click(lambda _button: self._clicked(_reason(self.reason.value)))
         self._row = ipywidgets.HBox(
             [self.once_button, self.always_button, self.deny_button, self.reason], layout={"flex_flow": "row wrap"}
         )
         super().__init__([self.notice, self._row])
         self.add_class("nn-editor")
+        enter_cell(self)
+
+    def _time(self) -> str:
+        return datetime.fromtimestamp(self._clock.now_ms() / 1_000).astimezone().isoformat(" ", "seconds")
 
     def _clicked(self, answer: str) -> None:
-        # A subshell receives the click in a thread of its own.
-        self._loop.call_soon_threadsafe(self.settle, answer)
+        # Clicks arrive in a thread of their own; where the loop has ended nobody waits any more.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.settle, answer)
+
+    def discard(self) -> None:
+        """Withdraw the question: the cell that asked it runs again, and nobody can answer any more."""
+        self.settle(REPLACED)
 
     def settle(self, answer: str | None = None) -> None:
-        """Take the answer, the first one only; without one the question is withdrawn."""
+        """Take the answer, the first one only, and close the form; without an answer the question is withdrawn."""
         if not self.answer.done():
             if answer is None:  # the turn was cancelled, or the kernel interrupted
                 self.answer.cancel()
             else:
                 self.answer.set_result(answer)
-        if self._is_over:
+        if self.comm is None:
             return
-        self._is_over = True
         given = None if self.answer.cancelled() else self.answer.result()
-        words = {"once": "Allowed once.", "always": "Allowed for this run."}.get(
-            given or "", f"Denied: {given or REFUSED}"
+        words = {"once": "Allowed once.", "always": "Allowed for this run.", None: WITHDRAWN}
+        self.outcome = words[given] if given in words else f"Denied: {plain(given, TEXT_LENGTH)}"
+        self.times[1] = self._time()
+        self.notice.text = f"{self.asked}\n{self.call}\n{self.outcome}"
+        self.close()
+
+    def to_html(self) -> str:
+        """Return what was asked, what was answered and when, as HTML without scripts."""
+        asked, answered = self.times
+        facts = [("Asked", asked), ("Call", self.call), ("Answer", self.outcome), ("Answered", answered)]
+        rows = "".join(
+            [
+                f'<tr><th scope="row">{name}</th><td class="nn-text">{escape(text)}</td></tr>'
+                for name, text in facts
+                if text
+            ]
         )
-        self.notice.text = f"{self.notice.text}\n{plain(words, TEXT_LENGTH)}"
-        self.children = (self.notice,)
-        for part in (self.once_button, self.always_button, self.deny_button, self.reason, self._row):
-            for inner in (part.layout, getattr(part, "style", None)):
-                if inner is not None:
-                    inner.close()
-            part.close()
+        inside = f'<p class="nn-title">{escape(self.asked)}</p><table class="nn-table"><tbody>{rows}</tbody></table>'
+        return static_frame(inside, style("base/notice"))
+
+    def to_text(self) -> str:
+        """Return the same as plain text."""
+        asked, answered = self.times
+        when = f", answered {answered}" if answered else ""
+        return f"{self.asked}\n{self.call}\n{self.outcome} (asked {asked}{when})"
+
+    def _release(self) -> bool:
+        parts = (self.once_button, self.always_button, self.deny_button, self.reason, self._row, self.notice)
+        return self.release_widget(*parts, self)
+
+
+def _reason(text: str) -> str:
+    """Return why not, in the words of a person; these are no words that mean yes."""
+    reason = text.strip()
+    return REFUSED if not reason or reason in ("once", "always") else reason

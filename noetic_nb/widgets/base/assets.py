@@ -19,15 +19,15 @@ def _text(name: str) -> str:
     return (files("noetic_nb.widgets") / name).read_text(encoding="utf-8")
 
 
-def script(name: str) -> str:
-    """Return the module of a view, with the common functions in front.
+def script(*names: str) -> str:
+    """Return the module of a view, with the common functions in front; the last of several files has its ``export``.
 
     Examples
     --------
     >>> script("allocation/allocation").count("export default")
     1
     """
-    return f"{_text('base/common.js')}\n{_text(f'{name}.js')}"
+    return "\n".join([_text("base/common.js"), *[_text(f"{name}.js") for name in names]])
 
 
 @cache

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from weakref import WeakSet
 
-__all__ = ["Discardable", "current_cell", "enter_cell", "hold_in_cell", "running_shell"]
+__all__ = ["Discardable", "current_cell", "drop_from_cell", "enter_cell", "hold_in_cell", "running_shell"]
 
 
 class Discardable(Protocol):
@@ -72,6 +72,13 @@ def hold_in_cell(shown: Discardable) -> None:
     cell = _running_cell()
     if cell is not None:
         cell.shown.append(shown)
+
+
+def drop_from_cell(shown: Discardable) -> None:
+    """Keep no longer what some cell shows: its view is closed."""
+    for cell in tuple(_open.values()):
+        if shown in cell.shown:
+            cell.shown.remove(shown)
 
 
 def _running_cell() -> _Cell | None:

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 from uuid import uuid4
 
 from noetic_nb.widgets.base.assets import output_frame
-from noetic_nb.widgets.base.cells import current_cell, hold_in_cell, running_shell
+from noetic_nb.widgets.base.cells import current_cell, drop_from_cell, hold_in_cell, running_shell
 
 __all__ = ["WIDGET_VIEW", "DisplayMixin"]
 
@@ -80,6 +80,7 @@ class DisplayMixin:
                 place.live.update({}, raw=True)
                 place.static.update(self._static_bundle(), raw=True)
             place.view = None
+            drop_from_cell(place)
         self._places = ()
 
     def __enter__(self) -> Self:

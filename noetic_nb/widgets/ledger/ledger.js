@@ -1,64 +1,388 @@
-// The decisions of steering, newest first, all of them or those of one action.
+// The decisions of steering, newest first: what is not an allow as rows, runs of allows as one line that opens. The kernel
+// searches and filters; a page holds one page of lines at a time.
 export default () => {
+  const FILTERS = [["outcome", "Outcome"], ["point", "Where"], ["tool", "Tool"], ["rule", "Rule"], ["thread", "Thread"]];
+  const ORDER = ["deny", "ask", "guide", "a rule failed", "not decided", "not enforced"];
+  const OPENED = 100; // rows of a fold at a time
+
   const store = storeOf((data, message) => {
-    if (message.type !== "row" || message.total <= data.total) return true;
+    if (message.type !== "line" || message.total <= data.total) return true;
     if (message.total > data.total + 1) return false;
-    data.rows.push(message.row);
-    data.rows.splice(0, data.rows.length - data.most);
+    if (message.count === data.count) data.lines[data.lines.length - 1] = message.line;
+    else data.lines.push(message.line);
+    data.lines.splice(0, data.lines.length - data.page);
     data.total = message.total;
-    const action = message.row[4];
-    data.counts[action] = (data.counts[action] ?? 0) + 1;
+    data.count = message.count;
+    for (const [kind, name] of message.names) {
+      const names = namesOf(data, kind);
+      const known = names.find((pair) => pair[0] === name);
+      if (known) known[1] += 1;
+      else names.push([name, 1]);
+    }
     return true;
   });
+
+  function namesOf(data, kind) {
+    return data.facets.find((pair) => pair[0] === kind)[1];
+  }
 
   function render({ model, el }) {
     const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Ledger" }));
     root.append(make("p", { class: "nn-title" }, "Ledger"));
+    const note = root.appendChild(make("p", { class: "nn-note" }));
     const empty = root.appendChild(make("p", { class: "nn-empty" }));
     const body = root.appendChild(make("div"));
-    const choice = body.appendChild(make("label", { class: "nn-choice" }, "Show "));
-    const select = choice.appendChild(make("select"));
-    const rows = tableIn(body, "Decisions, newest first", store.data.columns, {
+
+    const chosen = { chips: new Set(), text: "", turn: "", named: new Map() };
+    let asked = { start: 0, decision: null };
+    let page = null; // what the kernel answered; null is the newest page without a filter
+    let fault = "";
+    const opened = new Map(); // by the first and last place of a fold: its rows
+    let focused = null; // the row whose detail is shown: its place
+    let detail = null;
+    let shownTotal = -1;
+
+    const chips = body.appendChild(make("div", { class: "nn-chips", role: "group", "aria-label": "Show decisions that are" }));
+    const bar = body.appendChild(make("div", { class: "nn-filters", role: "search" }));
+    const search = bar.appendChild(make("input", { type: "search", class: "nn-search", placeholder: "Search all decisions", "aria-label": "Search all decisions" }));
+    const selects = new Map();
+    for (const [kind, label] of FILTERS) {
+      const box = bar.appendChild(make("label", { class: "nn-choice" }, `${label} `));
+      const select = box.appendChild(make("select", { "aria-label": label }));
+      select.addEventListener("change", () => {
+        if (select.value) chosen.named.set(kind, select.value);
+        else chosen.named.delete(kind);
+        refilter();
+      });
+      selects.set(kind, { box, select });
+    }
+    const turnBox = bar.appendChild(make("label", { class: "nn-choice" }, "Turn "));
+    const turn = turnBox.appendChild(make("input", { type: "number", min: 0, class: "nn-turn-input", "aria-label": "Turn" }));
+    const clear = bar.appendChild(make("button", { type: "button" }, "Clear"));
+    const status = body.appendChild(make("p", { class: "nn-sub", role: "status" }));
+    const rows = tableIn(body, "Decisions, newest first", store.data.columns.map(([name]) => name), {
       kind: "nn-table nn-ledger",
       scroll: "nn-scroll nn-tall",
     });
-    const note = body.appendChild(make("p", { class: "nn-note" }));
+    const pager = body.appendChild(make("div", { class: "nn-pager" }));
+    const newer = pager.appendChild(make("button", { type: "button" }, "Newer"));
+    const where = pager.appendChild(make("span"));
+    const older = pager.appendChild(make("button", { type: "button" }, "Older"));
+    const about = body.appendChild(make("section", { class: "nn-detail", "aria-label": "The chosen decision", "aria-live": "polite" }));
+    const problem = body.appendChild(make("p", { class: "nn-fault", role: "alert" }));
 
-    select.addEventListener("change", () => {
-      model.set("only", select.value);
-      model.save_changes();
-      store.changed();
+    const request = () => ({
+      what: "lines",
+      chips: [...chosen.chips],
+      text: chosen.text,
+      turn: chosen.turn === "" ? null : Number(chosen.turn),
+      ...Object.fromEntries(chosen.named),
     });
+    const isFiltered = () => chosen.chips.size > 0 || chosen.text.trim() !== "" || chosen.turn !== "" || chosen.named.size > 0;
+    const failed = (error) => {
+      fault = error.message;
+      store.changed();
+    };
+    const fetchPage = newest(
+      (wanted) => store.get(model, wanted),
+      (answer, wanted) => {
+        fault = "";
+        page = wanted.live ? null : answer;
+        asked = { start: answer.start, decision: null };
+        store.changed();
+      },
+    );
+    /** Get the lines that are wanted; without a filter the newest page is here already. */
+    const refetch = () => {
+      if (!isFiltered() && asked.start === 0 && asked.decision === null) {
+        page = null;
+        store.changed();
+        return;
+      }
+      fetchPage({ ...request(), start: asked.start, count: store.data.page, decision: asked.decision }).catch(failed);
+    };
+    const refilter = () => {
+      asked = { start: 0, decision: null };
+      opened.clear();
+      refetch();
+    };
+    const turnPage = (start) => {
+      asked = { start: Math.max(0, start), decision: null };
+      refetch();
+    };
+    const openFold = async (fold) => {
+      const key = `${fold.first}`;
+      const before = opened.get(key) ?? [];
+      const known = before.length && before[0].at < fold.last ? [] : before; // it has grown at its newest end
+      const last = known.length ? known[known.length - 1].at - 1 : fold.last;
+      try {
+        const answer = await store.get(model, { ...request(), within: [fold.first, last], start: 0, count: OPENED });
+        opened.set(key, [...known, ...answer.lines.reverse()]);
+      } catch (error) {
+        return failed(error);
+      }
+      store.changed();
+    };
+    const show = newest(
+      async (at) => ({ ...(await store.get(model, { what: "detail", at })), origins: null }),
+      (answer, at) => {
+        if (at !== focused) return;
+        detail = answer;
+        store.changed();
+        if (answer.arguments.length) tellOrigins(at).catch(failed);
+      },
+    );
+    const tellOrigins = newest(
+      (at) => store.get(model, { what: "origins", at }),
+      (origins, at) => {
+        if (detail?.at === at) detail.origins = origins;
+        store.changed();
+      },
+    );
+    const focusRow = (line) => {
+      if (focused === line.at) return;
+      focused = line.at;
+      show(line.at).catch(failed);
+      store.changed();
+    };
 
-    function draw(data) {
-      empty.hidden = data.rows.length > 0;
-      body.hidden = data.rows.length === 0;
-      setText(empty, data.empty);
-      const only = model.get("only");
-      const actions = Object.keys(data.counts).sort();
-      const options = [["", `all ${data.total} decisions`], ...actions.map((name) => [name, `${data.counts[name]} ${name}`])];
-      patch(select, options, () => make("option"), (option, [value, text]) => {
-        option.value = value;
-        setText(option, text);
+    search.addEventListener("input", () => {
+      chosen.text = search.value;
+      refilter();
+    });
+    turn.addEventListener("input", () => {
+      chosen.turn = turn.value;
+      refilter();
+    });
+    clear.addEventListener("click", () => {
+      chosen.chips.clear();
+      chosen.named.clear();
+      chosen.text = search.value = "";
+      chosen.turn = turn.value = "";
+      tellOnly();
+      refilter();
+    });
+    newer.addEventListener("click", () => turnPage(asked.start - store.data.page));
+    older.addEventListener("click", () => turnPage(asked.start + store.data.page));
+    const tellOnly = () => {
+      const only = chosen.chips.size === 1 ? [...chosen.chips][0] : "";
+      if (model.get("only") !== only) {
+        model.set("only", only);
+        model.save_changes();
+      }
+    };
+    let only = "";
+    const followOnly = () => {
+      if (model.get("only") === only) return;
+      only = model.get("only");
+      const same = chosen.chips.size === 1 ? [...chosen.chips][0] : "";
+      if (only === same) return;
+      chosen.chips = new Set(only ? [only] : []);
+      refilter();
+    };
+
+    function drawChips(data) {
+      // What is not known comes before the allows, which are most.
+      const rank = (name) => (name === "allow" ? ORDER.length + 1 : ORDER.includes(name) ? ORDER.indexOf(name) : ORDER.length);
+      const names = [...namesOf(data, "chip")].sort(([a], [b]) => rank(a) - rank(b));
+      patch(chips, names, () => {
+        const chip = make("button", { type: "button", class: "nn-chip" });
+        chip.append(make("span", { class: "nn-badge" }), make("span", { class: "nn-count" }));
+        chip.addEventListener("click", () => {
+          const name = chip.dataset.action;
+          if (!chosen.chips.delete(name)) chosen.chips.add(name);
+          tellOnly();
+          refilter();
+        });
+        return chip;
+      }, (chip, [name, count]) => {
+        put(chip, { "data-action": name, "aria-pressed": chosen.chips.has(name) });
+        put(chip.firstChild, { "data-action": name });
+        setText(chip.firstChild, name);
+        setText(chip.lastChild, count.toLocaleString("en"));
       });
-      select.value = only;
-      const shown = data.rows.filter((row) => !only || row[4] === only).reverse();
-      patch(rows, shown, () => {
-        const line = make("tr");
-        data.columns.forEach((name, at) =>
-          line.append(make(at ? "td" : "th", { "data-name": name, class: data.classes[at], scope: at ? null : "row" })),
-        );
-        return line;
-      }, (line, row) => {
-        row.forEach((text, at) => setText(line.children[at], text));
-        put(line.children[4], { "data-action": row[4] });
-      });
-      const earlier = data.total - data.rows.length;
-      note.hidden = earlier === 0;
-      setText(note, `${earlier} earlier decisions are in run.to_frame("ledger").`);
     }
 
-    return store.show({ model, root, draw, traits: ["only"] });
+    function drawFilters(data) {
+      for (const [kind, { box, select }] of selects) {
+        const names = namesOf(data, kind);
+        box.hidden = names.length < (kind === "outcome" || kind === "rule" ? 1 : 2);
+        patch(select, [["", 0], ...names], () => make("option"), (option, [name, count], at) => {
+          if (option.value !== name || !option.hasAttribute("value")) option.value = name;
+          setText(option, at ? `${name} (${count.toLocaleString("en")})` : "any");
+        });
+        const value = chosen.named.get(kind) ?? "";
+        if (select.value !== value) select.value = value;
+      }
+      clear.hidden = !isFiltered();
+    }
+
+    /** The lines of the page with the rows of folds that are open, as what is drawn. */
+    function linesOf(lines) {
+      const all = [];
+      for (const line of lines) {
+        all.push(line);
+        if (line.fold === undefined) continue;
+        const rows = opened.get(`${line.first}`);
+        if (!rows) continue;
+        all.push(...rows.map((row) => ({ ...row, inFold: true })));
+        if (rows.length < line.fold) all.push({ more: line.fold - rows.length, of: line });
+      }
+      return all;
+    }
+
+    function fill(row, line, columns) {
+      const kind = line.fold !== undefined ? "fold" : line.more !== undefined ? "more" : "row";
+      if (row.dataset.kind !== kind) {
+        row.replaceChildren();
+        put(row, { "data-kind": kind, class: kind === "row" ? null : "nn-fold" });
+        if (kind === "row") columns.forEach(([name, look], at) => row.append(make(at ? "td" : "th", { "data-name": name, class: look, scope: at ? null : "row" })));
+        else row.append(make("td", { colspan: columns.length }));
+      }
+      row.line = line;
+      if (kind !== "row") {
+        const isOpen = opened.has(`${line.first}`);
+        put(row, { "aria-expanded": kind === "fold" ? isOpen : null, "aria-selected": null });
+        const text = kind === "fold" ? `${isOpen ? "▾" : "▸"} ${line.fold.toLocaleString("en")} allowed` : `Show more of ${line.more.toLocaleString("en")}`;
+        return setText(row.firstChild, text);
+      }
+      const chosenOne = store.selection.decision === line.go.decision;
+      const sameCall = store.selection.decision == null && store.selection.call != null && store.selection.call === line.go.call;
+      put(row, {
+        "aria-selected": chosenOne || sameCall,
+        "aria-expanded": null,
+        class: [line.inFold ? "nn-infold" : "", line.at === focused ? "nn-focused" : ""].join(" ").trim() || null,
+      });
+      const [turnCell, action, call, what, guidance, rules, ms] = row.children;
+      setText(turnCell, `${line.go.turn}`);
+      const badges = [[line.action, "nn-badge"]];
+      if (line.outcome) badges.push([line.outcome, "nn-outcome"]);
+      if (!line.enforced) badges.push(["not enforced", "nn-outcome"]);
+      patch(action, badges, () => make("span"), (badge, [text, look]) => {
+        put(badge, { class: look, "data-action": look === "nn-badge" ? text : null, "data-faulty": look === "nn-outcome" && line.faulty ? true : null });
+        setText(badge, text);
+      });
+      setText(call, line.tool);
+      parts(what, line.about);
+      setText(guidance, line.guidance);
+      setText(rules, line.rules);
+      setText(ms, line.ms);
+    }
+
+    function parts(parent, texts) {
+      const same = parent.children.length === texts.length && texts.every(([text, found], at) => parent.children[at].textContent === text && (parent.children[at].tagName === "MARK") === found);
+      if (!same) parent.replaceChildren(...texts.map(([text, found]) => make(found ? "mark" : "span", {}, text)));
+    }
+
+    const act = (line, isKey) => {
+      if (line.more !== undefined) return openFold(line.of);
+      if (line.fold !== undefined) {
+        if (opened.delete(`${line.first}`)) return store.changed();
+        return openFold(line);
+      }
+      focusRow(line);
+      store.select(model, line.go);
+    };
+    rows.addEventListener("click", (event) => {
+      const row = event.target.closest("tr");
+      if (row && !String(getSelection())) act(row.line);
+    });
+    rows.addEventListener("keydown", (event) => {
+      const row = event.target.closest("tr");
+      if (!row || row !== event.target) return;
+      if (event.key === "Enter" || event.key === " ") act(row.line);
+      else if (event.key === "PageDown" && !older.disabled) older.click();
+      else if (event.key === "PageUp" && !newer.disabled) newer.click();
+      else return;
+      event.preventDefault();
+    });
+    rows.addEventListener("focusin", (event) => {
+      const line = event.target.closest("tr")?.line;
+      if (line?.at !== undefined) focusRow(line);
+    });
+
+    function drawDetail() {
+      about.hidden = detail === null;
+      if (detail === null || (about.drawn === detail && about.origins === detail.origins)) return;
+      about.drawn = detail;
+      about.origins = detail.origins;
+      about.replaceChildren(make("p", { class: "nn-detail-head" }, detail.head));
+      const facts = about.appendChild(make("p", { class: "nn-facts" }));
+      detail.facts.forEach(([name, text]) => facts.append(make("span", {}, `${name}: ${text}`)));
+      for (const [rule, why] of detail.faults) about.append(make("p", { class: "nn-why" }, `${rule ? `${rule} ` : ""}could not be evaluated: ${why}`));
+      if (detail.guidance) {
+        about.append(make("p", { class: "nn-label" }, "Guidance"), make("p", { class: "nn-quote" }, detail.guidance));
+      }
+      if (detail.arguments.length) {
+        const withOrigins = detail.origins?.length === detail.arguments.length;
+        const names = ["Argument", "Value", ...(withOrigins ? ["Written by"] : [])];
+        const list = tableIn(about, "Arguments", names, { wordy: () => true });
+        detail.arguments.forEach(([name, value], at) => {
+          const row = list.appendChild(make("tr"));
+          row.append(make("th", { scope: "row" }, name), make("td", { class: "nn-text" }, value));
+          if (withOrigins) row.append(make("td", { class: "nn-text" }, detail.origins[at]));
+        });
+      }
+      if (detail.answer.length) {
+        about.append(make("p", { class: "nn-label" }, "Response"));
+        parts(about.appendChild(make("p", { class: "nn-quote" })), detail.answer);
+      }
+      for (const [name, version, text] of detail.rules) {
+        const rule = about.appendChild(store.fold(`rule ${name}`, make("details")));
+        rule.append(make("summary", {}, `Rule ${name}, ${version}`), make("pre", { class: "nn-quote", tabindex: 0 }, text || "Its text is not in the run."));
+      }
+    }
+
+    let late = 0;
+    function draw(data) {
+      followOnly();
+      empty.hidden = data.total > 0;
+      body.hidden = data.total === 0;
+      setText(empty, data.empty);
+      note.hidden = !data.note;
+      setText(note, data.note);
+      if (!data.total) return;
+      if (shownTotal !== data.total && shownTotal >= 0 && page !== null && !late) {
+        // The run has grown: what is shown of it is asked for again, not at every event.
+        late = setTimeout(() => {
+          late = 0;
+          refetch();
+        }, 300);
+      }
+      shownTotal = data.total;
+      findSelected();
+      drawChips(data);
+      drawFilters(data);
+      const now = page ?? { start: 0, count: data.count, matched: data.total, total: data.total, lines: data.lines };
+      const lines = linesOf([...now.lines].reverse());
+      const columns = data.columns;
+      patch(rows, lines, () => make("tr", { tabindex: -1 }), (row, line) => fill(row, line, columns));
+      arrowKeys(rows, "tr");
+      const total = data.total.toLocaleString("en");
+      setText(status, now.matched === data.total ? `${total} decisions` : `${now.matched.toLocaleString("en")} of ${total} decisions`);
+      const stop = Math.min(now.start + now.lines.length, now.count);
+      pager.hidden = now.count <= data.page;
+      newer.disabled = now.start === 0;
+      older.disabled = stop >= now.count;
+      setText(where, `lines ${(now.start + 1).toLocaleString("en")} to ${stop.toLocaleString("en")} of ${now.count.toLocaleString("en")}`);
+      drawDetail();
+      setText(problem, fault);
+    }
+
+    /** Another view chose a decision: show the page that has it. */
+    let followed = store.selection.decision ?? null;
+    function findSelected() {
+      const decision = store.selection.decision ?? null;
+      if (decision === followed) return;
+      followed = decision;
+      if (decision === null) return;
+      const here = [...rows.children].some((row) => row.line?.go?.decision === decision);
+      if (here) return;
+      asked = { start: 0, decision };
+      refetch();
+    }
+
+    return store.show({ model, el, root, draw, traits: ["only"] });
   }
 
   return { initialize: store.initialize, render: store.guard(render) };

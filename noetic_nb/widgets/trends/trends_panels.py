@@ -7,12 +7,12 @@ changes; all that depends on other columns (how wide one is, how high an axis en
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from noetic_nb.runs.palette import CATEGORY, DECISION_LOOKS, OTHER_LOOK, QUALITY_COLOUR, TOKENS_COLOUR
-from noetic_nb.runs.plain_text import plain
+from noetic_nb.runs.plain_text import plain, sendable
 from noetic_nb.runs.regulator_signals import ThreadSignals, TurnSignals
 from noetic_nb.widgets.trends.trends_marks import falls, headline, marks_of
 from noetic_nb.widgets.trends.trends_scales import FORMATS, column_size, nice_top, spread
@@ -155,6 +155,10 @@ def kind_of(predicate: str) -> str:
     return predicate.partition("(")[0].partition(" #")[0]
 
 
+def _sendable(thresholds: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    return ((sendable(predicate), numbers) for predicate, numbers in thresholds.items())
+
+
 def lines_of(
     thresholds: Mapping[str, Any], *, poor: float | None = None, cap: float | None = None
 ) -> dict[str, list[Any]]:
@@ -168,7 +172,7 @@ def lines_of(
     {'drift': ['scope_drift', 'threshold', 0.5], 'spent': ['', '', 2000]}
     """
     found: dict[str, list[Any]] = {}
-    for predicate, numbers in thresholds.items():
+    for predicate, numbers in _sendable(thresholds):
         kind = kind_of(predicate)
         if not isinstance(numbers, Mapping) or (
             kind == "tool_loop" and (numbers.get("period", 1) != 1 or "by=result" in predicate)
@@ -181,7 +185,7 @@ def lines_of(
             if isinstance(number, int | float) and not isinstance(number, bool):
                 found[panel.key] = [predicate, panel.rule[1], number]
     if "quality" not in found and poor is not None:
-        predicate = next((name for name in thresholds if kind_of(name) == "cost_cap"), "")
+        predicate = next((sendable(name) for name in thresholds if kind_of(name) == "cost_cap"), "")
         found["quality"] = [predicate, "poor_mean", poor]
     if "spent" not in found and cap is not None:
         found["spent"] = ["", "", cap]
@@ -192,7 +196,7 @@ def handles_of(thresholds: Mapping[str, Any], lines: Mapping[str, Sequence[Any]]
     """Return every number of the thresholds in force that can be dragged, in the order of the predicates."""
     drawn = {(line[0], line[1]): key for key, line in lines.items()}
     found: list[dict[str, Any]] = []
-    for predicate, numbers in thresholds.items():
+    for predicate, numbers in _sendable(thresholds):
         if not isinstance(numbers, Mapping):
             continue
         kind = kind_of(predicate)
@@ -205,7 +209,7 @@ def handles_of(thresholds: Mapping[str, Any], lines: Mapping[str, Sequence[Any]]
             most = 1 if is_share else MOST.get(name, max(10, 2 * value))
             label = f"{kind.replace('_', ' ')}: {plain(NUMBER_NAMES.get(name, name))}"
             found.append(
-                {"predicate": predicate, "name": name, "label": label, "value": value, "panel": key, "unit": unit,
+                {"predicate": predicate, "name": sendable(name), "label": label, "value": value, "panel": key, "unit": unit,
                  "low": LEAST.get(f"{kind}.{name}", 0), "high": most, "step": 0.01 if unit in ("share", "usd") else 1}
             )  # fmt: skip
     return found

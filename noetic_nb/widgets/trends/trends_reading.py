@@ -10,6 +10,7 @@ from noetic_nb.events import RegulatorDecided, RunEvent
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs.decision_words import KIND_NAMES
 from noetic_nb.runs.palette import DECISION_LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR
+from noetic_nb.runs.plain_text import sendable
 from noetic_nb.runs.recorded_settings import kept_regulator
 from noetic_nb.runs.regulator_signals import Signals, ThreadSignals, TurnSignals
 from noetic_nb.widgets.base.feed import Place, Reading
@@ -91,7 +92,7 @@ class TrendsReading(Reading):
             at = self._places[thread.thread_id] = len(self.charts)
             self.charts.append(ThreadChart(thread))
             given = None if self.regulator is None or thread.regulator is not None else self.regulator
-            self.snapshot["threads"].append({"id": thread.thread_id, "name": thread.thread, "turns": None})
+            self.snapshot["threads"].append({"id": sendable(thread.thread_id), "name": thread.thread, "turns": None})
             if given is not None:
                 self.charts[at].given = given.thresholds
         return at

@@ -1,0 +1,181 @@
+"""What the view of the token allocation reads out of a run, and what it answers its pages. Knows nothing of widgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ModelCalled, RunEvent, ViewAssembled
+from noetic_nb.runs.model_calls import NO_PLANS, Calls
+from noetic_nb.runs.palette import ink_on, layer_colour
+from noetic_nb.runs.plain_text import sendable
+from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
+from noetic_nb.widgets.allocation.allocation_picture import (
+    COLUMNS,
+    EMPTY,
+    LOOKS,
+    NOTE,
+    call_data,
+    fixed_parts,
+    static_html,
+    static_text,
+)
+from noetic_nb.widgets.allocation.call_items import items_of
+from noetic_nb.widgets.allocation.call_strip import add_bar, bar_of, new_strip, strip_of
+from noetic_nb.widgets.allocation.what_if import settings_of, what_if_data
+from noetic_nb.widgets.base.feed import Place, Reading
+from noetic_nb.widgets.base.moment import EVERYTHING, Moment
+
+__all__ = ["AllocationReading"]
+
+# Older calls are fetched when they are looked at; a page without a kernel has these.
+CALLS_KEPT: Final = 100
+
+
+class AllocationReading(Reading):
+    """The model calls of a run as the page needs them; those that `moment` shows.
+
+    Examples
+    --------
+    >>> AllocationReading().to_text()
+    'Token allocation. No model call yet. Each call appears here as soon as the agent sends one.'
+    """
+
+    def __init__(self, moment: Moment = EVERYTHING, known: Iterable[RunEvent] = ()) -> None:
+        """`known` is what will be read before there is a page: of its older calls no picture is made."""
+        self.moment = moment
+        drawn = [event for event in known if isinstance(event, ViewAssembled) and moment.shows(event.where)]
+        self._skip = max(0, len(drawn) - CALLS_KEPT)
+        self.calls = Calls()
+        self.index = RequestIndex()
+        self.shown = -1
+        self._next = 0
+        # By the place among the drawn calls: that among all requests, and the other way round.
+        self._drawn: list[int] = []
+        self._at: dict[int, int] = {}
+        # By execution, the call that is under way.
+        self._open: dict[tuple[str, str], int] = {}
+        # By the number among the agent's model calls of the run.
+        self._by_call: dict[int, int] = {}
+        # Everything read so far, grown in place: the widget syncs this very dict.
+        self.snapshot: dict[str, Any] = {
+            "empty": EMPTY,
+            "note": NOTE,
+            "looks": LOOKS,
+            "fixed": fixed_parts(),
+            "columns": list(COLUMNS),
+            "layers": [],
+            "first": 0,
+            "calls": [],
+            "strip": new_strip(),
+        }
+
+    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
+        """Read one event; returns the message about a new call."""
+        found = self.index.take(event, seq=place.seq, call=place.call)
+        if isinstance(event, ModelCalled) and place.call is not None:
+            self._next = place.call + 1
+        if not self.moment.shows(event.where):
+            return None
+        share = self.calls.take(event)
+        if share is None:
+            if found in self._at and isinstance(event, ModelCalled):
+                self._by_call[place.call or 0] = self._at[found]
+                self._open.pop((event.where.thread_id, event.where.execution_id), None)
+                return self._placed(self._at[found], place.call)
+            if not self.calls.lacks_plans or self.snapshot["empty"] == NO_PLANS:
+                return None
+            self.snapshot["empty"] = NO_PLANS
+            return {"type": "empty", "text": NO_PLANS}
+        assert found is not None
+        at = len(self._drawn)
+        self._at[found] = at
+        self._drawn.append(found)
+        key = event.where.thread_id, event.where.execution_id
+        # A request that was followed by another without an answer was never sent: it is no model call.
+        lost, self._open[key] = self._open.get(key), at
+        if lost is not None:
+            self._placed(lost, None)
+        # A page colours layers by their place, so it needs to know new ones before the call that names them.
+        known = len(self.snapshot["layers"])
+        fresh = [self._layer(name, number) for name, number in list(self.calls.order.items())[known:]]
+        # Where several requests are under way, `_placed` mends the place when one has ended.
+        place_of_call = self._next + self.index.under_way - 1
+        bar = bar_of(share, self.calls.order)
+        self.snapshot["layers"].extend(fresh)
+        add_bar(self.snapshot["strip"], bar)
+        if at < self._skip:
+            self.snapshot["first"] = at + 1
+            return None
+        data = {"thread": sendable(event.where.thread_id), "place": place_of_call, **call_data(share, self.calls.order)}
+        self.snapshot["calls"].append(data)
+        if len(self.snapshot["calls"]) > CALLS_KEPT:
+            del self.snapshot["calls"][0]
+            self.snapshot["first"] += 1
+        message = {"type": "call", "at": at, "layersAt": known, "layers": fresh, "call": data, "bar": bar}
+        return message if lost is None else {**message, "lost": lost}
+
+    def _placed(self, at: int, place: int | None) -> dict[str, Any] | None:
+        kept = at - self.snapshot["first"]
+        if kept < 0 or self.snapshot["calls"][kept]["place"] == place:
+            return None
+        self.snapshot["calls"][kept]["place"] = place
+        return {"type": "place", "at": at, "place": place}
+
+    def _layer(self, name: str, place: int) -> list[str]:
+        fill = layer_colour(place)
+        return [name, fill, ink_on(fill)]
+
+    def request(self, at: int) -> RecordedRequest:
+        """Return the request of a drawn call."""
+        return self.index.requests[self._drawn[at]]
+
+    def at_of(self, fields: dict[str, Any]) -> int | None:
+        """Return which drawn call someone chose; the first of the turn where only a turn was, None where there is none."""
+        call, turn, thread = fields["call"], fields["turn"], fields["thread_id"]
+        if call is not None or turn is None:
+            return self._by_call.get(call)
+        for at in range(len(self._drawn)):
+            where = self.request(at).where
+            if where.turn == turn and thread in (None, where.thread_id):
+                return at
+        return None
+
+    def answer(self, request: dict[str, Any]) -> Any:
+        """Answer a page: a call, a strip, the items of a call, or what a change of its budgets would do."""
+        what, order = request.get("what"), self.calls.order
+        if what == "strip":
+            first, last = self._whole(request, "first"), self._whole(request, "last")
+            return strip_of(self.calls.all, order, min(first, last), max(first, last))
+        if what in ("call", "items", "settings", "what_if"):
+            at = self._whole(request, "at")
+            recorded = self.request(at)
+            if what == "call":
+                return {
+                    "thread": sendable(recorded.where.thread_id),
+                    "place": recorded.place,
+                    **call_data(self.calls.all[at], order),
+                }
+            if what == "items":
+                return items_of(recorded, self.calls)
+            if what == "settings":
+                return settings_of(recorded, self.calls)
+            return what_if_data(recorded, self.calls, self.calls.all[at], request)
+        return super().answer(request)
+
+    def _whole(self, request: dict[str, Any], name: str) -> int:
+        number = request.get(name)
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(self._drawn):
+            raise NoeticConfigError(
+                "UNKNOWN_CALL", "The view shows no such call.", given=number, hint=f"It shows {len(self._drawn)}."
+            )
+        return number
+
+    def to_html(self) -> str:
+        """Return the shown call as HTML without scripts."""
+        return static_html(self.calls.all, self.shown, self.calls.order, self.snapshot["empty"], self.snapshot["strip"])
+
+    def to_text(self) -> str:
+        """Return the shown call as plain text."""
+        return static_text(self.calls.all, self.shown, self.calls.order, self.snapshot["empty"])

@@ -1,0 +1,61 @@
+// The strip of all calls: grown as the kernel grows it, and drawn.
+const MOST_BARS = 200;
+const STRIP_PX = 56;
+const BARS_PX = STRIP_PX - 8;
+
+function joined(one, other) {
+  const parts = new Map(one[3]);
+  for (const [key, tokens] of other[3]) parts.set(key, (parts.get(key) ?? 0) + tokens);
+  return [one[0] + other[0], Math.max(one[1], other[1]), one[2] + other[2], [...parts]];
+}
+
+/** Add a call, as the kernel does: where there would be too many bars, each two become one. */
+function addBar(strip, bar) {
+  const { bars } = strip;
+  if (bars.length === MOST_BARS && bars[MOST_BARS - 1][0] === strip.size) {
+    strip.bars = bars.filter((_, at) => at % 2 === 0).map((one, at) => joined(one, bars[2 * at + 1]));
+    strip.size *= 2;
+    return addBar(strip, bar);
+  }
+  const last = bars[bars.length - 1];
+  if (last && last[0] < strip.size) bars[bars.length - 1] = joined(last, [1, ...bar]);
+  else bars.push([1, ...bar]);
+}
+
+const RANK = { system: 0, tools: 1, framing: 1e6, history: 1e6 + 1 };
+const rankOf = ([key]) => (typeof key === "number" ? key + 2 : RANK[key]);
+
+function stripIn(parent) {
+  const box = parent.appendChild(make("div", { class: "nn-strip-box", tabindex: 0, role: "slider", "aria-label": "Model call", "aria-valuemin": 1 }));
+  const svg = box.appendChild(make("svg", { class: "nn-strip", width: "100%", height: STRIP_PX, "aria-hidden": "true" }));
+  const bars = svg.appendChild(make("g"));
+  const range = svg.appendChild(make("rect", { class: "nn-range", y: 0, height: STRIP_PX, visibility: "hidden" }));
+  const mark = svg.appendChild(make("rect", { class: "nn-here", y: 0.5, height: STRIP_PX - 1 }));
+  const peak = box.appendChild(make("span", { class: "nn-peak" }));
+  return { box, bars, range, mark, peak };
+}
+
+function drawStrip(view, strip, at, data) {
+  const most = Math.max(1, ...strip.bars.map((bar) => bar[1]));
+  const wide = 100 / Math.max(1, strip.bars.length);
+  patch(view.bars, strip.bars, () => make("g"), (group, [calls, , out, parts], place) => {
+    const shown = [...parts].sort((one, other) => rankOf(one) - rankOf(other));
+    let low = 0;
+    const marks = shown.map(([key, tokens]) => {
+      const high = (tokens / calls / most) * BARS_PX;
+      low += high;
+      return ["rect", { y: (BARS_PX - low).toFixed(2), height: high.toFixed(2), fill: partOf(key, data)[2] }];
+    });
+    const left = `${(place * wide + 0.08 * wide).toFixed(3)}%`;
+    patch(group, marks, () => make("rect"), (rect, [, look]) => put(rect, { ...look, x: left, width: `${(0.84 * wide).toFixed(3)}%` }));
+    put(group, { "data-out": out > 0 ? "true" : null });
+    if (out > 0) {
+      const dot = group.appendChild(make("rect", { class: "nn-dropped", y: STRIP_PX - 5, height: 4, width: 4 }));
+      put(dot, { x: `${((place + 0.5) * wide).toFixed(3)}%`, fill: "#D55E00", transform: "translate(-2 0)" });
+    }
+  });
+  const place = Math.floor((at - strip.first) / strip.size);
+  const inside = place >= 0 && place < strip.bars.length;
+  put(view.mark, { x: `${(place * wide).toFixed(3)}%`, width: `${wide.toFixed(3)}%`, visibility: inside ? null : "hidden" });
+  setText(view.peak, many(most, "token"));
+}

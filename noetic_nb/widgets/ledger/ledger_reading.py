@@ -1,0 +1,282 @@
+"""What the ledger reads out of a run: the newest lines for the page, everything else where the page asks for it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from noetic_nb.events import (
+    ChildEnded,
+    ErrorRaised,
+    ItemsAppended,
+    ModelCalled,
+    RuleChanged,
+    RunEvent,
+    SteeringDecided,
+    ToolCalled,
+    TurnCompleted,
+)
+from noetic_nb.items.origins import Provenance
+from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
+from noetic_nb.widgets.base.feed import Place, Reading
+from noetic_nb.widgets.base.moment import EVERYTHING, Moment
+from noetic_nb.widgets.ledger.decision_text import (
+    FULL_LENGTH,
+    OUTCOMES,
+    answer_parts,
+    answer_text,
+    argument_rows,
+)
+from noetic_nb.widgets.ledger.ledger_index import FACETS, Entry, Filter, Fold, LedgerIndex, Line
+from noetic_nb.widgets.ledger.ledger_picture import COLUMNS, EMPTY, LedgerPicture, wire
+
+__all__ = ["LedgerReading"]
+
+# A page of the table; the newest one travels with the snapshot.
+PAGE: Final = 60
+MOST_ASKED: Final = 200
+# Names beyond these are found by typing them.
+NAMES_SENT: Final = 100
+# Errors that end a turn in place of a decision.
+_INSTEAD: Final = frozenset({"MISSING_CALL_MODEL", "rule_failed"})
+
+_Execution = tuple[str, str]
+
+
+class LedgerReading(Reading):
+    """The decisions of a run: the newest lines and the counts as a snapshot, everything else by `answer`.
+
+    Parameters
+    ----------
+    moment : Moment, optional
+        Which part of the run is drawn.
+    origins : callable, optional
+        Returns where the values of a call come from, None where nobody knows, for its decision and the ``seq`` of that.
+    rule_texts : callable, optional
+        Returns the texts of the rules as they are now, by id.
+    note : str
+        What is to be known beside the decisions, such as rules that were not evaluated.
+    """
+
+    def __init__(
+        self,
+        moment: Moment = EVERYTHING,
+        *,
+        origins: Callable[[SteeringDecided, int], Provenance | None] | None = None,
+        rule_texts: Callable[[], Mapping[str, str]] | None = None,
+        note: str = "",
+    ) -> None:
+        self.moment = moment
+        self.index = LedgerIndex()
+        self.note = note
+        # While a run that is there is read, nobody waits for messages; texts are made at its end.
+        self.is_followed = True
+        self._origins = origins
+        self._rule_texts = rule_texts
+        self._changes: dict[str, list[tuple[int, RuleChanged]]] = defaultdict(list)
+        self._calls: dict[_Execution, int] = {}
+        self._answers: dict[_Execution, ModelCalled] = {}
+        # Calls that the model asked for and that have not ended: by id, with their place in the log and their entries.
+        self._open: dict[_Execution, dict[str, tuple[str, int, list[Entry]]]] = defaultdict(dict)
+        self._snapshot: dict[str, Any] = {
+            "page": PAGE,
+            "empty": EMPTY,
+            "note": note,
+            "columns": [list(pair) for pair in COLUMNS.items()],
+        }
+        self.is_stale = True
+
+    @property
+    def snapshot(self) -> dict[str, Any]:  # type: ignore[override]
+        """The newest page, and how often each name occurs."""
+        if self.is_stale:
+            self.is_stale = False
+            lines = self.index.lines(Filter())
+            self._snapshot["total"] = len(self.index.entries)
+            self._snapshot["count"] = len(lines)
+            self._snapshot["facets"] = self._facets()
+            self._snapshot["lines"] = [wire(line) for line in lines[-PAGE:]]
+        return self._snapshot
+
+    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
+        """Read one event; returns the message about a new decision."""
+        execution = (event.where.thread_id, event.where.execution_id)
+        match event:
+            case SteeringDecided() if self.moment.shows(event.where):
+                return self._add(event, place.seq, execution)
+            case ErrorRaised() if event.error_kind in _INSTEAD and self.moment.shows(event.where):
+                return self._add(event, place.seq, execution)
+            case ModelCalled(purpose="agent"):
+                if place.call is not None:
+                    self._calls[execution] = place.call
+                self._answers[execution] = event
+            case ItemsAppended():
+                for at, item in enumerate(event.items, event.start):
+                    if item["type"] == "function_call":
+                        known = self._open[execution]
+                        known[str(item.get("callId"))] = (str(item.get("name")), at, [])
+            case ToolCalled():
+                for entry in self._open[execution].pop(event.call_id, ("", 0, []))[2]:
+                    entry.status = event.status
+            case RuleChanged():
+                self._changes[event.rule_id].append((place.seq, event))
+            case TurnCompleted() | ChildEnded():
+                for known_by in (self._calls, self._answers, self._open):
+                    known_by.pop(execution, None)
+        return None
+
+    def _add(self, event: SteeringDecided | ErrorRaised, seq: int, execution: _Execution) -> dict[str, Any] | None:
+        entry = Entry(len(self.index.entries), seq, event, self._calls.get(execution))
+        if isinstance(event, SteeringDecided):
+            if event.tool_name is None:
+                entry.answer = self._answers.get(execution)
+            else:
+                self._join_call(entry, event.tool_name, execution)
+        if not self.is_followed:
+            self.index.add(entry)
+            self.is_stale = True
+            return None
+        data = self.snapshot
+        self.index.add(entry)
+        lines = self.index.lines(Filter())
+        sent = wire(lines[-1])
+        if len(lines) == data["count"]:  # one more of a row of allows
+            data["lines"][-1] = sent
+        else:
+            data["lines"].append(sent)
+            del data["lines"][:-PAGE]
+        names = [list(key) for key in entry.facets()]
+        data["total"], data["count"] = len(self.index.entries), len(lines)
+        counts = {(kind, name): pair for kind, pairs in data["facets"] for pair in pairs for name in pair[:1]}
+        for kind, name in names:
+            if (pair := counts.get((kind, name))) is not None:
+                pair[1] += 1
+            elif len(pairs := data["facets"][FACETS.index(kind)][1]) < NAMES_SENT:
+                pairs.append([name, 1])
+        return {"type": "line", "total": data["total"], "count": data["count"], "line": sent, "names": names}
+
+    def _join_call(self, entry: Entry, tool: str, execution: _Execution) -> None:
+        """Find the call in the log that a decision is about: the first that is open, of that name if there is one."""
+        calls = [call for call in self._open[execution].values() if call[0] == tool or not call[2]]
+        if calls:
+            _, item, entries = next((call for call in calls if call[0] == tool), calls[0])
+            entries.append(entry)
+            # A child has a log of its own, which no view shows.
+            entry.item = item if entry.event.where.depth == 0 else None
+
+    def _facets(self) -> list[list[Any]]:
+        # Pairs, because an object has names of its own, such as "constructor".
+        return [[kind, [list(pair) for pair in self.index.counts(kind)[:NAMES_SENT]]] for kind in FACETS]
+
+    def answer(self, request: dict[str, Any]) -> Any:
+        """Answer ``{what: "lines", start, count, ...}``, ``{what: "detail", at}`` and ``{what: "origins", at}``.
+
+        Raises `NoeticConfigError` ``INVALID_FILTER`` or ``UNKNOWN_REQUEST``.
+        """
+        match request:
+            case {"what": "lines"}:
+                return self._page(request)
+            case {"what": "detail", "at": int(at)} if 0 <= at < len(self.index.entries):
+                return self._detail(self.index.entries[at])
+            case {"what": "origins", "at": int(at)} if 0 <= at < len(self.index.entries):
+                return self._origins_of(self.index.entries[at])
+        return super().answer(request)
+
+    def _page(self, request: dict[str, Any]) -> dict[str, Any]:
+        wanted = Filter.of(request)
+        lines = self.index.lines(wanted)
+        start, count, decision = (request.get(name) for name in ("start", "count", "decision"))
+        start = start if type(start) is int else 0
+        count = min(count if type(count) is int and count > 0 else PAGE, MOST_ASKED)
+        if type(decision) is int:
+            place = next((at for at, line in enumerate(lines) if _holds(line, decision, self.index)), None)
+            if place is not None:
+                start = (len(lines) - 1 - place) // count * count
+        start = max(0, min(start, len(lines) - 1))
+        # Newest first: the page counts from the end.
+        stop = len(lines) - start
+        shown = lines[max(0, stop - count) : stop]
+        matched = sum([line.count if isinstance(line, Fold) else 1 for line in lines])
+        return {
+            "start": start,
+            "count": len(lines),
+            "matched": matched,
+            "total": len(self.index.entries),
+            "lines": [wire(line) for line in shown],
+        }
+
+    def _detail(self, entry: Entry) -> dict[str, Any]:
+        event = entry.event
+        where = event.where
+        facts = [["Turn", str(where.turn)], ["Thread", plain(where.thread_id)]]
+        detail: dict[str, Any] = {"at": entry.at, "head": _head(entry), "facts": facts, "arguments": [], "answer": []}
+        if isinstance(event, ErrorRaised):
+            detail |= {"guidance": plain(event.message, FULL_LENGTH), "faults": [], "rules": []}
+            return detail
+        facts.append(["Evaluated in", f"{event.duration_ms:,.1f} ms"])
+        if entry.status is not None:
+            facts.append(["The call ended", plain(entry.status)])
+        if event.layer_id != "steering":
+            facts.append(["Layer", plain(event.layer_id)])
+        if event.args is not None:
+            detail["arguments"] = argument_rows(event.args)
+        if entry.answer is not None:
+            detail["answer"] = answer_parts(answer_text(entry.answer), event.matched, FULL_LENGTH)
+        elif event.matched:
+            detail["answer"] = [[plain(part, TEXT_LENGTH), True] for part in event.matched]
+        detail["guidance"] = "" if event.guidance is None else plain(event.guidance, FULL_LENGTH)
+        detail["faults"] = [[plain(rule_id), _why(why)] for rule_id, why in entry.faults]
+        named = dict.fromkeys([*event.rule_ids, *[rule_id for rule_id, _ in entry.faults if rule_id]])
+        detail["rules"] = [self._rule(rule_id, entry.seq) for rule_id in named]
+        return detail
+
+    def _rule(self, rule_id: str, seq: int) -> list[str]:
+        """Return a rule as it was at a moment: its id, which version that is, and its text."""
+        changes = self._changes.get(rule_id, [])
+        before = [change for at, change in changes if at < seq]
+        if before:
+            last = before[-1]
+            return [plain(rule_id), f"version {last.version}, {last.change}", plain(last.new or "", FULL_LENGTH)]
+        if changes:
+            first = changes[0][1]
+            return [plain(rule_id), f"as before version {first.version}", plain(first.old or "", FULL_LENGTH)]
+        text = self._rule_texts().get(rule_id) if self._rule_texts is not None else None
+        return [plain(rule_id), "not changed in this run", plain(text or "", FULL_LENGTH)]
+
+    def _origins_of(self, entry: Entry) -> list[str]:
+        event = entry.event
+        if self._origins is None or isinstance(event, ErrorRaised) or not event.args:
+            return []
+        known = self._origins(event, entry.seq)
+        if known is None:
+            return []
+        return [plain(known.origin(value).text) for value in event.args.values()]
+
+    def to_html(self) -> str:
+        """Return the table as HTML without scripts."""
+        return LedgerPicture(self.index, self.note).to_html()
+
+    def to_text(self) -> str:
+        """Return the table as plain text."""
+        return LedgerPicture(self.index, self.note).to_text()
+
+
+def _head(entry: Entry) -> str:
+    event = entry.event
+    if isinstance(event, ErrorRaised):
+        return f"{entry.action}: {plain(event.error_kind)}"
+    what = plain("the response" if event.tool_name is None else event.tool_name)
+    would = "" if event.enforced else "would have been "
+    outcome = "" if event.outcome is None else f" ({OUTCOMES.get(event.outcome) or plain(event.outcome)})"
+    return f"{would}{entry.action}{outcome}: {what}"
+
+
+def _why(why: str) -> str:
+    return "its judge gave no readable verdict" if why == "unparseable" else plain(why, TEXT_LENGTH)
+
+
+def _holds(line: Line, decision: int, index: LedgerIndex) -> bool:
+    if isinstance(line, Entry):
+        return line.seq == decision
+    return index.entries[line.first].seq <= decision <= index.entries[line.last].seq

@@ -1,0 +1,1 @@
+"""What one model call was sent, item by item, and what came of it."""

@@ -1,0 +1,380 @@
+// One model call: its request item by item, and what came of it. The page has an index of the calls and asks for what it shows.
+const SCROLL_MARGIN = 30; // pixels that stay free above a row that is scrolled to
+const FOLLOW_MS = 250; // between two looks at a run that grows
+const REMEDY_MS = 30;
+
+export default () => {
+  const store = storeOf((data, message) => {
+    if (message.type === "show") data.at = message.at;
+    if (message.type === "more") data.changed = { at: message.at, times: (data.changed?.times ?? 0) + 1 };
+    if (message.type !== "call") return true;
+    if (message.at < data.calls.length) return true; // already in the snapshot this page began with
+    if (message.at > data.calls.length || message.threadsAt > data.threads.length) return false;
+    data.threads.splice(message.threadsAt, message.threads.length, ...message.threads);
+    data.calls.push(message.call);
+    return true;
+  });
+
+  const titleOf = ([, turn, thread, inTurn, depth]) =>
+    `Turn ${turn}, call ${inTurn} · thread ${store.data.threads[thread][0]}${depth ? ` · depth ${depth}` : ""}`;
+
+  function render({ model, el }) {
+    const root = el.appendChild(make("div", { class: "noetic-nb nn-transcript", role: "group", "aria-label": "Transcript" }));
+    root.append(make("p", { class: "nn-title" }, "Transcript"));
+    const empty = root.appendChild(make("p", { class: "nn-empty" }));
+    const body = root.appendChild(make("div"));
+    const { back, slider, on, place, follow } = callControls(body);
+    const { choice, number, only, onlyLabel } = compareControls(body);
+    const sub = body.appendChild(make("p", { class: "nn-sub", "aria-live": "polite" }));
+    const settings = body.appendChild(make("p", { class: "nn-note" }));
+    const unknown = body.appendChild(make("p", { class: "nn-note nn-t-unknown" }));
+    const wrong = body.appendChild(make("p", { class: "nn-fault", role: "alert" }));
+    const beforePart = body.appendChild(make("p", { class: "nn-t-part" }, "Before the call"));
+    const before = body.appendChild(make("ol", { class: "nn-t-lines", "aria-label": "Decisions before the call" }));
+    const requestPart = body.appendChild(make("p", { class: "nn-t-part" }, "Request"));
+    const difference = requestPart.appendChild(make("span", { class: "nn-t-difference" }));
+    const pages = pager(body);
+    const items = body.appendChild(make("ol", { class: "nn-t-items", "aria-label": "Items of the request" }));
+    body.append(make("p", { class: "nn-t-part" }, "Answer"));
+    const answer = body.appendChild(make("p", { class: "nn-sub" }));
+    const after = body.appendChild(make("ol", { class: "nn-t-lines", "aria-label": "What came of the call" }));
+    const quiet = body.appendChild(make("button", { type: "button", class: "nn-t-more", "aria-expanded": "false" }));
+
+    // What this page looks at; the call that is shown is shared with the other pages of the model.
+    const local = {
+      ...{ at: -1, call: null, data: null, asked: "", asking: false, times: 0, time: 0 },
+      ...{ first: null, open: [], whole: new Map(), remedies: new Map(), quiet: false },
+      ...{ picked: null, known: null, scroll: null },
+    };
+
+    const last = () => store.data.calls.length - 1;
+    const placeOf = (number) => {
+      let low = 0;
+      let high = last();
+      while (low <= high) {
+        const middle = (low + high) >> 1;
+        if (store.data.calls[middle][0] === number) return middle;
+        if (store.data.calls[middle][0] < number) low = middle + 1;
+        else high = middle - 1;
+      }
+      return -1;
+    };
+    const shown = () => {
+      const data = store.data;
+      if (local.known !== store.selection) {
+        // A choice is looked at once, and what was chosen before the page was opened is known already: the kernel says what
+        // is shown.
+        const { call, item, decision } = store.selection;
+        const found = local.known === null || call == null ? -1 : placeOf(call);
+        local.known = store.selection;
+        if (found >= 0) data.at = found;
+        if (item != null || decision != null) local.scroll = "selection";
+      }
+      return model.get("follow") || data.at < 0 || data.at > last() ? last() : data.at;
+    };
+    const leave = () => {
+      if (!model.get("follow")) return;
+      model.set("follow", false);
+      model.save_changes();
+    };
+    const go = (to) => {
+      const at = Math.max(0, Math.min(to, last()));
+      leave();
+      store.data.at = at;
+      const [call, turn, thread] = store.data.calls[at];
+      store.select(model, { thread_id: store.data.threads[thread][1], turn, call, item: null, decision: null });
+    };
+    const compared = () => {
+      const value = model.get("compare_with");
+      return typeof value === "number" || value === "previous" ? value : null;
+    };
+    const compare = () => {
+      const at = Math.max(1, Math.min(Number(number.value) || 1, last() + 1)) - 1;
+      const value = choice.value === "call" ? store.data.calls[at][0] : choice.value || null;
+      model.set("compare_with", value);
+      model.save_changes();
+      store.changed();
+    };
+
+    // What is wanted of a call; an item is looked for once, in the page that has it.
+    const keyOf = (request) => JSON.stringify({ ...request, item: undefined });
+    const fail = (error) => setText(wrong, error.message);
+    const receive = (call, request) => {
+      if (local.call?.at !== call.at || local.call?.difference !== call.difference) {
+        local.whole.clear();
+        local.remedies.clear();
+      }
+      local.call = call;
+      if (call.at === local.at) Object.assign(local, { first: call.first, open: call.open });
+      local.asked = keyOf({ ...request, first: call.first, open: call.open });
+      if (request.item !== undefined && call.wanted !== null) local.scroll = `li[data-key="${call.wanted}"]`;
+      setText(wrong, "");
+      store.changed();
+      remedy();
+    };
+    const query = newest(async (request) => {
+      // Calls that come quickly are not all looked at.
+      const rest = model.get("follow") ? local.time + FOLLOW_MS - performance.now() : 0;
+      if (rest > 0) await new Promise((resolve) => setTimeout(resolve, rest));
+      local.time = performance.now();
+      return store.get(model, request);
+    }, receive);
+
+    /** Ask for the shown call where it, or what is wanted of it, is another one than before. */
+    const refresh = (at) => {
+      if (at !== local.at) Object.assign(local, { at, first: null, open: [], picked: null });
+      const { item } = store.selection;
+      const request = { what: "call", at, against: compared(), only: only.checked, open: local.open, first: local.first };
+      if (local.scroll === "selection" && item != null) {
+        Object.assign(request, { item, first: null });
+        local.scroll = null;
+      } else if (keyOf(request) === local.asked) return;
+      local.asked = keyOf({ ...request, first: local.first });
+      query(request).catch(fail);
+    };
+
+    /** What came of a call is more with time. */
+    const extend = newest((request) => store.get(model, request), (outcome, { at }) => {
+      if (local.call?.at === at) Object.assign(local.call, outcome);
+      store.changed();
+    });
+    const refreshOutcome = () => {
+      const { changed } = store.data;
+      if (changed === undefined || changed.times === local.times) return;
+      local.times = changed.times;
+      if (local.call !== null && changed.at === local.call.at) extend({ what: "outcome", at: changed.at }).catch(fail);
+    };
+
+    /** Ask for the smallest budgets of what was not sent, one after the other: each takes the kernel some work. */
+    const remedy = async () => {
+      if (local.asking) return;
+      local.asking = true;
+      try {
+        for (;;) {
+          await new Promise((resolve) => setTimeout(resolve, REMEDY_MS));
+          const { call } = local;
+          const row = root.isConnected && call.rows.find((one) => one.remedy && !local.remedies.has(one.key));
+          if (!row) return;
+          local.remedies.set(row.key, "");
+          const text = await store.get(model, { what: "budget", at: call.at, key: row.key, against: compared() });
+          if (local.call.at === call.at && local.call.difference === call.difference) local.remedies.set(row.key, text);
+          store.changed();
+        }
+      } catch (error) {
+        fail(error);
+      } finally {
+        local.asking = false;
+      }
+    };
+    const turnPage = (to) => {
+      const { first, page, total } = local.call;
+      const ends = { first: 0, back: first - page, on: first + page, last: Math.floor((total - 1) / page) * page };
+      local.first = Math.max(0, Math.min(ends[to], Math.floor((total - 1) / page) * page));
+      local.scroll = "li";
+      store.changed();
+    };
+    const expand = async (button) => {
+      const key = button.dataset.key;
+      const wanted = /^\d+$/.test(key) ? Number(key) : key;
+      if (local.whole.has(wanted)) local.whole.delete(wanted);
+      else {
+        try {
+          const { at } = local.call;
+          const text = await store.get(model, { what: "text", at, key: wanted, against: compared() });
+          if (local.call.at === at) local.whole.set(wanted, text);
+        } catch (error) {
+          setText(wrong, error.message);
+        }
+      }
+      store.changed();
+    };
+
+    back.addEventListener("click", () => go(shown() - 1));
+    on.addEventListener("click", () => go(shown() + 1));
+    slider.addEventListener("input", () => go(Number(slider.value)));
+    follow.addEventListener("change", () => {
+      if (!follow.checked) return go(shown());
+      model.set("follow", true);
+      model.save_changes();
+      store.changed();
+    });
+    choice.addEventListener("change", () => {
+      if (choice.value === "call" && number.value === "") number.value = 1;
+      compare();
+    });
+    number.addEventListener("change", compare);
+    only.addEventListener("change", () => {
+      Object.assign(local, { first: 0, open: [] });
+      store.changed();
+    });
+    pages.bar.addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      if (button) turnPage(button.dataset.to);
+    });
+    quiet.addEventListener("click", () => {
+      local.quiet = !local.quiet;
+      store.changed();
+    });
+    body.addEventListener("click", (event) => {
+      const button = event.target.closest("li button");
+      if (!button) return;
+      if (button.dataset.fold === undefined) return void expand(button);
+      local.open = [...local.open, Number(button.dataset.fold)];
+      store.changed();
+    });
+    const choose = (row, fields) => {
+      const call = local.call;
+      leave();
+      store.data.at = call.at;
+      store.select(model, { thread_id: call.where[0], turn: call.where[1], call: call.number, item: null, decision: null, ...fields });
+      // What is chosen here stays where it is.
+      Object.assign(local, { picked: row.dataset.key, known: store.selection });
+    };
+    const numberIn = (row, name) => (row.dataset[name] === undefined ? null : Number(row.dataset[name]));
+    choosable(items, (row) => row.dataset.key !== undefined && choose(row, { item: numberIn(row, "item") }));
+    for (const list of [before, after]) choosable(list, (row) => choose(row, { decision: numberIn(row, "seq") }));
+
+    const isChosen = (call, key, item, decision) => {
+      const chosen = store.selection;
+      if (chosen.call != null && chosen.call !== call.number) return false;
+      if (chosen.thread_id != null && chosen.thread_id !== call.where[0]) return false;
+      if (item !== null && item === chosen.item) return true;
+      if (decision !== null && decision === chosen.decision) return true;
+      return chosen.item == null && chosen.decision == null && local.picked === String(key);
+    };
+
+    function drawItem(row, data, call) {
+      const [head, why, text, was] = row.children;
+      const [change, swatch, origin, facts, tokens] = head.children;
+      const [name, fill] = data.of;
+      const mark = data.change ? `${store.data.changes[data.change]} ${data.change}` : "";
+      const chosen = isChosen(call, data.key, data.item, null);
+      put(row, {
+        "data-sent": data.sent,
+        "data-change": data.change,
+        "data-key": data.key,
+        "data-item": data.item,
+        "aria-current": chosen ? "true" : null,
+      });
+      setText(change, mark);
+      change.hidden = mark === "";
+      swatch.style.setProperty("--nn-fill", fill);
+      setText(origin, name);
+      setText(facts, [data.role, data.tool].filter((fact) => fact && fact !== name).join(" · "));
+      setText(tokens, data.tokens && `${data.tokens} tokens`);
+      setText(why, [data.why, local.remedies.get(data.key)].filter(Boolean).join(" "));
+      why.hidden = data.why === "";
+      fillText(text, data.text, data.more, { key: data.key, whole: local.whole });
+      was.hidden = data.was === undefined;
+      if (data.was !== undefined) fillText(was.lastElementChild, data.was, data.wasMore, { key: `w${data.key}`, whole: local.whole });
+    }
+
+    function drawItems(call) {
+      // Folds and items are different elements, so they are kept apart by their kind.
+      const rows = call.rows;
+      while (items.childElementCount > rows.length) items.lastElementChild.remove();
+      rows.forEach((data, at) => {
+        const isFold = data.fold !== undefined;
+        let node = items.children[at];
+        if (!node || node.classList.contains("nn-t-fold") !== isFold) {
+          const made = isFold ? foldRow() : itemRow();
+          if (node) node.replaceWith(made);
+          else items.append(made);
+          node = made;
+        }
+        if (!isFold) return drawItem(node, data, call);
+        const [words, button] = node.children;
+        setText(words, data.text);
+        put(button, { "data-fold": data.fold });
+      });
+    }
+
+    function foldRow() {
+      const row = make("li", { class: "nn-t-fold", tabindex: -1 });
+      row.append(make("span"), make("button", { type: "button", class: "nn-t-more", tabindex: -1 }, "Show them"));
+      return row;
+    }
+
+    function drawLines(list, lines, call) {
+      const listed = lines.filter((line) => !line.quiet || local.quiet || isChosen(call, line.key, null, line.seq));
+      patch(list, listed, outcomeRow, (row, line) => {
+        const [head, text] = row.children;
+        const chosen = isChosen(call, line.key, null, line.seq);
+        put(row, { "data-kind": line.kind, "data-level": line.level, "data-key": line.key, "data-seq": line.seq, "aria-current": chosen ? "true" : null });
+        paintTone(head.firstElementChild, store.data, line.tone);
+        setText(head.lastElementChild, line.heading);
+        head.hidden = line.heading === "";
+        fillText(text, line.text, line.more, { key: line.key, whole: local.whole });
+      });
+      return listed.length;
+    }
+
+    function scrollTo(call) {
+      let wanted = local.scroll;
+      if (wanted === null) return;
+      if (wanted === "selection") wanted = '[aria-current="true"]';
+      const row = (wanted === "li" ? items : body).querySelector(wanted);
+      if (!row || call.at !== local.at) return;
+      local.scroll = null;
+      row.style.scrollMarginTop = `${SCROLL_MARGIN}px`;
+      row.scrollIntoView({ block: "nearest" });
+    }
+
+    function draw(data) {
+      // After a message was missed nothing that was asked is sure to be all.
+      if (local.data !== data) Object.assign(local, { data, asked: "" });
+      const none = data.calls.length === 0;
+      empty.hidden = !none;
+      body.hidden = none;
+      setText(empty, data.empty);
+      if (none) return;
+      const at = shown();
+      const title = titleOf(data.calls[at]);
+      const against = compared();
+      put(slider, { max: last(), "aria-valuetext": title });
+      slider.value = at;
+      back.disabled = at === 0;
+      on.disabled = at === last();
+      follow.checked = model.get("follow");
+      setText(place, `${at + 1} of ${data.calls.length}`);
+      if (document.activeElement !== number) number.value = typeof against === "number" ? placeOf(against) + 1 : number.value;
+      put(number, { max: data.calls.length });
+      if (document.activeElement !== choice) choice.value = typeof against === "number" ? "call" : against ?? "";
+      number.hidden = choice.value !== "call";
+      onlyLabel.hidden = against === null;
+      refresh(at);
+      refreshOutcome();
+
+      const call = local.call;
+      put(body, { "aria-busy": call?.at === at ? null : "true" });
+      if (call === null) return;
+      setText(sub, `${titleOf(data.calls[call.at])}: ${call.headline}`);
+      setText(settings, call.settings);
+      settings.hidden = call.settings === "";
+      setText(unknown, call.unknown);
+      unknown.hidden = call.unknown === "";
+      setText(difference, call.difference && ` ${call.difference}`);
+      pages.bar.hidden = call.total <= call.page;
+      setText(pages.text, `${(call.first + 1).toLocaleString("en")} to ${Math.min(call.first + call.page, call.total).toLocaleString("en")} of ${call.total.toLocaleString("en")}`);
+      for (const button of pages.bar.querySelectorAll("button")) {
+        const isBack = ["first", "back"].includes(button.dataset.to);
+        button.disabled = isBack ? call.first === 0 : call.first + call.page >= call.total;
+      }
+      drawItems(call);
+      setText(answer, call.answer);
+      const early = drawLines(before, call.before, call);
+      beforePart.hidden = before.hidden = early === 0;
+      drawLines(after, call.after, call);
+      const checks = [...call.before, ...call.after].filter((line) => line.quiet).length;
+      quiet.hidden = checks === 0;
+      put(quiet, { "aria-expanded": local.quiet });
+      setText(quiet, `${local.quiet ? "Hide" : "Show"} ${checks} check${checks === 1 ? "" : "s"} that found nothing`);
+      for (const list of [before, items, after]) arrowKeys(list, ":scope > li");
+      scrollTo(call);
+    }
+
+    return store.show({ model, el, root, draw, traits: ["follow", "compare_with"] });
+  }
+
+  return { initialize: store.initialize, render: store.guard(render) };
+};

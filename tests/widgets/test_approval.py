@@ -1,0 +1,206 @@
+"""The form that asks a person: answered, cancelled, withdrawn or refused, it leaves its answer on the page and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import ipywidgets
+import pytest
+
+import noetic_nb as nn
+from noetic_nb.steering import RuleBook
+from noetic_nb.widgets import Approval
+from noetic_nb.widgets.approval.approval import REFUSED, REPLACED, WITHDRAWN
+from noetic_nb.widgets.base import cells
+from noetic_nb.widgets.base.page_thread import PAGES
+from tests.widgets.test_outputs import WIDGET, Output, Page
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Page:
+    made = Page()
+
+    def show(thing: Any, **options: Any) -> Output | None:
+        if hasattr(thing, "_ipython_display_"):
+            thing._ipython_display_()
+            return None
+        return made.show(thing, **options)
+
+    module = SimpleNamespace(get_ipython=lambda: made.shell, display=SimpleNamespace(display=show))
+    monkeypatch.setitem(sys.modules, "IPython", module)
+    monkeypatch.setitem(sys.modules, "IPython.display", module.display)
+    monkeypatch.setattr(cells, "_open", {})
+    made.run_cell("cell-1", "request-1")
+    return made
+
+
+async def asked(approval: Approval, count: int = 1, **args: Any) -> list[asyncio.Task[Any]]:
+    tasks = [asyncio.ensure_future(approval(f"pay_{n}", {"n": n, **args}, question=f"Pay {n}?")) for n in range(count)]
+    await asyncio.sleep(0)
+    assert len(approval.questions) == count
+    return tasks
+
+
+async def test_an_answered_question_leaves_what_was_asked_and_answered_in_an_output_of_its_own(page: Page) -> None:
+    approval = Approval()
+    (task,) = await asked(approval, api_key="sk-abcdefghijklmnopqrstuvwx")
+    live, static = page.outputs
+    assert list(live.bundles[0]) == [WIDGET]
+    assert "Not answered yet." in static.bundles[-1]["text/html"]
+
+    approval.questions[0].once_button.click()
+
+    assert await task is True
+    assert live.bundles[-1] == {}
+    html, text = static.bundles[-1]["text/html"], static.bundles[-1]["text/plain"]
+    for shown in (html, text):
+        assert "Pay 0?" in shown
+        assert "Allowed once." in shown
+        assert "sk-abcdef" not in shown
+        assert "[redacted]" in shown
+    assert "Answered" in html
+
+
+@pytest.mark.parametrize("way", ["cancelled", "denied", "rerun", "failed"])
+async def test_however_a_question_ends_its_comms_are_returned(
+    page: Page, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    before = len(ipywidgets.widgets.widget._instances)
+    approval = Approval()
+    if way == "failed":
+
+        def fail(*shown: Any, **options: Any) -> None:
+            raise OSError("no page")
+
+        monkeypatch.setattr(sys.modules["IPython.display"], "display", fail)
+        with pytest.raises(OSError, match="no page"):
+            await approval("pay", {})
+    else:
+        (task,) = await asked(approval)
+        (question,) = approval.questions
+        if way == "cancelled":
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert WITHDRAWN in question.to_text()
+        elif way == "denied":
+            question.reason.value = "Too much."
+            question.deny_button.click()
+            assert await task == "Too much."
+        else:
+            page.run_cell("cell-1", "request-2")
+            cells.enter_cell(question)
+            assert await task == REPLACED
+
+    assert approval.questions == ()
+    assert len(ipywidgets.widgets.widget._instances) == before
+
+
+async def test_two_hundred_questions_at_once_leave_nothing_behind(page: Page) -> None:
+    approval = Approval()
+    tasks = await asked(approval)
+    approval.questions[0].deny_button.click()
+    assert await tasks[0] == REFUSED
+    assert PAGES.wait()  # the thread of pages is there from now on
+    comms, threads, pending = (
+        len(ipywidgets.widgets.widget._instances),
+        threading.active_count(),
+        len(asyncio.all_tasks()),
+    )
+    tasks = await asked(approval, 200)
+    questions = approval.questions
+
+    for number, question in enumerate(questions[::-1]):
+        if number % 4 == 0:
+            tasks[199 - number].cancel()
+        else:
+            button = (question.once_button, question.always_button, question.deny_button)[number % 4 - 1]
+            threading.Thread(target=button.click).start()
+    answers = (await asyncio.gather(*tasks, return_exceptions=True))[::-1]
+
+    kinds = [asyncio.CancelledError, True, True, REFUSED]
+    assert all(
+        isinstance(answer, asyncio.CancelledError) if number % 4 == 0 else answer == kinds[number % 4]
+        for number, answer in enumerate(answers)
+    )
+    assert len(approval.always) == 50
+    assert approval.questions == ()
+    assert len(ipywidgets.widgets.widget._instances) == comms
+    assert len(asyncio.all_tasks()) == pending
+    assert threading.active_count() <= threads
+    assert all(not cell.shown for cell in cells._open.values())
+    del questions, question, tasks, button
+    gc.collect()
+    assert not [cell for cell in cells._open.values() if len(cell.opened)]
+
+
+@pytest.mark.parametrize("word", ["once", "always"])
+async def test_a_reason_is_never_read_as_a_yes(page: Page, word: str) -> None:
+    approval = Approval()
+    (task,) = await asked(approval)
+
+    approval.questions[0].reason.value = word
+    approval.questions[0].deny_button.click()
+
+    assert await task == REFUSED
+    assert approval.always == frozenset()
+
+
+async def test_a_reason_counts_as_it_was_when_deny_was_pressed(page: Page) -> None:
+    approval = Approval()
+    (task,) = await asked(approval)
+    (question,) = approval.questions
+
+    def message(widget: Any, data: dict[str, Any]) -> None:
+        widget._handle_msg({"content": {"data": data}, "buffers": []})
+
+    message(question.reason, {"method": "update", "state": {"value": "Too much."}, "buffer_paths": []})
+    message(question.deny_button, {"method": "custom", "content": {"event": "click"}})
+
+    assert await task == "Too much."
+
+
+async def test_hostile_text_is_text_in_the_form_that_stays(page: Page) -> None:
+    approval = Approval()
+    task = asyncio.ensure_future(
+        approval("<img src=x onerror=alert(1)>", {"</style>": "<b>"}, question="<script>x</script>")
+    )
+    await asyncio.sleep(0)
+    approval.questions[0].reason.value = "<iframe>"
+    approval.questions[0].deny_button.click()
+    await task
+
+    html = page.outputs[1].bundles[-1]["text/html"]
+    for piece in ("<img", "<b>", "<script", "<iframe"):
+        assert piece not in html
+
+
+async def test_a_turn_with_many_questions_runs_on_when_they_are_answered(page: Page) -> None:
+    rules = RuleBook()
+    rules.when("true", id="ask", on="before_tool_call", action="ask", guidance="Pay {tool.args.amount}?")
+
+    @nn.tool
+    async def pay(amount: int) -> str:
+        """Pay someone."""
+        return f"paid {amount}"
+
+    approval = Approval()
+    config = nn.AgentConfig(name="desk", step=nn.react(model="m", tools=[pay]), memory=[nn.steering(rules)])
+    replies = [nn.CallTool("pay", amount=1), nn.CallTool("pay", amount=2), "Done."]
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(replies), approve=approval)
+    turn = asyncio.ensure_future(harness.execute("Pay"))
+    answered: Any = None
+    for button in ("once_button", "deny_button"):
+        while not approval.questions or approval.questions[0] is answered:
+            await asyncio.sleep(0)
+        answered = approval.questions[0]
+        getattr(answered, button).click()
+
+    assert (await turn).text == "Done."
+    answers = [output.bundles[-1]["text/plain"].splitlines()[2] for output in page.outputs[1::2]]
+    assert [answer.split(" (")[0] for answer in answers] == ["Allowed once.", f"Denied: {REFUSED}"]

@@ -1,0 +1,184 @@
+"""Hostile text is text: as every name, id, key, kind and word, in the static form, the snapshot and the answers of every view."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.steering import RuleBook
+from noetic_nb.widgets import Ledger, RuleEditor
+from noetic_nb.widgets.approval.approval import Question
+from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
+from tests.widgets.scenes import demo_run
+from tests.widgets.views import VIEWS
+
+INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+VOID = frozenset({"br", "hr", "img", "input", "meta", "link", "line", "rect", "path", "circle"})
+
+
+class Page(HTMLParser):
+    """What a page is made of: elements with the names of their attributes, style sheets, and whether all of it is closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: set[tuple[str, str]] = set()
+        self.styles: set[str] = set()
+        self.sheets: set[str] = set()
+        self.open: list[str] = []
+        self.problems: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.parts |= {(tag, ""), *[(tag, name) for name, _ in attrs]}
+        self.styles |= {value or "" for name, value in attrs if name == "style"}
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in VOID:
+            return
+        if not self.open or self.open.pop() != tag:
+            self.problems.append(f"</{tag}>")
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "style":
+            self.sheets.add(data)
+
+    def handle_comment(self, data: str) -> None:
+        self.problems.append(f"<!--{data}")
+
+    def handle_decl(self, decl: str) -> None:
+        self.problems.append(f"<!{decl}")
+
+    def unknown_decl(self, data: str) -> None:
+        self.problems.append(f"<![{data}")
+
+    def handle_pi(self, data: str) -> None:
+        self.problems.append(f"<?{data}")
+
+
+def editor(text: str) -> RuleEditor | None:
+    """Return an editor of rules that bear a text everywhere; None where a rule book refuses it."""
+    try:
+        when = f"response.text == {json.dumps(text)}"
+        python = {"id": text, "name": text, "applies_to": ["before_tool_call"], "tools": [text]}
+        python |= {"predicate": lambda call: None, "source": f"def r(call):\n    return {text!r}"}
+        cel = {"id": f"{text}2", "applies_to": ["after_model_call"], "when": when, "guidance": text}
+        rules = RuleBook([python, cel])
+    except (NoeticConfigError, ValueError):
+        return None
+    return RuleEditor(rules, run=hostile_run(text))
+
+
+def opened(text: str) -> Iterator[Any]:
+    run = hostile_run(text)
+    for make in VIEWS:
+        with make(run) as view:
+            yield view
+    edited = editor(text)
+    if edited is not None:
+        with edited:
+            yield edited
+
+
+def tame(name: str) -> tuple[set[tuple[str, str]], set[str]]:
+    """Return the elements and the sheets of all views of a kind, where the texts are harmless."""
+    parts: set[tuple[str, str]] = set()
+    sheets: set[str] = set()
+    views = [*opened("tame"), *opened("allow"), *opened("tame words\n" * 400), *[make(demo_run()) for make in VIEWS]]
+    for view in views:
+        if type(view).__name__ == name:
+            page = Page(view.to_html())
+            parts |= page.parts
+            sheets |= page.sheets
+        view.close()
+    return parts, sheets
+
+
+KNOWN: dict[str, tuple[set[tuple[str, str]], set[str]]] = {}
+
+
+def check(view: Any) -> None:
+    name = type(view).__name__
+    if name not in KNOWN:
+        KNOWN[name] = tame(name)
+    parts, sheets = KNOWN[name]
+    html = view.to_html()
+    page = Page(html)
+    assert page.problems == [], name
+    assert page.open == [], name
+    assert page.parts <= parts, (name, page.parts - parts)
+    assert page.sheets <= sheets, name
+    assert not [style for style in page.styles if re.search(r"url|expression|import|[{}<>\\]", style)], name
+    assert not INVISIBLE.search(html), name
+    assert not INVISIBLE.search(view.to_text()), name
+    assert len(html) < 3_000_000, name
+    if hasattr(view, "snapshot"):
+        wire(view.snapshot)
+
+
+def wire(data: Any) -> None:
+    """Data travels as JSON in UTF-8, and comes back equal."""
+    text = json.dumps(data, allow_nan=False, ensure_ascii=False)
+    assert json.loads(text.encode("utf-8")) == data
+    assert len(text) < 1_000_000
+
+
+@pytest.mark.parametrize("name", HOSTILE_TEXTS)
+def test_hostile_text_stays_text_in_every_view(name: str) -> None:
+    for view in opened(HOSTILE_TEXTS[name]):
+        check(view)
+
+
+@pytest.mark.parametrize("name", HOSTILE_TEXTS)
+def test_a_ledger_is_searched_and_read_with_hostile_text(name: str) -> None:
+    text = HOSTILE_TEXTS[name]
+    with Ledger(hostile_run(text)) as view:
+        reading = view.reading
+        page = reading.answer({"what": "lines"})
+        wire(page)
+        for kind, pairs in view.snapshot["facets"]:
+            for value, count in pairs:
+                field = {"chips": [value]} if kind == "chip" else {kind: value}
+                # A name that is empty is no filter.
+                assert not value or reading.answer({"what": "lines", **field})["matched"] == count
+        wire(reading.answer({"what": "lines", "text": text}))
+        for at in range(view.snapshot["total"]):
+            wire(reading.answer({"what": "detail", "at": at}))
+            wire(reading.answer({"what": "origins", "at": at}))
+
+
+@pytest.mark.parametrize("name", HOSTILE_TEXTS)
+async def test_a_question_with_hostile_text_stays_text(name: str) -> None:
+    text = HOSTILE_TEXTS[name]
+    plain = Question("tame", {"a": "b"}, "May it?")
+    plain.settle("no")
+    expected = Page(plain.to_html())
+    question = Question(text, {text: [text]}, text)
+    wire(question.notice.text)
+    question.settle(text or "no")
+    await asyncio.wait([question.answer])
+
+    page = Page(question.to_html())
+
+    assert page.problems == []
+    assert page.parts == expected.parts
+    assert page.sheets == expected.sheets
+    assert not INVISIBLE.search(question.to_html() + question.to_text() + question.notice.text)
+
+
+def test_there_are_many_kinds_of_hostile_text() -> None:
+    assert len(set(HOSTILE_TEXTS.values())) >= 60

@@ -1,0 +1,220 @@
+"""The token allocation: the strip, the items of a call, and what other budgets would change."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import time
+from typing import Any
+
+import pytest
+
+import noetic_nb as nn
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ModelCalled
+from noetic_nb.memory import MemoryLayer, allocate_budgets
+from noetic_nb.runs import Run
+from noetic_nb.widgets import Selection, TokenAllocation
+from noetic_nb.widgets.allocation.allocation_reading import AllocationReading
+from noetic_nb.widgets.allocation.call_strip import add_bar, new_strip
+from noetic_nb.widgets.base.feed import Feed
+from noetic_nb.widgets.base.moment import EVERYTHING
+from tests.widgets.scenes import demo_run, planned_run, turn
+
+
+@pytest.fixture(scope="module")
+def planned() -> Run:
+    return planned_run()
+
+
+def random_budget(rng: random.Random) -> tuple[Any, Any]:
+    """Return a budget as what_if takes it, and as a layer does."""
+    low = rng.choice([0, rng.randrange(300), rng.random() * 300])
+    high = rng.choice([math.inf, low, low + rng.randrange(400), low + 400 * rng.random()])
+    as_layer = {"min": low, "max": high}
+    return rng.choice([(low, high), as_layer, [low, high]]), as_layer
+
+
+def test_what_if_is_the_real_allocation_in_ten_thousand_random_cases(planned: Run) -> None:
+    rng = random.Random(7)
+    with TokenAllocation(planned) as view:
+        recorded = {"notes": {"min": 20, "max": 60}, "policy": {"min": 0, "max": 120}}
+        system = view.what_if(-1).system
+        for _ in range(10_000):
+            changed = {name: random_budget(rng) for name in recorded if rng.random() < 0.6}
+            total = rng.choice([None, rng.randrange(3_000), 3_000 * rng.random()])
+            reserve = rng.choice([None, rng.randrange(500)])
+            layers = [
+                MemoryLayer(id=name, slot=0, scope="thread", budget=changed[name][1] if name in changed else budget)
+                for name, budget in recorded.items()
+            ]
+
+            plan = view.what_if(-1, {name: pair[0] for name, pair in changed.items()}, total, reserve)
+
+            assert plan.budgets == allocate_budgets(
+                layers,
+                total_budget=900 if total is None else total,
+                system_prompt_tokens=system,
+                response_reserve=150 if reserve is None else reserve,
+            )
+            for used in plan.layers:
+                assert used.used <= used.allocated
+
+
+def test_what_if_with_nothing_changed_is_what_was_sent(planned: Run) -> None:
+    with TokenAllocation(planned) as view:
+        for call, sent in enumerate(planned.select(nn.events.ViewAssembled)):
+            plan = view.what_if(call)
+            assert plan.as_event(sent.where, sent.t_ms, sent.step) == sent
+
+
+def test_a_call_is_named_by_its_place_from_either_end_or_by_its_event(planned: Run) -> None:
+    with TokenAllocation(planned) as view:
+        called = planned.select(ModelCalled)[1]
+
+        assert view.what_if(1) == view.what_if(-5) == view.what_if(called) != view.what_if(2)
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"call": 6}, "UNKNOWN_CALL"),
+        ({"call": -7}, "UNKNOWN_CALL"),
+        ({"call": True}, "UNKNOWN_CALL"),
+        ({"call": 0, "thread_id": "nobody"}, "UNKNOWN_CALL"),
+        ({"budgets": {"note": 5}}, "UNKNOWN_LAYER_REFERENCE"),
+        ({"budgets": 5}, "INVALID_BUDGET"),
+        ({"budgets": {"notes": (50, 10)}}, "INVALID_BUDGET"),
+        ({"budgets": {"notes": -1}}, "INVALID_BUDGET"),
+        ({"budgets": {"notes": math.nan}}, "INVALID_BUDGET"),
+        ({"budgets": {"notes": (math.nan, 9)}}, "INVALID_BUDGET"),
+        ({"budgets": {"notes": "much"}}, "INVALID_BUDGET"),
+        ({"total": -1}, "INVALID_PROJECTION"),
+        ({"total": math.nan}, "INVALID_PROJECTION"),
+        ({"total": "900"}, "INVALID_PROJECTION"),
+        ({"total": True}, "INVALID_PROJECTION"),
+        ({"reserve": -1}, "INVALID_PROJECTION"),
+        ({"reserve": math.nan}, "INVALID_PROJECTION"),
+        ({"total": math.inf, "reserve": math.inf}, "INVALID_BUDGET_INPUT"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(planned: Run, given: dict[str, Any], code: str) -> None:
+    with TokenAllocation(planned) as view, pytest.raises(NoeticConfigError) as caught:
+        view.what_if(**{"call": 0, **given})
+
+    assert caught.value.code == code
+
+
+def test_a_call_whose_plan_was_not_recorded_says_what_is_missing() -> None:
+    with (
+        TokenAllocation(demo_run()) as view,
+        pytest.raises(NoeticConfigError, match="instructions, tools and budgets") as caught,
+    ):
+        view.what_if(0)
+
+    assert caught.value.code == "NOT_RECORDED"
+
+
+def test_a_page_learns_what_would_be_left_out_and_what_would_come_back(planned: Run) -> None:
+    with TokenAllocation(planned) as view:
+        ask = view.reading.answer
+        settings = ask({"what": "settings", "at": 5})
+
+        more = ask({"what": "what_if", "at": 5, "budgets": {"0": [20, 200]}, "total": 1_400})
+        less = ask({"what": "what_if", "at": 5, "budgets": {"1": [0, 0]}, "total": 400})
+
+    assert [row[1:] for row in settings["layers"]] == [["notes", 20, 60], ["policy", 0.0, 120]]
+    assert (settings["total"], settings["reserve"]) == (900, 150)
+    assert any("She would rather not" in words for _, words, _, _ in more["returned"]["items"])
+    assert more["dropped"]["items"] == []
+    assert less["dropped"]["head"].startswith(
+        f"{len(less['dropped']['items']) + less['dropped']['more']} items would be left out"
+    )
+    assert less["returned"]["head"] == ""
+    assert json.loads(json.dumps([settings, more, less], allow_nan=False)) == [settings, more, less]
+
+
+def test_a_page_that_asks_for_what_is_not_there_is_told(planned: Run) -> None:
+    with TokenAllocation(planned) as view:
+        for request in (
+            {"what": "call", "at": 6}, {"what": "items", "at": -1}, {"what": "settings"}, {"what": "strip", "first": 0},
+            {"what": "what_if", "at": 0, "budgets": {"9": [0, 1]}}, {"what": "what_if", "at": 0, "budgets": {"0": [5]}},
+            {"what": "what_if", "at": 0, "total": -3}, {"what": "else"}, {},
+        ):  # fmt: skip
+            with pytest.raises(NoeticConfigError):
+                view.reading.answer(request)
+
+
+def test_the_items_of_a_call_are_listed_by_part_with_their_fate(planned: Run) -> None:
+    with TokenAllocation(planned) as view:
+        parts = {key: rows for key, _, rows in view.reading.answer({"what": "items", "at": 5})["parts"]}
+
+    assert [row[3] for row in parts[0]] == ["", "", "over the layer's allocation"]
+    assert [row[2] for row in parts["history"]] == list(range(11))
+    assert [row[3] for row in parts["history"]] == ["over the budget"] * 3 + [""] * 8
+    assert parts["system"][0][0].startswith("You sell flights.")
+
+
+def test_a_shared_selection_moves_the_view_to_a_call_or_to_a_turn(planned: Run) -> None:
+    selection = Selection()
+    with TokenAllocation(planned, selection=selection) as view:
+        selection.select(call=2)
+        assert (view.position, view.follow) == (2, False)
+        assert "Turn 3, call 1" in view.to_text()
+
+        selection.select(turn=5)
+        assert view.position == 4
+        selection.select(turn=99)
+        assert view.position == 4
+
+
+def test_the_place_of_a_call_is_that_among_all_calls_of_the_run_also_where_one_thread_is_shown() -> None:
+    run = Run()
+    for number in range(1, 4):
+        for thread in ("a", "b"):
+            for event in turn(number, thread=thread):
+                run.append(event)
+
+    with TokenAllocation(run, thread_id="b") as view:
+        assert [call["place"] for call in view.snapshot["calls"]] == [1, 3, 5]
+
+
+def test_a_request_that_was_never_sent_is_no_model_call() -> None:
+    with TokenAllocation(demo_run()) as view:  # of its nine requests three were followed by another at once
+        assert [call["place"] for call in view.snapshot["calls"]] == [None, 0, 1, None, 2, 3, None, 4, 5]
+
+
+def test_a_page_that_chose_is_not_moved_and_other_views_are() -> None:
+    selection = Selection()
+    with (
+        TokenAllocation(demo_run(), selection=selection) as one,
+        TokenAllocation(demo_run(), selection=selection) as two,
+    ):
+        one.position, one.follow = 6, False
+        one._handle_custom_msg({"type": "select", "id": "p1", "turn": 5, "call": 4}, [])
+
+        assert (one.position, two.position) == (6, 7)
+
+
+def test_a_strip_of_ten_thousand_calls_stays_small_and_is_the_sum_of_its_calls() -> None:
+    reading = AllocationReading()
+    feed = Feed(reading, EVERYTHING)
+    whole = new_strip()
+    began = time.process_time()
+    for number in range(1, 10_001):
+        for event in turn(number, history=number % 97):
+            message = feed.take(event)
+            if message is not None and message["type"] == "call":
+                add_bar(whole, message["bar"])
+    spent = time.process_time() - began
+
+    assert reading.snapshot["strip"] == whole
+    assert len(whole["bars"]) <= 200
+    assert sum(bar[0] for bar in whole["bars"]) == 10_000
+    assert sum(dict(bar[3])["history"] for bar in whole["bars"]) == sum(number % 97 for number in range(1, 10_001))
+    assert len(json.dumps(reading.snapshot)) < 1_000_000
+    print(f"10 000 calls read in {spent:.2f} s")
+    zoomed = reading.answer({"what": "strip", "first": 100, "last": 149})
+    assert (len(zoomed["bars"]), zoomed["size"]) == (50, 1)
+    assert reading.answer({"what": "call", "at": 3})["turn"] == 4
