@@ -17,13 +17,15 @@ import lab_sweeps
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from noetic_nb.lab import calibrate, datasets, economics
+from noetic_nb.lab import RegulatorReadings, calibrate, datasets, economics, first_stop, replay_regulator
 from noetic_nb.lab.statistics.intervals import resampled
-from noetic_nb.regulator import CallBudget
+from noetic_nb.regulator import CallBudget, Regulator
 from noetic_nb.runs import Run
 
 SAMPLES: Final = 1_000
 CALIBRATE_GOAL_S: Final = 15.0
+CONFIGURATIONS: Final = 50
+REPLAY_GOAL_MS: Final = 0.6
 
 
 def load(folder: str | None) -> list[Run]:
@@ -57,6 +59,24 @@ def one_area_resampled(runs: list[Run]) -> None:
         roc_auc_score(failed[sample], scores[sample])
 
 
+def shared_readings() -> None:
+    """Replay regulators through airline runs: one alone, the floor, and many that share one reading of a run."""
+    runs = datasets.airline()
+    regulators = [Regulator.for_user("ann").with_cost_cap(100 + 17 * at) for at in range(CONFIGURATIONS)]
+
+    def shared() -> None:
+        for run in runs:
+            readings = RegulatorReadings(run)
+            for regulator in regulators:
+                readings.first_stop(regulator)
+
+    alone = 1e3 * seconds(lambda: [first_stop(replay_regulator(run, regulators[0])) for run in runs]) / len(runs)
+    each = 1e3 * seconds(shared) / len(runs) / CONFIGURATIONS
+    print(
+        f"regulator replay of an airline run: {alone:.2f} ms alone, {each:.2f} ms of {CONFIGURATIONS} (goal {REPLAY_GOAL_MS} ms)"
+    )
+
+
 def main() -> int:
     """Measure and print."""
     runs = load(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("NOETIC_DATA"))
@@ -68,6 +88,7 @@ def main() -> int:
     )
     priced = seconds(lambda: economics(CallBudget(), runs, by=task_of, samples=SAMPLES))
     print(f"economics: {priced:.2f} s, {priced / floor:.1f} floors")
+    shared_readings()
     lab_sweeps.main()
     return 0
 

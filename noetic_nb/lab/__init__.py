@@ -6,6 +6,8 @@ from noetic_nb.lab.detection.stopping_value import economics
 from noetic_nb.lab.detection.threshold_search import calibrate
 from noetic_nb.lab.regulator_replay import first_stop, replay_regulator
 from noetic_nb.lab.replaying.comparison import Comparison, compare
+from noetic_nb.lab.replaying.forks import fork
+from noetic_nb.lab.replaying.regulator_readings import RegulatorReadings
 from noetic_nb.lab.replaying.replays import replay
 from noetic_nb.lab.rule_backtest import backtest
 from noetic_nb.lab.rule_lint import lint
@@ -18,6 +20,7 @@ __all__ = [
     "Calibration",
     "Comparison",
     "Evaluation",
+    "RegulatorReadings",
     "backtest",
     "calibrate",
     "compare",
@@ -25,6 +28,7 @@ __all__ = [
     "economics",
     "evaluate",
     "first_stop",
+    "fork",
     "lint",
     "pareto",
     "replay",

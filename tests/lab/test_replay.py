@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
-from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import (
     BudgetsAllocated,
     RegulatorDecided,
@@ -19,163 +18,19 @@ from noetic_nb.events import (
     SteeringDecided,
     ViewAssembled,
 )
-from noetic_nb.items import input_message
-from noetic_nb.lab import datasets, replay, replay_regulator
+from noetic_nb.items import freeze
+from noetic_nb.lab import RegulatorReadings, datasets, replay, replay_regulator
+from noetic_nb.lab.replaying import regulator_readings
 from noetic_nb.layers import regulation
-from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy
-from noetic_nb.regulator import CallBudget, CostCap, QualityDecline, Regulator, ToolLoop
+from noetic_nb.memory import MemoryHooks, MemoryLayer
+from noetic_nb.regulator import CallBudget, Regulator, ToolLoop, decisions
 from noetic_nb.runs import Run, load_run
 from noetic_nb.runs.event_codec import dump_event
 from noetic_nb.runs.recorded_requests import recorded_request
-from noetic_nb.steering import allow, ask, deny, guide
 from noetic_nb.testing import FakeClock, SeededIds
+from tests.lab.random_agents import find, offering_layer, pay, random_run
 
 WORKED_OUT = (SteeringDecided, RegulatorDecided, BudgetsAllocated, ViewAssembled, RequestPrepared)
-
-
-@nn.tool
-def find(place: int, text: str = "") -> str:
-    """Find something."""
-    if place == 4:
-        raise ValueError("nothing there")
-    return f"found {place} {text} " * place
-
-
-@nn.tool
-def pay(amount: float) -> str:
-    """Pay."""
-    return f"paid {amount}"
-
-
-def random_rules(rng: random.Random) -> nn.RuleBook:
-    """Return a book with rules of every deterministic form."""
-    rules = nn.RuleBook()
-
-    @rules.rule(on="before_tool_call", tools=["pay"])
-    def large(call: Any) -> Any:
-        if call.tool_args["amount"] > 50:
-            return deny("Too much.")
-        return guide("Say why.") if call.tool_args["amount"] > 40 else None
-
-    @rules.rule(on="after_model_call")
-    async def waits(response: Any) -> Any:
-        await asyncio.sleep(0)
-        return guide("Be brief.") if len(response.text) > 30 else allow()
-
-    @rules.rule(on="before_tool_call", history=True)
-    def often(call: Any) -> Any:
-        return deny("Enough.") if len([past for past in call.history if past.name == call.tool_name]) > 2 else None
-
-    @rules.rule(on="before_tool_call", tools=["find"])
-    def raises(call: Any) -> Any:
-        return {"a": 1}["no"] if call.tool_args["place"] == 3 else None
-
-    @rules.rule(on="before_tool_call", tools=["pay"])
-    def asks(call: Any) -> Any:
-        return ask("Sure?") if call.tool_args["amount"] == 40 else None
-
-    rules.when("tool.args.place == 2", id="cel", on="before_tool_call", tools=["find"], guidance="Not two.")
-    rules.when(
-        'origin(tool.args.amount) == "user"',
-        id="origin",
-        on="before_tool_call",
-        tools=["pay"],
-        action="guide",
-        guidance="As the user said.",
-    )
-    rules.at_most(2, "pay", id="twice")
-    rules.never("pay", after="find", id="order")
-    rules.only("pay", after="find", id="first", action="guide")
-    rules.only_from_user("pay", "amount", id="own")
-    for rule in list(rules):
-        if rng.random() < 0.4:
-            rules.remove(rule.id)
-        elif rng.random() < 0.2:
-            rules.disable(rule.id)
-    return rules
-
-
-def random_regulator(rng: random.Random) -> Regulator:
-    predicates: list[Any] = [
-        CostCap(tokens_out=rng.choice([None, 20, 60]), usd=rng.choice([None, 0.3]), poor_mean=None),
-        CallBudget(total=rng.choice([3, 5]), per_tool={}),
-        ToolLoop(),
-        QualityDecline(),
-    ]
-    return Regulator.for_user("ann").with_predicates(*rng.sample(predicates, rng.randrange(1, 4)))
-
-
-def offering_layer(rng: random.Random, layer_id: str) -> MemoryLayer:
-    sizes = [rng.randrange(1, 80) for _ in range(rng.randrange(5))]
-
-    def recall(p: Any) -> Any:
-        return {
-            "items": [
-                input_message(f"{layer_id} {n} " * n, "developer", item_id=f"{layer_id}{at}")
-                for at, n in enumerate(sizes)
-            ]
-        }
-
-    budget: Any = rng.choice([None, "auto", 30, 200, {"min": 20, "max": 300}])
-    return MemoryLayer(id=layer_id, slot=1, scope="thread", budget=budget, hooks=MemoryHooks(recall=recall))
-
-
-def random_answer(rng: random.Random) -> Any:
-    drawn = rng.random()
-    if drawn < 0.35:
-        return nn.CallTool("find", place=rng.randrange(6), text=rng.choice(["a", "b"]))
-    if drawn < 0.55:
-        return nn.CallTool("pay", amount=rng.choice([10, 40, 41, 60]))
-    return nn.Reply(
-        text=rng.choice(["ok", "done then", "words " * 12]),
-        usage={"input_tokens": rng.randrange(50), "output_tokens": rng.randrange(40)},
-        cost=rng.choice([0.05, 0.2]),
-    )
-
-
-async def random_run(seed: int) -> Run:
-    rng = random.Random(seed)
-    layers: list[Any] = [offering_layer(rng, f"layer{at}") for at in range(rng.randrange(3))]
-    rules = random_rules(rng)
-    layers.append(nn.steering(rules, scope=rng.choice(["execution", "thread", "resource"])))
-    if rng.random() < 0.7:
-        layers.append(regulation(random_regulator(rng)))
-    inner = nn.react(model="scripted", instructions="Work.", max_steps=rng.choice([3, 6]))
-    body = inner if rng.random() < 0.7 else nn.spawn("child", inner)
-    config = nn.AgentConfig(
-        name="desk",
-        step=body,
-        memory=layers,
-        tools=[find, pay],
-        projection=ProjectionPolicy(
-            token_budget=rng.choice([200, 600, 4_000]),
-            response_reserve=20,
-            overflow=rng.choice(["truncate", "sliding_window"]),
-        ),
-    )
-
-    async def approve(name: str, args: Any) -> bool:
-        return rng.random() < 0.5
-
-    harness = nn.AgentHarness(
-        config,
-        model=nn.ScriptedModel(lambda request: random_answer(rng)),
-        clock=FakeClock(step_ms=3),
-        ids=SeededIds(seed),
-        approve=approve,
-    )
-    run = nn.record(harness)
-    for turn in range(4):
-        thread = rng.choice(["t1", "t2"])
-        with contextlib.suppress(NoeticError):
-            await harness.execute(f"message {turn}, pay 40 " * rng.randrange(1, 6), thread_id=thread, resource_id="ann")
-        if rng.random() < 0.4 and thread in run.threads:
-            await harness.feedback(thread, quality=rng.random())
-        if rng.random() < 0.3 and len(rules):
-            first = next(iter(rules)).id
-            rules.disable(first) if rules[first].enabled else rules.enable(first)
-    run.stop_recording()
-    return run
 
 
 def worked_out(run: Run) -> list[Any]:
@@ -388,3 +243,59 @@ async def test_decisions_are_worked_out_and_not_copied() -> None:
     other.made_with(run.made_by)
     again = await asyncio.to_thread(replay, other)
     assert [row[:4] for row in ledger(again)] == [row[:4] for row in ledger(run)]
+
+
+def test_regulators_that_read_alike_share_one_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = datasets.airline_run(26)
+    readings, fed = RegulatorReadings(run), []
+    known = regulator_readings.tape_of
+    monkeypatch.setattr(regulator_readings, "tape_of", lambda *given: fed.append(1) or known(*given))
+    caps = [Regulator.for_user("ann").with_cost_cap(cap) for cap in (10, 900, 5, 100_000)]
+    loops = [Regulator.for_user("ann").with_predicates(ToolLoop(threshold=count)) for count in (2, 3, 9)]
+    for regulator in (*caps, *loops):
+        alone = [event.decision for event in replay_regulator(run, regulator).select(RegulatorDecided)]
+        assert [freeze(decisions.to_dict(moment.decision)) for moment in readings.decide(regulator)] == alone
+    assert len(fed) == 1
+    taught = Regulator.for_user("ann")
+    taught.person.corrections.add("flight", "no layovers")
+    readings.decide(taught)  # what it has learned is read as well
+    assert len(fed) == 2
+    with pytest.raises(NoeticConfigError) as caught:
+        readings.decide("no")  # type: ignore[arg-type]
+    assert caught.value.code == "INVALID_REGULATOR"
+
+
+async def test_other_layers_recall_over_the_recorded_log() -> None:
+    lengths: list[tuple[str, int]] = []
+    stored: list[str] = []
+
+    def recall(p: Any) -> Any:
+        lengths.append((p.query, len(p.log)))
+        return f"{len(p.log)} items so far. " * 9
+
+    def store(p: Any) -> None:
+        stored.append(p.response.items[0]["type"])
+
+    note = MemoryLayer(id="note", slot=5, scope="thread", budget=20, hooks=MemoryHooks(recall=recall, store=store))
+    run = await chat([offering_layer(random.Random(3), "facts")], PAYING, "pay 60", "pay 5")
+    again = await asyncio.to_thread(lambda: replay(run, layers=["facts", note]))
+    assert lengths == [("pay 60", 1), ("pay 60", 3), ("pay 60", 5), ("pay 5", 7), ("pay 5", 9)]
+    assert stored == ["function_call", "function_call", "message", "function_call", "message"]
+    for place, view in enumerate(again.select(ViewAssembled)):
+        assert {layer_id for layer_id, _ in view.layer_items} == {"facts", "note"}
+        assert next(share for share in view.layers if share.layer_id == "note").used <= 20
+        assert recorded_request(again, place).can_replan
+    alone = await asyncio.to_thread(lambda: replay(run, layers=[note]))
+    assert {layer_id for layer_id, _ in alone.select(ViewAssembled)[0].layer_items} == {"note"}
+
+
+async def test_a_break_that_stops_later_turns_is_decided_again() -> None:
+    looping = Regulator.for_user("ann").with_predicates(ToolLoop(threshold=3))
+    run = await chat([regulation(looping)], [nn.CallTool("find", place=1)] * 9, "go", "go on", "and on")
+    starts = [event for event in run.select(RegulatorDecided) if event.at == "turn_start"]
+    assert [event.stops for event in starts] == [False, True, True]
+    again = await asyncio.to_thread(replay, run)
+    assert worked_out(again) == worked_out(run)
+    free = replay(run, regulator=Regulator.for_user("ann").with_predicates(ToolLoop(threshold=9)))
+    assert not [event for event in free.select(RegulatorDecided) if event.stops]
+    assert not [event for event in free.select(SteeringDecided) if event.layer_id == "regulation"]

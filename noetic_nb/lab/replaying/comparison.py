@@ -13,7 +13,7 @@ from noetic_nb.events import SteeringDecided, ToolCalled, ViewAssembled
 from noetic_nb.items import item_text, thaw
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.lab.replaying.paired_runs import PairedComparison, compare_paired
-from noetic_nb.lab.replaying.replay_summary import drops_of, sent_tokens
+from noetic_nb.lab.replaying.replay_summary import drops_of, sent_tokens, tokens_of
 from noetic_nb.markup import escape
 from noetic_nb.runs import Run
 from noetic_nb.runs.plain_text import plain_line
@@ -176,7 +176,7 @@ def _rows(a: Run, b: Run) -> Iterator[tuple[int, str, Any, Any]]:
     requests = _requests(a), _requests(b)
     for number, (left, right) in enumerate(_turn_pairs(a, b), 1):
         sides = left, right
-        yield number, "prompt", *[None if turn is None else turn.query for turn in sides]
+        yield number, "prompt", *_both(sides, lambda turn: turn.query)
         for what, parts in (
             ("request", [_sent(turn, known) for turn, known in zip(sides, requests, strict=True)]),
             ("decision", [_decisions(turn) for turn in sides]),
@@ -187,13 +187,18 @@ def _rows(a: Run, b: Run) -> Iterator[tuple[int, str, Any, Any]]:
             for one, other in _aligned(parts[0], parts[1]):
                 yield number, what, one, other
         for name, number_of in _NUMBERS.items():
-            yield number, name, *[None if turn is None else number_of(turn) for turn in sides]
-        yield number, "reply", *[None if turn is None else turn.text for turn in sides]
-        yield number, "outcome", *[None if turn is None else turn.outcome for turn in sides]
+            yield number, name, *_both(sides, number_of)
+        yield number, "reply", *_both(sides, lambda turn: turn.text)
+        yield number, "outcome", *_both(sides, lambda turn: turn.outcome)
+
+
+def _both(sides: tuple[TurnSummary | None, TurnSummary | None], read: Callable[[TurnSummary], Any]) -> tuple[Any, Any]:
+    left, right = sides
+    return None if left is None else read(left), None if right is None else read(right)
 
 
 _NUMBERS: Final[Mapping[str, Callable[[TurnSummary], Any]]] = {
-    "tokens": lambda turn: turn.input_tokens + turn.output_tokens,
+    "tokens": tokens_of,
     "sent tokens": lambda turn: sum([sent_tokens(view) for view in turn.views]) if turn.views else None,
     "drops": lambda turn: sum([drops_of(view) for view in turn.views]) if turn.views else None,
     "cost": lambda turn: turn.cost,
@@ -219,7 +224,7 @@ def _aligned(
     a: Sequence[T],
     b: Sequence[T],
     *,
-    key: Callable[[T], Hashable] = lambda each: each,  # type: ignore[assignment,return-value]
+    key: Callable[[Any], Hashable] = lambda each: each,
 ) -> Iterator[tuple[T | None, T | None]]:
     """Pair what is the same, in order; what lies between pairs by its order."""
     matcher = difflib.SequenceMatcher(None, [key(one) for one in a], [key(one) for one in b], autojunk=False)

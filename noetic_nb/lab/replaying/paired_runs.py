@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import SteeringDecided, ToolCalled, ViewAssembled
-from noetic_nb.lab.replaying.replay_summary import costs_of, drops_of, sent_tokens
+from noetic_nb.lab.replaying.replay_summary import costs_of, drops_of, sent_tokens, tokens_of
 from noetic_nb.lab.statistics.intervals import interval
 from noetic_nb.lab.statistics.labels import runs_in
 from noetic_nb.markup import escape
@@ -99,8 +99,8 @@ def _good(run: Run) -> float | None:
 
 
 def _tokens(run: Run) -> int | None:
-    # Runs of others often have no counts; then all of them are zero.
-    return sum([turn.input_tokens + turn.output_tokens for turn in run.turns]) or None
+    known = [tokens_of(turn) for turn in run.turns]
+    return None if None in known else sum([number or 0 for number in known])
 
 
 METRICS: Final[Mapping[str, Callable[[Run], Any]]] = {

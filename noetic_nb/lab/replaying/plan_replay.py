@@ -14,8 +14,9 @@ from noetic_nb.arguments import closest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import BudgetsAllocated, RequestPrepared, ViewAssembled
 from noetic_nb.lab.replaying.kept_decisions import Kept
-from noetic_nb.memory import BudgetPlan, ProjectionPolicy
+from noetic_nb.memory import BudgetPlan, MemoryLayer, ProjectionPolicy
 from noetic_nb.memory.layer import budget_range
+from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
 from noetic_nb.runtime.planning.plan_inputs import PlanInputs
@@ -36,23 +37,32 @@ class PlanChanges:
     budgets: Mapping[str, Any] = field(default_factory=dict)
     policy: Mapping[str, Any] = field(default_factory=dict)
     layers: frozenset[str] | None = None
+    others: tuple[MemoryLayer, ...] = ()
+    """Layers that were not there, or in place of recorded ones."""
+    offers: Mapping[int, Mapping[str, RecallEntry]] = field(default_factory=dict)
+    """What they offer, by the place of the request."""
 
     def __bool__(self) -> bool:
         return bool(self.budgets or self.policy) or self.layers is not None
 
-    def inputs_of(self, inputs: PlanInputs) -> PlanInputs:
-        """Return what a call is planned from without the layers that are left out."""
+    def inputs_of(self, inputs: PlanInputs, seq: int) -> PlanInputs:
+        """Return what the call at a place of the run is planned from: other layers come behind the recorded ones."""
         if self.layers is None:
             return inputs
+        kept = [limit for limit in inputs.limits if limit[0] in self.layers]
+        offers = [entry for entry in inputs.offers if entry.layer_id in self.layers]
+        others = self.others if seq in self.offers else ()
+        known = self.offers.get(seq, {})
         return replace(
             inputs,
-            limits=tuple([limit for limit in inputs.limits if limit[0] in self.layers]),
-            offers=tuple([entry for entry in inputs.offers if entry.layer_id in self.layers]),
+            limits=(*kept, *[_limit(layer) for layer in others]),
+            offers=(*offers, *[known[layer.id] for layer in others if layer.id in known]),
+            allocated={name: given for name, given in inputs.allocated.items() if name in self.layers},
         )
 
-    def replan(self, recorded: PlanInputs) -> TurnPlan:
-        """Plan one call."""
-        inputs = self.inputs_of(recorded)
+    def replan(self, recorded: PlanInputs, seq: int) -> TurnPlan:
+        """Plan the call at a place of the run."""
+        inputs = self.inputs_of(recorded, seq)
         known = {layer_id for layer_id, _, _ in inputs.limits}
         budgets = {layer_id: given for layer_id, given in self.budgets.items() if layer_id in known}
         named = {
@@ -74,7 +84,12 @@ class PlanChanges:
                 pair = isinstance(given, Sequence) and not isinstance(given, str)
                 given = budget_range({"min": given[0], "max": given[1]} if pair else given, layer_id=layer_id)
             limits.append((layer_id, *given))
+        limits += [_limit(layer) for layer in self.others]
         return replace(event, overflow=plan.policy.overflow, window_size=plan.policy.window_size, limits=tuple(limits))
+
+
+def _limit(layer: MemoryLayer) -> tuple[str, float, float]:
+    return (layer.id, *budget_range(layer.budget, layer_id=layer.id))
 
 
 def plan_changes(run: Run, budgets: Any, projection: Any, layers: frozenset[str] | None) -> PlanChanges:
@@ -152,7 +167,7 @@ def plan_again(run: Run, changes: PlanChanges, kept: Kept) -> dict[int, Any]:
             kept.add("plans", _reason(request, error), request.seq)
             continue
         assert view is not None
-        plan = changes.replan(recorded)
+        plan = changes.replan(recorded, request.seq)
         plans.append((recorded, plan))
         found[request.seq] = plan.as_event(view.where, view.t_ms, view.step, view.projection, view.appended)
         splits, common = of_view[request.seq]
@@ -160,7 +175,9 @@ def plan_again(run: Run, changes: PlanChanges, kept: Kept) -> dict[int, Any]:
             found[seq] = _allocated(event, plan.policy, plan.budgets)
         if common is not None and changes:
             found[common[0]] = changes.prepared(common[1], plan)
-        for layer_id in dict.fromkeys(entry.layer_id for entry in changes.inputs_of(recorded).offers):
+        for layer_id in dict.fromkeys(entry.layer_id for entry in changes.inputs_of(recorded, request.seq).offers):
+            if layer_id in changes.offers.get(request.seq, {}):
+                continue
             kept.add("offers", f"of layer {layer_id}", request.seq)
     if changes and failed is not None and not plans:
         raise failed

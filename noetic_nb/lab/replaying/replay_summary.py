@@ -8,8 +8,9 @@ from typing import Any
 
 from noetic_nb.events import ModelCalled, RegulatorDecided, RunEvent, SteeringDecided, ToolCalled, ViewAssembled
 from noetic_nb.runs import Run
+from noetic_nb.runs.turns import TurnSummary
 
-__all__ = ["costs_of", "drops_of", "sent_tokens", "summary"]
+__all__ = ["costs_of", "drops_of", "sent_tokens", "summary", "tokens_of"]
 
 _RAN = frozenset({"ok", "error", "invalid_result"})
 
@@ -17,6 +18,13 @@ _RAN = frozenset({"ok", "error", "invalid_result"})
 def sent_tokens(view: ViewAssembled) -> int:
     """Return the tokens of a request."""
     return view.system + view.tools + view.framing + sum([layer.used for layer in view.layers]) + view.history
+
+
+def tokens_of(turn: TurnSummary) -> int | None:
+    """Return the tokens that a turn took, in and out; None where nobody counted them."""
+    if turn.input_tokens is None or turn.output_tokens is None:
+        return None
+    return turn.input_tokens + turn.output_tokens
 
 
 def drops_of(view: ViewAssembled) -> int:

@@ -5,6 +5,7 @@ In the open form every recorded point is judged as it was: the past stands, what
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs.regulator_feed import RegulatorFeed
 from noetic_nb.steering.evaluation.evaluate import Policy
+from noetic_nb.sync import run_sync
 
 __all__ = ["open_replay", "replay"]
 
@@ -53,7 +55,7 @@ def replay(
         A whole policy, or those of its fields that are to be others: ``{"token_budget": 4_000}``.
     layers : iterable of str or MemoryLayer, optional
         Layers in place of the recorded ones; a text names a recorded layer that stays. Rules and regulator stay where they
-        are not among them. An open replay has what layers offered then, so that it takes texts only.
+        are not among them. Open: a layer recalls and stores over the recorded log, behind the recorded ones.
     regulator : Regulator, optional
         In place of the recorded one; a template, which learns nothing.
     model : ModelClient or mapping, optional
@@ -116,18 +118,19 @@ def replay(
         )
     if tools is not None:
         raise NoeticConfigError("INVALID_MODE", "An open replay runs no tool.", given=mode, hint='Use mode="closed".')
+    kept = Kept()
+    others = tuple([layer for layer in listed or () if not isinstance(layer, str)])
     names = None
     if listed is not None:
-        code = [layer for layer in listed if not isinstance(layer, str)]
-        if code:
-            raise NoeticConfigError(
-                "OPEN_LAYER",
-                "An open replay has what layers offered then and cannot run one.",
-                given=[getattr(layer, "id", layer) for layer in code],
-                hint='Name recorded layers by their ids, or use mode="closed".',
-            )
-        names = frozenset(listed) | _always(run)
+        own = {layer.id for layer in others}
+        names = (frozenset([layer for layer in listed if isinstance(layer, str)]) | _always(run)) - own
     changes = plan_changes(run, budgets, projection, names)
+    if others:
+        from noetic_nb.lab.replaying.layer_replay import offers_of
+
+        changes = dataclasses.replace(
+            changes, others=others, offers=run_sync(offers_of(run, others, kept, _judge(model)))
+        )
     about = {
         "rules": rules,
         "budgets": budgets,
@@ -137,7 +140,7 @@ def replay(
         "model": model,
     }
     changed = [name for name, given in about.items() if given is not None]
-    return open_replay(run, changes, rules=rules, regulator=regulator, model=_judge(model), changed=changed)
+    return open_replay(run, changes, rules=rules, regulator=regulator, model=_judge(model), changed=changed, kept=kept)
 
 
 def _judge(model: Any) -> ModelClient | None:
@@ -197,9 +200,9 @@ def open_replay(
     regulator: Regulator | None = None,
     model: ModelClient | None = None,
     changed: Iterable[str] = (),
+    kept: Kept,
 ) -> Run:
     """Judge every recorded point; see `replay`."""
-    kept = Kept()
     ledger = _ledger(run, rules, model, kept)
     instead: dict[int, Any] = dict(plan_again(run, changes, kept))
     watched = was_regulated(run)
