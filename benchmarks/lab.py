@@ -13,6 +13,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any, Final
 
+import lab_sweeps
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
@@ -88,6 +89,7 @@ def main() -> int:
     priced = seconds(lambda: economics(CallBudget(), runs, by=task_of, samples=SAMPLES))
     print(f"economics: {priced:.2f} s, {priced / floor:.1f} floors")
     shared_readings()
+    lab_sweeps.main()
     return 0
 
 

@@ -12,6 +12,8 @@ from noetic_nb.lab.replaying.replays import replay
 from noetic_nb.lab.rule_backtest import backtest
 from noetic_nb.lab.rule_lint import lint
 from noetic_nb.lab.rule_scores.evaluation import Evaluation, evaluate
+from noetic_nb.lab.sweeping.pareto_front import pareto
+from noetic_nb.lab.sweeping.sweeps import sweep
 from noetic_nb.lazy import moved_names
 
 __all__ = [
@@ -28,8 +30,10 @@ __all__ = [
     "first_stop",
     "fork",
     "lint",
+    "pareto",
     "replay",
     "replay_regulator",
+    "sweep",
 ]
 
 __getattr__ = moved_names(__name__)
