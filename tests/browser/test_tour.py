@@ -27,14 +27,15 @@ def test_the_tour_runs_in_lab_and_a_rule_edited_in_the_page_steers_the_agent(
     opened = notebook(*code_cells())
     opened.run_all()
     page, kernel = opened.page, opened.kernel
-    trends = page.locator(".noetic-nb", has_text="Regulator trends").last
+    live = page.locator(".noetic-nb:not(.noetic-nb-static)")
+    trends = live.filter(has_text="Regulator trends").last
     trends.wait_for()
     wait_for(lambda: kernel.value("stop.turn") == "4", "the last cells have run")
     assert kernel.value("reply.stopped['reason']['kind']") == "'quality_decline_no_recovery'"
 
-    allocation = page.locator(".noetic-nb", has_text="Token allocation").first
+    allocation = live.filter(has_text="Token allocation").first
     expect(allocation.locator(".nn-sub")).to_contain_text("Turn 6, call 1")
-    allocation.get_by_role("slider").focus()
+    allocation.get_by_role("slider", name="Model call").focus()
     page.keyboard.press("Home")
     expect(allocation.locator(".nn-sub")).to_contain_text("Turn 1, call 1")
 
@@ -49,12 +50,12 @@ def test_the_tour_runs_in_lab_and_a_rule_edited_in_the_page_steers_the_agent(
     assert "steering_denied" in kernel.value(asked)
 
     editor = page.locator(".nn-editor").first
-    editor.locator("textarea").fill("def known_reservation(call):\n    return allow()")
+    editor.locator("textarea").first.fill("def known_reservation(call):\n    return allow()")
     editor.get_by_role("button", name="Apply").click()
     expect(editor.locator(".nn-notice")).to_contain_text("Applied")
     assert "cancelled" in kernel.value(asked)
 
-    editor.locator("textarea").fill("def known_reservation(call):\n    return deny('Closed for today.')")
+    editor.locator("textarea").first.fill("def known_reservation(call):\n    return deny('Closed for today.')")
     editor.get_by_role("button", name="Apply").click()
     expect(editor.locator(".nn-notice")).to_contain_text("Applied as version 5")
     assert "Closed for today." in kernel.value(asked)
