@@ -8,11 +8,14 @@ from noetic_nb.lab.regulator_replay import first_stop, replay_regulator
 from noetic_nb.lab.rule_backtest import backtest
 from noetic_nb.lab.rule_lint import lint
 from noetic_nb.lab.rule_scores.evaluation import Evaluation, evaluate
+from noetic_nb.lab.rule_scores.rule_suggestions import Suggestion, Suggestions, suggest
 from noetic_nb.lazy import moved_names
 
 __all__ = [
     "Calibration",
     "Evaluation",
+    "Suggestion",
+    "Suggestions",
     "backtest",
     "calibrate",
     "datasets",
@@ -21,6 +24,7 @@ __all__ = [
     "first_stop",
     "lint",
     "replay_regulator",
+    "suggest",
 ]
 
 __getattr__ = moved_names(__name__)
