@@ -13,7 +13,6 @@ References
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab.detection.fitting import folds_of
 from noetic_nb.lab.rule_scores.evaluation import Evaluator, kind_of
 from noetic_nb.lab.rule_scores.rule_candidates import Candidate, TriedCall, describe_rule, rule_candidates, tried_calls
 from noetic_nb.lab.statistics.intervals import Count
@@ -260,7 +260,7 @@ def suggest(
         hint = "Rules are about tool calls; lab.calibrate looks for thresholds of other things."
         raise NoeticConfigError("NO_CALLS", "None of the runs has a tool call.", given=len(found), hint=hint)
     strata = [tuple(run.meta.get(name) for name in ("source", "domain", "suite")) for run in found]
-    first = _split(groups, strata, bad, good, seed)
+    first = _first_half(groups, strata, bad, good, seed)
     fit = _Half(bad & first, good & first, groups, strata)
     other = frozenset(range(len(found))) - first
     rest = _Half(bad & other, good & other, groups, strata)
@@ -299,28 +299,25 @@ def _classes(runs: Sequence[Run], labels: Sequence[bool | None]) -> tuple[frozen
     return bad, good
 
 
-def _split(
+def _first_half(
     groups: Sequence[Hashable],
     strata: Sequence[Hashable],
     bad: frozenset[int],
     good: frozenset[int],
     seed: int,
 ) -> frozenset[int]:
-    """Return the places of the runs of half of the tasks: every other one of those that are alike."""
-    members: defaultdict[Hashable, list[int]] = defaultdict(list)
-    for place, group in enumerate(groups):
-        members[group].append(place)
-    if len(members) < 2:
+    """Return the places of the runs of half of the tasks."""
+    if len(set(groups)) < 2:
         raise NoeticConfigError(
             "TOO_FEW_TASKS",
             "Rules are chosen on some tasks and scored on others; these runs are of one.",
             given=groups[0],
             hint="Add runs of other tasks, or say what a task is: by=lambda run: ...",
         )
-    tasks = list(members.values())
-    random.Random(seed).shuffle(tasks)
-    tasks.sort(key=lambda own: (repr(strata[own[0]]), not bad.isdisjoint(own), not good.isdisjoint(own)))
-    return frozenset([place for own in tasks[::2] for place in own])
+    solved = {groups[place] for place in good}
+    kinds = [(stratum, group in solved) for stratum, group in zip(strata, groups, strict=True)]
+    folds = folds_of(groups, kinds, [place in bad for place in range(len(groups))], 2, seed)
+    return frozenset([place for place, fold in enumerate(folds) if fold == 0])
 
 
 def _useful(
