@@ -5,6 +5,10 @@ from noetic_nb.lab.detection.calibration import Calibration
 from noetic_nb.lab.detection.stopping_value import economics
 from noetic_nb.lab.detection.threshold_search import calibrate
 from noetic_nb.lab.regulator_replay import first_stop, replay_regulator
+from noetic_nb.lab.replaying.comparison import Comparison, compare
+from noetic_nb.lab.replaying.forks import fork
+from noetic_nb.lab.replaying.regulator_readings import RegulatorReadings
+from noetic_nb.lab.replaying.replays import replay
 from noetic_nb.lab.rule_backtest import backtest
 from noetic_nb.lab.rule_lint import lint
 from noetic_nb.lab.rule_scores.evaluation import Evaluation, evaluate
@@ -13,16 +17,21 @@ from noetic_nb.lazy import moved_names
 
 __all__ = [
     "Calibration",
+    "Comparison",
     "Evaluation",
+    "RegulatorReadings",
     "Suggestion",
     "Suggestions",
     "backtest",
     "calibrate",
+    "compare",
     "datasets",
     "economics",
     "evaluate",
     "first_stop",
+    "fork",
     "lint",
+    "replay",
     "replay_regulator",
     "suggest",
 ]

@@ -454,6 +454,16 @@ class Run:
         self._config = config
 
     @property
+    def made_by(self) -> object:
+        """The configuration itself, where the agent is in this process; None otherwise."""
+        return self._config
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether something is attached that may add events."""
+        return bool(self._attached)
+
+    @property
     def notes(self) -> str:
         """Your notes on the run, a text; it is saved with it, secrets replaced."""
         found = self.meta.get("notes", "")

@@ -189,7 +189,8 @@ def _ranges(tool: str, arg: str, values: Iterable[float]) -> Iterator[tuple[Stee
     ordered = sorted(values)
     reference = _reference(arg)
     number = f"{json.dumps(arg)} in tool.args && type({reference}) in [int, double] && {reference}"
-    for limit in sorted({ordered[int(share * (len(ordered) - 1))] for share in LIMITS}):
+    limits = {ordered[int(share * (len(ordered) - 1))] for share in LIMITS}
+    for limit in sorted(int(each) if each == int(each) else each for each in limits):
         title, text = f"{arg}-of-{tool}", json.dumps(limit)
         words = f"must not be called with {arg}"
         rule = _condition(tool, f"{title}-at-most-{text}", f"{number} > {text}", f"{words} above {text}.")
