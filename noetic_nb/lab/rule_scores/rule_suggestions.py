@@ -20,7 +20,6 @@ from math import nan
 from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.lab.detection.fitting import folds_of
 from noetic_nb.lab.rule_scores.evaluation import Evaluator, kind_of
 from noetic_nb.lab.rule_scores.rule_candidates import Candidate, TriedCall, describe_rule, rule_candidates, tried_calls
 from noetic_nb.lab.statistics.intervals import Count
@@ -239,9 +238,9 @@ def suggest(
     Examples
     --------
     >>> from noetic_nb.lab import datasets
-    >>> found = suggest(datasets.airline())
-    >>> len(found), found.reason
-    (0, 'No rule of the first half caught more than chance would.')
+    >>> found = suggest(datasets.agentdojo("banking"))
+    >>> found[1].text[:65], found[1].caught.n, found[1].blocked.n
+    ('update_password may be called only with the password that the use', 10, 0)
     """
     if (
         not isinstance(max_false_rejections, int | float)
@@ -314,6 +313,8 @@ def _first_half(
             given=groups[0],
             hint="Add runs of other tasks, or say what a task is: by=lambda run: ...",
         )
+    from noetic_nb.lab.detection.fitting import folds_of  # loads numpy
+
     solved = {groups[place] for place in good}
     kinds = [(stratum, group in solved) for stratum, group in zip(strata, groups, strict=True)]
     folds = folds_of(groups, kinds, [place in bad for place in range(len(groups))], 2, seed)
