@@ -13,6 +13,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any, Final
 
+import lab_sweeps
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
@@ -115,6 +116,7 @@ def main() -> int:
     print(f"economics: {priced:.2f} s, {priced / floor:.1f} floors")
     shared_readings()
     suggestions(runs)
+    lab_sweeps.main()
     return 0
 
 

@@ -13,6 +13,8 @@ from noetic_nb.lab.rule_backtest import backtest
 from noetic_nb.lab.rule_lint import lint
 from noetic_nb.lab.rule_scores.evaluation import Evaluation, evaluate
 from noetic_nb.lab.rule_scores.rule_suggestions import Suggestion, Suggestions, suggest
+from noetic_nb.lab.sweeping.pareto_front import pareto
+from noetic_nb.lab.sweeping.sweeps import sweep
 from noetic_nb.lazy import moved_names
 
 __all__ = [
@@ -31,9 +33,11 @@ __all__ = [
     "first_stop",
     "fork",
     "lint",
+    "pareto",
     "replay",
     "replay_regulator",
     "suggest",
+    "sweep",
 ]
 
 __getattr__ = moved_names(__name__)

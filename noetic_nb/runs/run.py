@@ -511,6 +511,29 @@ class Run:
         copied._config, copied._bundle = self._config, self._bundle
         return copied
 
+    def with_events(self, instead: Mapping[int, RunEvent]) -> Run:
+        """Return an independent run with other events at some places; for many runs that differ in little.
+
+        Parameters
+        ----------
+        instead : mapping of int to RunEvent
+            By the place of the event that each stands for.
+
+        Examples
+        --------
+        >>> from noetic_nb.events import QualityGiven, Where
+        >>> grade = QualityGiven(Where("t1", "e1", 1), 5.0, 0.25, "grader")
+        >>> Run("demo", events=[grade]).with_events({0: grade}).turns[0].qualities
+        (0.25,)
+        """
+        changed = Run(self.run_id, meta=self.meta)
+        events = list(self._events)
+        known: dict[int, tuple[Any, Any]] = {}
+        for seq, event in instead.items():
+            events[seq] = settled(event, known)
+        changed._events = events
+        return changed
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Run):
             return NotImplemented

@@ -102,6 +102,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"datasets", "rule_trial", "regulator_replay"}),
         frozenset({"datasets_build", "rule_backtest", "rule_lint"}),
         frozenset({"detection", "rule_scores", "replaying"}),
+        frozenset({"sweeping"}),
     ),
     "widgets": (
         frozenset({"base"}),
