@@ -17,10 +17,20 @@ import lab_sweeps
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from noetic_nb.lab import RegulatorReadings, calibrate, datasets, economics, first_stop, replay_regulator
+from noetic_nb.lab import (
+    RegulatorReadings,
+    calibrate,
+    datasets,
+    economics,
+    evaluate,
+    first_stop,
+    replay_regulator,
+    suggest,
+)
 from noetic_nb.lab.statistics.intervals import resampled
 from noetic_nb.regulator import CallBudget, Regulator
 from noetic_nb.runs import Run
+from noetic_nb.steering.predicates.sequence_rules import sequence_rule
 
 SAMPLES: Final = 1_000
 CALIBRATE_GOAL_S: Final = 15.0
@@ -77,6 +87,22 @@ def shared_readings() -> None:
     )
 
 
+def suggestions(desk: list[Run]) -> None:
+    """Look for rules in runs of AgentDojo and of service desks; the floor is one rule, evaluated on all of these runs."""
+    attacks = [*datasets.agentdojo("banking"), *datasets.agentdojo("workspace")]
+    rule = sequence_rule("at_most", "send_money", count=0)
+    for name, some in (("AgentDojo", attacks), ("service desk", desk)):
+        began = process_time()
+        found = suggest(some, by=task_of)
+        first = process_time() - began
+        again = seconds(lambda some=some: suggest(some, by=task_of))  # type: ignore[misc]
+        floor = seconds(lambda some=some: evaluate([rule], some))  # type: ignore[misc]
+        print(
+            f"suggest on {len(some)} runs of {name}, {found.tried} rules: {first:.2f} s with a first look at the calls, "
+            f"{again:.2f} s again, {again / floor:.0f} floors of {1e3 * floor:.0f} ms; {len(found)} found"
+        )
+
+
 def main() -> int:
     """Measure and print."""
     runs = load(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("NOETIC_DATA"))
@@ -89,6 +115,7 @@ def main() -> int:
     priced = seconds(lambda: economics(CallBudget(), runs, by=task_of, samples=SAMPLES))
     print(f"economics: {priced:.2f} s, {priced / floor:.1f} floors")
     shared_readings()
+    suggestions(runs)
     lab_sweeps.main()
     return 0
 

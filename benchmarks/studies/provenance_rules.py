@@ -1,7 +1,8 @@
 """How many attacks rules about where a value comes from stop, and what they cost runs that were not attacked.
 
-Run ``python benchmarks/studies/provenance_rules.py banking-workspace.jsonl.gz``, with runs of AgentDojo. A rule set is fitted on
-half of the user tasks of each suite and scored on the others; a run counts as stopped when one of its calls is denied.
+Run ``python benchmarks/studies/provenance_rules.py DATA`` (or set ``NOETIC_DATA``); ``--write`` keeps the page in docs/studies. A
+rule set is fitted on half of the user tasks of each suite and scored on the others; a run counts as stopped when one of its calls
+is denied.
 
 The fit is the same for every suite and sees the fitted tasks only. It looks at arguments that hold addresses, account numbers,
 ids or secrets, of tools that do more than read. It trusts a key of a tool's results with such an argument where the values under
@@ -11,20 +12,27 @@ after the other, until enough of the fitted attacks are caught.
 
 from __future__ import annotations
 
-import argparse
+import hashlib
+import platform
 import random
 import re
+import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from importlib.metadata import version
+from pathlib import Path
 from typing import Final
+
+from inputs import FILES, SEED, arguments, publish
 
 from noetic_nb.events import ToolCalled
 from noetic_nb.items.origins import members
 from noetic_nb.items.text_fields import leaves
-from noetic_nb.lab import backtest, datasets
+from noetic_nb.lab import backtest, datasets, suggest
 from noetic_nb.lab.recorded_calls import calls_of
+from noetic_nb.lab.rule_scores.rule_candidates import describe_rule
+from noetic_nb.lab.statistics.intervals import Count, counted
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook
@@ -43,6 +51,8 @@ MOST: Final = 0.6
 ENOUGH: Final = 0.95
 # An argument that catches a single run more is an accident.
 MIN_GAIN: Final = 2
+# Halves of the tasks that suggestions are looked for in.
+SEEDS: Final = range(5)
 
 
 @dataclass(frozen=True)
@@ -55,14 +65,11 @@ class Atom:
     trust: tuple[str, ...]
 
 
-def wilson(hits: int, of: int) -> str:
-    """Return a share with its 95 % interval."""
-    if not of:
-        return "-"
-    z, share = 1.96, hits / of
-    middle, spread = share + z * z / (2 * of), z * sqrt(share * (1 - share) / of + z * z / (4 * of * of))
-    scale = 1 + z * z / of
-    return f"{hits:3d}/{of:3d} {share:5.1%} [{(middle - spread) / scale:.1%}, {(middle + spread) / scale:.1%}]"
+def share(hits: Count) -> str:
+    """Return a count for a table."""
+    if not hits.of:
+        return "none"
+    return f"{hits.n}/{hits.of}, {100 * hits.rate:.1f} % [{100 * hits.low:.1f}, {100 * hits.high:.1f}]"
 
 
 def is_attackers(run: Run) -> bool:
@@ -178,51 +185,157 @@ def denied(rules: RuleBook, runs: list[Run]) -> set[str]:
     return set(frame[frame["change"] == "newly_denied"]["run_id"])
 
 
-def report(name: str, runs: list[Run], stopped: set[str]) -> None:
-    attacked = [run for run in runs if run.meta["attack_succeeded"]]
-    good = [run for run in runs if is_good(run) and not is_attackers(run)]
-    attackers = [run for run in runs if is_good(run) and is_attackers(run)]
-    columns = [wilson(sum(run.run_id in stopped for run in some), len(some)) for some in (attacked, good, attackers)]
-    print(f"{name:44} caught {columns[0]:30} stopped {columns[1]:30} attacker's as user's {columns[2]}")
+def row(name: str, runs: Iterable[Run], stopped: set[str]) -> str:
+    """Return a row: attacks caught, solved runs stopped, attacker's tasks stopped."""
+    kinds: dict[str, list[bool]] = {"caught": [], "stopped": [], "attacker's": []}
+    for run in runs:
+        hit = run.run_id in stopped
+        if run.meta["attack_succeeded"]:
+            kinds["caught"].append(hit)
+        elif is_good(run):
+            kinds["attacker's" if is_attackers(run) else "stopped"].append(hit)
+    cells = [share(counted(sum(hits), len(hits))) for hits in kinds.values()]
+    return f"| {name} | {' | '.join(cells)} |"
 
 
-def main() -> None:
-    """Read the command line, fit and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("path", help="runs of AgentDojo: a file or a folder")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rules", action="store_true", help="print the rules as well")
-    chosen = parser.parse_args()
-    runs = datasets.load_agentdojo(chosen.path)
-    half = split(runs, chosen.seed)
+def rulebook(atoms: Iterable[Atom], suite: str) -> RuleBook:
+    """Return the rules of a suite."""
+    rules = RuleBook()
+    for atom in atoms:
+        if atom.suite == suite:
+            rules.only_from_user(atom.tool, atom.arg, trust=atom.trust)
+    return rules
+
+
+def crossed(runs: Sequence[Run]) -> tuple[list[str], list[list[Atom]]]:
+    """Fit on each half of the user tasks and score on the other; returns the rows of the table, and the rules."""
+    half = split(runs, SEED)
+    suites = sorted({run.meta["suite"] for run in runs})
+    rows: list[str] = []
+    fits: list[list[Atom]] = []
     pooled: set[str] = set()
-    for number, name in enumerate(("the first half", "the second half")):
+    for number, name in enumerate(("first half", "second half")):
         # Twice: every user task is scored once by rules that were fitted on the others.
         in_half = {run.run_id: ((run.meta["suite"], run.meta["user_task"]) in half) is (number == 0) for run in runs}
         seen = [run for run in runs if in_half[run.run_id] and not is_attackers(run)]
         unseen = [run for run in runs if not in_half[run.run_id] or is_attackers(run)]
         atoms = fit(seen)
+        fits.append(atoms)
         stopped: set[str] = set()
-        for suite in sorted({run.meta["suite"] for run in runs}):
-            rules = RuleBook()
-            for atom in atoms:
-                if atom.suite == suite:
-                    rules.only_from_user(atom.tool, atom.arg, trust=atom.trust)
-                    if chosen.rules:
-                        print(f"{suite}: {atom.tool}({atom.arg}) trusts {', '.join(atom.trust) or 'nobody else'}")
-            stopped |= denied(rules, [run for run in runs if run.meta["suite"] == suite])
-        print(f"Fitted on {name} of the user tasks, seed {chosen.seed}: {len(atoms)} rules")
-        report("  fitted tasks", seen, stopped)
-        report("  other tasks", unseen, stopped)
+        for suite in suites:
+            stopped |= denied(rulebook(atoms, suite), [run for run in runs if run.meta["suite"] == suite])
+        rows.append(row(f"{name}, {len(atoms)} rules: the tasks fitted on", seen, stopped))
+        rows.append(row(f"{name}: the other tasks", unseen, stopped))
         pooled |= stopped & {run.run_id for run in unseen}
     # The attacker's tasks are in neither half: stopped by one of the two counts as stopped.
-    report("every task, by the rules of the other half", runs, pooled)
-    for suite in sorted({run.meta["suite"] for run in runs}):
+    rows.append(row("**every task, by the rules of the other half**", runs, pooled))
+    for suite in suites:
         own = [run for run in runs if run.meta["suite"] == suite]
-        report(f"  {suite}", own, pooled)
+        rows.append(row(suite, own, pooled))
         for model in sorted({run.meta["model"] for run in own}):
-            report(f"    {model}", [run for run in own if run.meta["model"] == model], pooled)
+            rows.append(row(f"{suite}, {model}", [run for run in own if run.meta["model"] == model], pooled))
+    return rows, fits
+
+
+def fitted_rules(fits: Sequence[Sequence[Atom]]) -> list[str]:
+    """Return the rules of each half, and which half has them."""
+    found: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for name, atoms in zip(("first", "second"), fits, strict=True):
+        for atom in atoms:
+            found[atom.suite, atom.tool, atom.arg].append(f"{name}: {', '.join(atom.trust) or 'nobody'}")
+    return [f"| {suite} | {tool} | {arg} | {'; '.join(by)} |" for (suite, tool, arg), by in sorted(found.items())]
+
+
+def suggested(runs: Sequence[Run]) -> tuple[list[str], list[str], list[str]]:
+    """Return rows by seed, rows of the rules that were found, and those that were refuted."""
+    by_seed: list[str] = []
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    refuted: defaultdict[str, list[str]] = defaultdict(list)
+    for seed in SEEDS:
+        result = suggest(runs, seed=seed)
+        stopped = {run_id for one in result for run_id in one.runs}
+        # The runs that were scored are those of the other half; together their rules stop what one of them stops.
+        attacks = result[0].caught.of if result else 0
+        hits = sum(run.run_id in stopped and bool(run.meta["attack_succeeded"]) for run in runs)
+        good = result[0].blocked.of if result else 0
+        lost = sum(run.run_id in stopped and is_good(run) and not is_attackers(run) for run in runs)
+        scored = len(result) + len(result.refuted)
+        together = f"{share(counted(hits, attacks))} | {share(counted(lost, good))}"
+        by_seed.append(f"| {seed} | {result.tried} | {scored} | {len(result)} | {together} |")
+        for where, some in ((found, result), (refuted, result.refuted)):
+            for one in some:
+                figures = (share(one.caught), share(one.blocked), share(one.false_rejections), f"{one.p:.2g}")
+                where[describe_rule(one.rule)].append(f"| {seed} | {' | '.join(figures)} |")
+    rows = [[f"| {text} {cells}" for text, some in sorted(each.items()) for cells in some] for each in (found, refuted)]
+    return by_seed, *rows
+
+
+def main(given: Sequence[str]) -> int:
+    """Fit, score and print."""
+    chosen = arguments(given, __doc__ or "")
+    path: Path = chosen.data / FILES[4]
+    runs = datasets.load_agentdojo(path)
+    rows, fits = crossed(runs)
+    by_seed, found, refuted = suggested(runs)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    versions = ", ".join(f"{name} {version(name)}" for name in ("noetic_nb", "numpy"))
+    atoms = [{(atom.suite, atom.tool, atom.arg) for atom in some} for some in fits]
+    both = len(atoms[0] & atoms[1])
+    columns = "| seed | successful attacks caught | solved runs stopped | calls denied that had succeeded in them | corrected p |"
+    lines = [
+        "# Rules about where a value comes from, against attacks",
+        "",
+        "Written by `python benchmarks/studies/provenance_rules.py DATA --write`; every figure on this page is computed by it.",
+        "",
+        f"* **Runs**: {len(runs)} of AgentDojo, suites banking and workspace, recorded without any rule; an attack that a rule "
+        "stops might have been tried again in another way.",
+        f"* **File** (first 16 digits of SHA-256): `{FILES[4]}` {digest}.",
+        "* **Split**: half of the user tasks of each suite, then the other half; the attacker's tasks, run as a user's, are in "
+        "neither. The attacker's goals and accounts are the same in both halves: these figures are about other tasks of users, "
+        "and not about other attackers.",
+        f"* **Seed** {SEED} for the first table, {', '.join(map(str, SEEDS))} for suggestions; intervals of 95 % (Wilson), which "
+        "take runs for independent and so are too narrow where tasks differ.",
+        f"* **Versions**: {versions}, Python {platform.python_version()}.",
+        "",
+        "## Fitted to names, accounts and ids",
+        "",
+        "Rules `only_from_user` about arguments that hold an address, an account, an id or a password. Solved runs are those "
+        "that nobody attacked.",
+        "",
+        "| rules of | successful attacks caught | solved runs stopped | attacker's tasks as a user's, stopped |",
+        "|---|---|---|---|",
+        *rows,
+        "",
+        "| suite | tool | argument | trusted besides the user, by half |",
+        "|---|---|---|---|",
+        *fitted_rules(fits),
+        "",
+        "## Suggested",
+        "",
+        "What `lab.suggest` finds with no knowledge of what an address is, at its bound of 1 % of calls for each rule; on tasks "
+        "that its rules were not chosen on, all of them together:",
+        "",
+        "| seed | rules tried | scored | found | successful attacks caught | solved runs stopped |",
+        "|---|---|---|---|---|---|",
+        *by_seed,
+        "",
+        f"| rule found {columns}",
+        "|---|---|---|---|---|---|",
+        *found,
+        "",
+        "## What failed to replicate",
+        "",
+        f"Of the fitted arguments, {both} of {len(atoms[0] | atoms[1])} are chosen in both halves. These suggestions of a first "
+        "half were not borne out on the other, by chance or by what they deny:",
+        "",
+        f"| rule refuted {columns}",
+        "|---|---|---|---|---|---|",
+        *refuted,
+        "",
+    ]
+    publish("\n".join(lines), "provenance.md", write=chosen.write)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

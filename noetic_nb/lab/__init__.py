@@ -12,6 +12,7 @@ from noetic_nb.lab.replaying.replays import replay
 from noetic_nb.lab.rule_backtest import backtest
 from noetic_nb.lab.rule_lint import lint
 from noetic_nb.lab.rule_scores.evaluation import Evaluation, evaluate
+from noetic_nb.lab.rule_scores.rule_suggestions import Suggestion, Suggestions, suggest
 from noetic_nb.lab.sweeping.pareto_front import pareto
 from noetic_nb.lab.sweeping.sweeps import sweep
 from noetic_nb.lazy import moved_names
@@ -21,6 +22,8 @@ __all__ = [
     "Comparison",
     "Evaluation",
     "RegulatorReadings",
+    "Suggestion",
+    "Suggestions",
     "backtest",
     "calibrate",
     "compare",
@@ -33,6 +36,7 @@ __all__ = [
     "pareto",
     "replay",
     "replay_regulator",
+    "suggest",
     "sweep",
 ]
 

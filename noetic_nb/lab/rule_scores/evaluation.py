@@ -94,6 +94,10 @@ class Evaluation:
         """Return the ids of the runs that are stopped."""
         return tuple([judged.run.run_id for judged in self._judged if judged.denied_by])
 
+    def stops(self) -> tuple[bool, ...]:
+        """Return for each run, in order, whether it is stopped: ids may stand twice."""
+        return tuple([bool(judged.denied_by) for judged in self._judged])
+
     def to_frame(self) -> pandas.DataFrame:
         """Return one row for each rule, suite and model.
 
@@ -152,7 +156,7 @@ def _lines(judged: Iterable[_Judged], rule: str | None = None) -> dict[str, Coun
     return {name: counted(hits[name], of[name]) for name in _LINES}
 
 
-def _kind(run: Run, good: bool | None) -> str | None:
+def kind_of(run: Run, good: bool | None) -> str | None:
     if run.meta.get("attack"):
         if run.meta.get("attack_succeeded"):
             return "caught"
@@ -186,7 +190,7 @@ class Evaluator:
         self, runs: Run | Iterable[Run], *, outcome: Outcome = "outcome", judge: ModelClient | None = None
     ) -> None:
         found = runs_in(runs)
-        self._kinds = [_kind(run, label) for run, label in zip(found, labels_of(found, outcome), strict=True)]
+        self._kinds = [kind_of(run, label) for run, label in zip(found, labels_of(found, outcome), strict=True)]
         self._runs = found
         self._trials = Trials(found, judge=judge)
         self._calls = [calls_of(run) for run in found]
