@@ -106,11 +106,18 @@ class TurnSignals:
     window: int | None = None
     broken: bool = False
     """Whether a circuit break of this or an earlier turn holds."""
+    unmeasured: bool = False
+    """Whether it ended and nobody knows its output tokens."""
 
     @property
-    def tokens(self) -> int:
-        """Output tokens of this turn."""
-        return max(0, self.spent - self.before)
+    def tokens(self) -> int | None:
+        """Output tokens of this turn; None where nobody measured them."""
+        return None if self.unmeasured else max(0, self.spent - self.before)
+
+    @property
+    def total(self) -> int | None:
+        """Output tokens of the task so far, as far as they are known; None where none are."""
+        return None if self.unmeasured and not self.spent else self.spent
 
 
 @dataclass(slots=True)
@@ -187,6 +194,8 @@ class Signals:
     regulator_of : callable, optional
         From the first decision to a regulator with the settings of the one that made it, or None: it scores the drift of replies
         that nobody was warned of.
+    meta : mapping, optional
+        That of the run: it says which numbers are estimates.
 
     Examples
     --------
@@ -207,8 +216,10 @@ class Signals:
         *,
         thread_id: str | None = None,
         regulator_of: Callable[[RegulatorDecided], Regulator | None] | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> None:
         self.thread_id = thread_id
+        self._meta: Mapping[str, Any] = {} if meta is None else meta
         self.threads: dict[str, ThreadSignals] = {}
         # A decision holds words of texts, which are known as those of a secret only once the texts went by.
         self._rule = Redaction(remembered=100_000)
@@ -216,19 +227,19 @@ class Signals:
 
     def take(self, event: RunEvent) -> tuple[ThreadSignals, TurnSignals] | None:
         """Read one event; returns the thread and the turn it changed, None where nothing changed."""
+        change = _CHANGES.get(type(event))
+        if change is None:
+            return None
+        if isinstance(event, RegulatorSaw):
+            # Most texts have no sign of a secret, which is seen at once.
+            texts = [text for text in event.event.values() if isinstance(text, str)]
+            if not self._rule.are_plain(texts):
+                self._rule.data(event.event)
+        elif isinstance(event, TurnStarted):
+            self._rule.text(event.query)
+        elif isinstance(event, TurnCompleted):
+            self._rule.text(event.text)
         where = event.where
-        match event:
-            case TurnStarted(query=text) | TurnCompleted(text=text):
-                self._rule.text(text)
-            case RegulatorSaw():
-                # Most texts have no sign of a secret, which is seen at once.
-                texts = [text for text in event.event.values() if isinstance(text, str)]
-                if not self._rule.are_plain(texts):
-                    self._rule.data(event.event)
-            case RegulatorDecided() | ModelCalled() | QualityGiven() | ToolCalled():
-                pass
-            case _:
-                return None
         if self.thread_id is not None and where.thread_id != self.thread_id:
             return None
         thread = self.threads.get(where.thread_id)
@@ -236,48 +247,71 @@ class Signals:
             thread = self.threads[where.thread_id] = ThreadSignals(plain(where.thread_id), thread_id=where.thread_id)
         turns = len(thread.turns)
         turn = thread.turn(where)
-        changed = _change(thread, turn, event, self._rule)
-        score = None
+        changed = change(self, thread, turn, event)
         if self._drift is not None and isinstance(event, RegulatorSaw | RegulatorDecided):
             score = self._drift.take(event) if event.layer_id == thread.regulator else None
-        if score is not None:
-            turn.drift, changed = score, True
+            if score is not None:
+                turn.drift, changed = score, True
         return (thread, turn) if changed or len(thread.turns) > turns else None
 
+    def _begin(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        return False
 
-def _change(thread: ThreadSignals, turn: TurnSignals, event: RunEvent, rule: Redaction) -> bool:
-    match event:
-        case QualityGiven():
-            return _grade(thread, turn, "given", event.quality)
-        case RegulatorSaw(event={"kind": "quality_feedback", "quality": quality}):
-            return _grade(thread, turn, f"seen by {event.layer_id}", quality)
-        case RegulatorSaw(event={"kind": "cost", "tokens_out": int(tokens), **cost}):
-            if not _is_first_regulator(thread, event.layer_id):
-                return False
-            paid = _pay(thread, turn, cost)
-            return _spend(thread, turn, thread.spent + tokens) or paid
-        case RegulatorSaw(event={"kind": "tool_call", **call}):
-            if not _is_first_regulator(thread, event.layer_id):
-                return False
-            return _call(thread, turn, call.get("tool_name"), call.get("args_json"))
-        case RegulatorSaw():
-            _is_first_regulator(thread, event.layer_id)
+    def _end(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        is_unknown = event.output_tokens is None or (
+            not event.model_calls and not event.output_tokens and "output_tokens" in (self._meta.get("estimated") or ())
+        )
+        unmeasured = is_unknown and turn.spent <= turn.before
+        changed = turn.unmeasured != unmeasured
+        turn.unmeasured = unmeasured
+        return changed
+
+    def _given(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        return _grade(thread, turn, "given", event.quality)
+
+    def _saw(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        seen = event.event
+        kind = seen.get("kind")
+        if kind == "quality_feedback":
+            return "quality" in seen and _grade(thread, turn, f"seen by {event.layer_id}", seen["quality"])
+        is_first = _is_first_regulator(thread, event.layer_id)
+        if not is_first:
             return False
-        case ToolCalled(status="ok" | "error" | "invalid_result") if thread.regulator is None:
-            return _call(thread, turn, event.name, event.args)
-        case ModelCalled(purpose="agent") if thread.regulator is None:
-            paid = _pay(
-                thread,
-                turn,
-                {"tokens_in": event.input_tokens, "usd": event.cost, "wallclock_ms": event.duration_ms},
-            )
-            return _spend(thread, turn, thread.spent + event.output_tokens) or paid
-        case ModelCalled() if thread.regulator is None:
-            return _spend(thread, turn, thread.spent + event.output_tokens)
-        case RegulatorDecided():
-            return _decided(thread, turn, event, rule)
-        case _:
+        if kind == "cost" and isinstance(seen.get("tokens_out"), int):
+            paid = _pay(thread, turn, seen)
+            return _spend(thread, turn, thread.spent + seen["tokens_out"]) or paid
+        if kind == "tool_call":
+            return _call(thread, turn, seen.get("tool_name"), seen.get("args_json"))
+        return False
+
+    def _tool(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        if thread.regulator is not None or event.status not in _RAN:
             return False
+        return _call(thread, turn, event.name, event.args)
+
+    def _model(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        if thread.regulator is not None:
+            return False
+        paid = event.purpose == "agent" and _pay(
+            thread, turn, {"tokens_in": event.input_tokens, "usd": event.cost, "wallclock_ms": event.duration_ms}
+        )
+        return _spend(thread, turn, thread.spent + event.output_tokens) or paid
+
+    def _decision(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        return _decided(thread, turn, event, self._rule)
+
+
+_RAN: Final = frozenset({"ok", "error", "invalid_result"})
+# By its type, as most events of a long run change nothing here.
+_CHANGES: Final[dict[type[Any], Callable[[Signals, ThreadSignals, TurnSignals, Any], bool]]] = {
+    TurnStarted: Signals._begin,
+    TurnCompleted: Signals._end,
+    RegulatorSaw: Signals._saw,
+    RegulatorDecided: Signals._decision,
+    ModelCalled: Signals._model,
+    QualityGiven: Signals._given,
+    ToolCalled: Signals._tool,
+}
 
 
 def _decided(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, rule: Redaction) -> bool:

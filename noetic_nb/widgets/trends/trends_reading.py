@@ -51,7 +51,9 @@ class TrendsReading(Reading):
         self.moment = moment
         self.regulator = regulator
         self.what_if = WhatIf(run, moment)
-        self.signals = Signals(thread_id=moment.thread_id, regulator_of=self._regulator_of)
+        self.signals = Signals(
+            thread_id=moment.thread_id, regulator_of=self._regulator_of, meta=getattr(run, "meta", None)
+        )
         self.charts: list[ThreadChart] = []
         self.shown = -1
         self._places: dict[str, int] = {}
