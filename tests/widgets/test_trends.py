@@ -11,7 +11,15 @@ import ipywidgets
 import pytest
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, QualityGiven, RegulatorDecided, RegulatorSaw, TurnCompleted, TurnStarted, Where
+from noetic_nb.events import (
+    ModelCalled,
+    QualityGiven,
+    RegulatorDecided,
+    RegulatorSaw,
+    TurnCompleted,
+    TurnStarted,
+    Where,
+)
 from noetic_nb.lab import datasets
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
@@ -341,7 +349,9 @@ def test_the_static_form_names_the_last_values_and_has_a_table() -> None:
 
 
 def ended(number: int, output_tokens: int | None, *, calls: int = 0) -> TurnCompleted:
-    return TurnCompleted(where(number), 9.0, f"turn{number}", "success", None, "fine", None, output_tokens, None, calls, 0)
+    return TurnCompleted(
+        where(number), 9.0, f"turn{number}", "success", None, "fine", None, output_tokens, None, calls, 0
+    )
 
 
 @pytest.mark.parametrize(("tokens", "estimated"), [(None, []), (0, ["output_tokens"])])
@@ -351,7 +361,8 @@ def test_tokens_that_nobody_measured_are_not_drawn_as_none(tokens: int | None, e
     with RegulatorTrends(run) as view:
         frame = view.to_frame()
 
-        assert frame["tokens"].isna().all() and frame["spent"].isna().all()
+        assert frame["tokens"].isna().all()
+        assert frame["spent"].isna().all()
         for picture in (view.to_text(), view.to_html()):
             assert "output tokens not measured" in picture
             assert "0 output tokens" not in picture

@@ -42,6 +42,8 @@ class AllocationReading(Reading):
     'Token allocation. No model call yet. Each call appears here as soon as the agent sends one.'
     """
 
+    nothing = "{part} has no model calls."
+
     def __init__(self, moment: Moment = EVERYTHING, known: Iterable[RunEvent] = ()) -> None:
         """`known` is what will be read before there is a page: of its older calls no picture is made."""
         self.moment = moment
@@ -70,6 +72,11 @@ class AllocationReading(Reading):
             "calls": [],
             "strip": new_strip(),
         }
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is something to show, or it is known why there is not."""
+        return bool(self.calls.all) or self.snapshot["empty"] == NO_PLANS
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message about a new call."""

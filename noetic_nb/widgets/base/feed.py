@@ -27,6 +27,13 @@ class Reading:
 
     snapshot: dict[str, Any]
     """What a page needs at first, as JSON data: always the same object, grown by `take`."""
+    nothing: str = "This recording has nothing to show."
+    """What is shown instead of ``snapshot["empty"]`` where nothing is there and nothing more is recorded."""
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is something to show, or it is known why there is not."""
+        return True
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message about what is new, None where nothing is."""
