@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RunEvent
-from noetic_nb.widgets.base.moment import Moment
+from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 
 __all__ = ["Feed", "Place", "Reading"]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where an event stands in its run."""
 
     seq: int
@@ -84,19 +82,20 @@ class Feed:
     def __init__(self, reading: Reading, moment: Moment) -> None:
         self.reading = reading
         self.moment = moment
+        self._is_whole = moment == EVERYTHING
         self._seq = 0
         self._calls = 0
         self._over: set[str] = set()
 
     def take(self, event: RunEvent) -> dict[str, Any] | None:
         """Hand over one event; returns the message of the reading, None where it has none."""
-        is_call = isinstance(event, ModelCalled) and event.purpose == "agent"
-        place = Place(self._seq, self._calls if is_call else None)
+        if isinstance(event, ModelCalled) and event.purpose == "agent":
+            place = Place(self._seq, self._calls)
+            self._calls += 1
+        else:
+            place = Place(self._seq)
         self._seq += 1
-        self._calls += is_call
-        if not self._reaches(event):
-            return None
-        return self.reading.take(event, place)
+        return self.reading.take(event, place) if self._is_whole or self._reaches(event) else None
 
     def _reaches(self, event: RunEvent) -> bool:
         last = self.moment.last
