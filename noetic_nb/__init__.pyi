@@ -13,6 +13,7 @@ from .items import ItemLog as ItemLog
 from .items import dump_item as dump_item
 from .items import item_tokens as item_tokens
 from .items import parse_item as parse_item
+from .lab import compare as compare
 from .layers import durable_task_state as durable_task_state
 from .layers import entity_memory as entity_memory
 from .layers import episodic_memory as episodic_memory

@@ -43,6 +43,7 @@ ErrorKind: TypeAlias = Literal[
     "tape_missing",
     "handle_evicted",
     "not_saved",
+    "worker_died",
 ]
 """Every kind of `NoeticError`. `llm_failed` and what follows `tool_failed` are this library's own."""
 

@@ -24,9 +24,6 @@ MOVED: Final[dict[str, dict[str, str]]] = {
         "output_texts": "noetic_nb.items.build.output_texts",
         "unresolved_positions": "noetic_nb.items.build.unresolved_positions",
     },
-    "noetic_nb.lab": {
-        "replay": "noetic_nb.lab.replay_regulator",
-    },
     "noetic_nb.layers": {
         "Grader": "noetic_nb.layers.regulator_layer.Grader",
         "RegulatedReply": "noetic_nb.layers.regulator_layer.RegulatedReply",

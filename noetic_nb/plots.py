@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab.sweeping.pareto_front import pareto as pareto_rows
 from noetic_nb.runs.model_calls import NO_PLANS, Calls, CallShare, Part
 from noetic_nb.runs.palette import (
     CATEGORY,
@@ -30,7 +31,7 @@ from noetic_nb.runs.plain_text import clip, count
 from noetic_nb.runs.regulator_signals import Signals, ThreadSignals
 from noetic_nb.runs.run_source import run_of
 
-__all__ = ["allocation", "quality_and_cost"]
+__all__ = ["allocation", "pareto", "quality_and_cost", "sweep"]
 
 # A white page of its own: a picture with a transparent ground loses its black text on a dark theme.
 GROUND: Final = "#FFFFFF"
@@ -176,6 +177,116 @@ def allocation(run: Any, turn: int | None = None, *, thread_id: str | None = Non
         return _figure(axes)
     _draw_bars(axes, calls.all[-1], calls.order)
     return _figure(axes)
+
+
+def sweep(frame: Any, x: str, y: str, ax: Axes | None = None) -> Figure:
+    """Draw a metric of a sweep over one of the values that were tried, with its intervals.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Of `noetic_nb.lab.sweep`. Each combination of the other values is a line of its own.
+    x, y : str
+        A column of values, and a metric.
+    ax : matplotlib Axes, optional
+        Where to draw; a figure of its own by default.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure of the axes.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_COLUMN``.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> frame = pandas.DataFrame({"cap": [1, 2], "stopped": [0.5, 0.2], "low": [0.4, 0.1], "high": [0.6, 0.3]})
+    >>> sweep(frame, "cap", "stopped").axes[0].get_ylabel()
+    'stopped'
+    """
+    axes = _of_columns(frame, x, y, ax)
+    others = [name for name in frame.attrs.get("space", ()) if name != x and name in frame.columns]
+    keys = [tuple(map(str, row)) for row in frame[others].itertuples(index=False)] if others else [()] * len(frame)
+    low, high = (f"{y}_low", f"{y}_high") if f"{y}_low" in frame.columns else ("low", "high")
+    for place, key in enumerate(dict.fromkeys(keys)):
+        rows = frame[[one == key for one in keys]].sort_values(x)
+        spread = (
+            [(rows[y] - rows[low]).clip(lower=0), (rows[high] - rows[y]).clip(lower=0)]
+            if low in frame.columns
+            else None
+        )
+        name = ", ".join(f"{other} {value}" for other, value in zip(others, key, strict=True))
+        colour, marker = layer_colour(place), "osD^v"[place % 5]
+        axes.errorbar(
+            rows[x],
+            rows[y],
+            spread,
+            color=colour,
+            marker=marker,
+            ms=7,
+            lw=1.8,
+            capsize=4,
+            label=clip(name, LABEL_LENGTH),
+        )
+    if others:
+        _put_legend(axes, *axes.get_legend_handles_labels())
+    return _figure(axes)
+
+
+def pareto(frame: Any, x: str, y: str, ax: Axes | None = None) -> Figure:
+    """Draw the rows of a table, and of them those that none beats: less of `x` is better, and more of `y`.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Of `noetic_nb.lab.sweep`, or any other with two columns of numbers.
+    x, y : str
+        What it costs, and what it gives.
+    ax : matplotlib Axes, optional
+        Where to draw; a figure of its own by default.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure of the axes.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_COLUMN`` or ``INVALID_OBJECTIVES``.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> pareto(pandas.DataFrame({"blocked": [0.1, 0.3], "caught": [0.5, 0.9]}), "blocked", "caught").axes[0].get_xlabel()
+    'blocked'
+    """
+    axes = _of_columns(frame, x, y, ax)
+    front = pareto_rows(frame, minimise=x, maximise=y).sort_values([x, y])
+    axes.plot(frame[x], frame[y], "o", color=OTHER_LOOK[0], ms=7, label="configurations")
+    axes.plot(
+        front[x], front[y], color=QUALITY_COLOUR, drawstyle="steps-post", lw=1.8, marker="s", ms=9, label="not beaten"
+    )
+    _put_legend(axes, *axes.get_legend_handles_labels())
+    return _figure(axes)
+
+
+def _of_columns(frame: Any, x: str, y: str, ax: Axes | None) -> Axes:
+    for name in (x, y):
+        if name not in frame.columns:
+            known = ", ".join(map(str, frame.columns))
+            raise NoeticConfigError(
+                "UNKNOWN_COLUMN", "The table has no such column.", given=name, hint=f"There are {known}."
+            )
+    axes = _NotebookFigure(figsize=SIZE, facecolor=GROUND, layout="constrained").subplots() if ax is None else ax
+    _style(axes)
+    axes.set_xlabel(x, parse_math=False)
+    axes.set_ylabel(y, parse_math=False)
+    return axes
 
 
 def _two_axes(ax: Sequence[Axes] | None) -> tuple[Axes, Axes]:

@@ -1,12 +1,39 @@
 """Experiments on recorded runs: data sets, replay through another regulator, other rules."""
 
 from noetic_nb.lab import datasets
+from noetic_nb.lab.detection.calibration import Calibration
+from noetic_nb.lab.detection.stopping_value import economics
+from noetic_nb.lab.detection.threshold_search import calibrate
 from noetic_nb.lab.regulator_replay import first_stop, replay_regulator
+from noetic_nb.lab.replaying.comparison import Comparison, compare
+from noetic_nb.lab.replaying.forks import fork
+from noetic_nb.lab.replaying.regulator_readings import RegulatorReadings
+from noetic_nb.lab.replaying.replays import replay
 from noetic_nb.lab.rule_backtest import backtest
 from noetic_nb.lab.rule_lint import lint
 from noetic_nb.lab.rule_scores.evaluation import Evaluation, evaluate
+from noetic_nb.lab.sweeping.pareto_front import pareto
+from noetic_nb.lab.sweeping.sweeps import sweep
 from noetic_nb.lazy import moved_names
 
-__all__ = ["Evaluation", "backtest", "datasets", "evaluate", "first_stop", "lint", "replay_regulator"]
+__all__ = [
+    "Calibration",
+    "Comparison",
+    "Evaluation",
+    "RegulatorReadings",
+    "backtest",
+    "calibrate",
+    "compare",
+    "datasets",
+    "economics",
+    "evaluate",
+    "first_stop",
+    "fork",
+    "lint",
+    "pareto",
+    "replay",
+    "replay_regulator",
+    "sweep",
+]
 
 __getattr__ = moved_names(__name__)

@@ -45,7 +45,7 @@ from noetic_nb.regulator.person import Person
 from noetic_nb.regulator.settings import Settings
 from noetic_nb.sync import awaited
 
-__all__ = ["Grader", "RegulatedReply", "regulation"]
+__all__ = ["Grader", "RegulatedReply", "regulation", "regulator_of"]
 
 LAYER_ID: Final = "regulation"
 # Last at every hook: it must see only what all other layers let pass.
@@ -137,6 +137,18 @@ def regulation(
             dispose=layer.dispose,
         ),
     )
+
+
+def regulator_of(layer: MemoryLayer) -> Regulator | None:
+    """Return the template of a layer of `regulation`; None for any other layer.
+
+    Examples
+    --------
+    >>> regulator_of(regulation(Regulator.for_user("ann"))) is not None
+    True
+    """
+    owner = getattr(layer.hooks.recall, "__self__", None)
+    return owner.template if isinstance(owner, _Regulation) else None
 
 
 @dataclass(slots=True)

@@ -110,6 +110,17 @@ class CassetteModel:
         """Whether every request is asked and recorded, rather than looked up."""
         return self._recording
 
+    @property
+    def asks(self) -> bool:
+        """Whether a request may reach the model that is recorded, and cost something."""
+        return self._adds and self._model is not None
+
+    def __reduce__(self) -> Any:
+        if self.asks or self._recording:
+            raise TypeError("A cassette that records has one file, and cannot be copied or sent to another process.")
+        # From its start: what was played belongs to whoever played it.
+        return CassetteModel, (self.path, None)
+
     def rewind(self) -> None:
         """Replay from the start: every request may be asked again as often as it was recorded."""
         self._played.clear()

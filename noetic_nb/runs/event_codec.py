@@ -201,10 +201,11 @@ def _free_names(event: object) -> tuple[str, ...]:
     return names
 
 
-def settled(event: RunEvent) -> RunEvent:
+def settled(event: RunEvent, known: dict[int, tuple[Any, Any]] | None = None) -> RunEvent:
     """Return an event whose free data can change no more; the event itself when that holds already.
 
-    A tool may go on to change the arguments it was given: what a run keeps must not change with them.
+    A tool may go on to change the arguments it was given: what a run keeps must not change with them. `known` is filled with
+    what was looked through, for events that share their data.
     Raises `NoeticConfigError`, ``INVALID_RUN_EVENT``, if it is no event.
     """
     if type(event) is RequestPrepared:
@@ -219,7 +220,12 @@ def settled(event: RunEvent) -> RunEvent:
         value = getattr(event, name)
         if value is None:
             continue
-        frozen = frozen_data(value)
+        if known is None:
+            frozen = frozen_data(value)
+        else:
+            seen = known.get(id(value))
+            # The value is kept beside, as its id may not become another's.
+            frozen = seen[1] if seen is not None else known.setdefault(id(value), (value, frozen_data(value)))[1]
         if frozen is not value:
             changed[name] = frozen
     return replace(event, **changed) if changed else event

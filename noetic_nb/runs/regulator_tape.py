@@ -7,7 +7,7 @@ something was decided. Thresholds are looked at in predicates only, so another n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from noetic_nb.errors import NoeticConfigError
@@ -206,6 +206,28 @@ class DecisionTape:
             self._answers_under(rule, with_thresholds(as_recorded(base, recorded), thresholds), readings)
             for rule, (recorded, readings) in enumerate(self._rules)
         ]
+        return self._redecided(answers)
+
+    def decide_under(self, settings: Settings) -> list[Redecided]:
+        """Return every decision as a regulator with other predicates makes it.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``OTHER_READING`` where the settings differ in more than their predicates: what was read is not what they look at.
+        """
+        if replace(settings, predicates=self.template.settings.predicates) != self.template.settings:
+            raise NoeticConfigError(
+                "OTHER_READING",
+                "These settings read a run in another way: topics, turns, learning or measures differ.",
+                given=settings,
+                hint="Read the run again, with a regulator that has them.",
+            )
+        return self._redecided(
+            [self._answers_under(r, settings, readings) for r, (_, readings) in enumerate(self._rules)]
+        )
+
+    def _redecided(self, answers: list[list[list[decisions.Decision | None]]]) -> list[Redecided]:
         held: set[str] = set()
         found: list[Redecided] = []
         for moment in self._moments:

@@ -459,6 +459,16 @@ class Run:
         self._config = config
 
     @property
+    def made_by(self) -> object:
+        """The configuration itself, where the agent is in this process; None otherwise."""
+        return self._config
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether something is attached that may add events."""
+        return bool(self._attached)
+
+    @property
     def notes(self) -> str:
         """Your notes on the run, a text; it is saved with it, secrets replaced."""
         found = self.meta.get("notes", "")
@@ -505,6 +515,29 @@ class Run:
         copied = Run(self.run_id, meta=self.meta, events=tuple(self._events))
         copied._config, copied._bundle = self._config, self._bundle
         return copied
+
+    def with_events(self, instead: Mapping[int, RunEvent]) -> Run:
+        """Return an independent run with other events at some places; for many runs that differ in little.
+
+        Parameters
+        ----------
+        instead : mapping of int to RunEvent
+            By the place of the event that each stands for.
+
+        Examples
+        --------
+        >>> from noetic_nb.events import QualityGiven, Where
+        >>> grade = QualityGiven(Where("t1", "e1", 1), 5.0, 0.25, "grader")
+        >>> Run("demo", events=[grade]).with_events({0: grade}).turns[0].qualities
+        (0.25,)
+        """
+        changed = Run(self.run_id, meta=self.meta)
+        events = list(self._events)
+        known: dict[int, tuple[Any, Any]] = {}
+        for seq, event in instead.items():
+            events[seq] = settled(event, known)
+        changed._events = events
+        return changed
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Run):

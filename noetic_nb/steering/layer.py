@@ -36,7 +36,7 @@ from noetic_nb.steering.rulebook.rulebook import RuleBook, RuleChange
 from noetic_nb.steering.rules.rule import Point, SteeringRule
 from noetic_nb.steering.rules.rule_text import rule_text
 
-__all__ = ["LAYER_ID", "rulebook_of", "steering"]
+__all__ = ["LAYER_ID", "policy_of", "rulebook_of", "steering"]
 
 # Recall only delivers late verdicts, so little is enough.
 RECALL_BUDGET: Final = {"min": 0, "max": 500}
@@ -136,6 +136,18 @@ def rulebook_of(layer: MemoryLayer) -> RuleBook | None:
     """
     owner = getattr(layer.hooks.before_tool_call, "__self__", None)
     return owner.book if isinstance(owner, _Steering) else None
+
+
+def policy_of(layer: MemoryLayer) -> Policy | None:
+    """Return what failures mean to a layer of `steering`; None for any other layer.
+
+    Examples
+    --------
+    >>> policy_of(steering(RuleBook(), on_error="allow")).on_error
+    'allow'
+    """
+    owner = getattr(layer.hooks.before_tool_call, "__self__", None)
+    return owner.policy if isinstance(owner, _Steering) else None
 
 
 RuleBook.make_layer = staticmethod(steering)

@@ -7,7 +7,7 @@ from typing import Any
 
 from noetic_nb.steps import BranchStep, ForkStep, LLMStep, LoopStep, SpawnStep, Step, Tool
 
-__all__ = ["inner_steps", "listed_tools", "llm_steps", "steps_within", "suffixed"]
+__all__ = ["inner_steps", "listed_tools", "llm_steps", "rebuilt", "steps_within", "suffixed"]
 
 
 def inner_steps(step: Step) -> tuple[Step, ...]:
@@ -29,13 +29,18 @@ def inner_steps(step: Step) -> tuple[Step, ...]:
 
 def suffixed(step: Step, suffix: str) -> Step:
     """Return a step in which the ids of all steps end in a suffix: one of several that run side by side."""
+    return rebuilt(step, lambda inner: {"id": f"{inner.id}{suffix}"})
+
+
+def rebuilt(step: Step, change: Callable[[Step], dict[str, Any]]) -> Step:
+    """Return a copy of a step in which each step, itself included, has other values of some fields."""
     made: dict[int, Step] = {}
 
     def one(inner: Step) -> Step:
         known = made.get(id(inner))
         if known is None:
             made[id(inner)] = inner  # a step inside itself stays what it is
-            known = made[id(inner)] = inner.model_copy(update={"id": f"{inner.id}{suffix}", **_copied(inner, one)})
+            known = made[id(inner)] = inner.model_copy(update={**change(inner), **_copied(inner, one)})
         return known
 
     return one(step)

@@ -69,7 +69,8 @@ def test_exported_pictures_need_neither_scripts_nor_network(
         box = picture.bounding_box()
         assert box is not None
         assert box["x"] + box["width"] <= width
-        assert picture.locator("table").first.is_visible()
+        assert box["height"] < 2_000, "a picture that outgrew its page"
+        assert picture.locator("table, ol").first.is_visible()
         assert_contained(picture)
     for shown, least in LEAST_MARKS.items():
         picture = page.locator(".noetic-nb-static").nth(VIEWS.index(shown))

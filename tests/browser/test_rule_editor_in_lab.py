@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.appearance import assert_contained, assert_readable, at_width
@@ -42,14 +43,16 @@ def test_a_rule_edited_in_the_page_decides_in_the_kernel(notebook: Open, shot: O
     assert opened.kernel.value("ask('B2')") == "'deny'"
 
     text.fill(text.input_value().replace('startswith("A")', 'startswith(("A", "B"))'))
-    editor.get_by_role("button", name="Apply").click()
+    editor.get_by_role("button", name="Apply", exact=True).click()
 
     expect(editor.locator(".nn-notice")).to_contain_text("Applied as version 3")
     assert opened.kernel.value("(ask('B2'), ask('C3'))") == "(None, 'deny')"
 
     text.fill("def only_orders_of_a(call):\n    return deny('unfinished'")
-    editor.get_by_role("button", name="Apply").click()
+    editor.get_by_role("button", name="Apply", exact=True).click()
     expect(editor.locator(".nn-notice")).to_contain_text("2 |     return deny('unfinished'")
+    expect(editor.locator(".nn-gutter [data-bad]")).to_have_text("2")
+    expect(editor.locator(".nn-paper mark")).to_have_text("(")
     assert opened.kernel.value("(ask('B2'), ask('C3'))") == "(None, 'deny')"
 
     for theme in ("JupyterLab Light", "JupyterLab Dark"):
@@ -69,7 +72,7 @@ def test_hostile_rules_stay_text(notebook: Open) -> None:
     opened.run_all()
     editor = opened.page.locator(".nn-editor").first
 
-    editor.locator("select").first.select_option(index=1)
+    editor.locator(".nn-pick").nth(1).click()
 
     wait_for(lambda: "<script>" in editor.locator("textarea").first.input_value(), "the text of the second rule")
     assert editor.locator("script, img, [onerror]").count() == 0
@@ -125,7 +128,8 @@ def test_a_rule_of_each_form_is_edited_tried_applied_and_obeyed(notebook: Open, 
     diff = editor.locator(".nn-trial")
     notice = editor.locator(".nn-notice")
     wait_for(lambda: "not_negative" in text.input_value(), "the text of the first rule")
-    expect(editor.locator("select").first).to_contain_text("2. large · 1 denied · before tool call: pay")
+    expect(editor.locator(".nn-rules tbody tr").nth(1)).to_contain_text("large")
+    expect(editor.locator(".nn-rules tbody tr").nth(1)).to_contain_text("1 denied")
 
     # Python: what the edit would change is shown before it is applied, and nothing has changed until then.
     text.fill(text.input_value().replace("< 0", "> 100"))
@@ -138,26 +142,26 @@ def test_a_rule_of_each_form_is_edited_tried_applied_and_obeyed(notebook: Open, 
     assert "No negative amounts." in kernel.value("nn.run_sync(paid(500))")
 
     # CEL: a misspelt name is marked with its line; then a condition with another action.
-    editor.locator("select").first.select_option(index=1)
+    editor.get_by_role("button", name="large").click()
     wait_for(lambda: "1000" in text.input_value(), "the condition")
     text.fill("true &&\ntool.args.amont > 20 && tool.nme == 'pay'")
-    editor.get_by_role("button", name="Apply").click()
+    editor.get_by_role("button", name="Apply", exact=True).click()
     expect(notice).to_contain_text("Did you mean 'name'")
     assert editor.locator(".nn-gutter [data-bad]").inner_text() == "2"
     text.fill("tool.args.amount > 20")
     expect(diff).to_contain_text("newly denied")
     editor.get_by_label("Action").select_option("guide")
     expect(diff).to_contain_text("newly guided")
-    editor.get_by_role("button", name="Apply").click()
+    editor.get_by_role("button", name="Apply", exact=True).click()
     expect(notice).to_contain_text("Applied as version 5")
     assert "50 is too much." in kernel.value("nn.run_sync(paid(50))")
 
     # A judge: not asked while one types, which the diff says.
-    editor.locator("select").first.select_option(index=2)
+    editor.get_by_role("button", name="fair").click()
     wait_for(lambda: text.input_value() == "Is it fair?", "the prompt")
     text.fill("Is it generous?")
     expect(diff).to_contain_text("Judges were not asked: fair")
-    editor.get_by_role("button", name="Apply").click()
+    editor.get_by_role("button", name="Apply", exact=True).click()
     expect(notice).to_contain_text("Applied as version 6")
     assert "not fair" in kernel.value("nn.run_sync(paid(5))")
 
@@ -194,3 +198,160 @@ def test_the_editor_is_worked_with_the_keyboard(notebook: Open) -> None:
 
     assert not text.evaluate("node => node === document.activeElement")
     assert editor.locator(".nn-gutter div").count() == 3
+
+
+SET_COMMS = """async mode => {
+    const plugins = window.jupyterapp._pluginRegistry ?? window.jupyterapp.pluginRegistry;
+    const token = [...plugins._services.keys()].find(key => key.name === "@jupyterlab/coreutils:ISettingRegistry");
+    const settings = await window.jupyterapp.resolveRequiredService(token);
+    await settings.set("@jupyterlab/apputils-extension:kernels-settings", "commsOverSubshells", mode);
+    return window.jupyterapp.serviceManager.kernels ? true : false;
+}"""
+
+# With subshells the change is there while the cell runs; without them the cell is over first.
+BUSY = """
+import time
+version, until = rules.version, time.monotonic() + (60 if {subshells} else 3)
+while time.monotonic() < until and not ({subshells} and rules.version > version):
+    pass
+meanwhile = rules.version > version
+"""
+
+
+@pytest.mark.parametrize("comms", ["disabled", "perComm", "perCommTarget"])
+def test_what_stood_in_the_field_when_apply_was_pressed_is_applied_by_a_busy_kernel(notebook: Open, comms: str) -> None:
+    subshells = comms != "disabled"
+    opened = notebook(RULES, "RuleEditor(rules)", BUSY.format(subshells=subshells))
+    opened.page.evaluate(SET_COMMS, comms)
+    for cell in (0, 1):
+        opened.page.locator(".jp-CodeCell").nth(cell).locator(".cm-content").click()
+        opened.page.keyboard.press("Control+Enter")
+    editor = opened.page.locator(".nn-editor").first
+    text = editor.locator("textarea")
+    wait_for(lambda: "only_orders_of_a" in text.input_value(), "the text of the first rule")
+    # The first message of a page starts its subshell, and still waits for the cell itself.
+    editor.get_by_role("button", name="Apply", exact=True).click()
+    expect(editor.locator(".nn-notice")).to_contain_text("Applied as version 3")
+
+    for number in range(3):
+        version = int(opened.kernel.value("rules.version"))
+        opened.page.locator(".jp-CodeCell").nth(2).locator(".cm-content").click()
+        opened.page.keyboard.press("Control+Enter")
+        opened.page.wait_for_function(
+            "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'busy'"
+        )
+        text.fill("def only_orders_of_a(call):\n    return deny('too early')")
+        text.fill(f"def only_orders_of_a(call):\n    return deny('pressed {number}')")
+        editor.get_by_role("button", name="Apply", exact=True).click()
+        text.press("End")
+        text.press_sequentially("  # typed on")
+        later = text.input_value()
+        assert "typed on" in later
+
+        expect(editor.locator(".nn-notice")).to_contain_text(f"Applied as version {version + 1}", timeout=20_000)
+        source = opened.kernel.value("rules['only_orders_of_a'].source")
+        assert f"pressed {number}" in source
+        assert "typed on" not in source
+        assert opened.kernel.value("meanwhile") == str(subshells)
+        assert text.input_value() == later
+        # What was typed on is a draft like any other.
+        editor.get_by_role("button", name="Apply", exact=True).click()
+        expect(editor.locator(".nn-notice")).to_contain_text(f"Applied as version {version + 2}")
+        assert "typed on" in opened.kernel.value("rules['only_orders_of_a'].source")
+
+
+STUDY = """
+import noetic_nb as nn
+from noetic_nb.lab import datasets
+from noetic_nb.widgets import RuleEditor, Selection
+runs = datasets.agentdojo("banking")
+rules = nn.RuleBook()
+rules.only_from_user("send_money", "recipient", id="recipient")
+rules.at_most(4, "send_money", id="few")
+rules.disable("few")
+selection = Selection()
+"""
+
+
+def test_a_trial_beside_the_fields_is_split_by_outcome(notebook: Open, shot: Open, tmp_path: Any) -> None:
+    opened = notebook(STUDY, "RuleEditor(rules, runs=runs, selection=selection)")
+    opened.run_all()
+    page, kernel = opened.page, opened.kernel
+    editor = page.locator(".nn-editor").first
+    trial = editor.locator(".nn-trial")
+    expect(editor.locator(".nn-sentence")).to_contain_text("may be called only if")
+
+    # A sentence is written in its gaps, and tried as one writes.
+    editor.get_by_label("Arguments").fill("recipient, amount")
+    expect(trial).to_contain_text("recorded calls of 507 runs", timeout=30_000)
+    expect(trial).to_contain_text("Successful attacks caught")
+    expect(trial.locator(".nn-outcome").first).to_contain_text("/151")
+    for theme in ("JupyterLab Light", "JupyterLab Dark"):
+        opened.theme(theme)
+        for width in (1400, 420):
+            at_width(editor, width)
+            shot(editor, f"editor-trial-{theme.split()[-1].lower()}-{width}")
+            assert_readable(editor)
+            assert_contained(editor)
+    at_width(editor, 1400)
+
+    # A decision that differs leads the other views to it, by keys as well.
+    trial.locator(".nn-change").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    wait_for(lambda: kernel.value("selection.turn") == "1", "the selection")
+    assert kernel.value("selection.thread_id == runs[0].events[0].where.thread_id") in ("True", "False")
+    assert kernel.value("selection.call is not None") == "True"
+
+    # The table is worked with keys: arrows move, Enter chooses, Space switches.
+    editor.locator(".nn-pick").first.focus()
+    page.keyboard.press("ArrowDown")
+    expect(editor.locator(".nn-readout").first).to_contain_text("few: no hits")
+    page.keyboard.press("Enter")
+    expect(editor.locator(".nn-sentence")).to_contain_text("may be called at most")
+    editor.get_by_label("few is evaluated").press("Space")
+    wait_for(lambda: kernel.value("rules['few'].enabled") == "True", "the switch")
+    editor.get_by_label("How often").fill("0")
+    editor.get_by_label("How often").press("Enter")
+    expect(editor.locator(".nn-notice")).to_contain_text("Applied as version 5")
+    assert kernel.value("rules['few'].sequence.count") == "0"
+
+    # Versions: what differs, and one restored.
+    editor.locator(".nn-versions summary").click()
+    editor.locator(".nn-versions li").last.get_by_role("button", name="Compare").click()
+    expect(editor.locator(".nn-diff-text [data-kind='+']")).to_contain_text('"at_most": 0')
+    shot(editor, "editor-versions-1400")
+    editor.locator(".nn-versions li").last.get_by_role("button", name="Restore").click()
+    wait_for(lambda: kernel.value("rules['few'].sequence.count") == "4", "the old version")
+
+    # Save and copy.
+    editor.locator(".nn-keeping summary").click()
+    path = tmp_path / "rules.json"
+    path.write_text("mine")
+    editor.get_by_label("File to save to").fill(str(path))
+    editor.get_by_role("button", name="Save to file").click()
+    expect(editor.locator(".nn-notice")).to_contain_text("Not written.")
+    assert path.read_text() == "mine"
+    editor.get_by_role("button", name="Replace the file").click()
+    expect(editor.locator(".nn-notice")).to_contain_text("Wrote 2 rules")
+    assert '"at_most": 4' in path.read_text()
+    editor.get_by_role("button", name="Copy book as code").click()
+    wait_for(lambda: "rules.at_most(4" in editor.get_by_label("Code", exact=True).input_value(), "the code")
+    for width in (1400, 420):
+        at_width(editor, width)
+        shot(editor, f"editor-kept-{width}")
+        assert_readable(editor)
+        assert_contained(editor)
+
+    # A rule that is removed by mistake.
+    editor.get_by_role("button", name="Remove").click()
+    expect(editor.locator(".nn-notice")).to_contain_text("Removed")
+    editor.locator(".nn-notice").get_by_role("button", name="Undo").click()
+    wait_for(lambda: kernel.value("len(rules)") == "2", "the rule is back")
+
+    # A new rule from the list of forms.
+    editor.get_by_label("Name of the new rule").fill("after")
+    editor.get_by_label("Form of the new rule").select_option("never_after")
+    editor.get_by_role("button", name="Add rule").click()
+    expect(editor.locator(".nn-sentence")).to_contain_text("must not be called after")
+    assert kernel.value("(rules['after'].enabled, rules['after'].sequence.kind)") == "(False, 'never_after')"

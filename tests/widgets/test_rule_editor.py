@@ -39,6 +39,21 @@ def book() -> RuleBook:
     return rules
 
 
+def page_asks(editor: RuleEditor, request: dict[str, Any]) -> None:
+    """Deliver what a page asks, as the kernel does, and wait until it is answered."""
+    content = {"type": "get", "id": "1", "request": request}
+    editor.comm.handle_msg({"content": {"data": {"method": "custom", "content": content}}, "buffers": []})
+    assert PAGES.wait()
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What views send to the page."""
+    messages: list[dict[str, Any]] = []
+    monkeypatch.setattr(ipywidgets.Widget, "send", lambda self, content, buffers=None: messages.append(content))
+    return messages
+
+
 def recorded(**args: Any) -> Run:
     return Run(events=[ToolCalled(Where("t", "e", 1), 0.0, "look", "c1", args, "ok", 1.0, "ok")])
 
@@ -48,16 +63,23 @@ def test_list_shows_order_id_place_and_state() -> None:
     rules.disable("short")
 
     with RuleEditor(rules) as editor:
-        labels = [label for label, _ in editor.rules.options]
+        rows = [
+            (row["label"], row["form"], row["where"], row["enabled"], row["version"]) for row in editor.snapshot["rows"]
+        ]
+        lines = editor.to_text().splitlines()[1:]
 
-    assert labels == ["1. only_a · before tool call: look", "2. short (off) · after model call"]
+    assert rows == [
+        ("only_a", "Python", "before tool call: look", True, 1),
+        ("short", "Python", "after model call", False, 3),
+    ]
+    assert lines == ["1. only_a · before tool call: look", "2. short (off) · after model call"]
 
 
 def test_apply_replaces_the_rule_for_the_next_evaluation() -> None:
     rules = book()
     with RuleEditor(rules, run=recorded(order="B")) as editor:
-        editor.source.value = GOOD
-        editor.apply_button.click()
+        editor.write(text=GOOD)
+        assert editor.apply()
 
         assert rules["only_a"].source == GOOD
         assert editor.notice.mood == "good"
@@ -77,12 +99,12 @@ def test_a_text_that_does_not_hold_up_shows_its_line_and_keeps_the_last_good_rul
     rules = book()
     before = rules["only_a"]
     with RuleEditor(rules, run=recorded(order="A")) as editor:
-        editor.source.value = text
+        editor.write(text=text)
 
         assert editor.apply() is False
 
         assert rules["only_a"] is before
-        assert editor.source.value == text
+        assert editor.values["text"] == text
         assert editor.notice.mood == "bad"
         assert expected in editor.notice.text
         assert f"{line:>4} | {text.splitlines()[line - 1]}" in editor.notice.text
@@ -92,33 +114,33 @@ def test_undo_takes_the_last_change_back_and_shows_the_old_text() -> None:
     rules = book()
     old = rules["only_a"].source
     with RuleEditor(rules) as editor:
-        editor.source.value = GOOD
+        editor.write(text=GOOD)
         editor.apply()
-        editor.undo_button.click()
+        editor.undo()
 
-        assert rules["only_a"].source == editor.source.value == old
+        assert rules["only_a"].source == editor.values["text"] == old
 
 
 def test_enabled_switches_the_rule_and_follows_it() -> None:
     rules = book()
     with RuleEditor(rules) as editor:
-        editor.enabled.value = False
+        page_asks(editor, {"do": "switch", "rule_id": "only_a", "on": False})
         assert not rules["only_a"].enabled
 
         rules.enable("only_a")
-        assert editor.enabled.value is True
+        assert editor.snapshot["rows"][0]["enabled"] is True
 
 
 def test_what_is_being_written_survives_changes_made_elsewhere() -> None:
     rules = book()
     with RuleEditor(rules) as editor:
-        editor.source.value = "def only_a(call): ...  # half"
+        editor.write(text="def only_a(call): ...  # half")
         rules.disable("short")
-        assert editor.source.value.endswith("# half")
+        assert editor.values["text"].endswith("# half")
 
         rules.replace_source("only_a", GOOD)
 
-        assert editor.source.value.endswith("# half")
+        assert editor.values["text"].endswith("# half")
         assert "changed elsewhere" in editor.notice.text
 
 
@@ -126,10 +148,10 @@ def test_a_change_made_elsewhere_is_shown() -> None:
     rules = book()
     with RuleEditor(rules) as editor:
         rules.replace_source("only_a", GOOD)
-        assert editor.source.value == GOOD
+        assert editor.values["text"] == GOOD
 
         rules.remove("only_a")
-        assert editor.rules.value == "short"
+        assert editor.chosen == "short"
 
 
 def airline_book() -> RuleBook:
@@ -141,16 +163,16 @@ def airline_book() -> RuleBook:
 
 
 def choose(editor: RuleEditor, rule_id: str) -> None:
-    editor.rules.value = rule_id
+    editor.choose(rule_id)
 
 
 def test_a_condition_has_action_and_guidance_beside_its_text() -> None:
     rules = airline_book()
     with RuleEditor(rules) as editor:
-        assert (editor.source.value, editor.fields.guidance.value) == ("tool.args.total_baggages > 5", "Fewer bags.")
-        editor.source.value = "tool.args.total_baggages > 2"
-        editor.fields.action.value = "ask"
-        editor.fields.guidance.value = "So many, {tool.args.total_baggages}?"
+        assert (editor.values["text"], editor.values["guidance"]) == ("tool.args.total_baggages > 5", "Fewer bags.")
+        editor.write(text="tool.args.total_baggages > 2")
+        editor.write(action="ask")
+        editor.write(guidance="So many, {tool.args.total_baggages}?")
 
         assert editor.apply() is True
 
@@ -167,10 +189,10 @@ def test_a_judge_has_mode_model_and_condition_beside_its_prompt() -> None:
     rules = airline_book()
     with RuleEditor(rules) as editor:
         choose(editor, "fair")
-        editor.source.value = "Is it kind?"
-        editor.fields.mode.value = "async"
-        editor.fields.condition.value = "history.size() > 1"
-        editor.apply_button.click()
+        editor.write(text="Is it kind?")
+        editor.write(mode="async")
+        editor.write(condition="history.size() > 1")
+        assert editor.apply()
 
     judge = rules["fair"].llm_eval
     assert judge is not None
@@ -178,15 +200,65 @@ def test_a_judge_has_mode_model_and_condition_beside_its_prompt() -> None:
     assert rules["fair"].when == "history.size() > 1"
 
 
-def test_a_sentence_is_shown_in_words_and_its_action_can_be_changed() -> None:
-    rules = airline_book()
-    with RuleEditor(rules) as editor:
-        choose(editor, "think")
-        assert (editor.source.value, editor.source.disabled) == ("think may be called at most 3 times.", True)
-        editor.fields.action.value = "guide"
-        editor.apply()
+def sentences() -> RuleBook:
+    rules = RuleBook()
+    rules.at_most(3, "think", id="few")
+    rules.never("send", after=["read", "list"], id="never")
+    rules.only("pay", after="confirm", id="only", action="ask")
+    rules.only_from_user("send", "to", trust=["contacts.email"], id="user", guidance="Ask first.")
+    return rules
 
-    assert rules["think"].action == "guide"
+
+@pytest.mark.parametrize(
+    ("rule_id", "values", "changed", "fields"),
+    [
+        ("few", {"tools": "think", "count": "3"}, {"count": "5", "tools": "think, plan"}, {"count": 5}),
+        ("never", {"tools": "send", "others": "read, list"}, {"others": "read"}, {"others": ("read",)}),
+        ("only", {"others": "confirm", "action": "ask"}, {"others": "confirm,  sign"}, {"others": ("confirm", "sign")}),
+        ("user", {"args": "to", "trust": "contacts.email"}, {"args": "", "trust": "system"}, {"trust": ("system",)}),
+    ],
+)
+def test_a_sentence_has_a_field_for_each_of_its_gaps(
+    rule_id: str, values: dict[str, str], changed: dict[str, str], fields: dict[str, Any]
+) -> None:
+    rules = sentences()
+    before = rules[rule_id]
+    with RuleEditor(rules) as editor:
+        editor.choose(rule_id)
+        assert values.items() <= editor.values.items()
+        assert editor.apply()
+        assert rules[rule_id] == before  # nothing was changed, so nothing is
+
+        editor.write(**changed)
+        assert editor.apply()
+
+    after = rules[rule_id]
+    assert after.sequence is not None
+    assert before.sequence is not None
+    assert after.sequence == before.sequence.model_copy(
+        update={**fields, **({"args": ()} if changed.get("args") == "" else {})}
+    )
+    assert (after.action, after.guidance, after.form) == (before.action, before.guidance, "sequence")
+
+
+@pytest.mark.parametrize("count", ["", "three", "-1", "1.5"])
+def test_a_number_that_is_none_is_not_applied_and_says_so(count: str) -> None:
+    rules = sentences()
+    with RuleEditor(rules) as editor:
+        editor.write(count=count)
+
+        assert not editor.apply()
+        assert "whole number" in editor.notice.text
+    sequence = rules["few"].sequence
+    assert sequence is not None
+    assert sequence.count == 3
+
+
+def test_a_field_that_a_form_does_not_have_is_refused() -> None:
+    with RuleEditor(sentences()) as editor, pytest.raises(NoeticConfigError) as caught:
+        editor.write(text="tool.name")
+
+    assert caught.value.code == "INVALID_FIELD"
 
 
 @pytest.mark.parametrize(
@@ -197,36 +269,36 @@ def test_the_line_that_fails_is_marked_until_the_text_changes(rule_id: str, text
     rules = RuleBook([*book(), *airline_book()])
     with RuleEditor(rules) as editor:
         choose(editor, rule_id)
-        editor.source.value = text
+        editor.write(text=text)
         assert editor.apply() is False
-        assert editor.source.error_line == line
+        assert editor.notice.line == line
         assert editor.notice.mood == "bad"
 
-        editor.source.value = text + " "
-        assert (editor.source.error_line, editor.notice.text) == (0, "")
+        editor.write(text=text + " ")
+        assert (editor.notice.line, editor.notice.text) == (None, "")
 
 
 def test_a_draft_is_tried_on_the_recorded_runs_while_it_is_written() -> None:
     rules = airline_book()
     with RuleEditor(rules, run=datasets.airline()) as editor:
-        assert editor.diff is not None
-        editor.source.value = "tool.args.total_baggages > 1"
+        assert editor.trial is not None
+        editor.write(text="tool.args.total_baggages > 1")
 
-        shown = editor.diff.snapshot
+        shown = editor.trial
         assert shown["title"].startswith("Tried on ")
         counts = {change: number for change, _, number in shown["counts"]}
         table = backtest(
-            rules, datasets.airline(), candidate=SteeringRule(**changed(rules["bags"], when=editor.source.value))
+            rules, datasets.airline(), candidate=SteeringRule(**changed(rules["bags"], when=editor.values["text"]))
         )
         assert counts == {change: number for change, number in table.attrs["summary"].items() if number}
         assert counts["newly_denied"] == len(shown["rows"]) > 0
-        assert "Fewer bags." in shown["rows"][0]
+        assert shown["rows"][0]["why"] == "Fewer bags."
         assert "fair" in shown["note"]
         assert rules.version == 3
 
-        editor.source.value = "tool.arg"
-        assert "does not compile" in editor.diff.snapshot["note"]
-        assert editor.source.error_line == 1
+        editor.write(text="tool.arg")
+        assert "does not compile" in editor.trial["note"]
+        assert editor.notice.line == 1
 
 
 def changed(rule: SteeringRule, **fields: Any) -> dict[str, Any]:
@@ -236,10 +308,10 @@ def changed(rule: SteeringRule, **fields: Any) -> dict[str, Any]:
 def test_a_python_draft_is_tried_without_being_applied() -> None:
     rules = book()
     with RuleEditor(rules, run=recorded(order="A")) as editor:
-        assert editor.diff is not None
-        editor.source.value = GOOD
+        assert editor.trial is not None
+        editor.write(text=GOOD)
 
-        assert editor.diff.snapshot["counts"] == [["newly_allowed", "newly allowed", 1]]
+        assert editor.trial["counts"] == [["newly_allowed", "newly allowed", 1]]
         assert rules["only_a"].source != GOOD
 
 
@@ -253,120 +325,261 @@ def test_a_python_draft_is_tried_without_being_applied() -> None:
 )
 def test_a_draft_that_acts_is_not_run_while_it_is_written(text: str, tmp_path: Any) -> None:
     with RuleEditor(book(), run=recorded(order="A")) as editor:
-        assert editor.diff is not None
-        editor.source.value = text
+        assert editor.trial is not None
+        editor.write(text=text)
 
-        assert "more than decide" in editor.diff.snapshot["note"]
+        assert "more than decide" in editor.trial["note"]
 
 
-def test_rules_are_moved_removed_added_and_the_history_tells() -> None:
+def test_rules_are_moved_removed_and_added_in_the_page() -> None:
     rules = book()
     with RuleEditor(rules) as editor:
-        choose(editor, "short")
-        editor.up_button.click()
-        editor.up_button.click()
+        page_asks(editor, {"do": "choose", "rule_id": "short"})
+        for _ in range(2):
+            page_asks(editor, {"do": "move", "rule_id": "short", "by": -1})
         assert [rule.id for rule in rules] == ["short", "only_a"]
-        editor.down_button.click()
-        editor.remove_button.click()
-        assert [rule.id for rule in rules] == ["only_a"]
-        editor.new_form.value = "Condition (CEL)"
+        page_asks(editor, {"do": "remove", "rule_id": "short"})
+        assert ([rule.id for rule in rules], editor.chosen) == (["only_a"], "only_a")
+        assert editor.snapshot["notice"]["undo"] is True
+        page_asks(editor, {"do": "undo"})
+        assert ([rule.id for rule in rules], editor.chosen) == (["short", "only_a"], "short")
+        page_asks(editor, {"do": "add", "rule_id": "", "form": "cel"})
 
-        assert [(rule.id, rule.form, rule.enabled) for rule in rules][1:] == [("rule_1", "cel", False)]
-        assert editor.rules.value == "rule_1"
-        assert editor.history.options[:3] == (
-            "version 6 · add rule_1",
-            "version 5 · remove short",
-            "version 4 · move short",
-        )
+        assert [(rule.id, rule.form, rule.enabled) for rule in rules][2:] == [("rule_1", "cel", False)]
+        assert editor.chosen == "rule_1"
 
 
-@pytest.mark.parametrize("form", ["Python", "Condition (CEL)", "Judge"])
+@pytest.mark.parametrize("form", ["python", "cel", "judge", "at_most", "never_after", "only_after", "only_from_user"])
 def test_a_new_rule_can_be_edited_and_applied(form: str) -> None:
     rules = RuleBook()
-    with RuleEditor(rules) as editor:
+    with RuleEditor(rules, run=recorded(order="A")) as editor:
         editor.add("fresh", form)
-        editor.source.value = editor.source.value.replace("...", "pay").replace("asked", "wanted")
+        if "text" in editor.values:
+            editor.write(text=editor.values["text"].replace("...", "pay").replace("asked", "wanted"))
+        else:
+            assert editor.values["tools"] == "look"  # the tool that the run knows
+            editor.write(tools="pay")
 
         assert editor.apply() is True
-        editor.enabled.value = True
+        assert not rules["fresh"].enabled
+        page_asks(editor, {"do": "switch", "rule_id": "fresh", "on": True})
     assert rules["fresh"].enabled
 
 
-def test_hits_are_counted_as_they_come() -> None:
+def test_a_form_or_a_name_that_cannot_be_is_refused() -> None:
+    with RuleEditor(book()) as editor:
+        for name, form, code in (("x", "sql", "INVALID_FORM"), ("short", "cel", "DUPLICATE_RULE_ID")):
+            with pytest.raises(NoeticConfigError) as caught:
+                editor.add(name, form)
+            assert caught.value.code == code
+
+
+def decided(turn: int, action: str = "deny", rule: str = "only_a") -> SteeringDecided:
+    names = () if action == "allow" else (rule,)
+    where = Where("t", "e", turn)
+    return SteeringDecided(where, 0.0, "steering", "before_tool_call", "look", {}, action, None, names, 0.1)  # type: ignore[arg-type]
+
+
+def test_hits_are_counted_by_turn_as_they_come(sent: list[dict[str, Any]]) -> None:
     rules = book()
     run = recorded(order="A")
     with RuleEditor(rules, run=run) as editor:
-        where = Where("t", "e", 1)
-        for action in ("deny", "deny", "guide", "allow"):
-            names = () if action == "allow" else ("only_a",)
-            run.append(
-                SteeringDecided(where, 0.0, "steering", "before_tool_call", "look", {}, action, None, names, 0.1)
-            )
+        sent.clear()
+        for turn, action in ((1, "deny"), (3, "deny"), (3, "guide"), (3, "allow")):
+            run.append(decided(turn, action))
 
-        assert "only_a · 2 denied, 1 guided ·" in editor.rules.options[0][0]
+        row = editor.snapshot["rows"][0]
+        assert (row["words"], row["bars"]) == ("2 denied, 1 guided", [1, 0, 2])
+        assert [message["rows"] for message in sent] == [
+            [["only_a", "1 denied", [1]]],
+            [["only_a", "2 denied", [1, 0, 1]]],
+            [["only_a", "2 denied, 1 guided", [1, 0, 2]]],
+        ]
         assert "2 denied, 1 guided" in editor.to_html()
+        assert editor.to_frame().hits.tolist() == [3, 0]
     assert not run._listeners
+
+
+def test_a_long_run_has_as_many_bars_as_fit() -> None:
+    run = Run(events=[decided(turn) for turn in range(1, 1_001)])
+    with RuleEditor(book(), run=run) as editor:
+        row = editor.snapshot["rows"][0]
+
+        assert (sum(row["bars"]), len(row["bars"]), editor.snapshot["axis"]) == (1_000, 32, {"bars": 32, "per": 32})
+
+
+def test_hits_of_a_moment_and_of_several_runs_count() -> None:
+    runs = [Run(events=[decided(turn) for turn in (1, 2, 3)]) for _ in range(2)]
+    with RuleEditor(book(), runs=runs, until=2) as editor:
+        assert editor.to_frame().hits.tolist() == [4, 0]
+        runs[1].append(decided(2))
+        runs[1].append(decided(3))
+        assert editor.to_frame().hits.tolist() == [5, 0]
+
+
+def test_the_frame_has_one_row_a_rule() -> None:
+    with RuleEditor(airline_book()) as editor:
+        frame = editor.to_frame()
+
+    assert list(frame.columns) == ["id", "form", "hooks", "enabled", "hits", "version", "text"]
+    assert frame.id.tolist() == ["bags", "fair", "think"]
+    assert frame.form.tolist() == ["cel", "judge", "sequence"]
+    assert frame.version.tolist() == [1, 2, 3]
 
 
 def test_what_is_typed_for_one_rule_is_never_taken_for_another() -> None:
     rules = RuleBook([*book(), *airline_book()])
     with RuleEditor(rules) as editor:
-        typed = {
-            "type": "text",
-            "text": "def only_a(call): return deny('late')",
-            "generation": editor.source.shown["generation"],
+        generation = editor.snapshot["draft"]["generation"]
+        late = {
+            "do": "typed",
+            "rule_id": "only_a",
+            "generation": generation,
+            "at": 1.0,
+            "values": {"text": "def late(call): ..."},
         }
-        choose(editor, "short")
-        editor.source._handle_custom_msg(typed, [])
+        editor.choose("short")
+        page_asks(editor, late)
+        assert editor.values["text"] == "def short(r): ..."
 
-        assert editor.source.value == "def short(r): ..."
+        editor.choose("only_a")
+        page_asks(editor, late)
+        assert editor.values["text"] == "def only_a(call):\n    return deny('No.')"
 
 
-def test_applying_from_the_keyboard_applies_what_stands_on_the_page() -> None:
+def typed_and_applied(editor: RuleEditor, text: str) -> dict[str, Any]:
+    draft = editor.snapshot["draft"]
+    values = {**draft["values"], "text": text}
+    return {"do": "apply", "rule_id": draft["rule_id"], "form": draft["form"], "values": values}
+
+
+def test_what_stood_on_the_page_when_apply_was_pressed_is_applied() -> None:
+    rules = RuleBook([*book(), *airline_book()])
+    with RuleEditor(rules) as editor:
+        pressed = typed_and_applied(editor, GOOD)
+        editor.write(text="def only_a(call): ...  # typed on since")
+        page_asks(editor, pressed)
+        assert rules["only_a"].source == GOOD
+
+        # Not even another rule that was chosen since gets it.
+        rules.replace_source("only_a", "def only_a(call): ...")
+        editor.choose("short")
+        page_asks(editor, pressed)
+        assert (rules["only_a"].source, rules["short"].source) == (GOOD, "def short(r): ...")
+
+
+def test_what_was_typed_after_apply_stays_on_the_page() -> None:
     rules = book()
     with RuleEditor(rules) as editor:
-        content = {"type": "apply", "text": GOOD, "generation": editor.source.shown["generation"]}
-        editor.source._handle_custom_msg(content, [])
+        draft = editor.snapshot["draft"]
+        page_asks(editor, typed_and_applied(editor, GOOD))
+        on = {
+            "do": "typed",
+            "rule_id": "only_a",
+            "generation": draft["generation"],
+            "at": 1.0,
+            "values": {"text": GOOD + "  # on"},
+        }
+        page_asks(editor, on)
 
-    assert rules["only_a"].source == GOOD
+        assert editor.values["text"] == GOOD + "  # on"
+        assert rules["only_a"].source == GOOD
 
 
-async def test_only_the_newest_work_is_done_and_reported() -> None:
+def test_text_that_arrives_behind_newer_text_is_dropped() -> None:
+    with RuleEditor(book()) as editor:
+        draft = editor.snapshot["draft"]
+        asks = {"do": "typed", "rule_id": "only_a", "generation": draft["generation"]}
+        page_asks(editor, {**asks, "at": 2.0, "values": {"text": "newer"}})
+        page_asks(editor, {**asks, "at": 1.0, "values": {"text": "older"}})
+
+        assert editor.values["text"] == "newer"
+
+
+def test_a_rule_that_is_gone_or_has_another_form_is_not_applied() -> None:
+    rules = book()
+    with RuleEditor(rules) as editor:
+        pressed = typed_and_applied(editor, GOOD)
+        rules.put({"id": "only_a", "applies_to": "before_tool_call", "when": "true"})
+        page_asks(editor, pressed)
+        assert ("another form" in editor.notice.text, rules["only_a"].form) == (True, "cel")
+
+        rules.remove("only_a")
+        page_asks(editor, pressed)
+        assert "removed meanwhile" in editor.notice.text
+        assert "only_a" not in rules
+
+
+def test_a_change_made_elsewhere_never_waits_for_the_editor() -> None:
+    rules = book()
+    with RuleEditor(rules) as editor:
+        inside, done = threading.Event(), threading.Event()
+
+        def holds() -> None:
+            with editor._doing():
+                inside.set()
+                done.wait(10)
+
+        thread = threading.Thread(target=holds)
+        thread.start()
+        inside.wait(10)
+        rules.disable("short")
+        assert editor.snapshot["rows"][1]["enabled"] is True
+        done.set()
+        thread.join(10)
+
+        assert editor.snapshot["rows"][1]["enabled"] is False
+
+
+async def test_newer_work_takes_the_place_of_older_work() -> None:
     results: list[Any] = []
-    done = asyncio.Event()
+    begun, done = threading.Event(), threading.Event()
 
     def report(result: Any, error: Any) -> None:
         results.append((result, error))
         done.set()
 
-    trial: LiveTrial[int] = LiveTrial(report, pause_s=0)
-    for number in range(20):
-        trial.later(lambda stop, number=number: number)
-    await asyncio.wait_for(done.wait(), 10)
+    def old(stop: Any) -> str:
+        begun.set()
+        while not stop():
+            pass
+        return "old"
 
-    assert results == [(19, None)]
+    trial: LiveTrial[str] = LiveTrial(report, pause_s=0)
+    trial.later(old)
+    await asyncio.to_thread(begun.wait, 10)
+    trial.later(lambda stop: "new")
+    await asyncio.to_thread(done.wait, 10)
+
+    assert results == [("new", None)]
 
 
-async def test_what_a_page_types_is_tried_after_a_pause_too_although_its_thread_has_no_loop() -> None:
+async def test_a_kernel_that_is_busy_delays_no_trial() -> None:
+    done = threading.Event()
+    trial: LiveTrial[int] = LiveTrial(lambda result, error: done.set(), pause_s=0)
+    trial.later(lambda stop: 1)
+
+    assert done.wait(10)  # here, in the thread of the loop, which therefore does nothing else
+
+
+async def test_reading_what_was_recorded_is_no_part_of_the_limit() -> None:
     results: list[Any] = []
-    done = asyncio.Event()
+    done = threading.Event()
 
     def report(result: Any, error: Any) -> None:
         results.append(result)
         done.set()
 
-    trial: LiveTrial[int] = LiveTrial(report, pause_s=0)
-    for number in range(5):
-        PAGES.do(trial.later, lambda stop, number=number: number)
-    await asyncio.to_thread(PAGES.wait)
-    await asyncio.wait_for(done.wait(), 10)
+    trial: LiveTrial[str] = LiveTrial(report, pause_s=0, limit_s=0)
+    trial.later(lambda stop: "in time", first=lambda: 60.0)
+    await asyncio.to_thread(done.wait, 10)
 
-    assert results == [4]
+    assert results == ["in time"]
 
 
 async def test_work_that_never_ends_is_given_up_and_its_thread_ends() -> None:
     results: list[Any] = []
-    done = asyncio.Event()
+    done = threading.Event()
     ended = threading.Event()
 
     def forever(stop: Any) -> None:
@@ -385,7 +598,7 @@ async def test_work_that_never_ends_is_given_up_and_its_thread_ends() -> None:
 
     trial: LiveTrial[None] = LiveTrial(report, pause_s=0, limit_s=0.05)
     trial.later(forever)
-    await asyncio.wait_for(done.wait(), 10)
+    await asyncio.to_thread(done.wait, 10)
 
     assert isinstance(results[0], TooLong)
     assert await asyncio.to_thread(ended.wait, 10)
@@ -417,7 +630,7 @@ def test_an_empty_rule_book_says_how_to_begin() -> None:
         assert "@rules.rule" in editor.notice.text
 
         rules.put(SteeringRule(id="first", applies_to="before_tool_call", predicate=lambda call: None))
-        assert editor.rules.value == "first"
+        assert editor.chosen == "first"
 
 
 def test_closing_releases_every_widget_and_the_rule_book() -> None:
@@ -456,7 +669,7 @@ def test_a_rule_that_loops_for_ever_is_not_applied_and_the_kernel_goes_on() -> N
         rules = book()
         before = rules["only_a"]
         with RuleEditor(rules, run=recorded(order="B")) as editor:
-            editor.source.value = text
+            editor.write(text=text)
 
             assert editor.apply() is False
             assert rules["only_a"] == before
@@ -468,8 +681,8 @@ def test_a_condition_that_fails_on_recorded_calls_is_not_applied(action: str) ->
     rules = RuleBook()
     rules.when("tool.name == 'look'", id="c", action="deny")
     with RuleEditor(rules, run=recorded(order="B")) as editor:
-        editor.source.value = "tool.args.amount > 100"
-        editor.fields.action.value = action
+        editor.write(text="tool.args.amount > 100")
+        editor.write(action=action)
 
         assert editor.apply() is False
         assert rules["c"].when == "tool.name == 'look'"
@@ -482,7 +695,7 @@ def test_a_condition_that_fails_on_recorded_calls_is_not_applied(action: str) ->
 def test_what_fails_in_any_way_on_a_recorded_call_is_not_applied(text: str) -> None:
     rules = book()
     with RuleEditor(rules, run=recorded(order="B")) as editor:
-        editor.source.value = text
+        editor.write(text=text)
 
         assert editor.apply() is False
         assert rules["only_a"].source == book()["only_a"].source
@@ -492,8 +705,8 @@ def test_a_rule_about_responses_is_tried_on_recorded_responses() -> None:
     rules = book()
     run = next(iter(datasets.airline(1)))
     with RuleEditor(rules, run=run) as editor:
-        editor.rules.value = "short"
-        editor.source.value = "def short(params):\n    return params.response.texts"
+        editor.choose("short")
+        editor.write(text="def short(params):\n    return params.response.texts")
 
         assert editor.apply() is False
         assert "AttributeError" in editor.notice.text

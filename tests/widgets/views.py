@@ -30,5 +30,5 @@ MAKERS: Final[dict[type[Any], Callable[[Any], Any]]] = {RuleEditor: _editor}
 NO_VIEWS: Final = {Approval, Selection}
 
 OFFERED: Final = [getattr(widgets, name) for name in widgets.__all__ if isinstance(getattr(widgets, name), type)]
-RUN_VIEWS: Final = [view for view in OFFERED if issubclass(view, RunView)]
+RUN_VIEWS: Final = [view for view in OFFERED if issubclass(view, RunView) and view not in MAKERS]
 VIEWS: Final = [MAKERS.get(view, view) for view in OFFERED if view not in NO_VIEWS]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.names import nearest
@@ -98,7 +98,7 @@ class _Open:
 
 
 def does_not_compile(
-    rule_id: str, what: str, line: int | None, hint: str = "Correct the expression."
+    rule_id: str, what: str, line: int | None, hint: str = "Correct the expression.", **facts: Any
 ) -> NoeticConfigError:
     """Return the error of an expression that cannot be used."""
     place = "" if line is None else f" in line {line}"
@@ -108,17 +108,30 @@ def does_not_compile(
         hint=hint,
         rule_id=rule_id,
         line=line,
+        **facts,
     )
 
 
-def cel_tokens(text: str) -> Iterator[tuple[str, str, int]]:
-    """Yield the words of an expression: kind, text and line."""
-    line = 1
+Place: TypeAlias = tuple[int, int]
+"""Line and column of a word, both from 1."""
+
+
+def cel_tokens(text: str) -> Iterator[tuple[str, str, Place]]:
+    r"""Yield the words of an expression: kind, text and place.
+
+    Examples
+    --------
+    >>> list(cel_tokens("a &&\n  b"))
+    [('ident', 'a', (1, 1)), ('mark', '&&', (1, 3)), ('ident', 'b', (2, 3))]
+    """
+    line, begin = 1, 0
     for match in _TOKEN.finditer(text):
         kind, value = str(match.lastgroup), match.group()
         if kind != "space":
-            yield kind, value, line
-        line += value.count("\n")
+            yield kind, value, (line, match.start() - begin + 1)
+        if "\n" in value:
+            line += value.count("\n")
+            begin = match.start() + value.rindex("\n") + 1
 
 
 class _Reader:
@@ -138,10 +151,10 @@ class _Reader:
     def read(self) -> Analysis:
         at = 0
         while at < len(self.tokens):
-            kind, value, line = self.tokens[at]
+            kind, value, place = self.tokens[at]
             at += 1
             if kind == "ident":
-                at = self.member(at, value, line) if self.mark(at - 2) == "." else self.root(at, value, line)
+                at = self.member(at, value, place) if self.mark(at - 2) == "." else self.root(at, value, place)
             elif value in "([{":
                 if value == "[" and self.calls:
                     self.all_of("history")
@@ -157,7 +170,7 @@ class _Reader:
     def all_of(self, root: str) -> None:
         self.needs |= {f"{root}.{name}" for name in VARIABLES[root]}
 
-    def member(self, at: int, name: str, line: int) -> int:
+    def member(self, at: int, name: str, place: Place) -> int:
         if self.mark(at) != "(":
             self.calls = False
             return at
@@ -172,52 +185,53 @@ class _Reader:
             self.open.append(_Open(self.mark(at + 1), self.calls, self.calls and name == "filter"))
             self.calls = False
             return at + 3
-        self.known(name, FUNCTIONS | _MACROS, "function", line)
+        self.known(name, FUNCTIONS | _MACROS, "function", place)
         self.calls = False
         return at
 
-    def root(self, at: int, name: str, line: int) -> int:
+    def root(self, at: int, name: str, place: Place) -> int:
         self.calls = False
         # A variable of a comprehension hides one of ours with the same name.
         bound = next((frame for frame in reversed(self.open) if frame.variable == name), None)
         if bound is not None:
             if bound.over_history:
-                at = self.field("history", at, line)
+                at = self.field("history", at)
             return at
         if self.mark(at) == "(":
-            self.known(name, FUNCTIONS, "function", line)
+            self.known(name, FUNCTIONS, "function", place)
             if name in ("origin", "origins"):
                 self.needs.add(ORIGIN)
         elif name == "history":
             self.needs.add("history")
             self.calls = True
         elif name in VARIABLES:
-            at = self.field(name, at, line)
+            at = self.field(name, at)
         elif name not in _TYPES:
-            self.known(name, VARIABLES, "variable", line)
+            self.known(name, VARIABLES, "variable", place)
         return at
 
-    def field(self, root: str, at: int, line: int) -> int:
+    def field(self, root: str, at: int) -> int:
         """Read the field after a variable; a variable without one needs them all."""
         # `tool == x` or `tool["args"]`: which field is meant is not known, so all are bound.
         if self.mark(at) != "." or at + 1 >= len(self.tokens) or self.tokens[at + 1][0] != "ident":
             self.all_of(root)
             return at
         name = self.mark(at + 1)
-        self.known(name, VARIABLES[root], f"field of {root if root != 'history' else 'a call in history'}", line)
+        what = f"field of {root if root != 'history' else 'a call in history'}"
+        self.known(name, VARIABLES[root], what, self.tokens[at + 1][2])
         self.needs.add(f"{root}.{name}")
         if (root, name) == ("response", "usage") and self.mark(at + 2) == "." and at + 3 < len(self.tokens):
-            self.known(self.mark(at + 3), _USAGE, "field of response.usage", line)
+            self.known(self.mark(at + 3), _USAGE, "field of response.usage", self.tokens[at + 3][2])
         return at + 2
 
     def known(
-        self, name: str, names: frozenset[str] | Mapping[str, object] | tuple[str, ...], what: str, line: int
+        self, name: str, names: frozenset[str] | Mapping[str, object] | tuple[str, ...], what: str, place: Place
     ) -> None:
         if name in names:
             return
         near = nearest(name, names)
         hint = f"Did you mean {near!r}?" if near else f"There are {', '.join(sorted(names))}."
-        raise does_not_compile(self.rule_id, f"{name!r} is no {what}", line, hint)
+        raise does_not_compile(self.rule_id, f"{name!r} is no {what}", place[0], hint, column=place[1])
 
 
 def analyse(rule_id: str, text: str) -> Analysis:

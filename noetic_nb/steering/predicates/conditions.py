@@ -30,7 +30,7 @@ MAX_ISOLATED: Final = 65_536
 # An editor compiles at every pause in typing; what nobody uses any more goes first.
 MAX_KEPT: Final = 4_096
 
-_PLACE: Final = re.compile(r"<input>:(\d+):\d+: (.*)")
+_PLACE: Final = re.compile(r"<input>:(\d+):(\d+): (.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,9 @@ def _check_points(rule: SteeringRule, what: str, needs: Iterable[str]) -> None:
 def _syntax_error(rule_id: str, text: str, error: BaseException | str) -> NoeticConfigError:
     match = _PLACE.search(str(error))
     line = int(match.group(1)) if match else None
-    what = match.group(2) if match else str(error).splitlines()[0][:200]
-    return does_not_compile(rule_id, what.removeprefix("Syntax error: "), line)
+    column = int(match.group(2)) if match else None
+    what = match.group(3) if match else str(error).splitlines()[0][:200]
+    return does_not_compile(rule_id, what.removeprefix("Syntax error: "), line, column=column)
 
 
 @lru_cache(maxsize=1)

@@ -52,7 +52,8 @@ class Guidance:
                 near = nearest(f"{root}.{name}", [place for place in known if not place.startswith("history")])
                 line = text[: match.start()].count("\n") + 1
                 hint = f"Did you mean {near!r}?" if near else "Use {tool.name}, {tool.args.NAME} or {response.text}."
-                raise does_not_compile(rule_id, f"its guidance names {match.group(1)!r}, which is nothing", line, hint)
+                what = f"its guidance names {match.group(1)!r}, which is nothing"
+                raise does_not_compile(rule_id, what, line, hint, field="guidance")
             needs.add(f"{root}.{name}")
         self._needs = frozenset(needs)
 

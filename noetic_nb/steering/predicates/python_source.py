@@ -38,7 +38,7 @@ def _file_name(rule_id: str) -> str:
     return name
 
 
-def _not_replaced(rule_id: str, what: str, line: int | None, hint: str) -> NoeticConfigError:
+def _not_replaced(rule_id: str, what: str, line: int | None, hint: str, column: int | None = None) -> NoeticConfigError:
     place = "" if line is None else f" in line {line}"
     return NoeticConfigError(
         "RULE_DOES_NOT_COMPILE",
@@ -46,6 +46,7 @@ def _not_replaced(rule_id: str, what: str, line: int | None, hint: str) -> Noeti
         hint=hint,
         rule_id=rule_id,
         line=line,
+        column=column,
     )
 
 
@@ -69,7 +70,7 @@ def compile_predicate(rule_id: str, text: str, namespace: Mapping[str, Any]) -> 
     Raises
     ------
     NoeticConfigError
-        ``RULE_DOES_NOT_COMPILE`` with the `line` where it is known.
+        ``RULE_DOES_NOT_COMPILE`` with the `line`, and the `column` of a syntax error, where they are known.
 
     Examples
     --------
@@ -82,9 +83,9 @@ def compile_predicate(rule_id: str, text: str, namespace: Mapping[str, Any]) -> 
         tree = ast.parse(text, file_name)
     except (SyntaxError, ValueError) as exc:
         line = getattr(exc, "lineno", None)
-        raise _not_replaced(
-            rule_id, getattr(exc, "msg", None) or str(exc), line, "Correct the text and apply it again."
-        ) from exc
+        hint = "Correct the text and apply it again."
+        column = getattr(exc, "offset", None) or None
+        raise _not_replaced(rule_id, getattr(exc, "msg", None) or str(exc), line, hint, column) from exc
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     if len(functions) != 1:
         found = ", ".join(node.name for node in functions) or "none"

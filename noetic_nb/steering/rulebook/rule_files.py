@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
@@ -18,7 +19,7 @@ from noetic_nb.steering.rules.file_schema import JudgeData, RuleData, RuleFile
 from noetic_nb.steering.rules.rule import SteeringRule
 from noetic_nb.steering.rules.yaml_text import dump_yaml, parse_yaml
 
-__all__ = ["dump_rules", "load_rules", "parse_rules", "save_rules"]
+__all__ = ["dump_rules", "is_own_file", "load_rules", "parse_rules", "save_rules"]
 
 # A thousand rules of a kilobyte each.
 MAX_BYTES: Final = 1_000_000
@@ -74,7 +75,25 @@ def save_rules(rules: Iterable[SteeringRule], path: str | PathLike[str]) -> Path
     text = dump_rules(rules, format=_format_of(target))
     with open(target, "w", encoding="utf-8", opener=owner_only) as file:
         file.write(text)
+    if isinstance(rules, RuleBook):
+        _remember(rules, target, target.read_bytes())
     return target
+
+
+def is_own_file(rulebook: RuleBook, path: Path) -> bool:
+    """Return whether a file is what the book was last read from or written to, unchanged since."""
+    try:
+        return rulebook.file == (path.resolve(), _digest(path.read_bytes()))
+    except OSError:
+        return False
+
+
+def _remember(rulebook: RuleBook, path: Path, content: bytes) -> None:
+    rulebook.file = (path.resolve(), _digest(content))
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def load_rules(path: str | PathLike[str], *, functions: Functions | None = None) -> RuleBook:
@@ -106,7 +125,9 @@ def load_rules(path: str | PathLike[str], *, functions: Functions | None = None)
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         _refuse(str(source), "it is not UTF-8", "Save it as UTF-8.", exc)
-    return parse_rules(text, format=kind, functions=functions, source=str(source))
+    book = parse_rules(text, format=kind, functions=functions, source=str(source))
+    _remember(book, source, content)
+    return book
 
 
 def _format_of(path: Path) -> Literal["yaml", "json"]:

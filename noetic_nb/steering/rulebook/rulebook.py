@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
@@ -67,6 +68,8 @@ class RuleBook(RuleMethods):
 
     def __init__(self, rules: Iterable[SteeringRule | Mapping[str, Any]] = ()) -> None:
         self._is_used = False
+        self.file: tuple[Path, str] | None = None
+        """The rule file that it was last read from or written to, and the digest of what stood there."""
         self._snapshot = RuleSnapshot(0, ())
         self._changes: list[RuleChange] = []
         self._past: list[tuple[tuple[SteeringRule, ...], RuleChange]] = []

@@ -105,8 +105,9 @@ def strip_html(strip: dict[str, Any], shown: int) -> str:
     label = f"{count(most)} tokens"
     return (
         f'<div class="nn-strip-box"><svg class="nn-strip" role="img" aria-label="All calls, {label} at most" width="100%" '
-        f'height="{STRIP_PX}" viewBox="0 0 {max(1, len(bars))} {STRIP_PX}" preserveAspectRatio="none" '
-        f'xmlns="http://www.w3.org/2000/svg">{"".join(drawn)}<path d="{marks}" fill="#D55E00"/>'
+        # In the style as well: pages of exports give every picture the height that its box of coordinates asks for.
+        f'height="{STRIP_PX}" style="height:{STRIP_PX}px" viewBox="0 0 {max(1, len(bars))} {STRIP_PX}" '
+        f'preserveAspectRatio="none" xmlns="http://www.w3.org/2000/svg">{"".join(drawn)}<path d="{marks}" fill="#D55E00"/>'
         f'<rect fill="none" stroke="currentColor" x="{place}" y="0.5" width="1" height="{STRIP_PX - 1}" '
         f'vector-effect="non-scaling-stroke"/></svg>'
         f'<span class="nn-peak">{label}</span></div>'

@@ -6,9 +6,11 @@ What is tried is code that is half written. It may loop for ever, so the thread 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import ctypes
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
 
 __all__ = ["LiveTrial", "TooLong", "in_time"]
@@ -33,14 +35,11 @@ class _Attempt:
     """One run of the work."""
 
     def __init__(self) -> None:
-        self.is_wanted = True
+        self.unwanted = threading.Event()
         self.thread: threading.Thread | None = None
-        self.limit: asyncio.TimerHandle | None = None
 
     def end(self) -> None:
-        self.is_wanted = False
-        if self.limit is not None:
-            self.limit.cancel()
+        self.unwanted.set()
         thread = self.thread
         if thread is not None and thread.is_alive() and thread.ident is not None:
             # The only way to end a thread that never waits; it takes effect at its next bytecode.
@@ -48,11 +47,10 @@ class _Attempt:
 
 
 class LiveTrial(Generic[T]):
-    """Runs the newest of the works it is given, and reports what became of it.
+    """Runs the newest of the works it is given in a thread, and reports what became of it.
 
-    ``report(result, error)`` is called in the thread of the loop, but not for work that was given up for newer work. The loop
-    is that of the caller, or the one in which this was made: what pages send is handled in a thread without one.
-    Typing must rest for `pause_s` seconds; the work may take `limit_s`.
+    ``report(result, error)`` is called in that thread, but not for work that was given up for newer work. A cell that keeps
+    the kernel busy delays nothing. Typing must rest for `pause_s` seconds; the work may take `limit_s`.
 
     Examples
     --------
@@ -63,7 +61,7 @@ class LiveTrial(Generic[T]):
 
     def __init__(
         self,
-        report: Callable[[T | None, Exception | None], None],
+        report: Callable[[T | None, Exception | None], object],
         *,
         pause_s: float = PAUSE_S,
         limit_s: float = LIMIT_S,
@@ -71,65 +69,65 @@ class LiveTrial(Generic[T]):
         self._report = report
         self._pause_s = pause_s
         self._limit_s = limit_s
-        self._timer: asyncio.TimerHandle | None = None
         self._attempt: _Attempt | None = None
-        self._home = _running_loop()
+        self._lock = threading.Lock()
+        # Where no loop was running (a script, a test) nobody types, and who asks waits.
+        self._waits = not _is_loop_running()
 
-    def later(self, work: Callable[[Callable[[], bool]], T]) -> None:
-        """Do ``work(stop)`` after a pause, unless newer work comes; at once where no loop is running.
+    def later(
+        self,
+        work: Callable[[Callable[[], bool]], T],
+        *,
+        first: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        """Do ``work(stop)`` after a pause, unless newer work comes; at once in a program without a loop.
 
-        `stop` returns whether it is no longer wanted.
+        `stop` returns whether it is no longer wanted. `first` is done before it, however long that takes; what it returns are
+        seconds that the work may take beyond the limit.
         """
-        loop = _running_loop()
-        if loop is None and self._home is not None and self._home.is_running():
-            self._home.call_soon_threadsafe(self.later, work)
+        attempt = _Attempt()
+        with self._lock:
+            old, self._attempt = self._attempt, attempt
+        if old is not None:
+            old.end()
+        if self._waits and not _is_loop_running():
+            self._try(attempt, work, first)
             return
-        self.cancel()
-        if loop is None:
-            self._report(*_done(lambda stop: in_time(lambda: work(stop), limit_s=self._limit_s), lambda: False))
-            return
-        self._timer = loop.call_later(self._pause_s, self._start, loop, work)
+        # The context of the caller says which message of the page it belongs to.
+        run = partial(contextvars.copy_context().run, self._after_pause, attempt, work, first)
+        try:
+            threading.Thread(target=run, name="noetic_nb trial", daemon=True).start()
+        except RuntimeError:  # no threads here
+            self._try(attempt, work, first)
 
     def cancel(self) -> None:
         """Give up what is waiting or running."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        attempt, self._attempt = self._attempt, None
+        with self._lock:
+            attempt, self._attempt = self._attempt, None
         if attempt is not None:
             attempt.end()
 
-    def _start(self, loop: asyncio.AbstractEventLoop, work: Callable[[Callable[[], bool]], T]) -> None:
-        self._timer = None
-        attempt = self._attempt = _Attempt()
+    def _after_pause(self, attempt: _Attempt, work: Any, first: Any) -> None:
+        if not attempt.unwanted.wait(self._pause_s):
+            self._try(attempt, work, first)
 
-        def run() -> None:
-            try:
-                result, error = _done(work, lambda: not attempt.is_wanted)
-                loop.call_soon_threadsafe(self._attempt_done, attempt, result, error)
-            except (_Ended, RuntimeError):
-                return  # no longer wanted, or the loop has ended
-
-        attempt.thread = threading.Thread(target=run, name="noetic_nb trial", daemon=True)
-        attempt.limit = loop.call_later(self._limit_s, self._give_up, attempt)
-        attempt.thread.start()
-
-    def _give_up(self, attempt: _Attempt) -> None:
-        if attempt is self._attempt:
+    def _try(self, attempt: _Attempt, work: Any, first: Any) -> None:
+        result, error = None, None
+        try:
+            limit_s = self._limit_s + (first() or 0.0)
+            if not attempt.unwanted.is_set():
+                result = in_time(lambda: work(attempt.unwanted.is_set), limit_s=limit_s, attempt=attempt)
+        except (Exception, asyncio.CancelledError) as exc:
+            error = exc if isinstance(exc, Exception) else None
+        with self._lock:
+            # An answer that was on its way when newer work began is dropped.
+            if attempt is not self._attempt:
+                return
             self._attempt = None
-            attempt.end()
-            self._report(None, TooLong(f"It took more than {self._limit_s:g} seconds and was stopped."))
-
-    def _attempt_done(self, attempt: _Attempt, result: T | None, error: Exception | None) -> None:
-        # An answer that was on its way when newer work began is dropped.
-        if attempt is self._attempt:
-            self._attempt = None
-            if attempt.limit is not None:
-                attempt.limit.cancel()
-            self._report(result, error)
+        self._report(result, error)
 
 
-def in_time(work: Callable[[], T], *, limit_s: float = LIMIT_S) -> T:
+def in_time(work: Callable[[], T], *, limit_s: float = LIMIT_S, attempt: _Attempt | None = None) -> T:
     """Do work that someone waits for, and give it up after as long as a trial may take.
 
     Raises
@@ -144,7 +142,7 @@ def in_time(work: Callable[[], T], *, limit_s: float = LIMIT_S) -> T:
     >>> in_time(lambda: 6 * 7)
     42
     """
-    attempt, found = _Attempt(), list[tuple[Any, Exception | None]]()
+    attempt, found = attempt or _Attempt(), list[tuple[Any, Exception | None]]()
 
     def run() -> None:
         try:
@@ -157,7 +155,10 @@ def in_time(work: Callable[[], T], *, limit_s: float = LIMIT_S) -> T:
             found.append((None, RuntimeError(f"{type(exc).__name__}: {exc}")))
 
     attempt.thread = threading.Thread(target=run, name="noetic_nb trial", daemon=True)
-    attempt.thread.start()
+    try:
+        attempt.thread.start()
+    except RuntimeError:  # no threads here: nothing could end it
+        return work()
     attempt.thread.join(limit_s)
     if not found:
         attempt.end()
@@ -168,15 +169,9 @@ def in_time(work: Callable[[], T], *, limit_s: float = LIMIT_S) -> T:
     return cast(T, result)
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
+def _is_loop_running() -> bool:
     try:
-        return asyncio.get_running_loop()
+        asyncio.get_running_loop()
     except RuntimeError:
-        return None
-
-
-def _done(work: Callable[[Callable[[], bool]], T], stop: Callable[[], bool]) -> tuple[Any, Exception | None]:
-    try:
-        return work(stop), None
-    except Exception as exc:
-        return None, exc
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""Drafts tried on what was recorded: the diff beside an editor, and the calls that a new version must stand before it counts.
+"""Drafts tried on what was recorded: what they would change beside an editor, and the calls that a new version must stand.
 
 A draft is tried again after each pause in typing. A Python draft is run for this; one that does more than decide (writes a
 file, uses the network) is not run until someone presses Try.
@@ -13,7 +13,9 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab.recorded_calls import RecordedCall, calls_of
 from noetic_nb.lab.rule_backtest import Trials
 from noetic_nb.lab.rule_lint_text import read_rule
-from noetic_nb.lab.rule_trial import try_rules
+from noetic_nb.lab.rule_scores.evaluation import Evaluation, Evaluator
+from noetic_nb.lab.rule_trial import candidate_snapshot, try_rules
+from noetic_nb.lab.statistics.labels import Outcome
 from noetic_nb.runs import Run
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.steering import RuleBook, SteeringRule
@@ -22,27 +24,37 @@ from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering.predicates.python_source import check_on_samples
 from noetic_nb.widgets.rules.debounced import LiveTrial
 from noetic_nb.widgets.rules.draft import Draft, rule_of
-from noetic_nb.widgets.rules.rule_diff import RuleDiff
+from noetic_nb.widgets.rules.trial_table import NOT_EDITED, trial_data, trial_words
 
 __all__ = ["DraftTrial", "check_draft", "sample_calls"]
 
 # Someone waits who presses Apply: enough calls to meet a bad case, few enough to be done at once.
 MOST_CALLS: Final = 200
+# Beyond the limit of a trial: the first rule that asks where values come from reads every text of a run.
+S_PER_CALL: Final = 0.001
+_IN_THE_TEXT: Final = frozenset({"RULE_DOES_NOT_COMPILE", "INVALID_RULE", "INVALID_FIELD"})
 
 
 class DraftTrial:
     """Tries drafts of one rule book on some runs, which may still grow.
 
-    ``failed(error)`` is called for a draft that does not compile.
+    ``report(data, error)`` is called with what a page shows of a trial, and with the error of a draft that does not compile.
     """
 
-    def __init__(self, rulebook: RuleBook, runs: Sequence[Any], failed: Callable[[NoeticConfigError], None]) -> None:
-        self.diff = RuleDiff()
+    def __init__(
+        self,
+        rulebook: RuleBook,
+        runs: Sequence[Run],
+        report: Callable[[dict[str, Any], NoeticConfigError | None], object],
+        *,
+        outcome: Outcome = "outcome",
+    ) -> None:
         self._rulebook = rulebook
         self._runs = runs
-        self._failed = failed
-        self._live: LiveTrial[Any] = LiveTrial(self._report)
-        self._trials: tuple[tuple[int, ...], Trials] | None = None
+        self._outcome = outcome
+        self._report = report
+        self._live: LiveTrial[dict[str, Any]] = LiveTrial(self._done)
+        self._recorded: _Recorded | None = None
 
     def try_later(self, rule: SteeringRule, draft: Draft, *, even_if_impure: bool = False) -> None:
         """Try a draft after a pause, in place of what was to be tried before."""
@@ -50,37 +62,73 @@ class DraftTrial:
         acts = [] if draft.form != "python" or even_if_impure else _acts(rule, draft.text)
         if acts:
             self._live.cancel()
-            self.diff.show_text(
-                "Not tried while you type", f"It does more than decide: {plain(acts[0], TEXT_LENGTH)}. Press Try."
-            )
+            why = f"It does more than decide: {plain(acts[0], TEXT_LENGTH)}. Press Try."
+            self._report(trial_words("Not tried while you type", why), None)
             return
+        rules = self._rulebook.snapshot
 
-        def work(stop: Callable[[], bool]) -> Any:
-            candidate = rule_of(self._rulebook, rule, draft)
-            return self._ready().diff(self._rulebook.snapshot, candidate, stop=stop)
+        def work(stop: Callable[[], bool]) -> dict[str, Any]:
+            # Tried even if it is not enabled yet: it may be a moment later.
+            candidate = rule_of(self._rulebook, rule, draft).model_copy(update={"enabled": True})
+            recorded = self._recorded
+            assert recorded is not None
+            return recorded.data(rules, candidate, stop)
 
-        self._live.later(work)
+        self._live.later(work, first=lambda: self._read(rules))
 
     def cancel(self) -> None:
         """Give up what is being tried."""
         self._live.cancel()
 
-    def _ready(self) -> Trials:
-        """Return the recorded decisions, read again where a run has grown."""
-        # Reading is the slow part of a trial; typing does not change what was recorded.
+    def _read(self, rules: RuleSnapshot) -> float:
+        """Read what was recorded, and evaluate the rules in force; returns how long all of it may take a draft, in seconds."""
+        # This is the slow part of a first trial; typing does not change it.
         sizes = tuple([len(run.events) for run in self._runs])
-        if self._trials is None or self._trials[0] != sizes:
-            self._trials = (sizes, Trials(self._runs))
-        return self._trials[1]
+        if self._recorded is None or self._recorded.sizes != sizes:
+            self._recorded = _Recorded(self._runs, sizes, self._outcome)
+        return self._recorded.prepare(rules)
 
-    def _report(self, table: Any, error: Exception | None) -> None:
+    def _done(self, data: dict[str, Any] | None, error: Exception | None) -> None:
         if error is None:
-            self.diff.show(table)
-        elif isinstance(error, NoeticConfigError):
-            self.diff.show_text("Not tried", "It does not compile yet.")
-            self._failed(error)
+            self._report(data or NOT_EDITED, None)
+        elif isinstance(error, NoeticConfigError) and error.code in _IN_THE_TEXT:
+            self._report(trial_words("Not tried", "It does not compile yet."), error)
         else:
-            self.diff.show_text("Not tried", plain(f"{type(error).__name__}: {error}", TEXT_LENGTH))
+            self._report(trial_words("Not tried", plain(f"{type(error).__name__}: {error}", TEXT_LENGTH)), None)
+
+
+class _Recorded:
+    """What was recorded, ready for one draft after another."""
+
+    def __init__(self, runs: Sequence[Run], sizes: tuple[int, ...], outcome: Outcome) -> None:
+        self.sizes = sizes
+        self._runs = runs
+        self._trials = Trials(runs)
+        self._evaluator: Evaluator | None
+        try:
+            self._evaluator = Evaluator(runs, outcome=outcome)
+        except NoeticConfigError as exc:
+            if exc.code != "NO_LABELS":
+                raise
+            self._evaluator = None
+        self._before: tuple[RuleSnapshot, Evaluation | None] | None = None
+
+    def prepare(self, rules: RuleSnapshot) -> float:
+        """Evaluate the rules in force, once for all drafts; returns how long a draft may take, in seconds."""
+        if self._before is None or self._before[0] is not rules:
+            self._trials.diff(rules, ())
+            self._before = (rules, None if self._evaluator is None else self._evaluator.evaluate(rules))
+        return S_PER_CALL * len(self._trials.calls)
+
+    def data(self, rules: RuleSnapshot, candidate: SteeringRule, stop: Callable[[], bool]) -> dict[str, Any]:
+        """Return what a draft changes, as a page shows it."""
+        diff = self._trials.diff(rules, candidate, stop=stop)
+        assert self._before is not None
+        before = self._before[1]
+        if self._evaluator is None or before is None:
+            return trial_data(self._runs, diff)
+        after = self._evaluator.evaluate(candidate_snapshot(rules, candidate), stop=stop)
+        return trial_data(self._runs, diff, (before, after))
 
 
 def _acts(rule: SteeringRule, text: str) -> list[str]:

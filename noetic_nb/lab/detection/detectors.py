@@ -1,0 +1,294 @@
+"""What a detector makes of a run: a score, and where in the run each height of it is first reached.
+
+A higher score is nearer to a stop. The score of a predicate is the highest value that its threshold is compared with where it
+could have stopped the run, so that "the score reaches t" means "with the threshold t it would have stopped the run".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ModelCalled, RunEvent, ToolCalled
+from noetic_nb.lab.detection.thresholds import varied
+from noetic_nb.regulator import CostCap, LowConfidence, Regulator
+from noetic_nb.regulator.decisions import CircuitBreak, CostCapReached, Decision
+from noetic_nb.regulator.predicates.evidence import Evidence
+from noetic_nb.regulator.predicates.explanation import Finding, Predicate, names_of
+from noetic_nb.runs import Run
+from noetic_nb.runs.plain_text import plain
+from noetic_nb.runs.regulator_feed import RegulatorFeed
+
+__all__ = ["Detecting", "Detector", "Reached", "Unscored", "detectors_of"]
+
+Detector: TypeAlias = Callable[[Run], float] | Predicate | Regulator
+"""A function of a run, a regulator's predicate, or a regulator."""
+
+# The harness ends a turn by such a decision; which one it is does not matter here.
+_STOP: Final = CircuitBreak(CostCapReached(0, 0, 0.0, "tokens_out"), "Stop.")
+_OWNER: Final = "calibrated"
+
+
+class Unscored(Exception):
+    """A run has no score; the text says why."""
+
+
+class Reached(NamedTuple):
+    """Where a score first reached a height."""
+
+    seq: int
+    """Place of the event in the run: what comes after it would not have happened."""
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Detecting:
+    """A detector with its name.
+
+    Attributes
+    ----------
+    name : str
+        As it stands in tables.
+    given : Detector
+        What it was made of.
+    """
+
+    name: str
+    given: Any
+
+    @property
+    def is_steering(self) -> bool:
+        """Whether a regulator can be made of it."""
+        return isinstance(self.given, Regulator) or _is_predicate(self.given)
+
+    def score(self, run: Run) -> float:
+        """Return the score of a whole run; minus infinity where nothing could have stopped it.
+
+        Raises
+        ------
+        Unscored
+            If it has none.
+        """
+        if not self.is_steering:
+            return _called(self.given, run)
+        reached = self.trace(run)
+        return reached[-1].score if reached else -inf
+
+    def trace(self, run: Run) -> list[Reached]:
+        """Return each new height of the score in the course of a run, with the place where it is reached.
+
+        A function is asked at each call of the agent, and at the end, about the run so far.
+
+        Raises
+        ------
+        Unscored
+            If the run has no score.
+        """
+        if not self.is_steering:
+            return _trace_of_function(self.given, run)
+        if run.meta.get("dropped"):
+            raise Unscored("its oldest turns were dropped")
+        try:
+            return (
+                _trace_of_regulator(self.given, run) if isinstance(self.given, Regulator) else _traced(self.given, run)
+            )
+        except Unscored:
+            raise
+        except Exception as exc:  # a predicate or a scorer of one's own
+            raise Unscored(plain(f"{type(exc).__name__}: {exc}", 200)) from exc
+
+    def setting(self, score: float) -> tuple[str, float] | None:
+        """Return the field of the predicate that is set, and to what, for it to fire from a score on."""
+        found = varied(self.given) if _is_predicate(self.given) else None
+        if found is None:
+            return None
+        at: Any = found.at(score)
+        field, _, inside = found.field.partition(".")
+        value = getattr(at, field)
+        return found.field, value[inside] if inside else value
+
+    def regulator(self, score: float | None) -> Regulator:
+        """Return a regulator that stops from a score on; None is one without this detector.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``NOT_A_PREDICATE`` for a function.
+        """
+        if not self.is_steering:
+            raise NoeticConfigError(
+                "NOT_A_PREDICATE",
+                f"{self.name} is a function of a run, which no regulator can evaluate while the run lasts.",
+                given=self.name,
+                hint="Calibrate a predicate of noetic_nb.regulator, or a Regulator.",
+            )
+        if score is None:
+            return Regulator.for_user(_OWNER).with_predicates()
+        if isinstance(self.given, Regulator):
+            return self.given.fork()
+        found = varied(self.given)
+        return Regulator.for_user(_OWNER).with_predicates(self.given if found is None else found.at(score))
+
+
+def detectors_of(given: Any) -> tuple[Detecting, ...]:
+    """Return named detectors of one of them, or of a mapping of names to several.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_DETECTOR`` for what is none, and for a mapping without any.
+
+    Examples
+    --------
+    >>> from noetic_nb.regulator import ToolLoop
+    >>> [each.name for each in detectors_of(ToolLoop())]
+    ['tool_loop']
+    """
+    named = given if isinstance(given, Mapping) else {_name_of(given): given}
+    for name, each in named.items():
+        is_known = isinstance(each, Regulator) or _is_predicate(each) or callable(each)
+        if not isinstance(name, str) or isinstance(each, type) or not is_known:
+            raise NoeticConfigError(
+                "INVALID_DETECTOR",
+                "A detector is a function of a run, a predicate of a regulator, or a regulator.",
+                given=each if isinstance(name, str) else name,
+                hint="Pass ToolLoop(), lambda run: len(run.turns), a Regulator, or a dict of names to several of them.",
+            )
+    if not named:
+        raise NoeticConfigError("INVALID_DETECTOR", "No detector is there.", given=given, hint="Name one at least.")
+    return tuple([Detecting(name, each) for name, each in named.items()])
+
+
+def _name_of(given: Any) -> str:
+    if isinstance(given, Regulator):
+        return "regulator"
+    if _is_predicate(given):
+        return names_of([given])[0]
+    name = getattr(given, "__name__", None) or type(given).__name__
+    return "function" if name == "<lambda>" else str(name)
+
+
+def _is_predicate(given: Any) -> bool:
+    return not isinstance(given, type) and all(hasattr(given, name) for name in ("kind", "check", "explain"))
+
+
+class _Probe:
+    """A predicate that notes the score at each decision point, and says stop to learn whether a stop counts there."""
+
+    kind: ClassVar[str] = "probe"
+    name: ClassVar[str] = "probe"
+    thresholds: ClassVar[dict[str, float]] = {}
+
+    def __init__(self, score: Callable[[Evidence], float]) -> None:
+        self._score = score
+        self.last = -inf
+
+    def check(self, evidence: Evidence, /) -> Decision | None:
+        self.last = self._score(evidence)
+        return _STOP
+
+    def explain(self, evidence: Evidence, /) -> Finding:
+        raise NotImplementedError("A probe decides nothing.")
+
+
+def _fires(predicate: Predicate) -> Callable[[Evidence], float]:
+    """Return 1 where a predicate of one's own breaks the circuit."""
+    return lambda evidence: 1.0 if isinstance(predicate.check(evidence), CircuitBreak) else -inf
+
+
+class _Nowhere:
+    """Takes the events of a replay that nobody keeps."""
+
+    def append(self, event: RunEvent) -> None:
+        pass
+
+
+def _traced(predicate: Predicate, run: Run) -> list[Reached]:
+    _check_known(predicate, run)
+    setting = varied(predicate)
+    probe = _Probe(_fires(predicate) if setting is None else setting.probe())
+    stops = setting is None or setting.stops
+    regulator = Regulator.for_user(_OWNER).with_predicates(probe)
+    feed = RegulatorFeed(regulator, None, _Nowhere(), "regulation")
+    reached: list[Reached] = []
+    # Between turns nothing is there to be stopped: such a break ends the next turn of its thread, where one comes.
+    latched: dict[str, float] = {}
+    best = -inf
+    for seq, event in enumerate(tuple(run.events)):
+        for decided in feed.take(event):
+            score, thread_id = probe.last, decided.where.thread_id
+            if stops:
+                if decided.at == "turn_start":
+                    score = max(score, latched.pop(thread_id, -inf))
+                if not decided.stops:
+                    latched[thread_id] = max(score, latched.get(thread_id, -inf))
+                    continue
+            if score > best:
+                best = score
+                reached.append(Reached(seq, score))
+    return reached
+
+
+def _trace_of_regulator(regulator: Regulator, run: Run) -> list[Reached]:
+    feed = RegulatorFeed(regulator, None, _Nowhere(), "regulation")
+    for seq, event in enumerate(tuple(run.events)):
+        if any(decided.stops for decided in feed.take(event)):
+            return [Reached(seq, 1.0)]
+    return []
+
+
+def _trace_of_function(function: Callable[[Run], float], run: Run) -> list[Reached]:
+    events = tuple(run.events)
+    places = [
+        seq
+        for seq, event in enumerate(events)
+        if isinstance(event, ToolCalled) or (isinstance(event, ModelCalled) and event.purpose == "agent")
+    ]
+    reached: list[Reached] = []
+    best = -inf
+    for seq in places:
+        score = _called(function, Run(run.run_id, meta=run.meta, events=events[: seq + 1]))
+        if score > best:
+            best = score
+            reached.append(Reached(seq, score))
+    # What a function makes of the end (a grade, the last reply) comes too late to save anything.
+    if (score := _called(function, run)) > best:
+        reached.append(Reached(len(events) - 1, score))
+    return reached
+
+
+def _called(function: Callable[[Run], float], run: Run) -> float:
+    try:
+        found: Any = function(run)
+        if isinstance(found, str | bytes):
+            raise TypeError(f"A detector gives a number, not {found!r:.60}.")
+        score = float(found)
+    except Exception as exc:
+        raise Unscored(plain(f"{type(exc).__name__}: {exc}", 200)) from exc
+    if math.isnan(score):
+        raise Unscored("it gave NaN")
+    return score
+
+
+def _check_known(predicate: Predicate, run: Run) -> None:
+    """Refuse a run that does not know what a predicate compares: a zero that nobody measured would be a good score."""
+    calls = [event for event in run.select(ModelCalled) if event.purpose == "agent" and event.status == "ok"]
+    if isinstance(predicate, LowConfidence) and not any(call.logprobs for call in calls):
+        raise Unscored("no log-probabilities were recorded")
+    if not isinstance(predicate, CostCap):
+        return
+    if not calls:
+        raise Unscored("no call of a model was recorded")
+    caps = {name for name in ("tokens_out", "tokens_in", "usd", "wallclock_ms") if getattr(predicate, name) is not None}
+    if (caps & {"tokens_out", "tokens_in"} or not caps) and not all(
+        call.input_tokens or call.output_tokens for call in calls
+    ):
+        raise Unscored("the usage of some of its calls is not known")
+    if "usd" in caps and any(call.cost is None for call in calls):
+        raise Unscored("the price of some of its calls is not known")
+    if "wallclock_ms" in caps and any(call.duration_ms is None for call in calls):
+        raise Unscored("the duration of some of its calls is not known")

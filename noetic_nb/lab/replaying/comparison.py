@@ -1,0 +1,295 @@
+"""Two runs side by side, turn by turn, and two lists of runs in pairs."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import SteeringDecided, ToolCalled, ViewAssembled
+from noetic_nb.items import item_text, thaw
+from noetic_nb.items.json_text import compact_json
+from noetic_nb.lab.replaying.paired_runs import PairedComparison, compare_paired
+from noetic_nb.lab.replaying.replay_summary import drops_of, sent_tokens, tokens_of
+from noetic_nb.markup import escape
+from noetic_nb.runs import Run
+from noetic_nb.runs.plain_text import plain_line
+from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
+from noetic_nb.runs.turns import TurnSummary
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Comparison", "compare"]
+
+T = TypeVar("T")
+
+# As much as anyone reads of it in a cell; the frame has all of it.
+_MOST_ROWS: Final = 100
+_MOST_TEXT: Final = 80
+_COLUMNS: Final = ("turn", "what", "a", "b")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs side by side.
+
+    Attributes
+    ----------
+    a, b : Run
+        The runs.
+    rows : tuple of (int, str, object, object)
+        Number of the pair of turns, what is compared, and both sides; None where one has no such thing.
+    """
+
+    a: Run
+    b: Run
+    rows: tuple[tuple[int, str, Any, Any], ...] = field(repr=False)
+
+    @property
+    def differences(self) -> tuple[tuple[int, str, Any, Any], ...]:
+        """The rows in which the runs are not the same."""
+        return tuple([row for row in self.rows if row[2] != row[3]])
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return one row for each thing that is compared: ``turn, what, a, b``."""
+        import pandas
+
+        columns = list(zip(*self.rows, strict=True)) or [()] * len(_COLUMNS)
+        data = {
+            name: pandas.Series(list(values), dtype="int64" if name == "turn" else "object")
+            for name, values in zip(_COLUMNS, columns, strict=True)
+        }
+        return pandas.DataFrame(data)
+
+    def _title(self) -> str:
+        count = len(self.differences)
+        what = "no difference" if not count else "1 difference" if count == 1 else f"{count} differences"
+        return f"{plain_line(self.a.run_id)} and {plain_line(self.b.run_id)}: {what} in {len(self.rows)} rows"
+
+    def __repr__(self) -> str:
+        lines = [f"Comparison of {self._title()}"]
+        for turn, what, a, b in self.differences[:_MOST_ROWS]:
+            lines.append(f"  {turn:>3}  {what:<10}  {_cell(a)}  |  {_cell(b)}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{name}</th>" for name in _COLUMNS)
+        body = "".join(
+            "<tr>" + "".join(f'<td style="text-align:left">{escape(_cell(cell))}</td>' for cell in row) + "</tr>"
+            for row in self.differences[:_MOST_ROWS]
+        )
+        more = len(self.differences) - _MOST_ROWS
+        note = f"; the first {_MOST_ROWS} of them" if more > 0 else ""
+        return (
+            f"<table><caption>{escape(self._title())}{note}</caption>"
+            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        )
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return plain_line(f"{value:,.6g}" if isinstance(value, float) else value, _MOST_TEXT)
+
+
+@overload
+def compare(a: Run, b: Run) -> Comparison: ...
+@overload
+def compare(
+    a: Iterable[Run],
+    b: Iterable[Run],
+    *,
+    metrics: Mapping[str, Callable[[Run], Any]] | None = None,
+    samples: int = 1_000,
+    seed: int = 0,
+) -> PairedComparison: ...
+def compare(
+    a: Any,
+    b: Any,
+    *,
+    metrics: Mapping[str, Callable[[Run], Any]] | None = None,
+    samples: int = 1_000,
+    seed: int = 0,
+) -> Comparison | PairedComparison:
+    """Compare two runs turn by turn, or two lists of runs in pairs.
+
+    Threads belong together by their names, the rest by their order; turns by what the user wrote, and where that differs by
+    their order.
+
+    Parameters
+    ----------
+    a, b : Run, or iterable of Run
+        Any runs: recorded, loaded, imported, replayed.
+    metrics : mapping of str to callable, optional
+        For lists: functions of a run that return a number, or None where it is not known.
+    samples : int
+        For lists: how often tasks are drawn for the intervals.
+    seed : int
+        Of the drawing.
+
+    Returns
+    -------
+    Comparison or PairedComparison
+        ``.to_frame()`` has ``turn, what, a, b``, or ``metric, a, b, difference, low, high, n``.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_RUN`` for what is no run, ``UNPAIRED_RUNS`` for lists that do not fit together, ``INVALID_METRIC``.
+
+    References
+    ----------
+    .. [1] docs/behaviour/lab.md, "Comparison".
+
+    Examples
+    --------
+    >>> one = Run.from_messages([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}])
+    >>> other = Run.from_messages([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Good day."}])
+    >>> [row for row in compare(one, other).differences if row[1] == "reply"]
+    [(1, 'reply', 'Hello.', 'Good day.')]
+    """
+    if not isinstance(a, Run) and not isinstance(b, Run):
+        return compare_paired(a, b, metrics=metrics, samples=samples, seed=seed)
+    for run in (a, b):
+        if not isinstance(run, Run):
+            raise NoeticConfigError(
+                "INVALID_RUN",
+                "Two runs are compared, or two lists of runs.",
+                given=run,
+                hint="Use nn.record(harness), nn.load_run(path) or nn.import_run(path).",
+            )
+    if metrics is not None:
+        raise NoeticConfigError(
+            "INVALID_METRIC",
+            "Metrics are for lists of runs.",
+            given=metrics,
+            hint="Pass compare([a], [b], metrics=...).",
+        )
+    return Comparison(a, b, tuple(_rows(a, b)))
+
+
+def _rows(a: Run, b: Run) -> Iterator[tuple[int, str, Any, Any]]:
+    requests = _requests(a), _requests(b)
+    for number, (left, right) in enumerate(_turn_pairs(a, b), 1):
+        sides = left, right
+        yield number, "prompt", *_both(sides, lambda turn: turn.query)
+        for what, parts in (
+            ("request", [_sent(turn, known) for turn, known in zip(sides, requests, strict=True)]),
+            ("decision", [_decisions(turn) for turn in sides]),
+            ("tool call", [_calls(turn) for turn in sides]),
+            ("tool result", [_results(turn) for turn in sides]),
+            ("regulator", [_regulated(turn) for turn in sides]),
+        ):
+            for one, other in _aligned(parts[0], parts[1]):
+                yield number, what, one, other
+        for name, number_of in _NUMBERS.items():
+            yield number, name, *_both(sides, number_of)
+        yield number, "reply", *_both(sides, lambda turn: turn.text)
+        yield number, "outcome", *_both(sides, lambda turn: turn.outcome)
+
+
+def _both(sides: tuple[TurnSummary | None, TurnSummary | None], read: Callable[[TurnSummary], Any]) -> tuple[Any, Any]:
+    left, right = sides
+    return None if left is None else read(left), None if right is None else read(right)
+
+
+_NUMBERS: Final[Mapping[str, Callable[[TurnSummary], Any]]] = {
+    "tokens": tokens_of,
+    "sent tokens": lambda turn: sum([sent_tokens(view) for view in turn.views]) if turn.views else None,
+    "drops": lambda turn: sum([drops_of(view) for view in turn.views]) if turn.views else None,
+    "cost": lambda turn: turn.cost,
+    "model calls": lambda turn: len(turn.model_calls),
+}
+
+
+def _turn_pairs(a: Run, b: Run) -> Iterator[tuple[TurnSummary | None, TurnSummary | None]]:
+    threads: list[dict[str, list[TurnSummary]]] = [{}, {}]
+    for place, run in enumerate((a, b)):
+        for turn in run.turns:
+            threads[place].setdefault(turn.where.thread_id, []).append(turn)
+    left, right = threads
+    waiting = iter([name for name in right if name not in left])
+    pairs = [(name, name if name in right else next(waiting, None)) for name in left]
+    for one, other in (*pairs, *[(None, name) for name in waiting]):
+        turns = left.get(one, []) if one is not None else []
+        others = right.get(other, []) if other is not None else []
+        yield from _aligned(turns, others, key=lambda turn: turn.query)
+
+
+def _aligned(
+    a: Sequence[T],
+    b: Sequence[T],
+    *,
+    key: Callable[[Any], Hashable] = lambda each: each,
+) -> Iterator[tuple[T | None, T | None]]:
+    """Pair what is the same, in order; what lies between pairs by its order."""
+    matcher = difflib.SequenceMatcher(None, [key(one) for one in a], [key(one) for one in b], autojunk=False)
+    for _, start, stop, first, last in matcher.get_opcodes():
+        for at in range(max(stop - start, last - first)):
+            one = a[start + at] if start + at < stop else None
+            yield one, b[first + at] if first + at < last else None
+
+
+def _requests(run: Run) -> dict[int, RecordedRequest]:
+    """Return the requests of a run by the identity of their views."""
+    index = RequestIndex()
+    for event in run.events:
+        index.take(event)
+    return {id(request.view): request for request in index.requests if request.view is not None}
+
+
+def _sent(turn: TurnSummary | None, known: Mapping[int, RecordedRequest]) -> list[str]:
+    return [] if turn is None else [_request(view, known.get(id(view))) for view in turn.views]
+
+
+def _request(view: ViewAssembled, request: RecordedRequest | None) -> str:
+    text = f"{view.history_items + len(view.layer_items)} items, {sent_tokens(view)} tokens"
+    if request is None:
+        return text
+    # Contents without ids, which differ between any two runs.
+    contents = [request.instructions]
+    for sent in request.items:
+        item = sent.item
+        contents.append("?" if item is None else "\0".join([item["type"], str(item.get("role")), item_text(item)]))
+    return f"{text}, {hashlib.sha256(repr(contents).encode()).hexdigest()[:8]}"
+
+
+def _decisions(turn: TurnSummary | None) -> list[str]:
+    return [] if turn is None else [_decision(event) for event in turn.steering]
+
+
+def _decision(event: SteeringDecided) -> str:
+    about = "response" if event.tool_name is None else event.tool_name
+    rules = f" by {', '.join(event.rule_ids)}" if event.rule_ids else ""
+    return f"{event.action} {about}{rules}"
+
+
+def _calls(turn: TurnSummary | None) -> list[str]:
+    return [] if turn is None else [_call(event) for event in turn.tool_calls]
+
+
+def _call(event: ToolCalled) -> str:
+    try:
+        args = compact_json(thaw(event.args or {}))
+    except ValueError:  # a number that JSON lacks
+        args = repr(thaw(event.args))
+    return f"{event.name}({args}) {event.status}"
+
+
+def _results(turn: TurnSummary | None) -> list[str]:
+    return [] if turn is None else [event.output for event in turn.tool_calls]
+
+
+def _regulated(turn: TurnSummary | None) -> list[str]:
+    if turn is None:
+        return []
+    found = []
+    for event in turn.decisions:
+        reason = event.decision.get("reason")
+        kind = reason.get("kind") if isinstance(reason, Mapping) else None
+        found.append(f"{event.at}: {event.decision.get('kind')}{'' if kind is None else f' ({kind})'}")
+    return found

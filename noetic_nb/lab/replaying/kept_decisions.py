@@ -1,0 +1,33 @@
+"""What a replay leaves as it was recorded, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Kept"]
+
+
+class Kept:
+    """Counts by what and why, with the first places in the run.
+
+    Examples
+    --------
+    >>> kept = Kept()
+    >>> kept.add("rules", "judges without a model: polite", 7)
+    >>> kept.rows()
+    [{'what': 'rules', 'why': 'judges without a model: polite', 'count': 1, 'first': 7}]
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, str], list[int | None]] = {}
+
+    def add(self, what: str, why: str, seq: int | None = None) -> None:
+        """Take note of something that stays."""
+        self._places.setdefault((what, why), []).append(seq)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one row for each reason, as JSON data."""
+        return [
+            {"what": what, "why": why, "count": len(places), "first": places[0]}
+            for (what, why), places in self._places.items()
+        ]

@@ -1,0 +1,122 @@
+"""What other layers would have offered at each recorded call: their hooks, run over the recorded log.
+
+A layer is begun with each turn, recalls where the agent did, stores after each answer and completes with the turn. What it does
+to history or to items as they are logged is not repeated: the log is the recorded one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import Any, NamedTuple
+
+from noetic_nb.events import BudgetsAllocated, ModelCalled, TurnCompleted, TurnStarted, ViewAssembled
+from noetic_nb.items import ItemLog
+from noetic_nb.lab.replaying.kept_decisions import Kept
+from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
+from noetic_nb.memory.recall import RecallEntry
+from noetic_nb.models.client import ModelResponse, Usage
+from noetic_nb.runs import Run
+from noetic_nb.runs.recorded_requests import RequestIndex
+
+__all__ = ["offers_of"]
+
+_NOT_RUN = ("project_history", "on_item_append")
+
+
+class _Turn(NamedTuple):
+    ctx: ExecutionContext
+    query: str
+
+
+class _Layers:
+    def __init__(self, layers: Sequence[MemoryLayer], model: Any) -> None:
+        self.stack = LayerStack(layers)
+        self.budgets = dict.fromkeys([layer.id for layer in layers], inf)
+        self.model = model
+        self.turns: dict[str, _Turn] = {}
+        self.answered: dict[str, ModelResponse] = {}
+        self.logs: dict[str, ItemLog] = {}
+
+    async def begin(self, event: TurnStarted) -> None:
+        where = event.where
+        ctx = ExecutionContext(
+            execution_id=where.execution_id,
+            thread_id=where.thread_id,
+            resource_id=event.resource_id,
+            turn=where.turn,
+            call_model=None if self.model is None else self._ask,
+        )
+        self.turns[where.execution_id] = _Turn(ctx, event.query)
+        await self.stack.init(ctx)
+
+    async def _ask(self, request: Any) -> Any:
+        from noetic_nb.models.client import ModelRequest
+
+        return await self.model.complete(
+            ModelRequest(request.model, request.items, request.instructions, purpose=request.purpose)
+        )
+
+    async def offer(self, execution_id: str, log: ItemLog) -> dict[str, RecallEntry] | None:
+        turn = self.turns.get(execution_id)
+        if turn is None:
+            return None
+        await self.store(execution_id)
+        self.logs[execution_id] = log
+        found = await self.stack.recall(turn.ctx, query=turn.query, log=log, budgets=self.budgets)
+        return {entry.layer_id: entry for entry in found}
+
+    async def store(self, execution_id: str) -> None:
+        response = self.answered.pop(execution_id, None)
+        if response is not None and execution_id in self.turns:
+            log = ItemLog(self.logs[execution_id])
+            log.extend(response.items)
+            await self.stack.store(self.turns[execution_id].ctx, response=response, log=log)
+
+    async def complete(self, event: TurnCompleted) -> None:
+        await self.store(event.where.execution_id)
+        turn = self.turns.pop(event.where.execution_id, None)
+        if turn is not None:
+            log = self.logs.pop(event.where.execution_id, ItemLog())
+            await self.stack.complete(turn.ctx, log=log, outcome=event.outcome)
+            await self.stack.dispose(turn.ctx)
+
+
+async def offers_of(
+    run: Run, layers: Sequence[MemoryLayer], kept: Kept, model: Any = None
+) -> Mapping[int, Mapping[str, RecallEntry]]:
+    """Return what layers offer, by the place of the request in the run; children of a turn are left out."""
+    for layer in layers:
+        for hook in _NOT_RUN:
+            if getattr(layer.hooks, hook) is not None:
+                kept.add("layers", f"hook {hook} of layer {layer.id} is not run")
+    live = _Layers(layers, model)
+    index = RequestIndex()
+    due: set[str] = set()
+    last: dict[str, dict[str, RecallEntry]] = {}
+    found: dict[int, dict[str, RecallEntry]] = {}
+    for seq, event in enumerate(tuple(run.events)):
+        at = index.take(event)
+        execution_id = event.where.execution_id
+        match event:
+            case TurnStarted():
+                await live.begin(event)
+            case BudgetsAllocated():
+                due.add(execution_id)
+            case ViewAssembled() if at is not None:
+                if execution_id in due:
+                    due.discard(execution_id)
+                    known = index.requests[at].known
+                    offered = await live.offer(execution_id, ItemLog(() if known is None else known))
+                    if offered is None:
+                        kept.add("layers", "requests of children have what was offered then", seq)
+                        continue
+                    last[execution_id] = offered
+                if execution_id in last:
+                    found[seq] = last[execution_id]
+            case ModelCalled(purpose="agent", status="ok"):
+                usage = Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
+                live.answered[execution_id] = ModelResponse(event.items, usage, event.cost)
+            case TurnCompleted():
+                await live.complete(event)
+    return found

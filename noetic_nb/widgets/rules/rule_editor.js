@@ -1,0 +1,369 @@
+// A book of rules: the table, the fields of the chosen rule, what a draft would have changed, versions, and saving.
+export default () => {
+  const store = storeOf((data, message) => {
+    if (message.type === "put") {
+      if (message.part === "draft") typing.take(message.value);
+      data[message.part] = message.value;
+      if (message.part === "trial") typing.waits = false;
+      return true;
+    }
+    if (message.type !== "hits") return false;
+    data.axis = message.axis;
+    const rows = new Map(data.rows.map((row) => [row.id, row]));
+    for (const [id, words, bars] of message.rows) Object.assign(rows.get(id) ?? {}, { words, bars });
+    return true;
+  });
+
+  // What stands in the fields of this page. It goes along with Apply, so that what is applied is what was seen, however
+  // busy the kernel is; and what was typed while the kernel was busy is not overwritten by an older answer.
+  const typing = {
+    values: null, base: null, sent: null, rule: null, generation: -1, chosen: null, waits: false,
+    take(draft) {
+      const same = draft !== null && this.rule === draft.rule_id && !draft.forced;
+      const keeps = same && !alike(this.values, this.base) && !alike(this.values, this.sent);
+      if (!keeps) this.values = draft && { ...draft.values };
+      this.base = draft && { ...draft.values };
+      this.rule = draft?.rule_id ?? null;
+      this.generation = draft?.generation ?? -1;
+      this.chosen = null;
+    },
+  };
+  const alike = (a, b) => a !== null && b !== null && Object.keys(a).every((name) => a[name] === b[name]);
+  const view = { diff: null, diffOf: "", exists: false, path: null, ask: "" };
+
+  function render({ model, el }) {
+    const root = el.appendChild(make("div", { class: "noetic-nb nn-editor", role: "group", "aria-label": "Rule editor" }));
+    /** Ask the kernel; what it refuses is shown. */
+    const ask = async (request) => {
+      try {
+        view.ask = "";
+        return await store.get(model, request);
+      } catch (error) {
+        view.ask = error.message;
+        store.changed();
+        return null;
+      }
+    };
+    const button = (parent, text, act, attributes = {}) => {
+      const node = parent.appendChild(make("button", { type: "button", ...attributes }, text));
+      node.addEventListener("click", act);
+      return node;
+    };
+    const chosen = () => store.data.draft?.rule_id;
+    const apply = () => {
+      if (typing.values === null || typing.chosen) return;
+      typing.sent = { ...typing.values };
+      ask({ do: "apply", rule_id: typing.rule, form: store.data.draft.form, values: typing.sent });
+    };
+    const typed = (name, value) => {
+      if (typing.values === null || typing.values[name] === value) return;
+      typing.values = { ...typing.values, [name]: value };
+      typing.waits = store.data.trial !== null;
+      store.changed();
+      ask({ do: "typed", rule_id: typing.rule, generation: typing.generation, at: performance.timeOrigin + performance.now(), values: typing.values });
+    };
+    const choose = (id) => {
+      if (id === chosen() && !typing.chosen) return;
+      typing.chosen = id;
+      store.changed();
+      ask({ do: "choose", rule_id: id }).then(() => {
+        typing.chosen = null;
+        store.changed();
+      });
+    };
+
+    const head = root.appendChild(make("div", { class: "nn-toolbar" }));
+    const title = head.appendChild(make("p", { class: "nn-title" }));
+    button(head, "Undo last change", () => ask({ do: "undo" }));
+    const fresh = head.appendChild(make("span", { class: "nn-new" }));
+    const name = fresh.appendChild(make("input", { type: "text", placeholder: "name of a new rule", "aria-label": "Name of the new rule", "data-lm-suppress-shortcuts": "true" }));
+    const form = fresh.appendChild(make("select", { "aria-label": "Form of the new rule" }));
+    button(fresh, "Add rule", () => {
+      ask({ do: "add", rule_id: name.value, form: form.value });
+      name.value = "";
+    });
+    const table = ruleTable(root, { choose, ask });
+    const empty = root.appendChild(make("p", { class: "nn-empty" }));
+    const columns = root.appendChild(make("div", { class: "nn-columns" }));
+    const main = columns.appendChild(make("div", { class: "nn-main" }));
+    const heading = main.appendChild(make("p", { class: "nn-title nn-rule" }));
+    const fields = ruleFields(main, { typed, apply });
+    const buttons = main.appendChild(make("div", { class: "nn-toolbar" }));
+    const applyButton = button(buttons, "Apply", apply, { class: "nn-apply", title: "Control and Enter in the text" });
+    const tryButton = button(buttons, "Try", () => ask({ do: "try" }));
+    button(buttons, "Up", () => ask({ do: "move", rule_id: chosen(), by: -1 }));
+    button(buttons, "Down", () => ask({ do: "move", rule_id: chosen(), by: 1 }));
+    button(buttons, "Remove", () => ask({ do: "remove", rule_id: chosen() }));
+    const notice = main.appendChild(make("div", { class: "nn-notice", role: "status", "aria-live": "polite" }));
+    const words = notice.appendChild(make("span"));
+    const undo = button(notice, "Undo", () => ask({ do: "undo" }));
+    const trial = trialPart(columns, (place) => store.select(model, place));
+    const versions = versionsPart(root, { ask, chosen });
+    const keeping = keepingPart(root, { ask, chosen });
+
+    function draw(data) {
+      const draft = data.draft;
+      // A page that opens late, or that missed a message, has the whole state and no message about it.
+      if (typing.rule !== (draft?.rule_id ?? null) || typing.generation !== (draft?.generation ?? -1)) typing.take(draft);
+      setText(title, `Rules, version ${data.version}`);
+      patch(form, data.forms, () => make("option"), (option, [value, text]) => {
+        option.value = value;
+        setText(option, text);
+      });
+      empty.hidden = data.rows.length > 0;
+      setText(empty, data.empty);
+      table(data, typing.chosen ?? draft?.rule_id);
+      main.hidden = draft === null;
+      columns.hidden = draft === null && !data.trial;
+      setText(heading, draft === null ? "" : `${draft.label} · ${draft.words}`);
+      fields(draft, data.offered, data.notice);
+      const edited = draft !== null && !alike(typing.values, typing.base);
+      put(applyButton, { "data-edited": edited ? "yes" : null });
+      applyButton.disabled = draft === null || Boolean(typing.chosen);
+      tryButton.hidden = data.trial === null;
+      const shown = view.ask ? { mood: "bad", text: view.ask } : data.notice;
+      notice.hidden = !shown.text;
+      put(notice, { "data-mood": shown.mood });
+      setText(words, shown.text);
+      undo.hidden = !shown.undo;
+      trial(data.trial, typing.waits);
+      versions(data.versions, draft);
+      keeping(data);
+    }
+
+    return store.show({ model, el, root, draw });
+  }
+
+  /** The rules as a table; arrow keys move, Enter and a click choose. */
+  function ruleTable(root, { choose, ask }) {
+    const names = ["On", "Rule", "Form", "Where", "Hits", "Version"];
+    const body = tableIn(root, "Rules, in the order in which they are asked", names, { kind: "nn-table nn-rules", wordy: () => true });
+    const line = root.appendChild(make("p", { class: "nn-readout", "aria-hidden": "true" }));
+    const region = body.closest(".nn-scroll");
+    let pointed = null;
+    const point = (node) => {
+      pointed = node?.closest?.("[data-readout]") ?? null;
+      setText(line, pointed?.dataset.readout ?? "");
+    };
+    for (const kind of ["pointerover", "focusin"]) region.addEventListener(kind, (event) => point(event.target));
+    for (const kind of ["pointerleave", "focusout"]) region.addEventListener(kind, () => point(null));
+    const create = () => {
+      const row = make("tr");
+      const box = row.appendChild(make("td", { "data-name": "On" })).appendChild(make("input", { type: "checkbox" }));
+      box.addEventListener("change", () => ask({ do: "switch", rule_id: row.nnId, on: box.checked }));
+      const pick = row.appendChild(make("th", { scope: "row" })).appendChild(make("button", { type: "button", class: "nn-pick" }));
+      for (const at of names.slice(2)) row.append(make("td", { class: "nn-text", "data-name": at }));
+      const hits = row.children[4];
+      hits.append(make("svg", { class: "nn-spark", preserveAspectRatio: "none", "aria-hidden": "true" }), make("span"));
+      row.addEventListener("click", (event) => event.target !== box && choose(row.nnId));
+      pick.addEventListener("click", (event) => (event.stopPropagation(), choose(row.nnId)));
+      return row;
+    };
+    return (data, current) => {
+      region.hidden = line.hidden = data.rows.length === 0;
+      patch(body, data.rows, create, (row, rule) => {
+        row.nnId = rule.id;
+        const [on, head, form, where, hits, version] = row.children;
+        const pick = head.firstChild;
+        on.firstChild.checked = rule.enabled;
+        put(on.firstChild, { "aria-label": `${rule.label} is evaluated` });
+        put(row, { "data-on": rule.enabled ? "yes" : "no", "data-chosen": rule.id === current ? "yes" : null });
+        put(pick, { "aria-pressed": rule.id === current ? "true" : "false" });
+        setText(pick, rule.name ? `${rule.label} · ${rule.name}` : rule.label);
+        setText(form, rule.form);
+        setText(where, rule.where);
+        sparkline(hits.firstChild, rule.bars, data.axis);
+        setText(hits.lastChild, rule.words || "none");
+        setText(version, String(rule.version));
+        const most = Math.max(0, ...rule.bars);
+        const at = rule.bars.indexOf(most) * data.axis.per + 1;
+        const when = data.axis.per === 1 ? `turn ${at}` : `turns ${at} to ${at + data.axis.per - 1}`;
+        put(pick, { "data-readout": `${rule.label}: ${rule.words ? `${rule.words}; most in ${when}, ${most}` : "no hits"}. Version ${rule.version}.` });
+        put(hits, { "data-readout": pick.dataset.readout });
+      });
+      arrowKeys(body, ".nn-pick");
+      point(pointed);
+    };
+  }
+
+  function sparkline(svg, bars, axis) {
+    const wide = Math.max(axis.bars, 8);
+    const most = Math.max(1, ...bars);
+    put(svg, { viewBox: `0 0 ${wide} 1` });
+    svg.style.display = bars.length ? "" : "none";
+    if (!svg.firstChild) svg.append(make("path"), make("g"));
+    put(svg.firstChild, { d: `M0,1H${wide}` });
+    patch(svg.lastChild, bars, () => make("rect", { width: 0.8 }), (bar, count, at) => {
+      put(bar, { x: at + 0.1, y: 1 - count / most, height: count / most });
+    });
+  }
+
+  /** The fields of one rule: its text, a sentence with gaps, and what stands beside. */
+  function ruleFields(parent, { typed, apply }) {
+    const box = parent.appendChild(make("div", { class: "nn-fields" }));
+    const uid = Math.random().toString(36).slice(2);
+    const lists = new Map();
+    let made = "";
+    let updates = [];
+    const listOf = (kind) => {
+      if (!kind) return null;
+      if (!lists.has(kind)) lists.set(kind, parent.appendChild(make("datalist", { id: `nn-${kind}-${uid}` })));
+      return `nn-${kind}-${uid}`;
+    };
+    const control = (field) => {
+      const common = { "aria-label": field.label, "data-field": field.name, "data-lm-suppress-shortcuts": "true" };
+      if (field.kind === "choice") {
+        const select = make("select", common);
+        for (const [value, text] of field.options) select.append(make("option", { value }, text));
+        select.addEventListener("change", () => typed(field.name, select.value));
+        return select;
+      }
+      const kind = field.kind === "number" ? { type: "number", min: 0, step: 1 } : { type: "text", list: listOf(field.suggest) };
+      const input = make("input", { ...common, ...kind, placeholder: field.placeholder });
+      input.addEventListener("input", () => typed(field.name, input.value));
+      input.addEventListener("keydown", (event) => {
+        if (event.key === "Enter") apply();
+      });
+      return input;
+    };
+    const build = (draft) => {
+      updates = [];
+      box.replaceChildren();
+      const sentence = make("p", { class: "nn-sentence" });
+      for (const field of draft.fields) {
+        if (field.kind === "code") {
+          const code = codeText(box, field, { typed: (text) => typed(field.name, text), apply });
+          updates.push((values, ready, notice) => code(values[field.name], ready, notice.field === field.name ? notice : {}));
+          continue;
+        }
+        const input = control(field);
+        if (field.sentence) {
+          sentence.append(input, make("span", {}, field.after));
+          if (!sentence.isConnected) box.append(sentence);
+        } else {
+          const row = box.appendChild(make("label", { class: "nn-field" }));
+          row.append(make("span", {}, field.label), input);
+        }
+        updates.push((values, ready, notice) => {
+          if (input.value !== values[field.name]) input.value = values[field.name];
+          if (field.sentence) input.style.width = `${Math.max(7, (input.value || field.placeholder).length + 5)}ch`;
+          input.disabled = !ready;
+          put(input, { "aria-invalid": notice.field === field.name ? "true" : null });
+        });
+      }
+    };
+    return (draft, offered, notice) => {
+      for (const [kind, list] of lists) {
+        patch(list, offered[kind] ?? [], () => make("option"), (option, value) => put(option, { value }));
+      }
+      if (draft === null || typing.values === null) return;
+      const key = JSON.stringify([draft.rule_id, draft.form]);
+      if (key !== made) build(draft);
+      made = key;
+      for (const update of updates) update(typing.values, !typing.chosen, notice);
+    };
+  }
+
+  /** The versions of the rule with what differs, and the rules that were removed. */
+  function versionsPart(root, { ask, chosen }) {
+    const part = root.appendChild(store.fold("versions", make("details", { class: "nn-versions" })));
+    const summary = part.appendChild(make("summary"));
+    const list = part.appendChild(make("ul", { class: "nn-version-list" }));
+    const gone = part.appendChild(make("ul", { class: "nn-version-list" }));
+    const title = part.appendChild(make("p", { class: "nn-note", role: "status" }));
+    const diff = part.appendChild(make("div", { class: "nn-scroll nn-tall nn-diff-text", tabindex: 0, role: "region", "aria-label": "What differs" }));
+    const item = (act) => () => {
+      const line = make("li");
+      line.append(make("button", { type: "button" }), make("span"));
+      if (act) line.insertBefore(make("button", { type: "button" }, "Compare"), line.firstChild).addEventListener("click", () => act(line.nnRow));
+      line.lastChild.previousSibling.addEventListener("click", () => ask({ do: "restore", ...line.nnRow }));
+      return line;
+    };
+    const compare = async (row) => {
+      const found = await ask({ do: "compare", ...row });
+      if (found === null) return;
+      view.diff = found;
+      view.diffOf = `${row.rule_id} ${store.data.version}`;
+      store.changed();
+    };
+    return (versions, draft) => {
+      const own = draft === null ? [] : versions.own;
+      part.hidden = own.length === 0 && versions.removed.length === 0;
+      const count = (number, what) => `${number} ${what}${number === 1 ? "" : "s"}`;
+      const removed = versions.removed.length ? `, ${count(versions.removed.length, "removed rule")}` : "";
+      setText(summary, `Versions: ${count(own.length, "version")} of ${draft?.label ?? "no rule"}${removed}`);
+      patch(list, own, item(compare), (line, row, at) => {
+        line.nnRow = { rule_id: chosen(), version: row.version };
+        const [, restore, text] = line.children;
+        setText(restore, "Restore");
+        restore.disabled = at === 0;
+        setText(text, `version ${row.version} · ${row.words}${at === 0 ? " · in force" : ""}`);
+      });
+      patch(gone, versions.removed, item(null), (line, row) => {
+        line.nnRow = { rule_id: row.id, version: row.version };
+        setText(line.firstChild, "Bring back");
+        setText(line.lastChild, `${row.label} · removed in version ${row.version}`);
+      });
+      const shown = draft !== null && view.diffOf === `${draft.rule_id} ${store.data.version}` ? view.diff : null;
+      diff.hidden = title.hidden = shown === null;
+      setText(title, shown?.title ?? "");
+      patch(diff, shown?.lines ?? [], () => make("div"), (line, [kind, text]) => {
+        put(line, { "data-kind": kind });
+        setText(line, `${kind} ${text}`);
+      });
+    };
+  }
+
+  /** Saving to a file, and the code that makes the rules. */
+  function keepingPart(root, { ask, chosen }) {
+    const part = root.appendChild(store.fold("keeping", make("details", { class: "nn-keeping" })));
+    part.append(make("summary", {}, "Save and copy"));
+    const bar = part.appendChild(make("div", { class: "nn-toolbar" }));
+    const path = bar.appendChild(make("input", { type: "text", placeholder: "rules.yaml", "aria-label": "File to save to", "data-lm-suppress-shortcuts": "true" }));
+    const save = bar.appendChild(make("button", { type: "button" }, "Save to file"));
+    const replace = bar.appendChild(make("button", { type: "button" }, "Replace the file"));
+    const bookCode = bar.appendChild(make("button", { type: "button" }, "Copy book as code"));
+    const code = bar.appendChild(make("button", { type: "button" }, "Copy rule as code"));
+    const done = part.appendChild(make("p", { class: "nn-note", role: "status" }));
+    const text = make("textarea", { readonly: "", rows: 8, wrap: "off", "aria-label": "Code", class: "nn-copied", "data-lm-suppress-shortcuts": "true" });
+    path.addEventListener("input", () => {
+      view.path = path.value;
+      view.exists = false;
+      store.changed();
+    });
+    const write = async (overwrite) => {
+      const answer = await ask({ do: "save", path: path.value, overwrite });
+      view.exists = answer?.exists ?? false;
+      if (answer !== null && !answer.exists) view.path = null;
+      store.changed();
+    };
+    save.addEventListener("click", () => write(false));
+    replace.addEventListener("click", () => write(true));
+    const copy = async (rule_id) => {
+      const found = await ask({ do: "code", rule_id });
+      if (found === null) return;
+      text.value = found;
+      if (!text.isConnected) part.append(text);
+      // Pages that may not use the clipboard show the code, chosen, to be copied by hand.
+      try {
+        await navigator.clipboard.writeText(found);
+        setText(done, "Copied.");
+      } catch {
+        setText(done, "Copy the code below.");
+        text.focus();
+        text.select();
+      }
+      store.changed();
+    };
+    bookCode.addEventListener("click", () => copy(null));
+    code.addEventListener("click", () => copy(chosen()));
+    return (data) => {
+      const shown = view.path ?? data.file;
+      if (path.value !== shown) path.value = shown;
+      replace.hidden = !view.exists;
+      code.disabled = data.draft === null;
+    };
+  }
+
+  return { initialize: store.initialize, render: store.guard(render) };
+};

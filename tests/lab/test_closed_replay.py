@@ -1,0 +1,210 @@
+"""A recorded run is really run again: on its tape, and from where it differs with a model."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import noetic_nb as nn
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ModelCalled, SteeringDecided, ToolCalled, ViewAssembled
+from noetic_nb.lab import datasets, fork, replay
+from noetic_nb.layers import regulation
+from noetic_nb.regulator import CallBudget, Regulator
+from noetic_nb.runs import Run
+from noetic_nb.runs.recorded_requests import recorded_request
+from tests.lab.random_agents import random_run
+
+RAN: list[str] = []
+
+
+@nn.tool
+def find(place: int) -> str:
+    """Find something."""
+    RAN.append(f"find {place}")
+    if place == 4:
+        raise ValueError("nothing there")
+    return f"found {place}"
+
+
+@nn.tool
+def pay(amount: float) -> str:
+    """Pay."""
+    RAN.append(f"pay {amount:g}")
+    return f"paid {amount:g}"
+
+
+REPLIES = [nn.CallTool("find", place=4), nn.CallTool("pay", amount=60), "Paid.", nn.CallTool("pay", amount=5), "Done."]
+
+
+async def chat(*memory: Any, replies: list[Any] = REPLIES) -> Run:
+    step = nn.react(model="scripted", instructions="Work.", tools=[find, pay])
+    config = nn.AgentConfig(name="desk", step=step, memory=memory)
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(replies))
+    run = nn.record(harness)
+    await harness.execute("pay 60")
+    await harness.execute("pay 5")
+    run.stop_recording()
+    RAN.clear()
+    return run
+
+
+def said(run: Run) -> list[Any]:
+    return [(turn.query, turn.text) for turn in run.turns]
+
+
+def tools_of(run: Run) -> list[tuple[Any, ...]]:
+    return [(e.name, dict(e.args or {}), e.status, e.output) for e in run.select(ToolCalled)]
+
+
+async def closed(run: Run, **changes: Any) -> Run:
+    return await asyncio.to_thread(lambda: replay(run, mode="closed", **changes))
+
+
+async def forked(run: Run, **changes: Any) -> Run:
+    return await asyncio.to_thread(lambda: fork(run, **changes))
+
+
+async def test_with_nothing_changed_the_tape_answers_everything_and_no_tool_runs() -> None:
+    run = await chat()
+    again = await closed(run)
+    facts = again.meta["replay"]
+    assert (facts["diverged"], facts["stopped"]) == ({}, None)
+    assert said(again) == said(run)
+    assert tools_of(again) == tools_of(run)
+    assert RAN == []
+
+
+@pytest.mark.parametrize("seed", [1, 3, 6, 7, 8, 10, 11, 12])
+async def test_a_random_agent_lives_the_same_turns_on_its_tape(seed: int) -> None:
+    run = await random_run(seed)
+    again = await closed(run)
+    assert (again.meta["replay"]["diverged"], again.meta["replay"]["stopped"]) == ({}, None)
+    assert not nn.compare(run, again).differences
+
+
+async def test_another_rule_leaves_the_tape_where_the_request_differs() -> None:
+    run = await chat()
+    rules = nn.RuleBook()
+    rules.when("tool.args.amount > 50", id="large", tools="pay", guidance="Too much.")
+
+    stopped = await closed(run, rules=rules)
+    assert "call 2 was sent another request" in stopped.meta["replay"]["stopped"]
+    assert [e.action for e in stopped.select(SteeringDecided) if e.tool_name == "pay"] == ["deny"]
+    assert len(stopped.select(ModelCalled)) == 3  # two of the tape, and the one that nobody answers
+
+    model = nn.ScriptedModel([nn.CallTool("pay", amount=5), "Paid less.", "All done."])
+    again = await closed(run, rules=rules, model=model)
+    assert said(again) == [("pay 60", "Paid less."), ("pay 5", "All done.")]
+    assert again.meta["replay"]["stopped"] is None
+    assert [call[:3] for call in tools_of(again)][-1] == ("pay", {"amount": 5.0}, "ok")  # as it was recorded
+    assert RAN == []
+
+
+async def test_a_call_that_was_not_recorded_runs_a_given_tool_or_stops() -> None:
+    run = await chat()
+    rules = nn.RuleBook()
+    rules.when("tool.args.amount > 50", id="large", tools="pay")
+    replies = [nn.CallTool("pay", amount=7), "Paid less.", "All done."]
+    stopped = await closed(run, rules=rules, model=nn.ScriptedModel(replies))
+    assert "'pay'" in stopped.meta["replay"]["stopped"]
+    assert RAN == []
+    again = await closed(run, rules=rules, model=nn.ScriptedModel(replies), tools=[pay])
+    assert again.meta["replay"]["stopped"] is None
+    assert RAN == ["pay 7"]
+
+
+async def test_a_tighter_regulator_ends_the_turn_and_the_rest_is_lived() -> None:
+    run = await chat(regulation(Regulator.for_user("ann")))
+    tight = Regulator.for_user("ann").with_predicates(CallBudget(total=1, per_tool={}))
+    again = await closed(run, regulator=tight)
+    assert again.turns[0].outcome == "aborted"
+    assert again.turns[0].stopped is not None
+    assert again.meta["replay"]["diverged"]
+
+
+async def test_a_smaller_budget_is_lived_with() -> None:
+    run = await chat()
+    again = await closed(
+        run, projection={"token_budget": 90, "response_reserve": 10}, model=nn.ScriptedModel(["a", "b"])
+    )
+    assert again.select(ViewAssembled)[0].total == 90
+    assert again.meta["replay"]["diverged"]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3, 4, -1])
+async def test_a_fork_keeps_what_was_before_and_goes_on_with_the_model(place: int) -> None:
+    run = await chat()
+    new = await forked(run, at=place, model=nn.ScriptedModel(["Another end."]))
+    at = place % 5
+    assert len(new.select(ModelCalled)) == at + 1
+    assert new.turns[-1].text == "Another end."
+    assert [e.items for e in new.select(ModelCalled)[:at]] == [e.items for e in run.select(ModelCalled)[:at]]
+    assert new.meta["replay"]["at"] == at
+    assert RAN == []
+
+
+async def test_a_fork_with_another_message() -> None:
+    run = await chat()
+    new = await forked(run, at=3, edit="pay nothing", model=nn.ScriptedModel(["Nothing paid."]))
+    assert said(new) == [("pay 60", "Paid."), ("pay nothing", "Nothing paid.")]
+
+
+async def test_a_fork_with_other_items_shows_them_from_this_call_on() -> None:
+    run = await chat()
+    asked: list[list[str]] = []
+
+    def answer(request: Any) -> Any:
+        asked.append([nn.items.item_text(item) for item in request.items])
+        return nn.CallTool("pay", amount=60) if len(asked) == 1 else "Paid."
+
+    def edit(items: Any) -> Any:
+        return [item for item in items if item["type"] == "message"]
+
+    new = await forked(run, at=1, edit=edit, model=nn.ScriptedModel(answer))
+    assert asked[0] == ["pay 60"]
+    assert asked[1][0] == "pay 60"
+    assert len(asked[1]) == 3  # with the call and its result
+    sent = recorded_request(new, 1)
+    assert [s.item["type"] for s in sent.items if s.item is not None] == ["message"]
+    assert sent.can_replan
+
+
+async def test_a_fork_with_other_rules_has_them_from_this_call_on() -> None:
+    run = await chat()
+    rules = nn.RuleBook()
+    rules.when("true", id="none")
+    new = await forked(run, at=1, rules=rules, model=nn.ScriptedModel([nn.CallTool("pay", amount=60), "No."]))
+    assert [(call[0], call[2]) for call in tools_of(new)] == [("find", "error"), ("pay", "denied")]
+
+
+async def test_layers_and_models_may_be_others() -> None:
+    run = await chat(nn.static_content("Be kind."))
+    bare = await forked(run, at=0, layers=[], model={"scripted": nn.ScriptedModel(["Hm."])})
+    assert not bare.select(ViewAssembled)[0].layer_items
+    other = await closed(run, layers=[nn.static_content("Be brief.")], model=nn.ScriptedModel(["a", "b"]))
+    assert "brief" in str(other.select(ViewAssembled)[0].layer_items)
+    assert said(other) == [("pay 60", "a"), ("pay 5", "b")]
+
+
+async def test_what_cannot_be_gone_on_with_is_refused() -> None:
+    run = await chat()
+    airline = datasets.airline_run(26)
+    alone = Run("alone", meta=run.meta, events=run.events)
+    model = nn.ScriptedModel(["x"])
+    for code, call in {
+        "OPEN_LOOP_ONLY": lambda: replay(airline, mode="closed", model=model),
+        "NO_AGENT": lambda: replay(alone, mode="closed", model=model),
+        "UNKNOWN_CALL": lambda: fork(run, at=9, model=model),
+        "MODEL_NEEDED": lambda: fork(run, at=0),
+        "INVALID_EDIT": lambda: fork(run, at=0, edit=3, model=model),  # type: ignore[arg-type]
+        "UNKNOWN_LAYER_REFERENCE": lambda: replay(run, mode="closed", layers=["fact"], model=model),
+    }.items():
+        with pytest.raises(NoeticConfigError) as caught:
+            call()
+        assert caught.value.code == code
+    with pytest.raises(NoeticConfigError) as caught:
+        fork(airline, at=0, model=model)
+    assert caught.value.code == "OPEN_LOOP_ONLY"

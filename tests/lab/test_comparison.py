@@ -1,0 +1,134 @@
+"""Two runs side by side, and lists of runs in pairs."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from math import isnan
+from typing import Any
+
+import pytest
+
+import noetic_nb as nn
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab import datasets, replay
+from noetic_nb.lab.statistics.intervals import interval
+from noetic_nb.runs import Run
+
+
+def said(*texts: str, **meta: Any) -> Run:
+    """Return a run in which user and assistant take turns."""
+    roles = ("user", "assistant")
+    return Run.from_messages(
+        [{"role": roles[at % 2], "content": text} for at, text in enumerate(texts)], meta={"task_id": None, **meta}
+    )
+
+
+def rows(found: Any, what: str) -> list[tuple[Any, ...]]:
+    return [(turn, a, b) for turn, name, a, b in found.rows if name == what]
+
+
+def test_turns_belong_together_by_what_the_user_wrote() -> None:
+    a = said("hi", "Hello.", "where is A17?", "Packed.", "bye", "Bye.")
+    b = said("hi", "Good day.", "one more thing", "Yes?", "where is A17?", "Sent.", "bye", "Bye.")
+
+    found = nn.compare(a, b)
+
+    assert rows(found, "prompt") == [
+        (1, "hi", "hi"),
+        (2, None, "one more thing"),
+        (3, "where is A17?", "where is A17?"),
+        (4, "bye", "bye"),
+    ]
+    assert rows(found, "reply")[2] == (3, "Packed.", "Sent.")
+    frame = found.to_frame()
+    assert list(frame.columns) == ["turn", "what", "a", "b"]
+    assert len(frame) == len(found.rows)
+    assert "Packed." in repr(found)
+    assert "Bye." not in repr(found)  # what is the same is left out
+    assert not nn.compare(a, a).differences
+
+
+def test_turns_whose_texts_differ_belong_together_by_their_order() -> None:
+    found = nn.compare(said("hi", "Hello."), said("hallo", "Guten Tag."))
+    assert rows(found, "prompt") == [(1, "hi", "hallo")]
+
+
+def test_hostile_text_is_no_markup() -> None:
+    html = nn.compare(said("hi", "<script>x</script>"), said("hi", "y"))._repr_html_()
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+
+
+async def test_a_replay_beside_its_run_shows_the_decisions_that_differ() -> None:
+    run = datasets.airline_run(26)
+    rules = nn.RuleBook()
+    rules.at_most(2, "get_reservation_details", id="look")
+    once, twice = replay(run, rules=[]), replay(run, rules=rules)
+    found = nn.compare(once, twice)
+    assert {(a, b) for _, what, a, b in found.differences if what == "decision"} == {
+        ("allow get_reservation_details", "deny get_reservation_details by look")
+    }
+    assert {what for _, what, _, _ in found.differences} == {"decision"}
+
+
+async def test_a_request_with_another_text_is_another_request() -> None:
+    async def asked(text: str) -> Run:
+        step = nn.react(model="scripted", instructions="Work.")
+        config = nn.AgentConfig(name="desk", step=step, memory=[nn.static_content(text)])
+        run = nn.record(harness := nn.AgentHarness(config, model=nn.ScriptedModel(["Hello."])))
+        await harness.execute("hi")
+        return run
+
+    one, same, other = await asyncio.gather(asked("red"), asked("red"), asked("tan"))
+    assert not [row for row in nn.compare(one, same).differences if row[1] == "request"]
+    assert [row for row in nn.compare(one, other).differences if row[1] == "request"]
+
+
+def test_lists_are_paired_by_task_and_trial_with_intervals_by_task() -> None:
+    rng = random.Random(4)
+    a, b = [], []
+    for task in range(6):
+        for trial in range(2):
+            texts = ["hi", "Hello."] * (1 + rng.randrange(3))
+            a.append(said(*texts, task_id=task, trial=trial))
+            b.append(said(*texts, *["more", "Yes."] * rng.randrange(3), task_id=task, trial=trial))
+    lone = said("hi", "Hello.", task_id=77, trial=0)
+    shuffled = rng.sample(b, len(b))
+
+    found = nn.compare([*a, lone], shuffled)
+
+    (row,) = [row for row in found.rows if row.metric == "turns"]
+    gaps = [len(y.turns) - len(x.turns) for x, y in zip(a, b, strict=True)]
+    assert (found.paired_by, found.pairs, found.unpaired) == ("task and trial", 12, (lone.run_id,))
+    assert (row.n, row.difference) == (12, pytest.approx(sum(gaps) / 12))
+    by_task = interval(lambda at: sum(gaps[i] for i in at) / len(at), [i // 2 for i in range(12)])
+    assert (row.low, row.high) == pytest.approx(by_task)
+    assert list(found.to_frame().columns) == ["metric", "a", "b", "difference", "low", "high", "n"]
+    assert "12 pairs by task and trial; 1 runs without a counterpart" in repr(found)
+
+
+def test_lists_without_tasks_are_paired_by_position_and_what_is_not_known_counts_nowhere() -> None:
+    a = [said("hi", "Hello.") for _ in range(3)]
+    b = [said("hi", "Hello.", "more", "Yes.") for _ in range(3)]
+    numbers = iter([1.0, 2.0, None, 5.0, 1.0, 4.0])
+    found = nn.compare(a, b, metrics={"own": lambda run: next(numbers)})
+    (row,) = found.rows
+    assert found.paired_by == "position"
+    assert (row.n, row.a, row.b, row.difference) == (2, 1.0, 3.0, 2.0)
+    empty = nn.compare(a, b, metrics={"none": lambda run: None}).rows[0]
+    assert empty.n == 0
+    assert isnan(empty.difference)
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    run = said("hi", "Hello.")
+    for code, call in {
+        "INVALID_RUN": lambda: nn.compare(run, [run]),  # type: ignore[call-overload]
+        "UNPAIRED_RUNS": lambda: nn.compare([run], [run, run]),
+        "NO_RUNS": lambda: nn.compare([], []),
+        "INVALID_METRIC": lambda: nn.compare([run], [run], metrics={"bad": lambda run: 1 / 0}),
+    }.items():
+        with pytest.raises(NoeticConfigError) as caught:
+            call()
+        assert caught.value.code == code

@@ -1,0 +1,159 @@
+"""Areas, shares and intervals over samples, held against scikit-learn, and the split by task."""
+
+from __future__ import annotations
+
+from math import isnan
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from noetic_nb.lab.detection.fitting import curve_of, fitted_threshold, folds_of
+from noetic_nb.lab.detection.resampling import area, areas, lower_ends, percentiles, share, weights_of
+from noetic_nb.lab.statistics.intervals import counted, interval, resampled
+
+
+def drawn(runs: int = 60, seed: int = 3) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    rng = np.random.default_rng(seed)
+    failed = rng.random(runs) < 0.4
+    return np.round(rng.normal(size=runs) + failed, 1), failed, rng.integers(0, 20, runs).tolist()
+
+
+def test_the_area_is_that_of_scikit_learn_in_every_sample() -> None:
+    scores, failed, groups = drawn()
+    weights = weights_of(groups, 50, seed=1)
+
+    found = areas(scores, failed, weights)
+
+    for sample, ours in zip(resampled(groups, 50, seed=1), found, strict=True):
+        assert ours == pytest.approx(roc_auc_score(failed[sample], scores[sample]))
+    assert area(scores, failed) == pytest.approx(roc_auc_score(failed, scores))
+
+
+def test_an_area_within_domains_does_not_count_pairs_across_them() -> None:
+    scores, failed, _ = drawn()
+    domains = ["a"] * 30 + ["b"] * 30
+    moved = np.where(np.arange(60) < 30, scores, scores + 100)
+    parts = [(slice(0, 30)), slice(30, 60)]
+    pairs = [failed[part].sum() * (~failed[part]).sum() for part in parts]
+    expected = np.average([roc_auc_score(failed[part], scores[part]) for part in parts], weights=pairs)
+
+    assert area(scores, failed, domains) == pytest.approx(expected)
+    assert area(moved, failed, domains) == pytest.approx(expected)
+    assert area(moved, failed) != pytest.approx(expected)
+
+
+def test_scores_that_no_threshold_reaches_and_that_every_one_does_are_ranked() -> None:
+    scores = np.array([-np.inf, -np.inf, 1.0, np.inf])
+
+    assert area(scores, np.array([False, True, False, True])) == pytest.approx(2.5 / 4)
+    assert isnan(area(scores, np.array([True] * 4)))
+    assert isnan(area(np.array([]), np.array([], dtype=bool)))
+
+
+def test_an_interval_is_that_of_the_samples() -> None:
+    scores, failed, groups = drawn()
+    weights = weights_of(groups, 400, seed=0)
+
+    def over(sample: list[int]) -> float:
+        return float(roc_auc_score(failed[sample], scores[sample]))
+
+    assert percentiles(areas(scores, failed, weights)) == pytest.approx(interval(over, groups, samples=400))
+    stopped = scores > 0.5
+    rate, low, high = share(stopped, failed, weights, groups)
+    assert rate == pytest.approx(stopped[failed].mean())
+    assert (low, high) == pytest.approx(
+        interval(lambda sample: float(stopped[sample][failed[sample]].mean()), groups, samples=400)
+    )
+
+
+def test_a_share_of_none_is_as_sure_as_there_are_groups() -> None:
+    _, failed, groups = drawn()
+    weights = weights_of(groups, 50, seed=0)
+    nobody = np.zeros(60, dtype=bool)
+    tasks = len({group for group, has_failed in zip(groups, failed, strict=True) if has_failed})
+
+    assert share(nobody, failed, weights, groups) == (0.0, 0.0, counted(0, tasks).high)
+    assert share(~nobody, failed, weights, groups) == (1.0, counted(tasks, tasks).low, 1.0)
+    assert all(map(isnan, share(nobody, nobody, weights, groups)))
+
+
+def test_more_than_half_of_the_samples_must_have_a_value() -> None:
+    assert all(map(isnan, percentiles(np.array([1.0, np.nan, np.nan]))))
+    assert percentiles(np.array([1.0, 1.0, np.nan])) == (1.0, 1.0)
+
+
+def test_lower_ends_of_several_hold_together_and_are_never_above_their_own() -> None:
+    rng = np.random.default_rng(0)
+    samples = 0.7 + 0.05 * rng.normal(size=(4_000, 8))
+    values = np.full(8, 0.7)
+
+    ends = lower_ends(values, samples)
+
+    assert (samples >= ends).all(axis=1).mean() == pytest.approx(0.975, abs=0.01)
+    assert (ends < np.quantile(samples, 0.025, axis=0)).all()
+    # Eight that are the same are one.
+    one = samples[:, :1]
+    assert lower_ends(values, np.repeat(one, 8, axis=1)) == pytest.approx(np.repeat(lower_ends(values[:1], one), 8))
+    skewed = np.minimum(one, 0.71)
+    assert lower_ends(values[:1], skewed)[0] <= np.quantile(skewed, 0.025)
+
+
+def test_an_area_that_most_samples_lack_has_no_lower_end() -> None:
+    ends = lower_ends(np.array([1.0, 2.0]), np.array([[1.0, np.nan]] * 5 + [[2.0, 3.0]]))
+
+    assert isnan(ends[1])
+    assert ends[0] <= 1.0
+
+
+def test_folds_never_divide_a_group_and_share_out_failures() -> None:
+    rng = np.random.default_rng(1)
+    groups = rng.integers(0, 40, 200).tolist()
+    kinds = ["x" if group < 20 else "y" for group in groups]
+    failed = [group % 4 == 0 for group in groups]
+
+    folds = folds_of(groups, kinds, failed, 2, seed=5)
+
+    fold_of = dict(zip(groups, folds, strict=True))
+    assert [fold_of[group] for group in groups] == folds
+    for kind in "xy":
+        for fails in (True, False):
+            stratum = {g for g, k, f in zip(groups, kinds, failed, strict=True) if k == kind and f == fails}
+            assert abs(sum(fold_of[group] for group in stratum) - len(stratum) / 2) <= 1
+    assert folds == folds_of(groups, kinds, failed, 2, seed=5)
+    assert folds != folds_of(groups, kinds, failed, 2, seed=6)
+
+
+@pytest.mark.parametrize("most", [0.03, 0.05, 0.3, 1.0])
+def test_no_other_threshold_stops_more_failed_runs_and_as_few_good_ones(most: float) -> None:
+    scores, failed, _ = drawn()
+    scores[::7] = -np.inf
+
+    found = fitted_threshold(scores, failed, most)
+
+    def shares(threshold: float) -> tuple[float, float]:
+        return (scores >= threshold)[failed].mean(), (scores >= threshold)[~failed].mean()
+
+    allowed = {t: shares(t) for t in set(scores[np.isfinite(scores)]) if shares(t)[1] <= most}
+    assert found is not None
+    assert shares(found)[0] == max(hit for hit, _ in allowed.values())
+    assert found == max(t for t, (hit, _) in allowed.items() if hit == shares(found)[0])
+
+
+def test_there_is_no_threshold_where_none_stops_a_failed_run() -> None:
+    failed = np.array([True, False, True, False])
+
+    assert fitted_threshold(np.full(4, -np.inf), failed, 1.0) is None
+    assert fitted_threshold(np.array([1.0, 2.0, 1.0, 3.0]), failed, 0.4) is None
+
+
+def test_a_curve_has_the_precision_and_recall_of_scikit_learn() -> None:
+    scores, failed, _ = drawn()
+
+    curve = curve_of(scores, failed)
+
+    recalls = np.diff([0.0, *curve["stopped_failed"]])
+    assert float(np.dot(recalls, curve["precision"])) == pytest.approx(average_precision_score(failed, scores))
+    steps = np.diff([0.0, *curve["stopped_good"]])
+    heights = np.array([0.0, *curve["stopped_failed"]])
+    assert float(np.dot(steps, (heights[1:] + heights[:-1]) / 2)) == pytest.approx(roc_auc_score(failed, scores))

@@ -1,0 +1,422 @@
+"""Sweeps: what is tried, what the table says, and that every backend gives the same one."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from math import isnan, nan
+from pathlib import Path
+from typing import Any
+
+import joblib
+import pandas
+import pytest
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.lab import datasets, first_stop, replay, replay_regulator, sweep
+from noetic_nb.lab.statistics.intervals import interval
+from noetic_nb.lab.sweeping.threshold_replays import ThresholdReplays
+from noetic_nb.models import ModelRequest, ModelResponse, ScriptedModel, Usage
+from noetic_nb.regulator import Regulator
+from noetic_nb.runs import Run
+from noetic_nb.runs.regulator_tape import with_thresholds
+from noetic_nb.steering import RuleBook
+
+ANN = Regulator.recommended("ann")
+SPACE = {"call_budget.total": [5, 10, 20], "cost_cap.tokens_out": [300, 900]}
+
+
+@functools.cache
+def _airline(n: int = 12) -> tuple[Run, ...]:
+    return tuple(datasets.airline(n))
+
+
+def stopped(run: Run) -> float:
+    return float(first_stop(run) is not None)
+
+
+def decided(run: Run) -> float:
+    return run.meta["replay"]["regulator"]["after"]["stops"]
+
+
+def _with(regulator: Regulator, thresholds: dict[str, Any]) -> Regulator:
+    return Regulator(regulator.person, with_thresholds(regulator.settings, thresholds))
+
+
+def _is_same(one: pandas.DataFrame, other: pandas.DataFrame) -> bool:
+    return one.to_csv() == other.to_csv() and list(one.dtypes) == list(other.dtypes)
+
+
+@pytest.mark.parametrize("regulator", [ANN, Regulator.for_user("ann")], ids=["recommended", "release"])
+@pytest.mark.parametrize("thresholds", [{}, {"cost_cap": {"tokens_out": 400}}, {"quality_decline": {"poor_mean": 0.9}}])
+def test_a_run_read_once_is_replayed_as_it_is_alone(regulator: Regulator, thresholds: dict[str, Any]) -> None:
+    graded = [replay_regulator(run, regulator, grader=lambda reply: len(reply) % 7 / 7) for run in _airline(6)]
+    for run in (*_airline(6), *graded):
+        shared = ThresholdReplays(run, regulator)
+        shared.under({"procedural_warning": {"min_corrections": 1}})
+        found, alone = shared.under(thresholds), replay(run, regulator=_with(regulator, thresholds))
+        assert found.events[:] == alone.events[:]
+        assert found.meta["replay"] == alone.meta["replay"]
+
+
+def test_a_grade_between_turns_stops_the_next_turn_as_alone() -> None:
+    from noetic_nb.events import QualityGiven, TurnStarted
+
+    run = Run("graded", meta=_airline()[0].meta, events=_airline()[0].events)
+    events = list(run.events)
+    second = [at for at, event in enumerate(events) if isinstance(event, TurnStarted)][1]
+    where = events[second - 1].where
+    grades = [QualityGiven(where, events[second - 1].t_ms, quality, "user") for quality in (0.9, 0.5, 0.05)]
+    run = Run("graded", meta=run.meta, events=[*events[:second], *grades, *events[second:]])
+    regulator = Regulator.for_user("ann")
+    numbers = {"quality_decline": {"poor_mean": 0.6}}
+    alone = replay(run, regulator=_with(regulator, numbers))
+    assert ThresholdReplays(run, regulator).under(numbers).events[:] == alone.events[:]
+    assert first_stop(alone) is not None
+
+
+def test_a_row_is_the_mean_over_runs_with_the_interval_over_tasks() -> None:
+    runs = _airline()
+    frame = sweep(SPACE, runs, metrics={"stopped": stopped}, regulator=ANN, n_jobs=1, seed=3)
+    assert list(frame) == [*SPACE, "stopped", "low", "high", "n", "failed", "nan", "seed", "digest"]
+    assert list(frame[[*SPACE]].itertuples(index=False, name=None)) == [(c, t) for c in (5, 10, 20) for t in (300, 900)]
+    for row in frame.to_dict("records"):
+        numbers = {
+            "call_budget": {"total": row["call_budget.total"]},
+            "cost_cap": {"tokens_out": row["cost_cap.tokens_out"]},
+        }
+        values = [stopped(replay(run, regulator=_with(ANN, numbers))) for run in runs]
+        assert row["stopped"] == sum(values) / len(values)
+        tasks = [run.meta["task_id"] for run in runs]
+        low, high = interval(lambda places: sum(values[at] for at in places) / len(places), tasks, seed=3)  # noqa: B023
+        assert (row["low"], row["high"]) == pytest.approx((low, high))
+        assert (row["n"], row["failed"], row["nan"], row["seed"]) == (len(runs), 0, 0, 3)
+    assert frame["digest"].nunique() == len(frame)
+    assert {"seed", "versions", "data", "backend", "interval", "failures", "stopped"} <= set(frame.attrs)
+
+
+def test_several_metrics_have_columns_of_their_own() -> None:
+    frame = sweep({"call_budget.total": [5]}, _airline(), metrics={"a": stopped, "b": decided}, regulator=ANN, n_jobs=1)
+    assert list(frame)[1:9] == ["a", "a_low", "a_high", "b", "b_low", "b_high", "a_n", "b_n"]
+
+
+def test_what_is_missing_is_counted_and_never_made_up() -> None:
+    names = [run.run_id for run in _airline()]
+
+    def odd(run: Run) -> Any:
+        at = names.index(run.run_id.removesuffix("-replay"))
+        if at == 0:
+            raise ZeroDivisionError("by zero")
+        return {1: None, 2: nan, 3: float("inf")}.get(at, 1.0)
+
+    frame = sweep(
+        {"call_budget.total": [5, 9]}, _airline(), metrics={"odd": odd, "s": stopped}, regulator=ANN, n_jobs=1
+    )
+    row = frame.iloc[0]
+    assert (row["odd"], row["odd_n"], row["s_n"], row["n"], row["failed"], row["nan"]) == (1.0, 8, 12, 8, 1, 3)
+    (failure,) = frame.attrs["failures"]
+    assert (failure["metric"], failure["error"], failure["count"]) == ("odd", "ZeroDivisionError: by zero", 2)
+
+
+def test_nothing_counted_is_not_a_number() -> None:
+    frame = sweep({"call_budget.total": [5]}, _airline(), metrics={"none": lambda run: None}, regulator=ANN, n_jobs=1)
+    assert all(isnan(frame.iloc[0][name]) for name in ("none", "low", "high"))
+    assert (frame.iloc[0]["n"], frame.iloc[0]["nan"]) == (0, 12)
+
+
+def _book() -> RuleBook:
+    rules = RuleBook()
+
+    @rules.rule("no_lookups", on="before_tool_call", tools="get_reservation_details")
+    def no_lookups(call: Any) -> Any:
+        return False, "Not now."
+
+    return rules
+
+
+def denied(run: Run) -> float:
+    return run.meta["replay"]["decisions"]["after"].get("deny", 0)
+
+
+@functools.cache
+def _expected() -> pandas.DataFrame:
+    space = {"rules": [[], _book()], "call_budget.total": [5, 10, 20]}
+    return sweep(space, _airline(), metrics={"denied": denied, "s": stopped}, regulator=ANN, n_jobs=1)
+
+
+def _again(**options: Any) -> pandas.DataFrame:
+    space = {"rules": [[], _book()], "call_budget.total": [5, 10, 20]}
+    return sweep(space, _airline(), metrics={"denied": denied, "s": lambda run: stopped(run)}, regulator=ANN, **options)
+
+
+def test_threads_and_processes_give_the_same_table() -> None:
+    one = _again(n_jobs=1)
+    assert one["denied"].max() > 0
+    with joblib.parallel_config("threading", n_jobs=2):
+        threads = _again()
+    assert threads.attrs["backend"] == "threading"
+    processes = _again(n_jobs=2)
+    assert processes.attrs["backend"] == "loky"
+    assert _is_same(one, threads)
+    assert _is_same(one, processes)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_dask_gives_the_same_table() -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
+    one = _again(n_jobs=1)
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster),
+        joblib.parallel_config("dask"),
+    ):
+        frame = _again()
+    assert frame.attrs["backend"].startswith("dask")
+    assert _is_same(one, frame)
+
+
+def test_samples_are_drawn_without_repeats_and_by_their_seed() -> None:
+    from scipy.stats import uniform
+
+    def drawn(seed: int, **space: Any) -> list[tuple[Any, ...]]:
+        apply = lambda run, **configuration: run  # noqa: E731
+        frame = sweep(space, _airline(2), metrics={"m": lambda run: 1}, apply=apply, n=6, n_jobs=1, seed=seed)
+        return list(frame[list(space)].itertuples(index=False, name=None))
+
+    grid = {"a": list(range(4)), "b": list(range(3))}
+    assert len(set(drawn(0, **grid))) == 6
+    assert drawn(0, **grid) == drawn(0, **grid) != drawn(1, **grid)
+    ranges = {"u": uniform(2, 3), "w": {"low": 1, "high": 3}, "f": {"low": 0.5, "high": 0.75}}
+    found = drawn(0, **ranges)
+    assert found == drawn(0, **ranges)
+    assert all(2 <= u <= 5 and w in (1, 2, 3) and 0.5 <= f <= 0.75 for u, w, f in found)
+
+
+@pytest.mark.parametrize(
+    ("space", "options", "code"),
+    [
+        ({}, {}, "INVALID_SPACE"),
+        ([], {}, "INVALID_SPACE"),
+        ({"call_budget.total": []}, {}, "INVALID_SPACE"),
+        ({"call_budget.total": 5}, {}, "INVALID_SPACE"),
+        ({"call_budget.total": "5"}, {}, "INVALID_SPACE"),
+        ({"call_budget.total": [5, 5]}, {}, "INVALID_SPACE"),
+        ({"call_budget.total": [nan]}, {}, "INVALID_SPACE"),
+        ({"call_budget.total": {"low": 1, "high": 5}}, {}, "INVALID_SPACE"),
+        ({"call_budget.total": {"low": 5, "high": 1}}, {"n": 2}, "INVALID_SPACE"),
+        ({"colour": ["red"]}, {}, "UNKNOWN_NAME"),
+        ({"nothing.total": [5]}, {}, "UNKNOWN_PREDICATE"),
+        ({"call_budget.nothing": [5]}, {}, "UNKNOWN_THRESHOLD"),
+        ({"call_budget.total": [-5]}, {}, "INVALID_THRESHOLD"),
+        ({"regulator": ["ann"]}, {}, "INVALID_REGULATOR"),
+        (SPACE, {"n": 0}, "INVALID_N"),
+        (SPACE, {"n": 7}, "INVALID_N"),
+        (SPACE, {"n": 1.5}, "INVALID_N"),
+        (SPACE, {"n": True}, "INVALID_N"),
+        (SPACE, {"runs": []}, "NO_RUNS"),
+        (SPACE, {"runs": ["run"]}, "INVALID_RUN"),
+        (SPACE, {"metrics": {}}, "INVALID_METRICS"),
+        (SPACE, {"metrics": stopped}, "INVALID_METRICS"),
+        (SPACE, {"metrics": {"a": 1}}, "INVALID_METRICS"),
+        (SPACE, {"n_jobs": 0}, "INVALID_N_JOBS"),
+        (SPACE, {"regulator": None}, "NOTHING_REPLAYED"),
+        ({"budgets": [{"facts": 100}]}, {}, "NOTHING_REPLAYED"),
+    ],
+)
+def test_what_cannot_be_swept_is_refused(space: Any, options: dict[str, Any], code: str) -> None:
+    given = {"runs": _airline(2), "metrics": {"stopped": stopped}, "regulator": ANN, "n_jobs": 1, **options}
+    with pytest.raises(NoeticConfigError) as refused:
+        sweep(space, given.pop("runs"), **given)
+    assert refused.value.code == code
+    assert refused.value.hint
+
+
+def test_an_unknown_name_says_what_there_is() -> None:
+    with pytest.raises(NoeticConfigError, match=r"budgets.*cost_cap\.tokens_out.*apply="):
+        sweep({"colour": ["red"]}, _airline(2), metrics={"stopped": stopped}, regulator=ANN)
+
+
+class _Incomparable:
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("no order")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_values_that_cannot_be_compared_are_refused() -> None:
+    with pytest.raises(NoeticConfigError, match="cannot be compared"):
+        sweep({"a": [_Incomparable(), _Incomparable()]}, _airline(2), metrics={"m": stopped}, apply=lambda run, a: run)
+
+
+def test_runs_without_a_task_are_resampled_by_run_and_that_is_in_the_table() -> None:
+    runs = [Run(run.run_id, meta={**run.meta, "task_id": None}, events=run.events) for run in _airline(4)]
+    frame = sweep({"call_budget.total": [5]}, runs, metrics={"s": stopped}, regulator=ANN, n_jobs=1)
+    assert "runs, as 4 of 4 have no task id" in frame.attrs["interval"]
+
+
+def test_an_interrupted_sweep_keeps_its_rows_and_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.jsonl"
+    whole = sweep(SPACE, _airline(), metrics={"s": stopped}, regulator=ANN, n_jobs=1)
+    asked: list[str] = []
+
+    def once(run: Run) -> float:
+        asked.append(run.run_id)
+        return stopped(run)
+
+    def interrupt(done: int, of: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    def go(progress: Callable[[int, int], object]) -> pandas.DataFrame:
+        return sweep(SPACE, _airline(), metrics={"s": once}, regulator=ANN, n_jobs=1, resume=path, progress=progress)
+
+    asked_before = asked
+    with pytest.warns(RuntimeWarning, match="2 of 6 configurations: it was interrupted; resume="):
+        part = go(interrupt)
+    assert len(part) == 2
+    assert "interrupted" in part.attrs["stopped"]
+    assert len(asked_before) == 2 * len(_airline())
+    asked.clear()
+    # A line that was being written when the machine went down.
+    path.write_bytes(path.read_bytes()[:-9])
+    seen: list[tuple[int, int]] = []
+    rest = go(lambda done, of: seen.append((done, of)))
+    assert len(asked) == 5 * len(_airline())
+    assert seen[-1] == (6, 6)
+    assert rest.drop(columns="digest").to_csv() == whole.drop(columns="digest").to_csv()
+    asked.clear()
+    assert _is_same(go(lambda done, of: None), rest)
+    assert not asked
+
+
+def test_a_file_of_another_sweep_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.jsonl"
+    options: dict[str, Any] = {"metrics": {"s": stopped}, "regulator": ANN, "n_jobs": 1, "resume": path}
+    sweep(SPACE, _airline(2), **options)
+    for other in (
+        {"seed": 1},
+        {"metrics": {"s": decided}},
+        {"regulator": Regulator.for_user("ann")},
+    ):
+        with pytest.raises(NoeticConfigError) as refused:
+            sweep({"cost_cap.tokens_out": [300]}, _airline(2), **{**options, **other})
+        assert refused.value.code == "OTHER_SWEEP"
+    with pytest.raises(NoeticConfigError):
+        sweep(SPACE, _airline(3), **options)
+    path.write_text("a shopping list\n")
+    with pytest.raises(NoeticConfigError, match="no file of a sweep"):
+        sweep(SPACE, _airline(2), **options)
+    assert path.read_text() == "a shopping list\n"
+
+
+def test_a_worker_that_dies_once_costs_only_time(tmp_path: Path) -> None:
+    died = tmp_path / "died"
+    mine = os.getpid()
+
+    def fatal(run: Run) -> float:
+        is_last = run.meta["replay"]["regulator"]["after"]["stops"] >= 0 and run.run_id.startswith("airline")
+        if is_last and not died.exists() and os.getpid() != mine and marker.exists():
+            died.write_text("")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return stopped(run)
+
+    marker = tmp_path / "one_is_done"
+    space = {"call_budget.total": list(range(2, 14))}
+    expected = sweep(space, _airline(3), metrics={"s": fatal}, regulator=ANN, n_jobs=1)
+    frame = sweep(
+        space, _airline(3), metrics={"s": fatal}, regulator=ANN, n_jobs=2, progress=lambda *_: marker.write_text("")
+    )
+    assert died.exists()
+    assert _is_same(expected, frame)
+
+
+def test_workers_that_always_die_are_an_error(tmp_path: Path) -> None:
+    mine = os.getpid()
+
+    def fatal(run: Run) -> float:
+        if os.getpid() != mine:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 1.0
+
+    with pytest.raises(NoeticError) as died:
+        sweep({"call_budget.total": [2, 3]}, _airline(2), metrics={"s": fatal}, regulator=ANN, n_jobs=2)
+    assert died.value.kind == "worker_died"
+
+
+@pytest.mark.kill
+def test_a_killed_process_leaves_whole_rows(tmp_path: Path) -> None:
+    path, script = tmp_path / "sweep.jsonl", tmp_path / "go.py"
+    script.write_text(
+        textwrap.dedent(f"""
+            import os, signal, sys
+            from noetic_nb.lab import datasets, first_stop, sweep
+            from noetic_nb.regulator import Regulator
+
+            def stopped(run):
+                return float(first_stop(run) is not None)
+
+            def progress(done, of):
+                if done == 3 and len(sys.argv) > 1:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            frame = sweep({{"call_budget.total": [2, 4, 6, 8, 10]}}, datasets.airline(4), metrics={{"s": stopped}},
+                          regulator=Regulator.recommended("ann"), n_jobs=1, resume={str(path)!r}, progress=progress)
+            print(frame.to_csv())
+            """)
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    killed = subprocess.run([sys.executable, str(script), "die"], env=environment, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert path.read_bytes().count(b"\n") == 4
+    done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, check=True)
+    path.unlink()
+    fresh = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, check=True)
+    assert done.stdout == fresh.stdout
+
+
+class _Live:
+    """A client that nobody has said to be a script."""
+
+    def __init__(self, cost: float | None = 0.5) -> None:
+        self.cost, self.asked = cost, 0
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        self.asked += 1
+        return ModelResponse((), Usage(10, 5), self.cost)
+
+
+def _ask(run: Run, *, model: Any, word: str) -> Run:
+    import asyncio
+
+    asyncio.run(model.complete(ModelRequest("any", ())))
+    return run
+
+
+def test_a_live_model_needs_a_ceiling_and_stops_at_it() -> None:
+    live = _Live()
+    options: dict[str, Any] = {"metrics": {"m": lambda run: 1}, "apply": _ask, "model": live, "n_jobs": 1}
+    for ceiling in (None, 0, -1, nan, "five", {}, {"euro": 5}):
+        with pytest.raises(NoeticConfigError) as refused:
+            sweep({"word": ["a", "b"]}, _airline(2), max_cost=ceiling, **options)
+        assert refused.value.code == "COST_CEILING"
+    assert not live.asked
+    with pytest.warns(RuntimeWarning, match="ceiling"):
+        frame = sweep({"word": list("abcdef")}, _airline(2), max_cost=2.0, **options)
+    assert (len(frame), live.asked) == (2, 4)
+    with pytest.warns(RuntimeWarning, match="ceiling"):
+        assert len(sweep({"word": list("abcdef")}, _airline(2), max_cost={"tokens": 45}, **options)) == 1
+    with pytest.raises(NoeticConfigError, match="price of this model is not known"):
+        sweep({"word": list("ab")}, _airline(2), max_cost=2.0, **{**options, "model": _Live(None)})
+
+
+def test_a_script_is_fresh_for_every_run() -> None:
+    model = ScriptedModel(["one"])
+    frame = sweep({"word": ["a", "b"]}, _airline(2), metrics={"m": lambda run: 1}, apply=_ask, model=model, n_jobs=1)
+    assert frame["failed"].tolist() == [0, 0]
