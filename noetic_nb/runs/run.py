@@ -213,11 +213,6 @@ class Run:
             self._attached.append((source, connect()))
             return True
 
-    @property
-    def is_recording(self) -> bool:
-        """Whether a source of events is connected."""
-        return bool(self._attached)
-
     def stop_recording(self) -> None:
         """Detach every source and close the file of `autosave`; what was recorded stays. May be repeated."""
         with self._lock:

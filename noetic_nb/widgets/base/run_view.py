@@ -90,7 +90,11 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
             for event in events:
                 self._feed.take(event)
             if events and not reading.has_any and not getattr(self.run, "is_recording", False):
-                part = "this recording" if moment.thread_id is moment.turn is None else "this part of the recording"
+                part = (
+                    "this recording"
+                    if moment.thread_id is None and moment.turn is None
+                    else "this part of the recording"
+                )
                 nothing = reading.nothing.format(part=part)
                 reading.snapshot["empty"] = nothing[:1].upper() + nothing[1:]
             reading.begin()
