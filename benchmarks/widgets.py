@@ -1,82 +1,225 @@
-"""What a live view costs the kernel: processor time and bytes per update, measured in a real Jupyter kernel.
+"""What live views cost: processor time and bytes in a real Jupyter kernel, beside a widget that does nothing.
 
-    python -m benchmarks.widgets
+    python -m benchmarks.widgets [--quick]
 
-Each view follows a run of 400 turns with three layers while it is shown; the kernel really sends its messages. The goals
-are 1.5 ms of kernel time and 2 KB for each update; an anywidget that sends deltas was measured at 0.9 ms and 1.3 KB
-(three series of 600 points), one that sends the whole list at 2.4 ms and 38 KB.
+One kernel has all views open on one run that grows by 20 events each second for 60 seconds (`--quick`: for 5). Then 10 000
+turns are opened in each view, thresholds are dragged over 1 000 turns, budgets are moved, and 10 000 decisions are
+filtered. Figures stand beside their limits and are never asserted: a shared machine moves them by a factor of two.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import sys
-from typing import Final
+from typing import Any, Final
 
-GOAL_MS: Final = 1.5
-GOAL_BYTES: Final = 2_048
-TURNS: Final = 400
+EVENT_MS: Final = 1.5
+EVENT_BYTES: Final = 2_048
+OPEN_S: Final = 2.0
+OPEN_BYTES: Final = 1_000_000
+DRAG_MS: Final = 60.0
+SLIDER_MS: Final = 5.0
+FILTER_MS: Final = 100.0
 
-PROBE: Final = """
-import json, statistics, time
+SCENES: Final = """
+import asyncio, json, statistics, time
+import anywidget
+from IPython.display import display
+from noetic_nb import AgentConfig, AgentHarness, RuleBook, ScriptedModel, react, record, working_memory
 from noetic_nb.events import (
-    LayerTokens, ModelCalled, QualityGiven, RegulatorDecided, RegulatorSaw, SteeringDecided, TurnCompleted, TurnStarted,
-    ViewAssembled, Where)
+    LayerTokens, ModelCalled, QualityGiven, SteeringDecided, ToolCalled, TurnCompleted, TurnStarted, ViewAssembled, Where)
+from noetic_nb.lab import replay_regulator
+from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
-from noetic_nb.widgets import Ledger, RegulatorTrends, TokenAllocation
+from noetic_nb.widgets import Ledger, RegulatorTrends, RuleEditor, TokenAllocation, Transcript
+
+VIEWS = TokenAllocation, Transcript, RegulatorTrends, Ledger
 
 def turn(n):
     w, t = Where("t1", f"e{n}", n), 1_000.0 * n
     layers = tuple(LayerTokens(name, 500.0, 40 + n % 300, 160.0, 1) for name in ("policy", "notes", "facts"))
-    yield TurnStarted(w, t, f"turn{n}", 2 * n - 2, 2 * n - 1, "and now?")
-    yield ViewAssembled(w, t, 1, (0, 2 * n), (), layers, (), 8000.0, 1000.0, 40, 300, 60, 20 * n, 2700.0, 2 * n)
-    yield ModelCalled(w, t, 1, "m", "agent", 5.0, "ok", (), 500, 40)
-    yield SteeringDecided(w, t, "steering", "after_model_call", None, None, "allow", None, (), 0.1)
-    yield RegulatorSaw(w, t, "regulation", {"kind": "cost", "tokens_in": 500, "tokens_out": 40, "wallclock_ms": 5})
-    yield RegulatorDecided(w, t, "regulation", "turn_complete", {"kind": "continue"}, None, 0.7, 40 * n, 20_000)
+    yield TurnStarted(w, t, f"turn{n}", 2 * n - 2, 2 * n - 1, f"And where is order {n} now?")
+    for step in (1, 2):
+        yield ViewAssembled(
+            w, t, step, (0, 2 * n), (), layers, (), 8000.0, 1000.0, 40, 300, 60, 20 * n, 2700.0, 2 * n)
+        yield ModelCalled(w, t, step, "m", "agent", 5.0, "ok", (), 500, 2)
+        if step == 1:
+            yield SteeringDecided(
+                w, t, "steering", "before_tool_call", "lookup", {"order": n}, "deny" if n % 9 == 0 else "allow", None,
+                ("limit",) if n % 9 == 0 else (), 0.1)
+            yield ToolCalled(w, t, "lookup", f"c{n}", {"order": n}, "packed", 3.0, "ok")
+    yield TurnCompleted(w, t, f"turn{n}", "success", 5.0, f"Order {n} is packed and leaves today.", 1000, 4, 0.0, 2, 1)
     yield QualityGiven(w, t, 0.5 + 0.4 * ((n * 7) % 11) / 11, "grader")
-    yield TurnCompleted(w, t, f"turn{n}", "success", 5.0, "fine", 500, 40, 0.0, 1, 0)
 
-def measure(make):
-    run = Run()
-    view = make(run)
-    from IPython.display import display
-    display(view)
-    sizes, sent = [], view.send
-    def weigh(content, buffers=None):
-        sizes.append(len(json.dumps(content)))
-        sent(content, buffers)
-    view.send = weigh
-    times = []
-    for n in range(1, TURNS + 1):
-        for event in turn(n):
-            before, start = len(sizes), time.process_time()
-            run.append(event)
-            if len(sizes) > before:
-                times.append(time.process_time() - start)
+def scene(turns):
+    made = Run(events=[event for n in range(1, turns + 1) for event in turn(n)])
+    return replay_regulator(made, Regulator.for_user("ann"), stop=False)
+
+def report(name, found):
+    print("RESULT " + json.dumps([name, found]))
+"""
+
+LIVE: Final = """
+class Empty(anywidget.AnyWidget):
+    _esm = "export default { render() {} }"
+
+async def live():
+    events = list(scene(1 + SECONDS * 20 // 10).events)[: SECONDS * 20]
+    run, costs = Run(meta=scene(1).meta), {}
+    views = [make(run) for make in VIEWS]
+    rules = RuleBook()
+    rules.when('tool.name == "refund"', id="no-refunds", guidance="Ask a person.")
+    views.append(RuleEditor(rules, run=run))
+    for view in views:
+        display(view)
+        if isinstance(view, RuleEditor):
+            continue
+        name, sent, take = type(view).__name__, view.send, view._take
+        times, sizes = costs[name] = [], []
+        def weigh(content, buffers=None, sent=sent, sizes=sizes):
+            sizes.append(len(json.dumps(content)))
+            sent(content, buffers)
+        view.send = weigh
+        def timed(event, view=view, times=times):
+            start = time.process_time()
+            type(view)._take(view, event)
+            times.append(time.process_time() - start)
+        view._unsubscribe[0]()
+        view._unsubscribe = (run.subscribe(timed), *view._unsubscribe[1:])
+    empty = Empty()
+    display(empty)
+    floor, whole, late = [], [], 0
+    begin = time.monotonic()
+    for n, event in enumerate(events):
+        due = begin + n / 20
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
+        # A tick is late when the one after it was due before it began.
+        late += time.monotonic() - due > 1 / 20
+        start = time.process_time()
+        run.append(event)
+        whole.append(time.process_time() - start)
+        start = time.process_time()
+        for _ in range(len(VIEWS)):
+            empty.send({"at": n})
+        floor.append((time.process_time() - start) / len(VIEWS))
+    for view in (*views, empty):
+        view.close()
+    report("live", {
+        "events": len(events), "late": late, "floor_ms": 1e3 * statistics.mean(floor),
+        "all_ms": 1e3 * statistics.mean(whole),
+        "views": {name: [1e3 * statistics.mean(times), 1e3 * sorted(times)[int(0.95 * len(times))],
+                         sum(sizes) / len(events), max(sizes, default=0)] for name, (times, sizes) in costs.items()}})
+
+await live()
+"""
+
+OPEN: Final = """
+TEN = scene(10_000)
+for make in VIEWS:
+    start = time.process_time()
+    view = make(TEN)
+    took = time.process_time() - start
+    report("open", [make.__name__, took, len(json.dumps(view.snapshot)), len(TEN.events)])
     view.close()
-    return {"updates": len(times), "median_ms": 1e3 * statistics.median(times),
-            "p95_ms": 1e3 * sorted(times)[int(0.95 * len(times))], "largest_bytes": max(sizes)}
+"""
 
-print("RESULT " + json.dumps({make.__name__: measure(make) for make in (TokenAllocation, RegulatorTrends, Ledger)}))
+ASK: Final = """
+def median_ms(ask, times):
+    found = []
+    for n in range(times):
+        start = time.process_time()
+        ask(n)
+        found.append(1e3 * (time.process_time() - start))
+    return statistics.median(found), found[0]
+
+view = RegulatorTrends(scene(1_000))
+report("drag", median_ms(lambda n: view.reading.answer(
+    {"what": "what_if", "thread": 0, "thresholds": {"tool_loop": {"threshold": 3 + n % 7}}}), 15))
+view.close()
+
+view = Ledger(TEN)
+words = "lookup", "deny", "order", "limit", "999", "nothing"
+report("filter", median_ms(lambda n: view.reading.answer({"what": "lines", "text": words[n % len(words)] + str(n)}), 12))
+view.close()
+
+async def agent():
+    config = AgentConfig(name="desk", step=react(model="m", instructions="Help."), memory=[working_memory()])
+    harness = AgentHarness(config, model=ScriptedModel(["It is packed and leaves today."] * 40))
+    made = record(harness)
+    for n in range(40):
+        await harness.execute(f"Where is order {n}?", thread_id="t1")
+    return made
+
+view = TokenAllocation(await agent())
+report("slider", median_ms(lambda n: view.reading.answer(
+    {"what": "what_if", "at": 39, "total": 300 + 10 * n, "reserve": 100}), 30))
+view.close()
 """
 
 
-def main() -> int:
-    """Run the probe in a kernel and print a line per view."""
-    import json
-
+def measured(sources: list[str]) -> list[Any]:
+    """Run cells in a kernel of their own and return what they report."""
     import nbformat
     from nbclient import NotebookClient
 
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(f"TURNS = {TURNS}\n{PROBE}")])
-    NotebookClient(notebook, timeout=300, kernel_name="python3", store_widget_state=False).execute()
-    texts = [output.get("text", "") for output in notebook.cells[0].outputs]
-    line = next(text for block in texts for text in block.splitlines() if text.startswith("RESULT "))
-    for name, seen in json.loads(line.removeprefix("RESULT ")).items():
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    NotebookClient(notebook, timeout=900, kernel_name="python3", store_widget_state=False).execute()
+    texts = [output.get("text", "") for cell in notebook.cells for output in cell.outputs]
+    lines = [line for text in texts for line in text.splitlines() if line.startswith("RESULT ")]
+    return [json.loads(line.removeprefix("RESULT ")) for line in lines]
+
+
+def live(found: dict[str, Any]) -> None:
+    """Print what an event costs with all views open, and the floor of a message that nobody makes anything of."""
+    floor = found["floor_ms"]
+    for name, (mean, p95, size, largest) in found["views"].items():
         print(
-            f"{name}: {seen['median_ms']:.3f} ms an update, p95 {seen['p95_ms']:.3f} ms (goal <= {GOAL_MS} ms), "
-            f"largest {seen['largest_bytes']} bytes (goal <= {GOAL_BYTES}), {seen['updates']} updates"
+            f"live, {name}: {mean:.3f} ms an event (limit {EVENT_MS}), p95 {p95:.3f} ms; {size:.0f} bytes an event, largest "
+            f"message {largest} (limit {EVENT_BYTES}); {mean / floor:.1f}x an empty message"
         )
+    print(
+        f"live, all views: {found['all_ms']:.3f} ms an event, {found['late']} late ticks of {found['events']} (limit 0); "
+        f"an empty anywidget takes {floor:.3f} ms a message"
+    )
+
+
+def opened(found: list[Any]) -> None:
+    """Print what it costs to open 10 000 turns."""
+    name, seconds, size, events = found
+    print(
+        f"open 10 000 turns ({events:,} events), {name}: {seconds:.2f} s (limit {OPEN_S}), first sent {size:,} bytes "
+        f"(limit {OPEN_BYTES:,})"
+    )
+
+
+def asked(name: str, limit: float) -> Any:
+    """Return what prints how long a question of a page takes."""
+
+    def line(found: list[float]) -> None:
+        median, first = found
+        print(f"{name}: {median:.2f} ms (limit {limit}), {median / limit:.2f} of it; the first {first:.1f} ms")
+
+    return line
+
+
+LINES: Final = {
+    "live": live,
+    "open": opened,
+    "drag": asked("threshold drag over 1 000 turns", DRAG_MS),
+    "filter": asked("ledger filter over 10 000 decisions, without painting", FILTER_MS),
+    "slider": asked("allocation slider", SLIDER_MS),
+}
+
+
+def main() -> int:
+    """Run everything in one kernel and print a line for each figure."""
+    seconds = 5 if "--quick" in sys.argv[1:] else 60
+    before = os.getloadavg()[0]
+    found = measured([f"SECONDS = {seconds}\n{SCENES}", LIVE, OPEN, ASK])
+    print(f"load of the machine: {before:.1f} before, {os.getloadavg()[0]:.1f} after, on {os.cpu_count()} processors")
+    for name, figures in found:
+        LINES[name](figures)
     return 0
 
 

@@ -409,8 +409,9 @@ def _draw_tokens(axes: Axes, thread: ThreadSignals) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: count(value))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
     last = turns[-1]
+    text = "not measured" if last.total is None else count(last.total)
     axes.annotate(
-        count(last.spent), (last.turn, last.spent), xytext=(0, 3), textcoords="offset points", ha="center",
+        text, (last.turn, last.spent), xytext=(0, 3), textcoords="offset points", ha="center",
         va="bottom", size=TEXT_PT - 2, color=INK,
     )  # fmt: skip
     if thread.cap is not None:

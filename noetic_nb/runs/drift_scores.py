@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from noetic_nb.events import RegulatorDecided, RegulatorSaw
-from noetic_nb.regulator import KeywordScorer, Regulator, ScopeDrift, events
+from noetic_nb.regulator import DriftInput, KeywordScorer, Regulator, ScopeDrift, events
 
 __all__ = ["DriftScores"]
 
@@ -44,6 +44,7 @@ class DriftScores:
         self._scorer: Any = None
         self._is_known = False
         self._live: dict[str, Regulator | None] = {}
+        self._messages: dict[str, str | None] = {}
         self._early: list[RegulatorSaw] = []
 
     def take(self, event: RegulatorSaw | RegulatorDecided) -> float | None:
@@ -68,10 +69,12 @@ class DriftScores:
 
     def _score(self, saw: RegulatorSaw) -> float | None:
         thread_id = saw.where.thread_id
+        if type(self._scorer) is KeywordScorer:
+            return self._compare(saw, thread_id)
         if thread_id not in self._live:
             self._live[thread_id] = None if self._template is None else self._template.fork()
         live = self._live[thread_id]
-        if live is None or (isinstance(self._scorer, KeywordScorer) and saw.event.get("kind") not in TEXTS):
+        if live is None:
             return None
         try:
             live.on_event(events.from_dict(saw.event))
@@ -81,4 +84,21 @@ class DriftScores:
         if saw.event.get("kind") != "turn_complete":
             return None
         found = live.evidence.drift(self._scorer)
+        return None if found is None else found.score
+
+    def _compare(self, saw: RegulatorSaw, thread_id: str) -> float | None:
+        """Score a reply against its message alone, without all else that a regulator works out of them."""
+        if saw.event.get("kind") not in TEXTS or self._messages.get(thread_id, "") is None:
+            return None
+        try:
+            event = events.from_dict(saw.event)
+        except (TypeError, ValueError):
+            self._messages[thread_id] = None  # what comes after a damaged event is unknown
+            return None
+        if isinstance(event, events.TurnStart):
+            self._messages[thread_id] = event.user_message
+        message = self._messages.get(thread_id)
+        if not isinstance(event, events.TurnComplete) or message is None:
+            return None
+        found = self._scorer(DriftInput(message, event.full_response))
         return None if found is None else found.score

@@ -261,6 +261,8 @@ def _finite(number: float) -> float | None:
 
 def _left_out(event: ViewAssembled) -> Iterator[LeftOut]:
     before = event.window[0]
+    if not (before or event.hidden or event.fates):
+        return
     listed = {fate.position for fate in event.fates if fate.origin == "history" and fate.position < before}
     # Items before the window have no fate of their own in the event; only the bounds are known.
     floor = min(event.floor, before)

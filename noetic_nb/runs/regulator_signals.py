@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from noetic_nb.events import (
@@ -21,13 +20,13 @@ from noetic_nb.events import (
     ToolCalled,
     TurnCompleted,
     TurnStarted,
-    Where,
 )
 from noetic_nb.redact import Redaction
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs.decision_words import decision_detail, decision_label, reason_of
 from noetic_nb.runs.drift_scores import DriftScores
 from noetic_nb.runs.plain_text import plain
+from noetic_nb.runs.thread_signals import Fall, Mark, ThreadSignals, TurnSignals, rolling_mean
 
 __all__ = ["BETWEEN_TURNS", "CURRENCIES", "Fall", "Mark", "Signals", "ThreadSignals", "TurnSignals", "rolling_mean"]
 
@@ -35,146 +34,8 @@ CURRENCIES: Final = ("tokens_in", "usd", "wallclock_ms")
 """What is spent beside output tokens, as caps name it."""
 BETWEEN_TURNS: Final = frozenset({"quality", "correction"})
 """Where it is decided while no turn runs."""
-
-
-def rolling_mean(qualities: list[float], window: int | None) -> float | None:
-    """Return the mean of the last `window` qualities, oldest first.
-
-    None while fewer are known, when the regulator does not call quality poor either, and where nobody knows its window.
-
-    References
-    ----------
-    .. [1] docs/behaviour/runs.md, "Readings".
-
-    Examples
-    --------
-    >>> rolling_mean([0.9, 0.5, 0.4, 0.3], 3), rolling_mean([0.1], 3), rolling_mean([0.1], None)
-    (0.4, None, None)
-    """
-    if window is None or len(qualities) < window:
-        return None
-    # Rounded, so that the picture and the threshold agree where sums of tenths do not.
-    return round(math.fsum(qualities[-window:]) / window, 12)
-
-
-@dataclass(frozen=True, slots=True)
-class Fall:
-    """From which grade to which quality fell over a window of grades, and in which turns these were given."""
-
-    first: int
-    last: int
-    before: float
-    after: float
-
-
-@dataclass(slots=True)
-class Mark:
-    """A decision other than "continue"; `times` counts how often it was made in the turn."""
-
-    kind: str
-    label: str
-    detail: str
-    stops: bool
-    times: int = 1
-    fall: Fall | None = None
-
-
-@dataclass(slots=True)
-class TurnSignals:
-    """One turn: its grades, the mean after the last one, and what the task has spent so far.
-
-    `spent` counts output tokens, `before` those of earlier turns. `used` and `totals` have the other currencies of the turn
-    and of the task, as far as they are known: what nobody knows is missing and not 0.
-    """
-
-    turn: int
-    qualities: list[float] = field(default_factory=list)
-    mean: float | None = None
-    spent: int = 0
-    marks: list[Mark] = field(default_factory=list)
-    before: int = 0
-    used: dict[str, float] = field(default_factory=dict)
-    totals: dict[str, float] = field(default_factory=dict)
-    drift: float | None = None
-    confidence: float | None = None
-    calls_in_a_row: int | None = None
-    """Most calls of one tool in a row; of one call, where that is what the regulator looks at. None without calls."""
-    thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """The numbers in force at its last decision; empty where they are not recorded."""
-    cap: float | None = None
-    poor: float | None = None
-    window: int | None = None
-    broken: bool = False
-    """Whether a circuit break of this or an earlier turn holds."""
-
-    @property
-    def tokens(self) -> int:
-        """Output tokens of this turn."""
-        return max(0, self.spent - self.before)
-
-
-@dataclass(slots=True)
-class ThreadSignals:
-    """One thread, oldest turn first; `cap` in output tokens, None where nothing caps them.
-
-    The regulator calls a mean of the last `window` grades poor below `poor`; both are None where the run does not say.
-    """
-
-    thread: str
-    turns: list[TurnSignals] = field(default_factory=list)
-    qualities: list[float] = field(default_factory=list)
-    cap: float | None = None
-    poor: float | None = None
-    window: int | None = None
-    spent: int = 0
-    regulator: str | None = None
-    counted: dict[tuple[str, int], int] = field(default_factory=dict)
-    thread_id: str = ""
-    graded: list[int] = field(default_factory=list)
-    """The turn of each grade."""
-    totals: dict[str, float] = field(default_factory=dict)
-    thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    broken: bool = False
-    task_began: int = 0
-    """How many grades there were when the task of the regulator began."""
-    recorded_tokens: int = 0
-    in_a_row: tuple[Any, int] = (None, 0)
-    last_mark: tuple[int, Any, Mark] | None = None
-    by_number: dict[int, TurnSignals] = field(default_factory=dict)
-
-    def turn(self, where: Where) -> TurnSignals:
-        """Return the turn that an event belongs to."""
-        if self.turns and (where.turn <= 0 or where.turn == self.turns[-1].turn):
-            return self.turns[-1]
-        # A late grade or decision names an earlier turn.
-        found = self.by_number.get(where.turn)
-        if found is None:
-            found = self.by_number[where.turn] = TurnSignals(
-                where.turn,
-                mean=self.mean(),
-                spent=self.spent,
-                before=self.spent,
-                totals=dict(self.totals),
-                thresholds=self.thresholds,
-                cap=self.cap,
-                poor=self.poor,
-                window=self.window,
-                broken=self.broken,
-            )
-            self.turns.append(found)
-        return found
-
-    def mean(self) -> float | None:
-        """Return the mean of as many of the newest grades of the task as the regulator averages."""
-        if self.window is None or len(self.qualities) - self.task_began < self.window:
-            return None
-        return rolling_mean(self.qualities, self.window)
-
-    def fall(self, window: int | None) -> Fall | None:
-        """Return how quality went over the newest grades; None below so many."""
-        if window is None or window < 1 or len(self.qualities) - self.task_began < window:
-            return None
-        return Fall(self.graded[-window], self.graded[-1], self.qualities[-window], self.qualities[-1])
+# Texts that are looked through at once, and kept until then.
+MOST_UNREAD: Final = 1_000
 
 
 class Signals:
@@ -187,6 +48,8 @@ class Signals:
     regulator_of : callable, optional
         From the first decision to a regulator with the settings of the one that made it, or None: it scores the drift of replies
         that nobody was warned of.
+    meta : mapping, optional
+        That of the run: it says which numbers are estimates.
 
     Examples
     --------
@@ -207,28 +70,30 @@ class Signals:
         *,
         thread_id: str | None = None,
         regulator_of: Callable[[RegulatorDecided], Regulator | None] | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> None:
         self.thread_id = thread_id
+        self._meta: Mapping[str, Any] = {} if meta is None else meta
         self.threads: dict[str, ThreadSignals] = {}
         # A decision holds words of texts, which are known as those of a secret only once the texts went by.
         self._rule = Redaction(remembered=100_000)
+        self._unread: list[Any] = []
         self._drift = None if regulator_of is None else DriftScores(regulator_of)
 
     def take(self, event: RunEvent) -> tuple[ThreadSignals, TurnSignals] | None:
         """Read one event; returns the thread and the turn it changed, None where nothing changed."""
+        change = _CHANGES.get(type(event))
+        if change is None:
+            return None
+        if isinstance(event, RegulatorSaw):
+            self._unread.append(event.event)
+        elif isinstance(event, TurnStarted):
+            self._unread.append(event.query)
+        elif isinstance(event, TurnCompleted):
+            self._unread.append(event.text)
+        if len(self._unread) > MOST_UNREAD:
+            self._learn()
         where = event.where
-        match event:
-            case TurnStarted(query=text) | TurnCompleted(text=text):
-                self._rule.text(text)
-            case RegulatorSaw():
-                # Most texts have no sign of a secret, which is seen at once.
-                texts = [text for text in event.event.values() if isinstance(text, str)]
-                if not self._rule.are_plain(texts):
-                    self._rule.data(event.event)
-            case RegulatorDecided() | ModelCalled() | QualityGiven() | ToolCalled():
-                pass
-            case _:
-                return None
         if self.thread_id is not None and where.thread_id != self.thread_id:
             return None
         thread = self.threads.get(where.thread_id)
@@ -236,48 +101,87 @@ class Signals:
             thread = self.threads[where.thread_id] = ThreadSignals(plain(where.thread_id), thread_id=where.thread_id)
         turns = len(thread.turns)
         turn = thread.turn(where)
-        changed = _change(thread, turn, event, self._rule)
-        score = None
+        changed = change(self, thread, turn, event)
         if self._drift is not None and isinstance(event, RegulatorSaw | RegulatorDecided):
             score = self._drift.take(event) if event.layer_id == thread.regulator else None
-        if score is not None:
-            turn.drift, changed = score, True
+            if score is not None:
+                turn.drift, changed = score, True
         return (thread, turn) if changed or len(thread.turns) > turns else None
 
+    def _begin(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        return False
 
-def _change(thread: ThreadSignals, turn: TurnSignals, event: RunEvent, rule: Redaction) -> bool:
-    match event:
-        case QualityGiven():
-            return _grade(thread, turn, "given", event.quality)
-        case RegulatorSaw(event={"kind": "quality_feedback", "quality": quality}):
-            return _grade(thread, turn, f"seen by {event.layer_id}", quality)
-        case RegulatorSaw(event={"kind": "cost", "tokens_out": int(tokens), **cost}):
-            if not _is_first_regulator(thread, event.layer_id):
-                return False
-            paid = _pay(thread, turn, cost)
-            return _spend(thread, turn, thread.spent + tokens) or paid
-        case RegulatorSaw(event={"kind": "tool_call", **call}):
-            if not _is_first_regulator(thread, event.layer_id):
-                return False
-            return _call(thread, turn, call.get("tool_name"), call.get("args_json"))
-        case RegulatorSaw():
-            _is_first_regulator(thread, event.layer_id)
+    def _end(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        is_unknown = event.output_tokens is None or (
+            not event.model_calls and not event.output_tokens and "output_tokens" in (self._meta.get("estimated") or ())
+        )
+        unmeasured = is_unknown and turn.spent <= turn.before
+        changed = turn.unmeasured != unmeasured
+        turn.unmeasured = unmeasured
+        return changed
+
+    def _given(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        return _grade(thread, turn, "given", event.quality)
+
+    def _saw(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        seen = event.event
+        kind = seen.get("kind")
+        if kind == "quality_feedback":
+            return "quality" in seen and _grade(thread, turn, f"seen by {event.layer_id}", seen["quality"])
+        is_first = _is_first_regulator(thread, event.layer_id)
+        if not is_first:
             return False
-        case ToolCalled(status="ok" | "error" | "invalid_result") if thread.regulator is None:
-            return _call(thread, turn, event.name, event.args)
-        case ModelCalled(purpose="agent") if thread.regulator is None:
-            paid = _pay(
-                thread,
-                turn,
-                {"tokens_in": event.input_tokens, "usd": event.cost, "wallclock_ms": event.duration_ms},
-            )
-            return _spend(thread, turn, thread.spent + event.output_tokens) or paid
-        case ModelCalled() if thread.regulator is None:
-            return _spend(thread, turn, thread.spent + event.output_tokens)
-        case RegulatorDecided():
-            return _decided(thread, turn, event, rule)
-        case _:
+        if kind == "cost" and isinstance(seen.get("tokens_out"), int):
+            paid = _pay(thread, turn, seen)
+            return _spend(thread, turn, thread.spent + seen["tokens_out"]) or paid
+        if kind == "tool_call":
+            return _call(thread, turn, seen.get("tool_name"), seen.get("args_json"))
+        return False
+
+    def _tool(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        if thread.regulator is not None or event.status not in _RAN:
             return False
+        return _call(thread, turn, event.name, event.args)
+
+    def _model(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        if thread.regulator is not None:
+            return False
+        paid = event.purpose == "agent" and _pay(
+            thread, turn, {"tokens_in": event.input_tokens, "usd": event.cost, "wallclock_ms": event.duration_ms}
+        )
+        return _spend(thread, turn, thread.spent + event.output_tokens) or paid
+
+    def _learn(self) -> None:
+        """Learn the secrets in the texts that went by."""
+        unread, self._unread = self._unread, []
+        texts = [
+            text
+            for seen in unread
+            for text in ((seen,) if isinstance(seen, str) else seen.values())
+            if isinstance(text, str)
+        ]
+        # Most have no sign of a secret, which is seen at once.
+        if not self._rule.are_plain(texts):
+            for seen in unread:
+                self._rule.data(seen)
+
+    def _decision(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        if event.decision.get("kind") != "continue":
+            self._learn()
+        return _decided(thread, turn, event, self._rule)
+
+
+_RAN: Final = frozenset({"ok", "error", "invalid_result"})
+# By its type, as most events of a long run change nothing here.
+_CHANGES: Final[dict[type[Any], Callable[[Signals, ThreadSignals, TurnSignals, Any], bool]]] = {
+    TurnStarted: Signals._begin,
+    TurnCompleted: Signals._end,
+    RegulatorSaw: Signals._saw,
+    RegulatorDecided: Signals._decision,
+    ModelCalled: Signals._model,
+    QualityGiven: Signals._given,
+    ToolCalled: Signals._tool,
+}
 
 
 def _decided(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, rule: Redaction) -> bool:
@@ -325,7 +229,7 @@ def _grade(thread: ThreadSignals, turn: TurnSignals, source: str, quality: Any) 
 
 def _rule(thread: ThreadSignals, turn: TurnSignals, thresholds: Mapping[str, Any]) -> bool:
     """Take over the numbers in force; a decision without thresholds, as in an older run, changes nothing."""
-    if not thresholds or (thresholds is turn.thresholds and thresholds is thread.thresholds):
+    if not thresholds or thresholds == turn.thresholds == thread.thresholds:
         return False
     changed = turn.thresholds != thresholds
     thread.thresholds = turn.thresholds = thresholds

@@ -11,7 +11,15 @@ import ipywidgets
 import pytest
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, QualityGiven, RegulatorDecided, RegulatorSaw, TurnStarted, Where
+from noetic_nb.events import (
+    ModelCalled,
+    QualityGiven,
+    RegulatorDecided,
+    RegulatorSaw,
+    TurnCompleted,
+    TurnStarted,
+    Where,
+)
 from noetic_nb.lab import datasets
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
@@ -338,3 +346,46 @@ def test_the_static_form_names_the_last_values_and_has_a_table() -> None:
     ):
         assert words in html
     assert "money so far" not in html
+
+
+def ended(number: int, output_tokens: int | None, *, calls: int = 0) -> TurnCompleted:
+    return TurnCompleted(
+        where(number), 9.0, f"turn{number}", "success", None, "fine", None, output_tokens, None, calls, 0
+    )
+
+
+@pytest.mark.parametrize(("tokens", "estimated"), [(None, []), (0, ["output_tokens"])])
+def test_tokens_that_nobody_measured_are_not_drawn_as_none(tokens: int | None, estimated: list[str]) -> None:
+    run = Run(meta={"estimated": estimated}, events=[ended(1, tokens), ended(2, tokens)])
+
+    with RegulatorTrends(run) as view:
+        frame = view.to_frame()
+
+        assert frame["tokens"].isna().all()
+        assert frame["spent"].isna().all()
+        for picture in (view.to_text(), view.to_html()):
+            assert "output tokens not measured" in picture
+            assert "0 output tokens" not in picture
+        assert view.snapshot["threads"][0]["turns"][0]["cells"][3:5] == ["not measured", "not measured"]
+        assert shown(view) == ["quality"]
+        run.append(ModelCalled(where(3), 10.0, 0, "m", "agent", None, "ok", output_tokens=7))
+        run.append(ended(3, 7, calls=1))
+
+        assert view.to_frame()["tokens"].tolist()[2:] == [7]
+        assert "7 output tokens" in view.to_text()
+        assert shown(view) == ["quality", "spent", "tokens"]
+
+
+def test_a_measured_turn_without_a_call_has_no_tokens() -> None:
+    with RegulatorTrends(Run(events=[ended(1, 0)])) as view:
+        assert view.to_frame()["tokens"].tolist() == [0]
+        assert "0 output tokens" in view.to_text()
+
+
+def test_what_was_spent_before_stays_where_a_turn_was_not_measured() -> None:
+    called = ModelCalled(where(1), 0.0, 0, "m", "agent", None, "ok", output_tokens=7)
+    with RegulatorTrends(Run(events=[called, ended(1, 7, calls=1), ended(2, None)])) as view:
+        frame = view.to_frame()
+
+        assert frame["tokens"].isna().tolist() == [False, True]
+        assert frame["spent"].tolist() == [7, 7]

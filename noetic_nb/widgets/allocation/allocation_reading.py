@@ -6,7 +6,14 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, RunEvent, ViewAssembled
+from noetic_nb.events import (
+    ChildStarted,
+    ItemsAppended,
+    ModelCalled,
+    RequestPrepared,
+    RunEvent,
+    ViewAssembled,
+)
 from noetic_nb.runs.model_calls import NO_PLANS, Calls
 from noetic_nb.runs.palette import ink_on, layer_colour
 from noetic_nb.runs.plain_text import sendable
@@ -31,6 +38,7 @@ __all__ = ["AllocationReading"]
 
 # Older calls are fetched when they are looked at; a page without a kernel has these.
 CALLS_KEPT: Final = 100
+_READ: Final = frozenset({ChildStarted, ItemsAppended, ModelCalled, RequestPrepared, ViewAssembled})
 
 
 class AllocationReading(Reading):
@@ -41,6 +49,8 @@ class AllocationReading(Reading):
     >>> AllocationReading().to_text()
     'Token allocation. No model call yet. Each call appears here as soon as the agent sends one.'
     """
+
+    nothing = "{part} has no model calls."
 
     def __init__(self, moment: Moment = EVERYTHING, known: Iterable[RunEvent] = ()) -> None:
         """`known` is what will be read before there is a page: of its older calls no picture is made."""
@@ -71,8 +81,15 @@ class AllocationReading(Reading):
             "strip": new_strip(),
         }
 
+    @property
+    def has_any(self) -> bool:
+        """Whether there is something to show, or it is known why there is not."""
+        return bool(self.calls.all) or self.snapshot["empty"] == NO_PLANS
+
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message about a new call."""
+        if type(event) not in _READ:  # as most events of a long run
+            return None
         found = self.index.take(event, seq=place.seq, call=place.call)
         if isinstance(event, ModelCalled) and place.call is not None:
             self._next = place.call + 1

@@ -21,12 +21,15 @@ BARS_PX: Final = STRIP_PX - 8
 
 def bar_of(call: CallShare, order: dict[str, int]) -> list[Any]:
     """Return what a call adds to the strip: tokens sent, items left out, and the tokens of each part by its key."""
-    parts = [
-        [part.kind if part.layer is None else part.layer, round(part.tokens)]
-        for part in call.sent_parts(order)
-        if part.kind not in ("free", "reserve")
+    layers = [[order[layer.name], layer.used] for layer in call.layers]
+    parts: list[list[Any]] = [
+        ["system", call.system],
+        ["tools", call.tools],
+        *layers,
+        ["framing", call.framing],
+        ["history", call.history],
     ]
-    return [call.sent, call.dropped[0], parts]
+    return [call.sent, call.dropped[0], [[key, round(tokens)] for key, tokens in parts if tokens > 0]]
 
 
 def new_strip(first: int = 0, size: int = 1) -> dict[str, Any]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RunEvent
-from noetic_nb.widgets.base.moment import Moment
+from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 
 __all__ = ["Feed", "Place", "Reading"]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where an event stands in its run."""
 
     seq: int
@@ -27,6 +25,13 @@ class Reading:
 
     snapshot: dict[str, Any]
     """What a page needs at first, as JSON data: always the same object, grown by `take`."""
+    nothing: str = "This recording has nothing to show."
+    """What is shown instead of ``snapshot["empty"]`` where nothing is there and nothing more is recorded."""
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is something to show, or it is known why there is not."""
+        return True
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message about what is new, None where nothing is."""
@@ -77,19 +82,20 @@ class Feed:
     def __init__(self, reading: Reading, moment: Moment) -> None:
         self.reading = reading
         self.moment = moment
+        self._is_whole = moment == EVERYTHING
         self._seq = 0
         self._calls = 0
         self._over: set[str] = set()
 
     def take(self, event: RunEvent) -> dict[str, Any] | None:
         """Hand over one event; returns the message of the reading, None where it has none."""
-        is_call = isinstance(event, ModelCalled) and event.purpose == "agent"
-        place = Place(self._seq, self._calls if is_call else None)
+        if isinstance(event, ModelCalled) and event.purpose == "agent":
+            place = Place(self._seq, self._calls)
+            self._calls += 1
+        else:
+            place = Place(self._seq)
         self._seq += 1
-        self._calls += is_call
-        if not self._reaches(event):
-            return None
-        return self.reading.take(event, place)
+        return self.reading.take(event, place) if self._is_whole or self._reaches(event) else None
 
     def _reaches(self, event: RunEvent) -> bool:
         last = self.moment.last

@@ -89,6 +89,14 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
             events = list(self.run.events)
             for event in events:
                 self._feed.take(event)
+            if events and not reading.has_any and not getattr(self.run, "is_recording", False):
+                part = (
+                    "this recording"
+                    if moment.thread_id is None and moment.turn is None
+                    else "this part of the recording"
+                )
+                nothing = reading.nothing.format(part=part)
+                reading.snapshot["empty"] = nothing[:1].upper() + nothing[1:]
             reading.begin()
             # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
             super().__init__(snapshot=reading.snapshot, static_name=self.static_id, **traits)

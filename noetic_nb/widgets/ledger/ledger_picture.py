@@ -73,7 +73,8 @@ class LedgerPicture:
     'Ledger. No steering decision yet. Each evaluation of the rules appears here.'
     """
 
-    def __init__(self, index: LedgerIndex, note: str) -> None:
+    def __init__(self, index: LedgerIndex, note: str, empty: str = EMPTY) -> None:
+        self.empty = empty
         self.index = index
         self.note = note
 
@@ -92,7 +93,7 @@ class LedgerPicture:
         head = '<p class="nn-title">Ledger</p>'
         note = f'<p class="nn-note">{escape(self.note)}</p>' if self.note else ""
         if not self.index.entries:
-            return f'{head}<p class="nn-empty">{EMPTY}</p>{note}'
+            return f'{head}<p class="nn-empty">{escape(self.empty)}</p>{note}'
         lines, earlier = self._newest()
         body = "".join([self._fold(line) if isinstance(line, Fold) else _row(line) for line in lines])
         if earlier:
@@ -111,7 +112,7 @@ class LedgerPicture:
         """Return the table as plain text."""
         note = [self.note] if self.note else []
         if not self.index.entries:
-            return "\n".join([f"Ledger. {EMPTY}", *note])
+            return "\n".join([f"Ledger. {self.empty}", *note])
         lines, earlier = self._newest()
         texts = [f"Ledger. {self.headline()}", *note]
         for line in lines:

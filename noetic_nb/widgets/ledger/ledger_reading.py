@@ -59,6 +59,8 @@ class LedgerReading(Reading):
         What is to be known beside the decisions, such as rules that were not evaluated.
     """
 
+    nothing = "No rules decided in {part}."
+
     def __init__(
         self,
         moment: Moment = EVERYTHING,
@@ -98,6 +100,11 @@ class LedgerReading(Reading):
             self._snapshot["facets"] = self._facets()
             self._snapshot["lines"] = [wire(line) for line in lines[-PAGE:]]
         return self._snapshot
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is something to show, or it is known why there is not."""
+        return bool(self.index.entries)
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message about a new decision."""
@@ -255,11 +262,11 @@ class LedgerReading(Reading):
 
     def to_html(self) -> str:
         """Return the table as HTML without scripts."""
-        return LedgerPicture(self.index, self.note).to_html()
+        return LedgerPicture(self.index, self.note, self._snapshot["empty"]).to_html()
 
     def to_text(self) -> str:
         """Return the table as plain text."""
-        return LedgerPicture(self.index, self.note).to_text()
+        return LedgerPicture(self.index, self.note, self._snapshot["empty"]).to_text()
 
 
 def _head(entry: Entry) -> str:

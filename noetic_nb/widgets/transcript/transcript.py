@@ -67,6 +67,8 @@ class TranscriptReading(Reading):
     'Transcript. No model call yet. Each call appears here as soon as the agent has made one.'
     """
 
+    nothing = "{part} has no model calls."
+
     def __init__(self, moment: Moment = EVERYTHING, meta: Any = None) -> None:
         self.moment = moment
         self.meta = {} if meta is None else meta
@@ -87,6 +89,11 @@ class TranscriptReading(Reading):
             "calls": [],
             "at": -1,
         }
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is something to show, or it is known why there is not."""
+        return bool(self.book.calls)
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message about a new call, or about one to which something has been added."""
@@ -300,11 +307,11 @@ class TranscriptReading(Reading):
 
     def to_html(self) -> str:
         """Return the shown call as HTML without scripts."""
-        return static_html(self.current())
+        return static_html(self.current(), self.snapshot["empty"])
 
     def to_text(self) -> str:
         """Return the shown call as plain text."""
-        return static_text(self.current())
+        return static_text(self.current(), self.snapshot["empty"])
 
 
 def _sendable(thread_id: str) -> str | None:

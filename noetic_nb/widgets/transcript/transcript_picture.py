@@ -121,11 +121,11 @@ def _shortened(entries: Sequence[Entry], most: int) -> tuple[Sequence[Entry], in
     return entries[: most // 2], len(entries) - most, entries[len(entries) - most // 2 :]
 
 
-def static_html(call: ShownCall | None) -> str:
-    """Return a call as HTML without scripts."""
+def static_html(call: ShownCall | None, empty: str = EMPTY) -> str:
+    """Return a call as HTML without scripts; `empty` where there is none."""
     head = '<p class="nn-title">Transcript</p>'
     if call is None:
-        return f'{head}<p class="nn-empty">{EMPTY}</p>'
+        return f'{head}<p class="nn-empty">{escape(empty)}</p>'
     first, left, last = _shortened(call.entries(only_changes=True), STATIC_ENTRIES)
     remedies = _remedies(call, (*first, *last))
     items = "".join(_entry(call, entry, remedies) for entry in first)
@@ -151,10 +151,10 @@ def _is_loud(lines: Sequence[OutcomeLine]) -> bool:
     return any(not line.is_quiet for line in lines)
 
 
-def static_text(call: ShownCall | None) -> str:
-    """Return a call as plain text."""
+def static_text(call: ShownCall | None, empty: str = EMPTY) -> str:
+    """Return a call as plain text; `empty` where there is none."""
     if call is None:
-        return f"Transcript. {EMPTY}"
+        return f"Transcript. {empty}"
     lines = [f"Transcript. {title_of(call.record)}: {call.headline}"]
     lines += [note for note in (call.settings, call.unknown, call.difference) if note]
     first, left, last = _shortened(call.entries(only_changes=True), TEXT_ENTRIES)

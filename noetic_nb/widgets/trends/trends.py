@@ -23,7 +23,7 @@ from noetic_nb.widgets.trends.trends_reading import TrendsReading
 __all__ = ["RegulatorTrends"]
 
 FRAME: Final = {
-    "thread_id": "object", "turn": "int64", "quality": "float64", "mean": "float64", "tokens": "int64", "spent": "int64",
+    "thread_id": "object", "turn": "int64", "quality": "float64", "mean": "float64", "tokens": "Int64", "spent": "Int64",
     "cap": "float64", "tokens_in": "float64", "usd": "float64", "wallclock_ms": "float64", "drift": "float64",
     "confidence": "float64", "calls_in_a_row": "float64", "poor": "float64", "window": "float64", "decisions": "object",
     "stops": "bool", "broken": "bool", "thresholds": "object",
@@ -174,7 +174,7 @@ def _row(thread_id: str, turn: Any) -> dict[str, Any]:
         "quality": turn.qualities[-1] if turn.qualities else None,
         "mean": turn.mean,
         "tokens": turn.tokens,
-        "spent": turn.spent,
+        "spent": turn.total,
         "cap": turn.cap,
         "tokens_in": turn.totals.get("tokens_in"),
         "usd": turn.totals.get("usd"),

@@ -117,8 +117,11 @@ def headline(thread: ThreadSignals) -> str:
     if last.mean is not None:
         is_poor = thread.poor is not None and last.mean < thread.poor
         parts.append(f"mean of the last {thread.window} {last.mean:.2f}{' (poor)' if is_poor else ''}")
-    cap = "" if thread.cap is None else f" of {count(thread.cap)}"
-    parts.append(f"{count(last.spent)}{cap} output tokens")
+    if last.total is None:
+        parts.append("output tokens not measured")
+    else:
+        cap = "" if thread.cap is None else f" of {count(thread.cap)}"
+        parts.append(f"{count(last.total)}{cap} output tokens")
     return f"Turn {last.turn} · thread {thread.thread}: {', '.join(parts)}"
 
 

@@ -60,7 +60,7 @@ PANELS: Final = (
     ),
     Panel(
         "spent", "output tokens so far", "whole", TOTAL_PX, "line", TOKENS_COLOUR,
-        lambda turn: turn.spent, ("cost_cap", "tokens_out"), limit="cap",
+        lambda turn: turn.total, ("cost_cap", "tokens_out"), limit="cap",
     ),
     Panel("tokens", "tokens a turn", "whole", SMALL_PX, "bars", TOKENS_COLOUR, lambda turn: turn.tokens),
     Panel(
@@ -91,7 +91,8 @@ PANELS: Final = (
 """The pictures from the top down; the small ones only where something is known of them."""
 
 _BY_KEY: Final = {panel.key: panel for panel in PANELS}
-_ALWAYS: Final = frozenset({"quality", "spent", "tokens"})
+_TOKENS: Final = frozenset({"spent", "tokens"})
+NOT_MEASURED: Final = "not measured"
 # A value that is always there says little; only where it is more than nothing, or capped.
 _IF_ANY: Final = frozenset({"usd", "wallclock_ms"})
 _IF_CAPPED: Final = frozenset({"tokens_in"})
@@ -373,12 +374,12 @@ class ThreadChart:
 
     def _is_shown(self, key: str) -> bool:
         # A threshold that was lifted later is still drawn where it was in force.
-        if key in _ALWAYS or self._ruled[key] > 0:
+        if key == "quality" or self._ruled[key] > 0:
             return True
         return key not in _IF_CAPPED and self._known[key] > 0 and (key not in _IF_ANY or self._tops.get(key, 0) > 0)
 
     def _is_known(self, key: str, shown: Sequence[str]) -> bool:
-        return key == "quality" or (self._known[key] > 0 and (key in shown or key == "mean"))
+        return key == "quality" or key in _TOKENS or (self._known[key] > 0 and (key in shown or key == "mean"))
 
     def _note(self) -> str:
         if self.thread.regulator is None and not self.thread.thresholds and self.thread.cap is None:
@@ -406,7 +407,7 @@ def _cells(turns: Sequence[TurnSignals], values: Mapping[str, Sequence[float]]) 
         found = values.get(key)
         write = FORMATS[_BY_KEY[key].unit] if key in _BY_KEY else FORMATS["share"]
         if found is None:
-            cells.append("")
+            cells.append(NOT_MEASURED if key in _TOKENS else "")
         elif key == "quality" and first is last:
             cells.append(", ".join(f"{quality:.2f}" for quality in first.qualities[:DOTS_SENT]))
         elif len(found) == 1 or found[0] == found[1]:

@@ -312,11 +312,11 @@ def _decisions(turns: Sequence[TurnSignals]) -> str:
     return f'<details{is_open}><summary>Decisions: {len(found)}</summary><ul class="nn-list">{entries}{more}</ul></details>'
 
 
-def static_html(chart: ThreadChart | None, others: Sequence[str]) -> str:
-    """Return the pictures of one thread as HTML without scripts, with its decisions and its table below."""
+def static_html(empty: str, chart: ThreadChart | None, others: Sequence[str]) -> str:
+    """Return the pictures of one thread as HTML without scripts, with its table below; `empty` where there is none."""
     head = '<p class="nn-title">Regulator trends</p>'
     if chart is None or not chart.turns:
-        return f'{head}<p class="nn-empty">{EMPTY}</p>'
+        return f'{head}<p class="nn-empty">{escape(empty)}</p>'
     notes = (
         [f"Each column is {chart.size} turns: the least and the greatest of their values."] if chart.size > 1 else []
     )
@@ -331,10 +331,10 @@ def static_html(chart: ThreadChart | None, others: Sequence[str]) -> str:
     )
 
 
-def static_text(chart: ThreadChart | None) -> str:
-    """Return one thread as plain text."""
+def static_text(empty: str, chart: ThreadChart | None) -> str:
+    """Return one thread as plain text; `empty` where there is none."""
     if chart is None or not chart.turns:
-        return f"Regulator trends. {EMPTY}"
+        return f"Regulator trends. {empty}"
     lines = [f"Regulator trends. {headline(chart.thread)}", "  turn  quality       mean  tokens so far"]
     for row in chart.rows():
         turn, quality, mean, _, spent, *_ = row["cells"]

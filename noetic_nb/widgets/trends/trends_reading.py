@@ -47,11 +47,15 @@ class TrendsReading(Reading):
     'Regulator trends. No turn yet. Grades, costs and decisions appear here as they come.'
     """
 
+    nothing = "{part} has no turns."
+
     def __init__(self, moment: Moment = EVERYTHING, run: Any = None, regulator: Regulator | None = None) -> None:
         self.moment = moment
         self.regulator = regulator
         self.what_if = WhatIf(run, moment)
-        self.signals = Signals(thread_id=moment.thread_id, regulator_of=self._regulator_of)
+        self.signals = Signals(
+            thread_id=moment.thread_id, regulator_of=self._regulator_of, meta=getattr(run, "meta", None)
+        )
         self.charts: list[ThreadChart] = []
         self.shown = -1
         self._places: dict[str, int] = {}
@@ -70,6 +74,11 @@ class TrendsReading(Reading):
 
     def _regulator_of(self, decided: RegulatorDecided) -> Regulator | None:
         return None if self.what_if.run is None else kept_regulator(self.what_if.run, decided)
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is something to show, or it is known why there is not."""
+        return bool(self.charts)
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message about the column it changed, None while no page follows yet."""
@@ -185,8 +194,10 @@ class TrendsReading(Reading):
     def to_html(self) -> str:
         """Return the shown thread as HTML without scripts."""
         shown = self._shown()
-        return static_html(shown, [chart.thread.thread for chart in self.charts if chart is not shown])
+        return static_html(
+            self.snapshot["empty"], shown, [chart.thread.thread for chart in self.charts if chart is not shown]
+        )
 
     def to_text(self) -> str:
         """Return the shown thread as plain text."""
-        return static_text(self._shown())
+        return static_text(self.snapshot["empty"], self._shown())

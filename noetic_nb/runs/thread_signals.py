@@ -1,0 +1,159 @@
+"""What is known of one thread and of each of its turns: grades, spending, thresholds in force, decisions as marks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from noetic_nb.events import Where
+
+__all__ = ["Fall", "Mark", "ThreadSignals", "TurnSignals", "rolling_mean"]
+
+
+def rolling_mean(qualities: list[float], window: int | None) -> float | None:
+    """Return the mean of the last `window` qualities, oldest first.
+
+    None while fewer are known, when the regulator does not call quality poor either, and where nobody knows its window.
+
+    References
+    ----------
+    .. [1] docs/behaviour/runs.md, "Readings".
+
+    Examples
+    --------
+    >>> rolling_mean([0.9, 0.5, 0.4, 0.3], 3), rolling_mean([0.1], 3), rolling_mean([0.1], None)
+    (0.4, None, None)
+    """
+    if window is None or len(qualities) < window:
+        return None
+    # Rounded, so that the picture and the threshold agree where sums of tenths do not.
+    return round(math.fsum(qualities[-window:]) / window, 12)
+
+
+@dataclass(frozen=True, slots=True)
+class Fall:
+    """From which grade to which quality fell over a window of grades, and in which turns these were given."""
+
+    first: int
+    last: int
+    before: float
+    after: float
+
+
+@dataclass(slots=True)
+class Mark:
+    """A decision other than "continue"; `times` counts how often it was made in the turn."""
+
+    kind: str
+    label: str
+    detail: str
+    stops: bool
+    times: int = 1
+    fall: Fall | None = None
+
+
+@dataclass(slots=True)
+class TurnSignals:
+    """One turn: its grades, the mean after the last one, and what the task has spent so far.
+
+    `spent` counts output tokens, `before` those of earlier turns. `used` and `totals` have the other currencies of the turn
+    and of the task, as far as they are known: what nobody knows is missing and not 0.
+    """
+
+    turn: int
+    qualities: list[float] = field(default_factory=list)
+    mean: float | None = None
+    spent: int = 0
+    marks: list[Mark] = field(default_factory=list)
+    before: int = 0
+    used: dict[str, float] = field(default_factory=dict)
+    totals: dict[str, float] = field(default_factory=dict)
+    drift: float | None = None
+    confidence: float | None = None
+    calls_in_a_row: int | None = None
+    """Most calls of one tool in a row; of one call, where that is what the regulator looks at. None without calls."""
+    thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """The numbers in force at its last decision; empty where they are not recorded."""
+    cap: float | None = None
+    poor: float | None = None
+    window: int | None = None
+    broken: bool = False
+    """Whether a circuit break of this or an earlier turn holds."""
+    unmeasured: bool = False
+    """Whether it ended and nobody knows its output tokens."""
+
+    @property
+    def tokens(self) -> int | None:
+        """Output tokens of this turn; None where nobody measured them."""
+        return None if self.unmeasured else max(0, self.spent - self.before)
+
+    @property
+    def total(self) -> int | None:
+        """Output tokens of the task so far, as far as they are known; None where none are."""
+        return None if self.unmeasured and not self.spent else self.spent
+
+
+@dataclass(slots=True)
+class ThreadSignals:
+    """One thread, oldest turn first; `cap` in output tokens, None where nothing caps them.
+
+    The regulator calls a mean of the last `window` grades poor below `poor`; both are None where the run does not say.
+    """
+
+    thread: str
+    turns: list[TurnSignals] = field(default_factory=list)
+    qualities: list[float] = field(default_factory=list)
+    cap: float | None = None
+    poor: float | None = None
+    window: int | None = None
+    spent: int = 0
+    regulator: str | None = None
+    counted: dict[tuple[str, int], int] = field(default_factory=dict)
+    thread_id: str = ""
+    graded: list[int] = field(default_factory=list)
+    """The turn of each grade."""
+    totals: dict[str, float] = field(default_factory=dict)
+    thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    broken: bool = False
+    task_began: int = 0
+    """How many grades there were when the task of the regulator began."""
+    recorded_tokens: int = 0
+    in_a_row: tuple[Any, int] = (None, 0)
+    last_mark: tuple[int, Any, Mark] | None = None
+    by_number: dict[int, TurnSignals] = field(default_factory=dict)
+
+    def turn(self, where: Where) -> TurnSignals:
+        """Return the turn that an event belongs to."""
+        if self.turns and (where.turn <= 0 or where.turn == self.turns[-1].turn):
+            return self.turns[-1]
+        # A late grade or decision names an earlier turn.
+        found = self.by_number.get(where.turn)
+        if found is None:
+            found = self.by_number[where.turn] = TurnSignals(
+                where.turn,
+                mean=self.mean(),
+                spent=self.spent,
+                before=self.spent,
+                totals=dict(self.totals),
+                thresholds=self.thresholds,
+                cap=self.cap,
+                poor=self.poor,
+                window=self.window,
+                broken=self.broken,
+            )
+            self.turns.append(found)
+        return found
+
+    def mean(self) -> float | None:
+        """Return the mean of as many of the newest grades of the task as the regulator averages."""
+        if self.window is None or len(self.qualities) - self.task_began < self.window:
+            return None
+        return rolling_mean(self.qualities, self.window)
+
+    def fall(self, window: int | None) -> Fall | None:
+        """Return how quality went over the newest grades; None below so many."""
+        if window is None or window < 1 or len(self.qualities) - self.task_began < window:
+            return None
+        return Fall(self.graded[-window], self.graded[-1], self.qualities[-window], self.qualities[-1])
