@@ -53,6 +53,7 @@ class Signals:
 
     Examples
     --------
+    >>> from noetic_nb.events import QualityGiven, Where
     >>> signals = Signals()
     >>> for quality in (0.6, 0.5, 0.1):
     ...     changed = signals.take(QualityGiven(Where("t1", "e1", 1), 0.0, quality, "user"))
