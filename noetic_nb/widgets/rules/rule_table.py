@@ -176,7 +176,7 @@ def rules_html(rulebook: RuleBook, rows: Iterable[dict[str, Any]], hits: RuleHit
         for row, text in zip(rows, texts, strict=True)
     )
     head = "".join(f'<th scope="col" class="nn-text">{name}</th>' for name in COLUMNS)
-    table = f'<table class="nn-table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    table = f'<table class="nn-table nn-rule-texts"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
     title = f'<p class="nn-title">Rules, version {rulebook.version}</p>'
     return title + (f'<div class="nn-scroll">{table}</div>' if body else f'<p class="nn-empty">{escape(EMPTY)}</p>')
 
