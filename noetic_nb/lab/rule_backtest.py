@@ -15,6 +15,7 @@ from noetic_nb.lab.rule_trial import TrialResult, as_snapshot, candidate_snapsho
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.memory.steering_decision import SteeringAction
 from noetic_nb.models.client import ModelClient
+from noetic_nb.redact import redact, redact_text
 from noetic_nb.runs import Run
 from noetic_nb.steering.evaluation.evaluate import OnError, OnUnparseable, Policy
 from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CHANGES", "Change", "Trials", "backtest"]
 
+_Content: TypeAlias = tuple[str | None, Any, str | None]
 Change: TypeAlias = Literal["newly_denied", "newly_allowed", "guided", "asked", "unchanged", "errored"]
 CHANGES: Final[tuple[Change, ...]] = ("newly_denied", "newly_allowed", "guided", "asked", "unchanged", "errored")
 """How a decision may differ, the gravest first."""
@@ -87,6 +89,7 @@ class Trials:
         self._policy = Policy("deny" if on_error == "raise" else on_error, on_unparseable, max_retries)
         self._judge = judge
         self._before: tuple[RuleSnapshot, list[TrialResult]] | None = None
+        self._contents: list[_Content] | None = None
 
     def results(self, rules: Any, *, stop: Callable[[], bool] | None = None) -> list[TrialResult]:
         """Return what rules decide on each call."""
@@ -100,13 +103,17 @@ class Trials:
         if self._before is None or self._before[0] is not snapshot:
             self._before = (snapshot, self.results(snapshot, stop=stop))
         after = self.results(other, stop=stop)
-        return _frame(self.calls, self._before[1], after)
+        if self._contents is None:  # the same under every candidate
+            self._contents = [_content(call) for call in self.calls]
+        return _frame(self.calls, self._contents, self._before[1], after)
 
 
-def _frame(calls: tuple[RecordedCall, ...], before: list[TrialResult], after: list[TrialResult]) -> pandas.DataFrame:
+def _frame(
+    calls: tuple[RecordedCall, ...], contents: list[_Content], before: list[TrialResult], after: list[TrialResult]
+) -> pandas.DataFrame:
     import pandas
 
-    rows = [_row(call, old, new) for call, old, new in zip(calls, before, after, strict=True)]
+    rows = [_row(*each) for each in zip(calls, contents, before, after, strict=True)]
     columns = list(zip(*rows, strict=True)) or [()] * len(_COLUMNS)
     numbers = {"turn": "int64", "seq": "int64", "t_ms": "float64"}
     frame = pandas.DataFrame(
@@ -122,17 +129,26 @@ def _frame(calls: tuple[RecordedCall, ...], before: list[TrialResult], after: li
     return frame
 
 
-def _row(call: RecordedCall, before: TrialResult, after: TrialResult) -> tuple[Any, ...]:
-    where, params = call.where, call.params
+def _content(call: RecordedCall) -> _Content:
+    """Return the tool, its arguments and the text of a call, without secrets."""
+    params = call.params
     if isinstance(params, BeforeToolCallParams):
-        content: tuple[Any, ...] = (params.tool_name, thaw(params.tool_args), None)
-    else:
-        content = (None, None, params.text)
+        return params.tool_name, redact(thaw(params.tool_args)), None
+    return None, None, redact_text(params.text)
+
+
+def _shown(text: str | None) -> str | None:
+    return None if text is None else redact_text(text)
+
+
+def _row(call: RecordedCall, content: _Content, before: TrialResult, after: TrialResult) -> tuple[Any, ...]:
+    where = call.where
     return (
         *(call.run_id, where.thread_id, where.execution_id, where.turn, call.seq, call.t_ms, call.point),
         *content,
         *(before.decision.action.value, after.decision.action.value, _change(before, after)),
-        *(after.decision.guidance, before.decision.rule_ids, after.decision.rule_ids, after.error, after.skipped),
+        *(_shown(after.decision.guidance), before.decision.rule_ids, after.decision.rule_ids),
+        *(_shown(after.error), after.skipped),
     )
 
 
@@ -170,7 +186,7 @@ def backtest(
         A row for each call at which rules are evaluated, with ``run_id``, ``thread_id``, ``execution_id``, ``turn``, ``seq``
         (the place of the event in its run), ``t_ms``, ``hook``, ``tool_name`` and ``args`` or ``text``; ``before`` and
         ``after`` (actions), ``change`` (one of `CHANGES`), ``guidance``, ``rules_before``, ``rules_after``, ``error`` and
-        ``skipped``. ``attrs["summary"]`` counts the changes.
+        ``skipped``. ``attrs["summary"]`` counts the changes. Secrets are replaced.
 
     Raises
     ------

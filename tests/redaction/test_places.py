@@ -19,10 +19,14 @@ from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.events import (
     ChildEnded,
     ErrorRaised,
+    ItemsAppended,
     LayerStateChanged,
     MemoryTraceSpan,
+    ModelCalled,
+    OfferedTool,
     RegulatorDecided,
     RegulatorSaw,
+    RequestPrepared,
     RuleChanged,
     SteeringDecided,
     StepEnded,
@@ -30,8 +34,10 @@ from noetic_nb.events import (
     ToolCalled,
     TurnCompleted,
     TurnStarted,
+    ViewAssembled,
     Where,
 )
+from noetic_nb.items import assistant_message, input_message
 from noetic_nb.models import CallTool, Fault, OpenAIModel, ScriptedModel
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs import Run, load_run
@@ -57,6 +63,25 @@ def planted(text: str, secret: str) -> Run:
         ),
         LayerStateChanged(WHERE, 2.0, "notes", "store", {"text": text, "token": secret}),
         StepStarted(WHERE, 2.0, "ask", "llm", "/ask#1"),
+        ItemsAppended(WHERE, 2.0, 0, (input_message(text, item_id="i1"),), "user"),
+        RequestPrepared(
+            WHERE,
+            2.0,
+            "ask",
+            "m",
+            text,
+            (OfferedTool("look", text, {"default": text}),),
+            {"stop": text},
+            {"title": text},
+            "truncate",
+            None,
+            (),
+            "estimate",
+        ),
+        ViewAssembled(
+            WHERE, 2.0, 1, (0, 1), (), (), (("notes", input_message(text, item_id="i2")),), 900, 0, 9, 0, 9, 9, 800, 1
+        ),
+        ModelCalled(WHERE, 2.5, 1, "m", "agent", 1.0, "ok", (assistant_message(text, item_id="i3"),), error=text),
         ToolCalled(WHERE, 3.0, "look", "c1", args, text, 1.0, "error", text),
         SteeringDecided(WHERE, 4.0, "steering", "before_tool_call", "look", args, "deny", text, ("r1",), 0.1),
         RegulatorSaw(WHERE, 5.0, "regulation", {"kind": "user_correction", "text": text}),
@@ -108,15 +133,54 @@ def test_tables_and_html(found: tuple[str, str]) -> None:
 
 
 def test_views(found: tuple[str, str]) -> None:
-    widgets = pytest.importorskip("noetic_nb.widgets")
+    views = pytest.importorskip("tests.widgets.views")
     text, secret = found
     run = planted(text, secret)
 
-    for name in ("Ledger", "RegulatorTrends"):
-        with getattr(widgets, name)(run) as view:
+    for name in views.RUN_VIEWS:
+        with name(run) as view:
             assert_absent(secret, repr(view))
+            assert_absent(secret, view.to_html())
             assert_absent(secret, json.dumps(view.get_state(), default=str))
             assert_absent(secret, json.dumps(view._repr_mimebundle_(), default=str))
+            assert_absent(secret, view.to_frame().to_json(default_handler=str))
+            for request in REQUESTS:
+                try:
+                    answer = view.reading.answer(request)
+                except NoeticConfigError:
+                    continue  # another view answers this
+                assert_absent(secret, json.dumps(answer, default=str))
+
+
+REQUESTS: Any = [
+    *({"what": what, "at": 0} for what in ("call", "detail", "origins", "outcome", "items")),
+    *({"what": what, "at": 0, "key": key} for what in ("text", "budget") for key in range(8)),
+    {"what": "lines"},
+    {"what": "thread", "thread": 0},
+    {"what": "turns", "thread": 0, "at": 0},
+]
+
+
+def test_experiments(found: tuple[str, str], tmp_path: Path) -> None:
+    text, secret = found
+    run = planted(text, secret)
+    rules = nn.RuleBook()
+    rules.when("true", id="all", tools="look", guidance=f"Never: {text}")
+
+    @rules.rule(on="after_model_call")
+    def fails(call: Any) -> None:
+        raise ValueError(call.text)
+
+    table = nn.lab.backtest(rules, run)
+    assert len(table) == 2
+    assert_absent(secret, table.to_json(default_handler=str))
+    other = Run(events=run.events[:-2])
+    for comparison in (nn.compare(run, other), nn.compare(run, load_run(run.save(tmp_path / "run.jsonl.gz")))):
+        assert_absent(secret, comparison.to_frame().to_json(default_handler=str))
+        assert_absent(secret, repr(comparison) + comparison._repr_html_())
+    assert [row[1:] for row in comparison.differences if row[1] != "tool call"] == []
+    evaluation = nn.lab.evaluate(rules, run, outcome=lambda run: True)
+    assert_absent(secret, repr(evaluation) + evaluation.to_frame().to_json())
 
 
 async def test_approval_forms(found: tuple[str, str]) -> None:

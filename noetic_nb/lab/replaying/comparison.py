@@ -15,6 +15,7 @@ from noetic_nb.items.json_text import compact_json
 from noetic_nb.lab.replaying.paired_runs import PairedComparison, compare_paired
 from noetic_nb.lab.replaying.replay_summary import drops_of, sent_tokens, tokens_of
 from noetic_nb.markup import escape
+from noetic_nb.redact import redact, redact_text
 from noetic_nb.runs import Run
 from noetic_nb.runs.plain_text import plain_line
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
@@ -118,7 +119,7 @@ def compare(
     """Compare two runs turn by turn, or two lists of runs in pairs.
 
     Threads belong together by their names, the rest by their order; turns by what the user wrote, and where that differs by
-    their order.
+    their order. Secrets are replaced before anything is compared, so that a run and its file do not differ by them.
 
     Parameters
     ----------
@@ -176,7 +177,7 @@ def _rows(a: Run, b: Run) -> Iterator[tuple[int, str, Any, Any]]:
     requests = _requests(a), _requests(b)
     for number, (left, right) in enumerate(_turn_pairs(a, b), 1):
         sides = left, right
-        yield number, "prompt", *_both(sides, lambda turn: turn.query)
+        yield number, "prompt", *_both(sides, lambda turn: redact_text(turn.query))
         for what, parts in (
             ("request", [_sent(turn, known) for turn, known in zip(sides, requests, strict=True)]),
             ("decision", [_decisions(turn) for turn in sides]),
@@ -188,7 +189,7 @@ def _rows(a: Run, b: Run) -> Iterator[tuple[int, str, Any, Any]]:
                 yield number, what, one, other
         for name, number_of in _NUMBERS.items():
             yield number, name, *_both(sides, number_of)
-        yield number, "reply", *_both(sides, lambda turn: turn.text)
+        yield number, "reply", *_both(sides, lambda turn: redact_text(turn.text))
         yield number, "outcome", *_both(sides, lambda turn: turn.outcome)
 
 
@@ -217,7 +218,7 @@ def _turn_pairs(a: Run, b: Run) -> Iterator[tuple[TurnSummary | None, TurnSummar
     for one, other in (*pairs, *[(None, name) for name in waiting]):
         turns = left.get(one, []) if one is not None else []
         others = right.get(other, []) if other is not None else []
-        yield from _aligned(turns, others, key=lambda turn: turn.query)
+        yield from _aligned(turns, others, key=lambda turn: redact_text(turn.query))
 
 
 def _aligned(
@@ -251,10 +252,12 @@ def _request(view: ViewAssembled, request: RecordedRequest | None) -> str:
     if request is None:
         return text
     # Contents without ids, which differ between any two runs.
-    contents = [request.instructions]
+    contents = [redact_text(request.instructions or "")]
     for sent in request.items:
         item = sent.item
-        contents.append("?" if item is None else "\0".join([item["type"], str(item.get("role")), item_text(item)]))
+        contents.append(
+            "?" if item is None else "\0".join([item["type"], str(item.get("role")), redact_text(item_text(item))])
+        )
     return f"{text}, {hashlib.sha256(repr(contents).encode()).hexdigest()[:8]}"
 
 
@@ -273,15 +276,16 @@ def _calls(turn: TurnSummary | None) -> list[str]:
 
 
 def _call(event: ToolCalled) -> str:
+    given = redact(thaw(event.args or {}))
     try:
-        args = compact_json(thaw(event.args or {}))
+        args = compact_json(given)
     except ValueError:  # a number that JSON lacks
-        args = repr(thaw(event.args))
+        args = repr(given)
     return f"{event.name}({args}) {event.status}"
 
 
 def _results(turn: TurnSummary | None) -> list[str]:
-    return [] if turn is None else [event.output for event in turn.tool_calls]
+    return [] if turn is None else [redact_text(event.output) for event in turn.tool_calls]
 
 
 def _regulated(turn: TurnSummary | None) -> list[str]:

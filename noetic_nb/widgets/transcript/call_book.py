@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from noetic_nb.events import (
     ErrorRaised,
     ModelCalled,
     RegulatorDecided,
+    RegulatorSaw,
     RunEvent,
     SteeringDecided,
     ToolCalled,
+    TurnStarted,
     ViewAssembled,
     WarningRaised,
     Where,
 )
+from noetic_nb.redact import Redaction
 
 __all__ = ["CallBook", "CallRecord", "Outcome"]
 
@@ -72,6 +75,8 @@ class CallBook:
         self._before: dict[tuple[str, str], list[tuple[int, Outcome]]] = {}
         self._in_turn: dict[tuple[str, int], int] = {}
         self._of_decision: dict[int, int] = {}
+        # A decision holds words of texts, which are known as those of a secret only once the texts went by.
+        self._rule = Redaction(remembered=100_000)
 
     def take(self, event: RunEvent, seq: int, number: int | None = None) -> int | None:
         """Read one event; returns the place in `calls` of the call that is new or has changed, None where none is.
@@ -85,7 +90,15 @@ class CallBook:
         elif kind is ModelCalled:
             assert isinstance(event, ModelCalled)
             return None if number is None else self._call(event, seq, number)
+        elif kind is RegulatorSaw:
+            assert isinstance(event, RegulatorSaw)
+            self._rule.data(event.event)
+        elif kind is TurnStarted:
+            assert isinstance(event, TurnStarted)
+            self._rule.text(event.query)
         elif isinstance(event, _OUTCOMES):
+            if isinstance(event, RegulatorDecided) and event.decision.get("kind") != "continue":
+                event = replace(event, decision=self._rule.data(event.decision))
             return self._outcome(event, seq)
         return None
 
