@@ -37,7 +37,7 @@ def outputs(page: Any) -> list[Any]:
     return found
 
 
-def shows(opened: Any, *, live: int, static: int) -> None:
+def assert_shown(opened: Any, *, live: int, static: int) -> None:
     """Wait until the page shows so many live views and static forms, and nothing beside them."""
 
     def counted() -> tuple[int, int]:
@@ -53,24 +53,24 @@ def test_a_live_view_hides_its_static_form_and_closing_brings_it_back(notebook: 
     cells = [f"view_{n} = {made}\nview_{n}" for n, made in enumerate(SHOWN)]
     opened = notebook(*cells_of("demo_run", [RULES, *cells]))
     opened.run_all()
-    shows(opened, live=4, static=0)
+    assert_shown(opened, live=4, static=0)
 
     opened.kernel.run("view_0.close(); view_3.close()")
-    shows(opened, live=2, static=2)
+    assert_shown(opened, live=2, static=2)
 
     opened.kernel.run("view_1.close(); view_2.close()")
-    shows(opened, live=0, static=4)
+    assert_shown(opened, live=0, static=4)
     expect(opened.page.locator(".noetic-nb-static .nn-title").first).to_have_text("Token allocation")
 
 
 def test_a_kernel_that_is_gone_leaves_the_static_forms(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("demo_run", [RULES, *SHOWN]))
     opened.run_all()
-    shows(opened, live=4, static=0)
+    assert_shown(opened, live=4, static=0)
 
     opened.page.evaluate(f"() => {SESSION}.session.kernel.restart().then(() => null)")
 
-    shows(opened, live=0, static=4)
+    assert_shown(opened, live=0, static=4)
 
 
 def saved(opened: Any) -> Any:
@@ -93,7 +93,7 @@ def test_a_notebook_opened_again_shows_the_pictures(notebook: Open, cells_of: Op
     opened = notebook(*cells_of("demo_run", [RULES, *SHOWN[:3], f"closed = {SHOWN[0]}\nclosed"]))
     opened.run_all()
     opened.kernel.run("closed.close()")
-    shows(opened, live=3, static=1)
+    assert_shown(opened, live=3, static=1)
     wait_for(lambda: [len(cell.outputs) for cell in saved(opened).cells[-4:]] == [2] * 4, "all outputs are in the file")
     assert dict(saved(opened).cells[-1].outputs[0].data) == {}
     kept = saved(opened)
@@ -103,7 +103,7 @@ def test_a_notebook_opened_again_shows_the_pictures(notebook: Open, cells_of: Op
 
     reopened(opened, kept)
 
-    shows(opened, live=0, static=4)
+    assert_shown(opened, live=0, static=4)
 
 
 def test_a_notebook_with_stored_widgets_opened_again_shows_each_picture_once(
@@ -121,7 +121,7 @@ def test_a_notebook_with_stored_widgets_opened_again_shows_each_picture_once(
     reopened(opened, executed)
 
     opened.page.wait_for_selector(".jupyter-widgets-disconnected", state="attached")
-    shows(opened, live=0, static=4)
+    assert_shown(opened, live=0, static=4)
 
 
 PRICES = """

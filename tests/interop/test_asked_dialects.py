@@ -31,7 +31,7 @@ OTHERS: list[dict[str, Any]] = [
 ]
 
 
-def _asked(attributes: dict[str, Any]) -> None:
+def assert_asked_alike(attributes: dict[str, Any]) -> None:
     value = {"name": "x", "context": {"trace_id": "0x1", "span_id": "0x1"}, "attributes": attributes}
     span = span_record(value, 0)
     assert span is not None
@@ -43,11 +43,11 @@ def _asked(attributes: dict[str, Any]) -> None:
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
 def test_no_attribute_of_a_capture_is_overlooked(path: Path) -> None:
     for span in capture(path)[0]:
-        _asked(span["attributes"])
+        assert_asked_alike(span["attributes"])
         for name, value in span["attributes"].items():
-            _asked({name: value})
+            assert_asked_alike({name: value})
 
 
 @pytest.mark.parametrize("attributes", OTHERS, ids=lambda attributes: next(iter(attributes)))
 def test_no_attribute_of_another_version_is_overlooked(attributes: dict[str, Any]) -> None:
-    _asked(attributes)
+    assert_asked_alike(attributes)

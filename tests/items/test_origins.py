@@ -112,10 +112,10 @@ def test_the_index_finds_what_a_plain_search_finds_at_any_time(
     texts: list[str], value: str, asked: int, scanned: int
 ) -> None:
     with patch.object(origins, "MAX_SCANNED", scanned):  # few texts are looked through, many have an index
-        agrees_with_a_plain_search(texts, value, asked)
+        assert_agrees_with_a_plain_search(texts, value, asked)
 
 
-def agrees_with_a_plain_search(texts: list[str], value: str, asked: int) -> None:
+def assert_agrees_with_a_plain_search(texts: list[str], value: str, asked: int) -> None:
     index = OriginIndex()
     for place, text in enumerate(texts):
         if place == asked:
