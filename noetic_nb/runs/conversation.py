@@ -131,7 +131,7 @@ def run_of_conversation(
     writer.end_turn()
     if quality is not None and writer.judged is not None:
         writer.events.append(QualityGiven(writer.judged, writer.t_ms, quality, "reward"))
-    models = list(dict.fromkeys([message.model for message in given if message.model]))
+    model = next((message.model for message in given if message.model), None)
     params = next((message.params for message in given if message.params), None)
     beside = [*unmapped, *writer.unmapped]
     about: dict[str, Any] = {
@@ -139,7 +139,7 @@ def run_of_conversation(
         **dict.fromkeys(_LABELS),
         "dropped": [],
         "source": "messages",
-        "model": models[0] if models else None,
+        "model": model,
         "params": None if params is None else dict(params),
         **_clean_meta(meta or {}, redaction),
         "policy": "\n\n".join(writer.policy),

@@ -81,7 +81,9 @@ def _run(document: Document, index: int | None, redaction: Redaction) -> Run:
 
 
 def _message(message: Mapping[str, Any], calls: Calls, model: str | None, refuse: Callable[[str], NoReturn]) -> Message:
-    role, text = message.get("role"), said(_text(message.get("content")), refuse)
+    role, text = message.get("role"), message.get("content")
+    if type(text) is not str:
+        text = said(_text(text), refuse)
     if role == "user":
         return user(text)
     if role == "tool":
