@@ -177,10 +177,7 @@ def _add_texts(items: Sequence[Item], texts: list[str]) -> bool:
 
 def _clean(item: Item, redaction: Redaction) -> Item:
     texts: list[str] = []
-    # Its texts at once, too: most of them have no sign, and those that have one mostly hold no secret.
-    if _add_texts((item,), texts) and (
-        redaction.are_plain(texts) or all(redaction.text(text) is text for text in texts)
-    ):
+    if _add_texts((item,), texts) and all(redaction.text(text) is text for text in texts):
         return item
     found = redaction.data(dict(item))
     if "native" in found or item["type"] not in _OURS:  # of a provider's own making: numbers that no file holds, too
