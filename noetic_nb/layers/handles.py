@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 __all__ = [
     "EntityHandle",
     "FilesHandle",
+    "NotesHandle",
     "NothingProvided",
     "PlanHandle",
     "ProceduresHandle",
@@ -75,6 +76,32 @@ class FilesHandle(Protocol):
     @property
     def files(self) -> Any:
         """The files that are referred to."""
+
+
+class NotesHandle(Protocol):
+    """Of `file_memory`."""
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The text of each file by its path."""
+
+    async def view(self, *, path: str = "", first: int = 1, last: int | None = None) -> str:
+        """Show a file with its line numbers, or list a folder."""
+
+    async def create(self, *, path: str, text: str) -> str:
+        """Make a new file."""
+
+    async def replace(self, *, path: str, old: str, new: str) -> str:
+        """Replace a piece of text that occurs once."""
+
+    async def insert(self, *, path: str, line: int, text: str) -> str:
+        """Put new lines behind a line, 0 for the beginning."""
+
+    async def delete(self, *, path: str) -> str:
+        """Delete a file, or a folder with all in it."""
+
+    async def rename(self, *, path: str, new_path: str) -> str:
+        """Rename or move a file or a folder."""
 
 
 class PlanHandle(Protocol):

@@ -26,6 +26,7 @@ PLACES: dict[str, tuple[str, float, str, Any]] = {
     "static_content": ("static-content", 105, "resource", "auto"),
     "durable_task_state": ("durable-task-state", 110, "thread", {"min": 100, "max": 800}),
     "tool_memory": ("cart", 110, "execution", "auto"),
+    "file_memory": ("file-memory", 120, "resource", {"min": 0, "max": 1000}),
     "entity_memory": ("entity-memory", 150, "resource", {"min": 0, "max": 1000}),
     "observational_memory": ("observational-memory", 200, "resource", {"min": 500, "max": 2500}),
     "plan_memory": ("plan", 240, "thread", {"min": 100, "max": 3000}),
@@ -81,6 +82,8 @@ async def exercise(talk: Conversation, id: str, name: str) -> None:
             await talk.call(id, "record_artifact", path="a.txt")
         case "entity_memory":
             await talk.call(id, "remember", name="Ann", fact="likes tea")
+        case "file_memory":
+            await talk.call(id, "create", path="people/ann.md", text="Ann likes tea.\nShe lives in Rome.")
         case "plan_memory":
             await talk.call(id, "enter_plan_mode", goal="Ship it")
         case "procedural_memory":
@@ -155,6 +158,11 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("file_reference", {"allowed_extensions": []}),
     ("file_reference", {"max_file_size": 0}),
     ("entity_memory", {"max_facts": 0}),
+    ("file_memory", {"max_files": 0}),
+    ("file_memory", {"max_chars": 0}),
+    ("file_memory", {"max_file_chars": "many"}),
+    ("file_memory", {"initial": {"../a": "x"}}),
+    ("file_memory", {"initial": {"a": 7}}),
     ("procedural_memory", {"top_k": 0}),
     ("procedural_memory", {"min_score": -2}),
 ]
