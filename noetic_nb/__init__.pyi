@@ -28,6 +28,7 @@ from .layers import semantic_recall as semantic_recall
 from .layers import static_content as static_content
 from .layers import temporal_memory as temporal_memory
 from .layers import tool_memory as tool_memory
+from .layers import tool_result_clearing as tool_result_clearing
 from .layers import working_memory as working_memory
 from .memory import MemoryHooks as MemoryHooks
 from .memory import MemoryLayer as MemoryLayer

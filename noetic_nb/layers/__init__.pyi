@@ -8,6 +8,7 @@ from .observational import observational_memory as observational_memory
 from .plan import plan_memory as plan_memory
 from .procedural import procedural_memory as procedural_memory
 from .regulator_layer import regulation as regulation
+from .result_clearing import tool_result_clearing as tool_result_clearing
 from .semantic import semantic_recall as semantic_recall
 from .static_text import static_content as static_content
 from .task_state import durable_task_state as durable_task_state

@@ -15,6 +15,7 @@ __all__ = [
     "NothingProvided",
     "PlanHandle",
     "ProceduresHandle",
+    "ResultsHandle",
     "SemanticHandle",
     "TaskStateHandle",
     "TemporalHandle",
@@ -145,6 +146,13 @@ class ProceduresHandle(Protocol):
 
     async def unlearn(self, *, name: str) -> str:
         """Forget a procedure."""
+
+
+class ResultsHandle(Protocol):
+    """Of `tool_result_clearing`."""
+
+    async def read_result(self, *, number: int, offset: int = 0) -> str:
+        """Read a cleared result again."""
 
 
 class SemanticHandle(Protocol):

@@ -31,6 +31,7 @@ PLACES: dict[str, tuple[str, float, str, Any]] = {
     "observational_memory": ("observational-memory", 200, "resource", {"min": 500, "max": 2500}),
     "plan_memory": ("plan", 240, "thread", {"min": 100, "max": 3000}),
     "procedural_memory": ("procedural-memory", 250, "resource", {"min": 0, "max": 1500}),
+    "tool_result_clearing": ("tool-result-clearing", 270, "execution", {"min": 0, "max": 500}),
     "history_window": ("history-window", 275, "execution", 0),
     "episodic_memory": ("episodic-memory", 300, "resource", {"min": 0, "max": 2000}),
     "file_reference": ("file-reference", 350, "thread", "auto"),
