@@ -20,6 +20,7 @@ from .layers import episodic_memory as episodic_memory
 from .layers import file_memory as file_memory
 from .layers import file_reference as file_reference
 from .layers import history_window as history_window
+from .layers import hybrid_recall as hybrid_recall
 from .layers import observational_memory as observational_memory
 from .layers import plan_memory as plan_memory
 from .layers import procedural_memory as procedural_memory

@@ -3,6 +3,7 @@ from .embedding import HashingEmbedder as HashingEmbedder
 from .entity import entity_memory as entity_memory
 from .episodic import episodic_memory as episodic_memory
 from .file_references import file_reference as file_reference
+from .hybrid import hybrid_recall as hybrid_recall
 from .note_files import file_memory as file_memory
 from .observational import observational_memory as observational_memory
 from .plan import plan_memory as plan_memory

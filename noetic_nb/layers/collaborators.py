@@ -175,11 +175,21 @@ def _vectors(found: Any, count: int) -> list[list[float]]:
 async def embed(embedder: Embed, texts: Sequence[str]) -> list[list[float]]:
     """Call an embedder and check its vectors.
 
-    Raises `NoeticError` ``tool_failed`` where the result is not one vector of finite numbers per text.
+    Raises `NoeticError` ``tool_failed`` where it fails, or the result is not one vector of finite numbers per text.
     """
     if not texts:
         return []
-    found = await awaited(embedder(texts))
+    try:
+        found = await awaited(embedder(texts))
+    except NoeticError:  # says what happened already
+        raise
+    except Exception as exc:
+        raise NoeticError(
+            "tool_failed",
+            f"The embedder failed for {len(texts)} texts: {type(exc).__name__}: {exc}",
+            given=getattr(embedder, "__qualname__", type(embedder).__name__),
+            hint="Nothing was embedded; what is not yet remembered is tried again with the next message.",
+        ) from exc
     try:
         return _vectors(found, len(texts))
     except TypeError as exc:

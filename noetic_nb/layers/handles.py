@@ -156,7 +156,7 @@ class ResultsHandle(Protocol):
 
 
 class SemanticHandle(Protocol):
-    """Of `semantic_recall`."""
+    """Of `semantic_recall` and `hybrid_recall`."""
 
     @property
     def count(self) -> int:

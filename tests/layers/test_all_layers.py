@@ -35,6 +35,7 @@ PLACES: dict[str, tuple[str, float, str, Any]] = {
     "history_window": ("history-window", 275, "execution", 0),
     "episodic_memory": ("episodic-memory", 300, "resource", {"min": 0, "max": 2000}),
     "file_reference": ("file-reference", 350, "thread", "auto"),
+    "hybrid_recall": ("hybrid-recall", 400, "resource", {"min": 0, "max": 4000}),
     "semantic_recall": ("semantic-recall", 400, "resource", {"min": 0, "max": 4000}),
 }
 FIRST: dict[str, tuple[Any, ...]] = {"static_content": ("Be kind.",), "tool_memory": ("cart",)}
@@ -151,6 +152,8 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("episodic_memory", {"retrieval": "luck"}),
     ("episodic_memory", {"max_episodes": 0}),
     ("semantic_recall", {"top_k": 0}),
+    ("hybrid_recall", {"top_k": 0}),
+    ("hybrid_recall", {"min_score": -2}),
     ("semantic_recall", {"min_score": 2}),
     ("semantic_recall", {"neighbours": -1}),
     ("durable_task_state", {"merge_data": "somehow"}),
