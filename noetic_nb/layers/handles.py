@@ -64,7 +64,11 @@ class EntityHandle(Protocol):
     def entities(self) -> dict[str, Any]:
         """Facts by the name of what they are about."""
 
-    async def remember(self, *, name: str, fact: str) -> None:
+    @property
+    def superseded(self) -> dict[str, Any]:
+        """Facts that others took the place of, with when and by what, by name."""
+
+    async def remember(self, *, name: str, fact: str, about: str | None = None) -> None:
         """Remember a fact."""
 
     async def forget(self, *, name: str) -> str:

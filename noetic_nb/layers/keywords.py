@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
+from collections.abc import KeysView
 from typing import Final
 
 from noetic_nb.layers.embedding import COMMON
@@ -69,9 +70,9 @@ class KeywordIndex:
         return len(self._words)
 
     @property
-    def keys(self) -> set[str]:
+    def keys(self) -> KeysView[str]:
         """The keys of the texts."""
-        return set(self._words)
+        return self._words.keys()
 
     def add(self, key: str, text: str) -> None:
         """Add a text, or replace the one with this key."""
