@@ -1,3 +1,4 @@
+from .cached_embedding import CachedEmbedder as CachedEmbedder
 from .embedding import Embedder as Embedder
 from .embedding import HashingEmbedder as HashingEmbedder
 from .entity import entity_memory as entity_memory

@@ -17,7 +17,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.layers.embedding import Embedder, EmbedTexts, HashingEmbedder
 from noetic_nb.sync import awaited
 
-__all__ = ["Embed", "as_embedder", "check_function", "check_model_name", "check_whole", "embed"]
+__all__ = ["Embed", "as_embedder", "check_function", "check_model_name", "check_whole", "embed", "embed_function"]
 
 Embed: TypeAlias = Callable[[Sequence[str]], Any]  # what it returns is checked at every call
 
@@ -83,17 +83,7 @@ def as_embedder(given: Embedder | EmbedTexts | None) -> Embed:
     """
     if given is None:
         return HashingEmbedder().embed
-    if inspect.isclass(given):
-        raise _refused("An embedder is given as its class.", given, f"Make one: {given.__name__}(...).")
-    method: Any = getattr(given, "embed", None)
-    candidate: Any = method if callable(method) else given
-    if not callable(candidate):
-        also = " Pass its method: model.encode." if hasattr(given, "encode") else ""
-        raise _refused("This is no embedder: it has no `embed` and is no function.", given, _HINT + also)
-    problem = _unfit(candidate)
-    if problem:
-        raise _refused(f"An embedder is called with a list of texts only: {problem}.", given)
-    function: Embed = candidate
+    function = embed_function(given)
     try:
         found = _first_answer(function)
     except _MISTAKES as exc:
@@ -105,6 +95,25 @@ def as_embedder(given: Embedder | EmbedTexts | None) -> Embed:
             _vectors(found, len(_PROBE))
         except TypeError as exc:
             raise _refused(f"The embedder was tried with two words: {exc}", given) from exc
+    return function
+
+
+def embed_function(given: Embedder | EmbedTexts) -> Embed:
+    """Return an embedder as a function of texts, without trying it.
+
+    Raises `NoeticConfigError` ``INVALID_LAYER_OPTION`` for what is none.
+    """
+    if inspect.isclass(given):
+        raise _refused("An embedder is given as its class.", given, f"Make one: {given.__name__}(...).")
+    method: Any = getattr(given, "embed", None)
+    candidate: Any = method if callable(method) else given
+    if not callable(candidate):
+        also = " Pass its method: model.encode." if hasattr(given, "encode") else ""
+        raise _refused("This is no embedder: it has no `embed` and is no function.", given, _HINT + also)
+    problem = _unfit(candidate)
+    if problem:
+        raise _refused(f"An embedder is called with a list of texts only: {problem}.", given)
+    function: Embed = candidate
     return function
 
 
