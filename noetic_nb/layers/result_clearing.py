@@ -77,9 +77,8 @@ class _Walk:
     """Tokens of the items as they are sent."""
     outputs: int = 0
     calls: dict[str, tuple[str, str]] = field(default_factory=dict)
-    unread: list[_Result] = field(default_factory=list)
-    """Results behind which nothing of the model's stands yet."""
     newest: deque[_Result] = field(default_factory=deque)
+    """Results that are sent whole for now."""
     due: list[_Result] = field(default_factory=list)
     """Results that will be cleared once they are enough."""
     due_tokens: int = 0
@@ -188,7 +187,7 @@ class _ResultClearing:
             size = content_tokens(item, tokenize)
             stub = self.stub(item, walk.outputs, name, size)
             freed = tokens - item_tokens(stub, tokenize)
-            walk.unread.append(_Result(walk.outputs, position, name, arguments, size, freed, stub))
+            walk.newest.append(_Result(walk.outputs, position, name, arguments, size, freed, stub))
         elif kind != "message" or item.get("role") == "assistant":
             self.age(walk)
         if kind == "function_call":
@@ -199,9 +198,7 @@ class _ResultClearing:
             walk.due, walk.due_tokens = [], 0
 
     def age(self, walk: _Walk) -> None:
-        """Count results as read by the model, which has written something since; all but the newest are due."""
-        walk.newest.extend(walk.unread)
-        walk.unread.clear()
+        """Let all but the newest results be due, now that the model has written something behind them."""
         while len(walk.newest) > self.keep:
             result = walk.newest.popleft()
             if result.freed > 0 and skeleton(result.name) not in self.exclude:

@@ -34,10 +34,11 @@ async def test_of_two_facts_about_the_same_the_newer_one_holds_and_the_older_is_
     talk = await talking(entity_memory())
     await tell(talk, "lives in Rome", "city")
     await tell(talk, "likes tea", "drink")
+    await tell(talk, "has a cat")
     talk.clock.advance(DAY)
     await tell(talk, "lives in Oslo", " City ")
 
-    assert talk.data(ID, "entities") == {"Ann": ("likes tea", "lives in Oslo")}
+    assert talk.data(ID, "entities") == {"Ann": ("likes tea", "has a cat", "lives in Oslo")}
     assert talk.data(ID, "superseded") == {
         "Ann": ({"fact": "lives in Rome", "until": talk.clock.now_ms(), "by": "lives in Oslo"},)
     }

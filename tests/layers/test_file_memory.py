@@ -161,6 +161,13 @@ async def test_spellings_that_look_the_same_are_one_file(same: str) -> None:
     assert await talk.call(ID, "delete", path=same) == "café.md was deleted."
 
 
+async def test_a_path_is_kept_in_its_composed_form() -> None:
+    talk = await talking()
+    await talk.call(ID, "create", path="cafe\u0301.md", text="tea")
+
+    assert list(talk.data(ID, "files")) == ["caf\u00e9.md"]
+
+
 async def test_a_file_can_get_another_spelling_of_its_name() -> None:
     talk = await talking(initial={"Dir/a.md": "tea", "Dir/b.md": "cup"})
 

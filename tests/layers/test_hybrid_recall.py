@@ -142,6 +142,7 @@ async def test_what_is_forgotten_beyond_the_limit_is_not_found_by_its_words() ->
 
     assert "4711" not in await talk.shown("4711 code")
     assert talk.data("hybrid-recall", "count") == 4
+    assert talk.stack.notes == []
 
 
 async def test_words_are_found_again_in_the_next_process() -> None:

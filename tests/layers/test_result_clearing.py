@@ -73,6 +73,15 @@ async def test_nothing_is_cleared_below_the_threshold_or_where_too_little_would_
     assert cleared(enough) == ["out1", "out2", "out3", "out4", "out5"]
 
 
+async def test_after_a_clearing_the_history_has_to_grow_again() -> None:
+    layer = tool_result_clearing(3_000, clear_at_least=0, keep=0)
+
+    counts = [len(cleared(await sent(layer, [*searches(size), assistant_message("Done.")]))) for size in range(11)]
+
+    # A call and its result are some 760 tokens, and some 90 once it is cleared: three more whole ones are too many each time.
+    assert counts == [0, 0, 0, 0, 3, 3, 3, 6, 6, 6, 9]
+
+
 async def test_a_result_that_the_model_has_not_answered_to_is_sent_whole() -> None:
     layer = tool_result_clearing(0, clear_at_least=0, keep=0)
 
