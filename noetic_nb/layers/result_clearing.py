@@ -207,13 +207,10 @@ class _ResultClearing:
 
     def stub(self, item: Item, number: int, name: str, size: int) -> Item:
         """Return what is sent in place of a result: the same item, so that its call has its output."""
-        text = f"[Result {number}{f' of {name}' if name else ''} was cleared: {size} tokens.{self.again(number, name)}]"
-        return parse_item({**item, "output": text})
-
-    def again(self, number: int, name: str) -> str:
         own = f"{self.layer_id}/read_result"
-        # What was read again can be read once more under its first number.
-        return "" if skeleton(name) == skeleton(own) else f" Call {own} with number {number} to read it again."
+        # What was read again is read once more under its first number. Short: there is one for each result that was cleared.
+        again = "" if skeleton(name) == skeleton(own) else f" {own} shows it again."
+        return parse_item({**item, "output": f"[Result {number} was cleared: {size} tokens.{again}]"})
 
     def project_history(self, p: ProjectHistoryParams) -> dict[str, Any] | None:
         walk = self.walked(p.items, p.ctx)

@@ -54,9 +54,7 @@ async def test_old_results_are_one_line_each_and_their_calls_stay() -> None:
     shown = await sent(tool_result_clearing(2_000, clear_at_least=0, keep=2), [*items, assistant_message("Done.")])
 
     assert cleared(shown) == ["out1", "out2", "out3", "out4"]
-    assert shown[2]["output"] == (
-        "[Result 1 of search was cleared: 701 tokens. Call tool-result-clearing/read_result with number 1 to read it again.]"
-    )
+    assert shown[2]["output"] == "[Result 1 was cleared: 701 tokens. tool-result-clearing/read_result shows it again.]"
     assert [(item["id"], item["type"], item.get("callId")) for item in shown[:-1]] == [
         (item["id"], item["type"], item.get("callId")) for item in items
     ]
@@ -78,7 +76,7 @@ async def test_after_a_clearing_the_history_has_to_grow_again() -> None:
 
     counts = [len(cleared(await sent(layer, [*searches(size), assistant_message("Done.")]))) for size in range(11)]
 
-    # A call and its result are some 760 tokens, and some 90 once it is cleared: three more whole ones are too many each time.
+    # A call and its result are some 760 tokens, and some 80 once it is cleared: three more whole ones are too many each time.
     assert counts == [0, 0, 0, 0, 3, 3, 3, 6, 6, 6, 9]
 
 
@@ -144,7 +142,7 @@ async def test_an_output_of_several_parts_is_cleared_and_read_as_json() -> None:
 
     shown = await talk.stack.project_history(talk.context(), talk.log.items)
 
-    assert shown[1]["output"].startswith("[Result 1 of look was cleared")
+    assert shown[1]["output"].startswith("[Result 1 was cleared")
     assert '"type":"input_image"' in await talk.call("tool-result-clearing", "read_result", number=1)
 
 
