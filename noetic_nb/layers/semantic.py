@@ -63,12 +63,12 @@ class _Search(Arguments):
 
 
 class OtherVectors(Warning):
-    """Stored messages cannot be searched: their vectors were made by another embedder."""
+    """Stored messages cannot be compared: their vectors were made by another embedder."""
 
     def __init__(self, count: int, total: int) -> None:
         super().__init__(
-            f"{count} of {total} stored messages were not searched: their vectors have another length than those of the "
-            "embedder. Use the embedder they were stored with, or another id for this layer."
+            f"{count} of {total} stored messages are not compared by nearness: their vectors have another length than "
+            "those of the embedder. Use the embedder they were stored with, or another id for this layer."
         )
 
 

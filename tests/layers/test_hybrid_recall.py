@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.layers import hybrid_recall, semantic_recall
+from noetic_nb.layers import HashingEmbedder, hybrid_recall, semantic_recall
 from noetic_nb.layers.keywords import KeywordIndex, words_of
 from noetic_nb.layers.rank_fusion import fused
 from noetic_nb.storage import InMemoryStorage
@@ -164,3 +164,16 @@ async def test_what_stands_in_the_history_anyway_is_not_brought_back_by_its_word
     await talk.turn("Number 1.", "One.")
 
     assert "4711" in await talk.begin("Which code?")
+
+
+async def test_messages_whose_vectors_have_another_size_are_found_by_their_words_and_it_is_said() -> None:
+    storage = InMemoryStorage()
+    before = Conversation(hybrid_recall(HashingEmbedder(64)), storage=storage)
+    await before.turn("Locker 4711 is mine.", "Noted.")
+
+    after = Conversation(hybrid_recall(HashingEmbedder(32)), storage=storage, thread_id="t2")
+
+    assert "Locker 4711 is mine." in await after.begin("Whose is 4711?")
+    assert "2 of 2 stored messages are not compared by nearness: their vectors have another length" in str(
+        after.stack.notes[0][2]
+    )
