@@ -148,6 +148,8 @@ class Windows:
         rows = [row for row in self.rows(wanted) if row.spans]
         first = max(0, min(first, len(rows) - 1))
         scale = _Scale(self.timeline, start, stop, bins, by_time)
+        if stop >= end:  # rounding must not lose the newest
+            scale.edges[-1] = inf
         shown, thread = [], rows[first - 1].spans[0].where.thread_id if first else None
         for row in rows[first : first + lanes]:
             name = row.spans[0].where.thread_id
