@@ -303,7 +303,7 @@ class Timeline:
         if span.severity:
             self.problems.append(span.at)
             self.severities[span.severity] += 1
-        if kind == "wait":
+        if kind == "wait":  # not in a queue, which is no person
             self.waited_ms += duration_ms or 0.0
         if parent is None:
             running.orphans.append(span)
@@ -350,7 +350,19 @@ class Timeline:
 
     def _turn_started(self, event: TurnStarted, seq: int, _call: int | None) -> None:
         running = self._of(event.where, event.t_ms if self.is_timed else self.order)
-        self._turn(running, event, seq)
+        turn = self._turn(running, event, seq)
+        if event.waited_ms is not None:
+            self._queued(running, turn, event.waited_ms)
+
+    def _queued(self, running: _Running, turn: Span, waited_ms: float) -> None:
+        """Place the wait of a message for the turn before its own, beside that."""
+        span = Span(len(self.spans), turn.seq, "wait", f"queue for {turn.name}", turn.where, None, 0)
+        span.first = self.order
+        span.last = self.order = self.order + 1
+        begin, end = turn.start_ms - waited_ms, turn.start_ms
+        span.start_ms, span.end_ms = (begin, end) if self.is_timed else (span.first, span.last)
+        span.duration_ms, span.is_open, span.status = waited_ms, False, "waited"
+        self._add(running, span)
 
     def _turn(self, running: _Running, event: TurnStarted | TurnCompleted, seq: int) -> Span:
         where = event.where

@@ -256,16 +256,14 @@ def test_a_filter_that_grows_with_the_run_shows_what_it_would_show_of_the_whole(
 
     # By number, as the spans of two timelines are not the same objects.
     expected = Windows(grown(events)).window(by_time=by_time, wanted=wanted, lanes=1_000)
-    assert [
-        [(bar.span.at, bar.size, bar.severity, bar.start) for bar in lane.bars] for lane in found.lanes
-    ] == [[(bar.span.at, bar.size, bar.severity, bar.start) for bar in lane.bars] for lane in expected.lanes]
+    assert [[(bar.span.at, bar.size, bar.severity, bar.start) for bar in lane.bars] for lane in found.lanes] == [
+        [(bar.span.at, bar.size, bar.severity, bar.start) for bar in lane.bars] for lane in expected.lanes
+    ]
     assert found.matched == sum(wanted.takes(span) for span in growing.spans)
 
 
 @given(runs, st.floats(0, 1), st.floats(0.001, 1), st.integers(5, 200))
-def test_a_part_shows_the_spans_that_reach_into_it(
-    events: list[RunEvent], at: float, share: float, bins: int
-) -> None:
+def test_a_part_shows_the_spans_that_reach_into_it(events: list[RunEvent], at: float, share: float, bins: int) -> None:
     timeline = grown(events)
     windows = Windows(timeline)
     end = windows.end(by_time=True)
@@ -343,3 +341,21 @@ def test_nothing_wanted_is_everything() -> None:
 
     assert Windows(timeline).window(wanted=WHOLE).matched == len(timeline.spans)
     assert Windows(timeline).lane_of(timeline.spans[-1], Wanted(frozenset({"hook"}))) is None
+
+
+def test_a_wait_in_the_queue_is_beside_the_turn_that_was_waited_for() -> None:
+    second = Where("t1", "e2", 2)
+    timeline = grown(
+        [
+            TurnStarted(TURN, 0.0, "u1", 0, 1, "Hi"),
+            TurnCompleted(TURN, 100.0, "u1", "success", 100.0, "", 0, 0, 0.0, 0, 0),
+            TurnStarted(second, 101.0, "u2", 1, 2, "And?", waited_ms=61.0),
+            TurnCompleted(second, 150.0, "u2", "success", 49.0, "", 0, 0, 0.0, 0, 0),
+        ]
+    )
+
+    wait = next(span for span in timeline.spans if span.kind == "wait")
+    assert (wait.start_ms, wait.end_ms, wait.duration_ms, wait.status) == (40.0, 101.0, 61.0, "waited")
+    assert [[span.name for span in row.spans] for row in timeline.rows] == [["turn 1", "turn 2"], ["queue for turn 2"]]
+    assert timeline.waited_ms == 0.0
+    assert_rows_are_sound(timeline)
