@@ -5,6 +5,7 @@ from noetic_nb.lab.detection.calibration import Calibration
 from noetic_nb.lab.detection.stopping_value import economics
 from noetic_nb.lab.detection.threshold_search import calibrate
 from noetic_nb.lab.regulator_replay import first_stop, replay_regulator
+from noetic_nb.lab.remembering.losses import Losses, lost
 from noetic_nb.lab.replaying.comparison import Comparison, compare
 from noetic_nb.lab.replaying.forks import fork
 from noetic_nb.lab.replaying.regulator_readings import RegulatorReadings
@@ -21,6 +22,7 @@ __all__ = [
     "Calibration",
     "Comparison",
     "Evaluation",
+    "Losses",
     "RegulatorReadings",
     "Suggestion",
     "Suggestions",
@@ -33,6 +35,7 @@ __all__ = [
     "first_stop",
     "fork",
     "lint",
+    "lost",
     "pareto",
     "replay",
     "replay_regulator",

@@ -101,7 +101,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"statistics", "recorded_calls", "annotated", "rule_lint_text"}),
         frozenset({"datasets", "rule_trial", "regulator_replay"}),
         frozenset({"datasets_build", "rule_backtest", "rule_lint"}),
-        frozenset({"detection", "rule_scores", "replaying"}),
+        frozenset({"detection", "rule_scores", "replaying", "remembering"}),
         frozenset({"sweeping"}),
     ),
     "widgets": (
