@@ -131,7 +131,8 @@ INTRODUCED: Final = re.compile(
 )
 
 DECIDED: Final = re.compile(
-    r"\b(?:decided|decision|we agreed|agreed (?:to|on|that)|have chosen|has chosen|chose|settled (?:on|for)|opted|go(?:ing)? with|"
+    r"\b(?:decided|decision|we agreed|agreed (?:to|on|that)|have chosen|has chosen|chose|settled (?:on|for)|opted|"
+    r"go(?:ing)? with|"
     r"approved|rejected|ruled out|the plan is|final answer|made up my mind|let's do|signed off|"
     r"entschieden|entschlossen|entscheidung|entscheide|beschlossen|beschluss|vereinbart|wir nehmen|geeinigt|genehmigt|abgelehnt|"
     r"décidé|décidons|décision|convenu|choisi|decidido|decidí|decisión|acordado|acordamos|elegido|"
