@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from noetic_nb.arguments import explained
 from noetic_nb.layers.blocks import fitting_lines, tagged
 from noetic_nb.layers.collaborators import check_function, check_whole
+from noetic_nb.layers.considered import consider, plain_hits
 from noetic_nb.layers.gathering import GATHERING_TIMEOUTS_MS, gathering_hooks
 from noetic_nb.layers.handles import EntityHandle
 from noetic_nb.layers.schemas import Arguments, StoredState, option_error
@@ -118,7 +120,7 @@ def entity_memory(
         scope=scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
         timeouts=GATHERING_TIMEOUTS_MS,
-        hooks=gathering_hooks(add, recall=_recall, shape=_State, empty=_EMPTY, layer_id=id),
+        hooks=gathering_hooks(add, recall=partial(_recall, id), shape=_State, empty=_EMPTY, layer_id=id),
         provides={
             "entities": layer_data(_facts_by_name),
             "remember": layer_fn(
@@ -159,11 +161,12 @@ def _with_facts(
     return {"entities": {name: entities[name] for name in entities if name in newest}}
 
 
-def _recall(p: RecallParams) -> str | None:
+def _recall(layer_id: str, p: RecallParams) -> str | None:
     entities = (p.state or _EMPTY)["entities"]
     query = p.query.casefold()
     order = sorted(entities, key=lambda name: (name.casefold() not in query, -entities[name]["seen"]))
     lines = [f"- {name}: {fact}" for name in order for fact in reversed(entities[name]["facts"])]
+    consider(layer_id, TAG, lambda: plain_hits(lines))
     kept = fitting_lines(TAG, lines, p.budget, p.ctx.tokenize)
     return tagged(TAG, "\n".join(kept)) if kept else None
 

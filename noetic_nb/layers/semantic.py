@@ -19,6 +19,7 @@ from noetic_nb.items import Item
 from noetic_nb.items.build import input_texts, output_texts
 from noetic_nb.layers.blocks import fitting_lines, tagged
 from noetic_nb.layers.collaborators import Embed, as_embedder, check_whole, embed
+from noetic_nb.layers.considered import Hit, consider
 from noetic_nb.layers.embedding import Embedder, EmbedTexts
 from noetic_nb.layers.handles import SemanticHandle
 from noetic_nb.layers.schemas import Arguments, StoredState, load_state, option_error
@@ -254,7 +255,7 @@ class _SemanticRecall:
             # Calls and outputs stand between messages; four items to a message is more than enough to look through.
             recent = [item for item in p.log[-4 * self.skip_recent :] if item["type"] == "message"]
         hidden = {key for key, _, _ in _messages(recent[-self.skip_recent :], p.ctx.thread_id)}
-        hits = await self.nearest(index, p.query, hidden)
+        hits = await self.nearest(index, p.query, hidden, reported=True)
         if index.other:
             p.ctx.diagnostic(self.layer_id, "recall", OtherVectors(index.other, len(index.messages)))
         lines = index.lines(hits)
@@ -328,7 +329,7 @@ class _SemanticRecall:
                 await index.storage.delete(gone.key)
         return len(fresh)
 
-    async def nearest(self, index: _Index, query: str, hidden: set[str]) -> list[int]:
+    async def nearest(self, index: _Index, query: str, hidden: set[str], *, reported: bool = False) -> list[int]:
         """Return positions of what is near to a query, nearest first, each hit followed by its neighbours."""
         (wanted,) = await embed(self.embedder, [query])
         # Hashed words leave most places empty, so only those of the query are looked at: thousands of messages in a few
@@ -348,12 +349,27 @@ class _SemanticRecall:
             index.other = sum(
                 [bool(message.length) and len(message.vector) != len(wanted) for message in index.messages]
             )
+        if reported:
+            consider(
+                self.layer_id,
+                TAG,
+                lambda: [
+                    Hit(tuple(zip(at := self.along(index, position, hidden), index.lines(at), strict=True)), score)
+                    for score, position in sorted(scored, reverse=True)
+                ],
+                top_k=self.top_k,
+                min_score=self.min_score,
+            )
         hits = sorted((pair for pair in scored if pair[0] >= self.min_score), reverse=True)[: self.top_k]
-        found: dict[int, None] = {}
-        for _, position in hits:
-            found.setdefault(position)
-            for step in range(1, self.neighbours + 1):
-                for near in (position - step, position + step):
-                    if 0 <= near < len(index.messages) and index.messages[near].id not in hidden:
-                        found.setdefault(near)
-        return list(found)
+        return list(dict.fromkeys([near for _, position in hits for near in self.along(index, position, hidden)]))
+
+    def along(self, index: _Index, position: int, hidden: set[str]) -> list[int]:
+        """Return the position of a hit and those of its neighbours, nearest first."""
+        around = [position]
+        for step in range(1, self.neighbours + 1):
+            around += [
+                near
+                for near in (position - step, position + step)
+                if 0 <= near < len(index.messages) and index.messages[near].id not in hidden
+            ]
+        return around

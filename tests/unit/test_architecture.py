@@ -101,8 +101,8 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"statistics", "recorded_calls", "annotated", "rule_lint_text"}),
         frozenset({"datasets", "rule_trial", "regulator_replay"}),
         frozenset({"datasets_build", "rule_backtest", "rule_lint"}),
-        frozenset({"detection", "rule_scores", "replaying", "remembering"}),
-        frozenset({"sweeping"}),
+        frozenset({"detection", "rule_scores", "replaying"}),
+        frozenset({"remembering", "sweeping"}),
     ),
     "widgets": (
         frozenset({"base"}),

@@ -19,7 +19,7 @@ from noetic_nb.models.client import ModelResponse, Usage
 from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_requests import RequestIndex
 
-__all__ = ["offers_of"]
+__all__ = ["LayersAlong", "offers_of"]
 
 _NOT_RUN = ("project_history", "on_item_append")
 
@@ -29,7 +29,9 @@ class _Turn(NamedTuple):
     query: str
 
 
-class _Layers:
+class LayersAlong:
+    """Layers that go along with a recorded run: begun, asked and stored where the agent's were."""
+
     def __init__(self, layers: Sequence[MemoryLayer], model: Any) -> None:
         self.stack = LayerStack(layers)
         self.budgets = dict.fromkeys([layer.id for layer in layers], inf)
@@ -39,6 +41,7 @@ class _Layers:
         self.logs: dict[str, ItemLog] = {}
 
     async def begin(self, event: TurnStarted) -> None:
+        """Begin a turn."""
         where = event.where
         ctx = ExecutionContext(
             execution_id=where.execution_id,
@@ -58,6 +61,7 @@ class _Layers:
         )
 
     async def offer(self, execution_id: str, log: ItemLog) -> dict[str, RecallEntry] | None:
+        """Return what the layers offer for a call, None where its turn did not begin."""
         turn = self.turns.get(execution_id)
         if turn is None:
             return None
@@ -67,6 +71,7 @@ class _Layers:
         return {entry.layer_id: entry for entry in found}
 
     async def store(self, execution_id: str) -> None:
+        """Let the layers keep what matters of the last answer."""
         response = self.answered.pop(execution_id, None)
         if response is not None and execution_id in self.turns:
             log = ItemLog(self.logs[execution_id])
@@ -74,6 +79,7 @@ class _Layers:
             await self.stack.store(self.turns[execution_id].ctx, response=response, log=log)
 
     async def complete(self, event: TurnCompleted) -> None:
+        """End a turn."""
         await self.store(event.where.execution_id)
         turn = self.turns.pop(event.where.execution_id, None)
         if turn is not None:
@@ -90,7 +96,7 @@ async def offers_of(
         for hook in _NOT_RUN:
             if getattr(layer.hooks, hook) is not None:
                 kept.add("layers", f"hook {hook} of layer {layer.id} is not run")
-    live = _Layers(layers, model)
+    live = LayersAlong(layers, model)
     index = RequestIndex()
     due: set[str] = set()
     last: dict[str, dict[str, RecallEntry]] = {}
