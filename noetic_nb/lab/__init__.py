@@ -6,6 +6,7 @@ from noetic_nb.lab.detection.stopping_value import economics
 from noetic_nb.lab.detection.threshold_search import calibrate
 from noetic_nb.lab.regulator_replay import first_stop, replay_regulator
 from noetic_nb.lab.remembering.losses import Losses, lost
+from noetic_nb.lab.remembering.memory_benches import memory_bench
 from noetic_nb.lab.remembering.near_misses import near_misses
 from noetic_nb.lab.replaying.comparison import Comparison, compare
 from noetic_nb.lab.replaying.forks import fork
@@ -37,6 +38,7 @@ __all__ = [
     "fork",
     "lint",
     "lost",
+    "memory_bench",
     "near_misses",
     "pareto",
     "replay",

@@ -98,7 +98,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"importing", "otel_export", "guards"}),
     ),
     "lab": (
-        frozenset({"statistics", "recorded_calls", "annotated", "rule_lint_text"}),
+        frozenset({"statistics", "recorded_calls", "annotated", "dialogues", "rule_lint_text"}),
         frozenset({"datasets", "rule_trial", "regulator_replay"}),
         frozenset({"datasets_build", "rule_backtest", "rule_lint"}),
         frozenset({"detection", "rule_scores", "replaying"}),
