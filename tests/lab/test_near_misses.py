@@ -18,6 +18,7 @@ import noetic_nb as nn
 from noetic_nb import lab
 from noetic_nb.items import input_message, item_text
 from noetic_nb.runs.recorded_requests import RecordedRequest, recorded_request
+from noetic_nb.testing import FakeClock
 
 WORDS = [
     "tent",
@@ -51,7 +52,7 @@ def talk(
         window_size=window,
     )
     config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"), memory=list(memory), projection=policy)
-    harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Noted."] * len(texts)))
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Noted."] * len(texts)), clock=FakeClock())
     run = nn.record(harness)
 
     async def play() -> None:
@@ -153,16 +154,17 @@ def recalled_with(layer: nn.MemoryLayer, texts: Sequence[str], row: Any, less: s
     min_score=st.sampled_from([-1.0, 0.05, 0.2, 0.5]),
     neighbours=st.integers(0, 2),
     tokens=st.integers(5, 200),
+    make=st.sampled_from([nn.layers.semantic_recall, nn.layers.hybrid_recall]),
 )
 def test_every_memory_is_recalled_with_what_its_row_names(
-    seed: int, top_k: int, min_score: float, neighbours: int, tokens: int
+    seed: int, top_k: int, min_score: float, neighbours: int, tokens: int, make: Any
 ) -> None:
     rng = random.Random(seed)
     texts = [
         *[text.strip() for text in said(rng, 7)],
         f"Where is the {rng.choice(WORDS)} near the {rng.choice(WORDS)}?",
     ]
-    layer = nn.layers.semantic_recall(
+    layer = make(
         top_k=top_k,
         min_score=min_score,
         neighbours=neighbours,
