@@ -237,7 +237,7 @@ def sweep(frame: Any, x: str, y: str, ax: Axes | None = None) -> Figure:
     return _figure(axes)
 
 
-def pareto(frame: Any, x: str, y: str, ax: Axes | None = None) -> Figure:
+def pareto(frame: Any, x: str, y: str, ax: Axes | None = None, *, label: str | None = None) -> Figure:
     """Draw the rows of a table, and of them those that none beats: less of `x` is better, and more of `y`.
 
     Parameters
@@ -248,6 +248,8 @@ def pareto(frame: Any, x: str, y: str, ax: Axes | None = None) -> Figure:
         What it costs, and what it gives.
     ax : matplotlib Axes, optional
         Where to draw; a figure of its own by default.
+    label : str, optional
+        A column whose text names the rows that are not beaten, such as the ``layers`` of `noetic_nb.lab.memory_bench`.
 
     Returns
     -------
@@ -266,13 +268,41 @@ def pareto(frame: Any, x: str, y: str, ax: Axes | None = None) -> Figure:
     'blocked'
     """
     axes = _of_columns(frame, x, y, ax)
+    if label is not None and label not in frame.columns:
+        known = ", ".join(map(str, frame.columns))
+        raise NoeticConfigError(
+            "UNKNOWN_COLUMN", "The table has no such column.", given=label, hint=f"There are {known}."
+        )
     front = pareto_rows(frame, minimise=x, maximise=y).sort_values([x, y])
     axes.plot(frame[x], frame[y], "o", color=OTHER_LOOK[0], ms=7, label="configurations")
     axes.plot(
         front[x], front[y], color=QUALITY_COLOUR, drawstyle="steps-post", lw=1.8, marker="s", ms=9, label="not beaten"
     )
+    if label is not None:
+        _name_rows(axes, front, x, y, label)
     _put_legend(axes, *axes.get_legend_handles_labels())
     return _figure(axes)
+
+
+def _name_rows(axes: Axes, front: Any, x: str, y: str, label: str) -> None:
+    """Write the name of each row beside it, where it is another than that of the row before; the last ones to the left."""
+    names = [clip(str(name), LABEL_LENGTH) for name in front[label]]
+    middle = (min(front[x]) + max(front[x])) / 2 if len(front) else 0.0
+    for place, (name, at, height) in enumerate(zip(names, front[x], front[y], strict=True)):
+        if place and names[place - 1] == name:
+            continue
+        side = "left" if at <= middle else "right"
+        offset = (8, -14) if side == "left" else (-8, 8)
+        axes.annotate(
+            name,
+            (at, height),
+            offset,
+            textcoords="offset points",
+            ha=side,
+            size=TEXT_PT - 4,
+            color=INK,
+            parse_math=False,
+        )
 
 
 def _of_columns(frame: Any, x: str, y: str, ax: Axes | None) -> Axes:

@@ -63,7 +63,7 @@ def test_nearly_all_planted_facts_are_named(style: Any) -> None:
     for seed in range(12):
         rng = random.Random(seed)
         made: Dialogue = style(rng)
-        run = talk(with_fillers(made, rng, 3), [nn.layers.history_window(2)])
+        run = talk(with_fillers(made, rng, 3), [nn.history_window(2)])
 
         losses = lab.lost(run, -1)
 
@@ -79,7 +79,7 @@ def test_nearly_all_planted_facts_are_named(style: Any) -> None:
 def test_what_is_still_in_the_window_is_not_lost(seed: int, window: int, style: Any) -> None:
     rng = random.Random(seed)
     made: Dialogue = style(rng)
-    run = talk(with_fillers(made, rng, rng.randint(0, 3)), [nn.layers.history_window(window)])
+    run = talk(with_fillers(made, rng, rng.randint(0, 3)), [nn.history_window(window)])
 
     losses = lab.lost(run, -1)
 
@@ -100,7 +100,7 @@ def test_nothing_is_lost_where_everything_is_sent(style: Any) -> None:
 
 def test_small_talk_has_no_facts() -> None:
     rng = random.Random(1)
-    run = talk(with_fillers(Dialogue(), rng, 30), [nn.layers.history_window(2)])
+    run = talk(with_fillers(Dialogue(), rng, 30), [nn.history_window(2)])
 
     assert lab.lost(run, -1) == ()
 
@@ -121,10 +121,10 @@ def test_small_talk_has_no_facts() -> None:
     ids=["price", "european", "iso", "no-year", "umlaut", "hyphen", "clock", "decision", "digits"],
 )
 def test_a_fact_that_a_layer_tells_in_another_form_is_not_lost(said: str, summary: str) -> None:
-    told = nn.layers.static_content(lambda: summary)
+    told = nn.static_content(lambda: summary)
 
-    without = lab.lost(talk([said, *["Thanks."] * 3], [nn.layers.history_window(2)]), -1)
-    beside = lab.lost(talk([said, *["Thanks."] * 3], [nn.layers.history_window(2), told]), -1)
+    without = lab.lost(talk([said, *["Thanks."] * 3], [nn.history_window(2)]), -1)
+    beside = lab.lost(talk([said, *["Thanks."] * 3], [nn.history_window(2), told]), -1)
 
     assert without != ()
     assert beside == ()
@@ -132,7 +132,7 @@ def test_a_fact_that_a_layer_tells_in_another_form_is_not_lost(said: str, summar
 
 def test_the_turn_that_asks_is_named() -> None:
     texts = ["My order is A17-B.", "My sister lives in Graz.", "Thanks.", "What was my order number?", "Bye now."]
-    run = talk(texts, [nn.layers.history_window(2)])
+    run = talk(texts, [nn.history_window(2)])
 
     assert {loss.fact: loss.asked_later for loss in lab.lost(run, 1)} == {"A17-B": 4}
     assert {loss.fact: loss.asked_later for loss in lab.lost(run, 3)} == {"A17-B": 4, "Graz": None}
@@ -150,7 +150,7 @@ def test_the_turn_that_asks_is_named() -> None:
     ids=["german", "who", "how-much", "cyrillic"],
 )
 def test_a_question_is_told_by_its_words(said: str, question: str, fact: str) -> None:
-    run = talk([said, "Thanks.", "Sure.", question], [nn.layers.history_window(2)])
+    run = talk([said, "Thanks.", "Sure.", question], [nn.history_window(2)])
 
     assert next(loss.asked_later for loss in lab.lost(run, -1) if loss.fact == fact) == 4
 
@@ -159,8 +159,8 @@ def test_a_summary_is_compared_with_its_source() -> None:
     def observe(texts: Sequence[str]) -> list[str]:
         return ["Order A17-B, paid 1200, by Bruno Keller."]
 
-    layer = nn.layers.observational_memory(observe, buffer_threshold=5)
-    run = talk(["Order A17-B for Anna Novák cost $1,200.00.", *["Thanks."] * 3], [layer, nn.layers.history_window(2)])
+    layer = nn.observational_memory(observe, buffer_threshold=5)
+    run = talk(["Order A17-B for Anna Novák cost $1,200.00.", *["Thanks."] * 3], [layer, nn.history_window(2)])
 
     losses = lab.lost(run, -1)
 
@@ -244,7 +244,7 @@ def test_long_texts_of_one_kind_are_read_in_their_length(text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
 def test_hostile_texts_are_read_and_hide_nothing(text: str) -> None:
-    run = talk([text, f"My order is A17-B. {text[:200]}", "Thanks.", "Sure."], [nn.layers.history_window(2)])
+    run = talk([text, f"My order is A17-B. {text[:200]}", "Thanks.", "Sure."], [nn.history_window(2)])
 
     losses = lab.lost(run, -1)
 
@@ -280,7 +280,7 @@ def test_a_call_without_its_request_is_refused() -> None:
 
 
 def test_losses_are_a_table() -> None:
-    run = talk(["My order is A17-B.", "Thanks.", "Sure."], [nn.layers.history_window(2)])
+    run = talk(["My order is A17-B.", "Thanks.", "Sure."], [nn.history_window(2)])
 
     table = lab.lost(run, -1).to_frame()
 

@@ -154,7 +154,7 @@ def recalled_with(layer: nn.MemoryLayer, texts: Sequence[str], row: Any, less: s
     min_score=st.sampled_from([-1.0, 0.05, 0.2, 0.5]),
     neighbours=st.integers(0, 2),
     tokens=st.integers(5, 200),
-    make=st.sampled_from([nn.layers.semantic_recall, nn.layers.hybrid_recall]),
+    make=st.sampled_from([nn.semantic_recall, nn.hybrid_recall]),
 )
 def test_every_memory_is_recalled_with_what_its_row_names(
     seed: int, top_k: int, min_score: float, neighbours: int, tokens: int, make: Any
@@ -188,7 +188,7 @@ def test_every_memory_is_recalled_with_what_its_row_names(
 
 def test_a_memory_of_another_thread_counts_where_the_layer_reaches_there() -> None:
     config = nn.AgentConfig(
-        name="desk", step=nn.react(model="scripted"), memory=[nn.layers.semantic_recall(top_k=1, min_score=0.9)]
+        name="desk", step=nn.react(model="scripted"), memory=[nn.semantic_recall(top_k=1, min_score=0.9)]
     )
     harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Noted."] * 3))
     run = nn.record(harness)
@@ -209,14 +209,14 @@ def test_a_memory_of_another_thread_counts_where_the_layer_reaches_there() -> No
 @pytest.mark.parametrize(
     ("layer", "kept"),
     [
-        (nn.layers.observational_memory(buffer_threshold=1, budget={"min": 20, "max": 20}), 3),
+        (nn.observational_memory(buffer_threshold=1, budget={"min": 20, "max": 20}), 3),
         (
-            nn.layers.entity_memory(lambda text: {text.split()[0]: [text]}, budget={"min": 20, "max": 20}),
+            nn.entity_memory(lambda text: {text.split()[0]: [text]}, budget={"min": 20, "max": 20}),
             3,
         ),
-        (nn.layers.episodic_memory(budget={"min": 40, "max": 40}), 3),
+        (nn.episodic_memory(budget={"min": 40, "max": 40}), 3),
         (
-            nn.layers.temporal_memory(
+            nn.temporal_memory(
                 extract=lambda texts, now: {"2026-01-01": list(texts)},
                 buffer_threshold=1,
                 inject_ledger=True,
@@ -245,7 +245,7 @@ def test_memories_with_an_order_name_the_tokens_of_their_layer(layer: nn.MemoryL
 
 
 def test_a_procedure_names_its_score() -> None:
-    layer = nn.layers.procedural_memory(min_score=0.99)
+    layer = nn.procedural_memory(min_score=0.99)
     config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"), memory=[layer])
     harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Noted."] * 2))
     run = nn.record(harness)
@@ -264,7 +264,7 @@ def test_a_procedure_names_its_score() -> None:
 
 
 def test_the_agent_is_not_touched() -> None:
-    layer = nn.layers.semantic_recall(skip_recent=0)
+    layer = nn.semantic_recall(skip_recent=0)
     run = talk(["The copper kettle.", "The kettle?"], [layer])
     before = len(run.events)
 

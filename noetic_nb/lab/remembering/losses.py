@@ -10,6 +10,7 @@ from noetic_nb.events import ModelCalled, TurnStarted
 from noetic_nb.items import Item, item_text
 from noetic_nb.lab.remembering.asked_later import first_asked, questions_of
 from noetic_nb.lab.remembering.facts import Fact, FactKind, KnownFacts, facts_of
+from noetic_nb.redact import redact_text
 from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_requests import RecordedRequest, SentItem, recorded_request
 
@@ -39,6 +40,11 @@ class Loss(NamedTuple):
     keys: tuple[str, ...]
     """Normal forms of the fact."""
     sentence: str
+
+    def __repr__(self) -> str:
+        """Return the fact and where it stood, without the item, which may hold a secret."""
+        asked = "" if self.asked_later is None else f", asked_later={self.asked_later}"
+        return f"<Loss {self.kind} {self.fact!r} at {self.position}, {self.reason}{asked}>"
 
 
 class Retelling(NamedTuple):
@@ -124,7 +130,7 @@ def lost(run: Run, call: int | ModelCalled, *, thread_id: str | None = None) -> 
     --------
     >>> import asyncio
     >>> import noetic_nb as nn
-    >>> config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"), memory=[nn.layers.history_window(2)])
+    >>> config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"), memory=[nn.history_window(2)])
     >>> harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Noted.", "Sure.", "Which one?"]))
     >>> run = nn.record(harness)
     >>> for text in ("My order is A17-B.", "Thank you.", "What was my order again?"):
@@ -152,7 +158,9 @@ def lost(run: Run, call: int | ModelCalled, *, thread_id: str | None = None) -> 
     log: Sequence[Item] = request.known or ()
     absent = [at for at in range(len(log)) if at + request.first not in shown]
     texts = [fact_text(log[at]) for at in absent]
-    known = KnownFacts([request.instructions or "", *[fact_text(one.item) for one in sent if one.item is not None]])
+    known = KnownFacts(
+        [redact_text(request.instructions or ""), *[fact_text(one.item) for one in sent if one.item is not None]]
+    )
     found = facts_of(texts)
     reasons = _reasons(request)
     later = questions_of(_asked(run, request))
@@ -186,11 +194,11 @@ def lost(run: Run, call: int | ModelCalled, *, thread_id: str | None = None) -> 
 
 
 def fact_text(item: Item) -> str:
-    """Return the text of an item that facts are looked for in: of a call its arguments, not the name of the tool."""
+    """Return the text of an item that facts are looked for in, secrets replaced: of a call its arguments, not its tool."""
     if item["type"] == "function_call":
         arguments = item.get("arguments")
-        return arguments if isinstance(arguments, str) else ""
-    return item_text(item)
+        return redact_text(arguments) if isinstance(arguments, str) else ""
+    return redact_text(item_text(item))
 
 
 def _reasons(request: RecordedRequest) -> dict[int, str]:

@@ -164,7 +164,7 @@ def _no_layers(given: object) -> NoeticConfigError:
         "INVALID_LAYERS",
         "That is no set of layers.",
         given=given,
-        hint="Pass {'window': [nn.layers.history_window(6)], 'plain': []}.",
+        hint="Pass {'window': [nn.history_window(6)], 'plain': []}.",
     )
 
 

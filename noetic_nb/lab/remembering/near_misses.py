@@ -14,6 +14,7 @@ from noetic_nb.layers.blocks import fitting_lines, tagged
 from noetic_nb.layers.considered import Considered, considering
 from noetic_nb.memory import MemoryLayer
 from noetic_nb.models.client import ModelResponse, Usage
+from noetic_nb.redact import redact_text
 from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex, recorded_request
 from noetic_nb.runtime import AgentConfig
@@ -156,7 +157,7 @@ def _items(request: RecordedRequest) -> list[_Miss]:
                 None,
                 one.tokens,
                 *changes,
-                text=item_text(one.item)[:SHOWN],
+                text=redact_text(item_text(one.item))[:SHOWN],
             )
         )
     return rows
@@ -255,7 +256,7 @@ def _missed(one: Considered, allocated: float, tokenizer: Tokenizer) -> list[_Mi
                     layer_tokens=needed,
                     top_k=rank if rank > most else None,
                     min_score=hit.score if too_far else None,
-                    text=line[:SHOWN],
+                    text=redact_text(line)[:SHOWN],
                 )
             )
     return rows
