@@ -249,7 +249,8 @@ def pareto(frame: Any, x: str, y: str, ax: Axes | None = None, *, label: str | N
     ax : matplotlib Axes, optional
         Where to draw; a figure of its own by default.
     label : str, optional
-        A column whose text names the rows that are not beaten, such as the ``layers`` of `noetic_nb.lab.memory_bench`.
+        A column whose text names the rows that are not beaten, numbered, in the legend; such as the ``layers`` of
+        `noetic_nb.lab.memory_bench`.
 
     Returns
     -------
@@ -285,24 +286,15 @@ def pareto(frame: Any, x: str, y: str, ax: Axes | None = None, *, label: str | N
 
 
 def _name_rows(axes: Axes, front: Any, x: str, y: str, label: str) -> None:
-    """Write the name of each row beside it, where it is another than that of the row before; the last ones to the left."""
-    names = [clip(str(name), LABEL_LENGTH) for name in front[label]]
-    middle = (min(front[x]) + max(front[x])) / 2 if len(front) else 0.0
-    for place, (name, at, height) in enumerate(zip(names, front[x], front[y], strict=True)):
-        if place and names[place - 1] == name:
-            continue
-        side = "left" if at <= middle else "right"
-        offset = (8, -14) if side == "left" else (-8, 8)
-        axes.annotate(
-            name,
-            (at, height),
-            offset,
-            textcoords="offset points",
-            ha=side,
-            size=TEXT_PT - 4,
-            color=INK,
-            parse_math=False,
-        )
+    """Write numbers beside rows and their names in the legend: names beside marks would cover each other."""
+    places: dict[tuple[float, float], list[str]] = {}
+    for name, at, height in zip(front[label], front[x], front[y], strict=True):
+        places.setdefault((at, height), []).append(str(name))
+    for number, (place, names) in enumerate(places.items(), 1):
+        # Above and to the left of a step there is nothing that is as good.
+        axes.annotate(str(number), place, (-6, 5), textcoords="offset points", ha="right", size=TEXT_PT - 2, color=INK)
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        axes.plot([], [], " ", label=f"{number} {clip(names[0], LABEL_LENGTH)}{more}")
 
 
 def _of_columns(frame: Any, x: str, y: str, ax: Axes | None) -> Axes:

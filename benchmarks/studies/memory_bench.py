@@ -150,7 +150,7 @@ def surprises(table: Any, kinds: dict[str, dict[float, dict[str, float]]]) -> li
         f"{recall('hybrid + entities', 250)}: the budget is split by headroom before anybody knows who has "
         f"what. With observations, "
         f"whose least is 500 tokens, hybrid recall is given nothing: {recall('hybrid + observations', 250)}, as "
-        f"without it. At 1 000 "
+        "observations have alone. At 1 000 "
         f"the same pairs are the best of all.",
         f"* **A short window is cheap only without a cache.** `history_window(6)` costs "
         f"{costs('history window 6', 4_000)}; all of the "
@@ -164,7 +164,7 @@ def surprises(table: Any, kinds: dict[str, dict[float, dict[str, float]]]) -> li
         f"* **Recall of messages does not see what tools returned.** Of what was looked up hybrid recall has "
         f"{found('hybrid', 4_000, 'looked up')}, all of it from the history; observations that read tool results have "
         f"{found(facts, 4_000, 'looked up')}.",
-        f"* **More hits are not more evidence.** Three hits of hybrid recall have "
+        f"* **More hits are hardly more evidence.** Three hits of hybrid recall have "
         f"{recall('hybrid, 3 hits', 4_000)}, ten have "
         f"{recall('hybrid', 4_000)}.",
         f"* **Keywords beat the vectors of hashed words** at every budget, most at the smallest: "
