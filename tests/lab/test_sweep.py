@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import signal
@@ -17,15 +18,20 @@ import joblib
 import pandas
 import pytest
 
+import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.lab import datasets, first_stop, replay, replay_regulator, sweep
+from noetic_nb.events import RegulatorDecided
+from noetic_nb.lab import RegulatorReadings, datasets, first_stop, replay, replay_regulator, sweep
+from noetic_nb.lab.replaying import regulator_readings
 from noetic_nb.lab.statistics.intervals import interval
-from noetic_nb.lab.sweeping.threshold_replays import ThresholdReplays
+from noetic_nb.layers import regulation
 from noetic_nb.models import ModelRequest, ModelResponse, ScriptedModel, Usage
-from noetic_nb.regulator import Regulator
+from noetic_nb.regulator import CallBudget, Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs.regulator_tape import with_thresholds
 from noetic_nb.steering import RuleBook
+from noetic_nb.testing import SeededIds
+from tests.lab.random_agents import random_run
 
 ANN = Regulator.recommended("ann")
 SPACE = {"call_budget.total": [5, 10, 20], "cost_cap.tokens_out": [300, 900]}
@@ -57,11 +63,38 @@ def _is_same(one: pandas.DataFrame, other: pandas.DataFrame) -> bool:
 def test_a_run_read_once_is_replayed_as_it_is_alone(regulator: Regulator, thresholds: dict[str, Any]) -> None:
     graded = [replay_regulator(run, regulator, grader=lambda reply: len(reply) % 7 / 7) for run in _airline(6)]
     for run in (*_airline(6), *graded):
-        shared = ThresholdReplays(run, regulator)
-        shared.under({"procedural_warning": {"min_corrections": 1}})
-        found, alone = shared.under(thresholds), replay(run, regulator=_with(regulator, thresholds))
+        shared = RegulatorReadings(run)
+        shared.replay(_with(regulator, {"procedural_warning": {"min_corrections": 1}}))
+        other = _with(regulator, thresholds)
+        found, alone = shared.replay(other), replay(run, regulator=other)
         assert found.events[:] == alone.events[:]
         assert found.meta["replay"] == alone.meta["replay"]
+    for run in _airline(6):
+        numbers = _with(regulator, thresholds)
+        assert replay(run, regulator=numbers).events[:] == replay_regulator(run, numbers).events[:]
+
+
+# Of the first dozen those in which a regulator decides.
+@pytest.mark.parametrize("seed", [0, 2, 3, 4, 7, 8, 9, 10, 11])
+async def test_a_regulated_run_is_read_once_for_all_regulators(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = await random_run(seed)
+    recorded = await asyncio.to_thread(replay, run)
+    assert recorded.select(RegulatorDecided)
+    read: list[Run] = []
+    known = regulator_readings.tape_of
+    monkeypatch.setattr(regulator_readings, "tape_of", lambda *given: read.append(given[0]) or known(*given))
+    others = [Regulator.for_user("ann").with_predicates(CallBudget(total=total)) for total in (0, 1, 2, 99)]
+
+    readings = RegulatorReadings(run)
+    found = await asyncio.to_thread(lambda: [readings.replay(other) for other in [*others, None, *others]])
+
+    assert len(read) == 2  # with what was learned by another, and as recorded
+    assert found[:4] == found[5:]
+    assert found[4].events[:] == recorded.events[:]
+    for other, shared in zip(others, found, strict=False):
+        alone = await asyncio.to_thread(lambda other=other: replay(run, regulator=other))
+        assert shared.events[:] == alone.events[:]
+        assert shared.meta["replay"] == alone.meta["replay"]
 
 
 def test_a_grade_between_turns_stops_the_next_turn_as_alone() -> None:
@@ -76,7 +109,9 @@ def test_a_grade_between_turns_stops_the_next_turn_as_alone() -> None:
     regulator = Regulator.for_user("ann")
     numbers = {"quality_decline": {"poor_mean": 0.6}}
     alone = replay(run, regulator=_with(regulator, numbers))
-    assert ThresholdReplays(run, regulator).under(numbers).events[:] == alone.events[:]
+    readings = RegulatorReadings(run)
+    readings.replay(regulator)
+    assert readings.replay(_with(regulator, numbers)).events[:] == alone.events[:]
     assert first_stop(alone) is not None
 
 
@@ -164,6 +199,110 @@ def test_threads_and_processes_give_the_same_table() -> None:
     assert processes.attrs["backend"] == "loky"
     assert _is_same(one, threads)
     assert _is_same(one, processes)
+
+
+@nn.tool
+def find(place: int) -> str:
+    """Find something."""
+    return f"found {place}"
+
+
+@nn.tool
+def pay(amount: float) -> str:
+    """Pay."""
+    return f"paid {amount:g}"
+
+
+def at_most(count: int) -> RuleBook:
+    rules = RuleBook()
+    rules.at_most(count, "pay", id="most")
+    return rules
+
+
+@functools.cache
+def _native() -> tuple[Run, ...]:
+    async def recorded(amount: int) -> Run:
+        replies = [nn.CallTool("find", place=4), nn.CallTool("pay", amount=amount), "Paid.", "Anything else?"]
+        step = nn.react(model="scripted", instructions="Work.", tools=[find, pay])
+        regulator = Regulator.for_user("ann").with_predicates(CallBudget(total=9))
+        config = nn.AgentConfig(name="desk", step=step, memory=[at_most(5), regulation(regulator)])
+        harness = nn.AgentHarness(config, model=nn.ScriptedModel(replies), ids=SeededIds(seed=amount))
+        run = nn.record(harness)
+        await harness.execute(f"pay {amount}")
+        await harness.execute("thanks")
+        run.stop_recording()
+        run.meta["task_id"] = amount
+        return run
+
+    return tuple([asyncio.run(recorded(amount)) for amount in (5, 60)])
+
+
+def ran(run: Run) -> float:
+    return run.meta["replay"]["calls"]["after"]["tool"]
+
+
+def kept(run: Run) -> float:
+    return len(run.meta["replay"]["kept"])
+
+
+def apologised(run: Run) -> float:
+    return sum([turn.text == "Sorry." for turn in run.turns])
+
+
+@pytest.mark.parametrize("mode", ["open", "closed"])
+def test_runs_of_an_agent_are_swept_alike_here_and_in_processes(mode: str) -> None:
+    def swept(**options: Any) -> pandas.DataFrame:
+        space = {"rules": [at_most(9), at_most(0)], "call_budget.total": [1, 9]}
+        metrics = {"ran": ran, "denied": denied, "apologised": apologised, "kept": kept}
+        model = nn.ScriptedModel(["Sorry.", "Bye."])
+        return sweep(space, _native(), metrics=metrics, mode=mode, model=model, **options)
+
+    one = swept(n_jobs=1)
+    assert one["failed"].tolist() == [0] * 4, one.attrs["failures"]
+    if mode == "open":  # the past stands
+        assert one["ran"].tolist() == [2.0] * 4
+        assert one["denied"].tolist() == [0.0, 0.0, 1.0, 1.0]
+    else:  # a call that is not made is answered by the model
+        assert one["ran"].tolist() == [1.0, 2.0, 1.0, 1.0]
+        assert one["apologised"].tolist() == [0.0, 0.0, 1.0, 1.0]
+    assert _is_same(one, swept(n_jobs=2))
+    with joblib.parallel_config("threading", n_jobs=2):
+        assert _is_same(one, swept())
+
+
+def test_a_closed_sweep_replays_as_alone_and_teaches_no_regulator() -> None:
+    regulator = Regulator.for_user("ann").with_predicates(CallBudget(total=9))
+    before = regulator.export_json("everything")
+    frame = sweep(
+        {"call_budget.total": [1, 9], "projection": [None, {"token_budget": 5_000}]},
+        _native(),
+        metrics={"ran": ran},
+        mode="closed",
+        regulator=regulator,
+        model=nn.ScriptedModel(["Sorry.", "Bye."]),
+        n_jobs=1,
+    )
+    for row in frame.to_dict("records"):
+        numbers = _with(regulator, {"call_budget": {"total": row["call_budget.total"]}})
+        alone = [
+            replay(run, regulator=numbers, mode="closed", model=nn.ScriptedModel(["Sorry.", "Bye."]))
+            for run in _native()
+        ]
+        assert row["ran"] == sum(map(ran, alone)) / 2
+    assert regulator.export_json("everything") == before
+
+
+def test_an_imported_run_cannot_be_swept_closed() -> None:
+    with pytest.raises(NoeticConfigError, match=r"OPEN_LOOP_ONLY|made by another system") as refused:
+        sweep({"call_budget.total": [5]}, _airline(2), metrics={"s": stopped}, regulator=ANN, mode="closed", n_jobs=1)
+    assert refused.value.code == "NOTHING_REPLAYED"
+
+
+def test_rules_of_another_process_are_those_of_the_agent() -> None:
+    one = sweep({"call_budget.total": [1, 9]}, _native(), metrics={"kept": kept}, n_jobs=1)
+    two = sweep({"call_budget.total": [1, 9]}, _native(), metrics={"kept": kept}, n_jobs=2)
+    assert one["kept"].tolist() == [0.0, 0.0]
+    assert _is_same(one, two)
 
 
 @pytest.mark.filterwarnings("ignore")

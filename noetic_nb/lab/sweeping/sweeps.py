@@ -205,8 +205,8 @@ def _fill(
     progress: Callable[[int, int], object],
 ) -> str | None:
     """Add what is missing; return why some still is."""
-    # Configurations that differ in thresholds only stand together, as they share one reading of a run.
-    rest = [at for at, name in enumerate(job.space.names) if name in REPLAYED]
+    # Configurations that differ in their regulator only stand together, as they share one reading of a run.
+    rest = [at for at, name in enumerate(job.space.names) if name in REPLAYED and name != "regulator"]
     left = [place for place in range(len(job.space)) if place not in rows]
     left.sort(key=lambda place: [str(job.space.labels[place][at]) for at in rest])
     try:

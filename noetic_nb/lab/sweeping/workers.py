@@ -35,7 +35,9 @@ def _packed(job: Job) -> Any:
     import numpy
 
     try:
-        data = cloudpickle.dumps(job)
+        # A run alone leaves behind what it was made with, by which its rules are decided again and its agent runs again.
+        made = [(run.made_by, run.bundle if run.made_by is None else None) for run in job.runs]
+        data = cloudpickle.dumps((job, made))
     except Exception as exc:
         raise NoeticConfigError(
             "NOT_PICKLABLE",
@@ -50,7 +52,11 @@ def _packed(job: Job) -> Any:
 def _unpacked(payload: Any) -> Job:
     import cloudpickle
 
-    job: Job = cloudpickle.loads(payload.tobytes())
+    job: Job
+    job, made = cloudpickle.loads(payload.tobytes())
+    for run, (config, bundle) in zip(job.runs, made, strict=True):
+        run.made_with(config)
+        run.bundle = bundle
     return job
 
 
