@@ -321,6 +321,44 @@ def test_dask_gives_the_same_table() -> None:
     assert _is_same(one, frame)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_ray_gives_the_same_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
+    from ray.util.joblib import register_ray
+
+    mine = os.getpid()
+
+    def fatal(run: Run) -> float:
+        if os.getpid() != mine:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 1.0
+
+    one = _again(n_jobs=1)
+    register_ray()
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        with joblib.parallel_config("ray"):
+            frame = _again()
+            with pytest.raises(NoeticError) as died:
+                sweep({"call_budget.total": [2, 3]}, _airline(2), metrics={"s": fatal}, regulator=ANN)
+    finally:
+        ray.shutdown()
+    assert frame.attrs["backend"] == "ray"
+    assert _is_same(one, frame)
+    assert died.value.kind == "worker_died"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # newer Pythons warn of forks beside threads
+def test_a_backend_that_gives_nothing_back_before_the_end_is_asked_round_by_round() -> None:
+    done: list[int] = []
+    with joblib.parallel_config("multiprocessing", n_jobs=2):
+        frame = _again(progress=lambda finished, of: done.append(finished))
+    assert frame.attrs["backend"] == "multiprocessing"
+    assert _is_same(_again(n_jobs=1), frame)
+    assert done == list(range(1, 7))
+
+
 def test_samples_are_drawn_without_repeats_and_by_their_seed() -> None:
     from scipy.stats import uniform
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import BrokenExecutor
 from math import ceil
 from typing import Any, Final
 
@@ -17,6 +16,8 @@ __all__ = ["Workers"]
 CHUNKS: Final = 4
 # A chunk is not longer than this, as finished work is kept chunk by chunk.
 LONGEST: Final = 32
+# What joblib raises where a worker dies: of processes, of Dask, of Ray.
+_DIED: Final = frozenset({"BrokenExecutor", "KilledWorker", "RayActorError"})
 
 # What the worker of a thread has read, so that the next chunk needs no second reading; of one sweep at a time.
 _own: Final = threading.local()
@@ -52,6 +53,10 @@ def _packed(job: Job) -> Any:
 def _unpacked(payload: Any) -> Job:
     import cloudpickle
 
+    if not hasattr(payload, "tobytes"):  # a reference of Ray
+        import ray
+
+        payload = ray.get(payload)
     job: Job
     job, made = cloudpickle.loads(payload.tobytes())
     for run, (config, bundle) in zip(job.runs, made, strict=True):
@@ -88,6 +93,7 @@ class Workers:
         else:
             self.count = joblib.effective_n_jobs(self.n_jobs)
         self._shares = in_threads or self.count == 1 or bool(getattr(active, "supports_sharedmem", False))
+        self._hands_over = in_threads or bool(getattr(active, "supports_return_generator", False))
         kind = "threading" if in_threads else type(active).__name__.removesuffix("Backend").lower()
         self.name = "sequential" if self.count == 1 and not kind.startswith("dask") else kind
 
@@ -105,7 +111,7 @@ class Workers:
             for place in left:
                 yield [own.at(place)]
             return
-        payload = job if self._shares else _packed(job)
+        payload = job if self._shares else self._sent(_packed(job))
         while left:
             before = len(left)
             try:
@@ -114,7 +120,7 @@ class Workers:
                     left = [place for place in left if place not in done]
                     yield chunk
             except Exception as exc:
-                if not (isinstance(exc, BrokenExecutor) or type(exc).__name__ == "KilledWorker"):
+                if _DIED.isdisjoint([cls.__name__ for cls in type(exc).__mro__]):
                     raise
                 # Others may have taken its memory or its machine; whoever dies at once does so of the work itself.
                 if len(left) == before:
@@ -126,12 +132,23 @@ class Workers:
                         "n_jobs=1 shows where it crashes.",
                     ) from exc
 
+    def _sent(self, packed: Any) -> Any:
+        if self.name != "ray":
+            return packed
+        import ray  # which would otherwise send it with every chunk
+
+        return ray.put(packed)
+
     def _chunks(self, payload: Any, digest: str, places: Sequence[int]) -> Iterator[list[Measured]]:
         from joblib import Parallel, delayed
 
         size = min(LONGEST, max(1, ceil(len(places) / (CHUNKS * self.count))))
-        chunks = [places[at : at + size] for at in range(0, len(places), size)]
-        parallel = Parallel(
-            n_jobs=self.n_jobs, backend=self._backend, return_as="generator_unordered", batch_size=1, max_nbytes="100K"
-        )
-        yield from parallel(delayed(_work)(payload, digest, chunk) for chunk in chunks)
+        work = [delayed(_work)(payload, digest, places[at : at + size]) for at in range(0, len(places), size)]
+        options = {"n_jobs": self.n_jobs, "backend": self._backend, "batch_size": 1, "max_nbytes": "100K"}
+        if self._hands_over:
+            yield from Parallel(return_as="generator_unordered", **options)(work)
+            return
+        # Some backends give nothing back before all is done: then a round at a time, by the same workers.
+        with Parallel(**options) as parallel:
+            for at in range(0, len(work), self.count):
+                yield from parallel(work[at : at + self.count])
