@@ -178,6 +178,18 @@ def denied(run: Run) -> float:
     return run.meta["replay"]["decisions"]["after"].get("deny", 0)
 
 
+class _Fatal:
+    """A metric that kills every process but one."""
+
+    def __init__(self, spared: int) -> None:
+        self.spared = spared
+
+    def __call__(self, run: Run) -> float:
+        if os.getpid() != self.spared:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 1.0
+
+
 @functools.cache
 def _expected() -> pandas.DataFrame:
     space = {"rules": [[], _book()], "call_budget.total": [5, 10, 20]}
@@ -317,22 +329,18 @@ def test_dask_gives_the_same_table() -> None:
         joblib.parallel_config("dask"),
     ):
         frame = _again()
+        with pytest.raises(NoeticError) as died:
+            sweep({"call_budget.total": [2]}, _airline(1), metrics={"s": _Fatal(os.getpid())}, regulator=ANN)
+    assert died.value.kind == "worker_died"
     assert frame.attrs["backend"].startswith("dask")
     assert _is_same(one, frame)
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_ray_gives_the_same_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_gives_the_same_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     ray = pytest.importorskip("ray", reason="Ray is not installed")
     from ray.util.joblib import register_ray
-
-    mine = os.getpid()
-
-    def fatal(run: Run) -> float:
-        if os.getpid() != mine:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return 1.0
 
     one = _again(n_jobs=1)
     register_ray()
@@ -341,7 +349,7 @@ def test_ray_gives_the_same_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         with joblib.parallel_config("ray"):
             frame = _again()
             with pytest.raises(NoeticError) as died:
-                sweep({"call_budget.total": [2, 3]}, _airline(2), metrics={"s": fatal}, regulator=ANN)
+                sweep({"call_budget.total": [2, 3]}, _airline(2), metrics={"s": _Fatal(os.getpid())}, regulator=ANN)
     finally:
         ray.shutdown()
     assert frame.attrs["backend"] == "ray"
@@ -473,6 +481,21 @@ def test_an_interrupted_sweep_keeps_its_rows_and_goes_on(tmp_path: Path) -> None
     assert not asked
 
 
+def test_an_interrupted_sweep_of_processes_keeps_its_rows(tmp_path: Path) -> None:
+    path, space = tmp_path / "sweep.jsonl", {"call_budget.total": list(range(1, 13))}
+
+    def interrupt(done: int, of: int) -> None:
+        if done >= 4:
+            raise KeyboardInterrupt
+
+    options: dict[str, Any] = {"metrics": {"s": stopped}, "regulator": ANN, "n_jobs": 2}
+    with pytest.warns(RuntimeWarning, match="it was interrupted"):
+        part = sweep(space, _airline(4), **options, resume=path, progress=interrupt)
+    assert 4 <= len(part) < 12
+    whole = sweep(space, _airline(4), **options, resume=path)
+    assert _is_same(whole, sweep(space, _airline(4), **{**options, "n_jobs": 1}))
+
+
 def test_a_file_of_another_sweep_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "sweep.jsonl"
     options: dict[str, Any] = {"metrics": {"s": stopped}, "regulator": ANN, "n_jobs": 1, "resume": path}
@@ -514,16 +537,9 @@ def test_a_worker_that_dies_once_costs_only_time(tmp_path: Path) -> None:
     assert _is_same(expected, frame)
 
 
-def test_workers_that_always_die_are_an_error(tmp_path: Path) -> None:
-    mine = os.getpid()
-
-    def fatal(run: Run) -> float:
-        if os.getpid() != mine:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return 1.0
-
+def test_workers_that_always_die_are_an_error() -> None:
     with pytest.raises(NoeticError) as died:
-        sweep({"call_budget.total": [2, 3]}, _airline(2), metrics={"s": fatal}, regulator=ANN, n_jobs=2)
+        sweep({"call_budget.total": [2, 3]}, _airline(2), metrics={"s": _Fatal(os.getpid())}, regulator=ANN, n_jobs=2)
     assert died.value.kind == "worker_died"
 
 
@@ -591,6 +607,41 @@ def test_a_live_model_needs_a_ceiling_and_stops_at_it() -> None:
         assert len(sweep({"word": list("abcdef")}, _airline(2), max_cost={"tokens": 45}, **options)) == 1
     with pytest.raises(NoeticConfigError, match="price of this model is not known"):
         sweep({"word": list("ab")}, _airline(2), max_cost=2.0, **{**options, "model": _Live(None)})
+
+
+def test_what_was_paid_for_is_kept_when_threads_reach_the_ceiling(tmp_path: Path) -> None:
+    live, path = _Live(), tmp_path / "sweep.jsonl"
+    options: dict[str, Any] = {"metrics": {"m": lambda run: 1}, "apply": _ask, "model": live, "resume": path}
+    space = {"word": list("abcdefghijklmnopqrstuvwxyz")}
+    with pytest.warns(RuntimeWarning, match="ceiling"):
+        part = sweep(space, _airline(1), max_cost=6.0, n_jobs=2, **options)
+    # The ceiling is reached with the twelfth answer; the row of one other may be under way then.
+    assert 11 <= len(part) <= live.asked <= 13
+    assert "goes on" in part.attrs["stopped"]
+    asked = live.asked
+    whole = sweep(space, _airline(1), max_cost=100.0, n_jobs=2, **options)
+    assert len(whole) == len(space["word"])
+    assert live.asked == asked + len(whole) - len(part)
+    assert whole.attrs["stopped"] is None
+    with pytest.raises(NoeticConfigError) as refused:
+        sweep(space, _airline(1), **{**options, "model": ScriptedModel(["yes"]), "n_jobs": 1})
+    assert refused.value.code == "OTHER_SWEEP"
+
+
+def test_a_live_model_goes_on_closed_under_the_ceiling() -> None:
+    live = _Live()
+    space = {"rules": [at_most(count) for count in (9, 0, 1)]}
+    options: dict[str, Any] = {"metrics": {"ran": ran}, "mode": "closed", "model": live, "n_jobs": 2}
+    with pytest.raises(NoeticConfigError) as refused:
+        sweep(space, _native(), **options)
+    assert refused.value.code == "COST_CEILING"
+    frame = sweep(space, _native(), max_cost=100.0, **options)
+    assert frame["ran"].tolist() == [2.0, 1.0, 2.0]
+    assert live.asked > 0
+    with pytest.warns(RuntimeWarning, match="ceiling"):
+        cut = sweep(space, _native(), max_cost=0.5, **options)
+    assert set(cut["ran"]) <= {2.0}  # what asked for nothing
+    assert len(cut) < 3
 
 
 def test_a_script_is_fresh_for_every_run() -> None:

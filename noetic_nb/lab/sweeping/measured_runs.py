@@ -12,6 +12,7 @@ from typing import Any
 from noetic_nb.lab.replaying.regulator_readings import RegulatorReadings
 from noetic_nb.lab.replaying.regulator_template import RegulatorTemplate
 from noetic_nb.lab.replaying.replays import replay
+from noetic_nb.lab.sweeping.ceiling import Ceiling
 from noetic_nb.lab.sweeping.space import Space, thresholds_in
 from noetic_nb.regulator import Regulator
 from noetic_nb.regulator.settings import Settings
@@ -32,7 +33,8 @@ class Job:
     fixed: Mapping[str, Any]
     """Arguments of `replay`, or of `apply`, that are the same in every configuration."""
     apply: Callable[..., Run] | None = None
-    is_live: bool = False
+    ceiling: Ceiling | None = None
+    """What a live model may cost; None without one."""
 
 
 @dataclass(slots=True)
@@ -43,6 +45,8 @@ class Measured:
     values: dict[str, list[float | None]]
     failures: list[tuple[int, str | None, str]] = field(default_factory=list)
     """Place of the run, metric (None where the run could not be made) and what went wrong."""
+    is_cut: bool = False
+    """Whether the ceiling was reached before it was finished, so that it does not count."""
 
 
 class Measurements:
@@ -59,6 +63,8 @@ class Measurements:
         job = self._job
         found = Measured(place, {name: [] for name in job.metrics})
         for at in range(len(job.runs)):
+            if job.ceiling is not None and job.ceiling.reached:
+                break
             try:
                 run = self._made(place, at)
             except Exception as exc:
@@ -73,6 +79,7 @@ class Measurements:
                     found.failures.append((at, name, _words(exc)))
                     value = None
                 found.values[name].append(value)
+        found.is_cut = job.ceiling is not None and job.ceiling.reached
         return found
 
     def _made(self, place: int, at: int) -> Run:
@@ -98,7 +105,7 @@ class Measurements:
 
     def _fixed(self) -> dict[str, Any]:
         given = dict(self._job.fixed)
-        if given.get("model") is not None and not self._job.is_live:
+        if given.get("model") is not None and self._job.ceiling is None:
             # A script is used up by reading it: each run has a fresh one.
             given["model"] = copy.deepcopy(given["model"])
         return given

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Generator, Iterator, Sequence
 from math import ceil
 from typing import Any, Final
 
@@ -16,8 +17,8 @@ __all__ = ["Workers"]
 CHUNKS: Final = 4
 # A chunk is not longer than this, as finished work is kept chunk by chunk.
 LONGEST: Final = 32
-# What joblib raises where a worker dies: of processes, of Dask, of Ray.
-_DIED: Final = frozenset({"BrokenExecutor", "KilledWorker", "RayActorError"})
+# What joblib raises where a worker dies: of processes, of Dask (also where it had the runs), of Ray.
+_DIED: Final = frozenset({"BrokenExecutor", "KilledWorker", "FutureCancelledError", "RayActorError"})
 
 # What the worker of a thread has read, so that the next chunk needs no second reading; of one sweep at a time.
 _own: Final = threading.local()
@@ -97,7 +98,7 @@ class Workers:
         kind = "threading" if in_threads else type(active).__name__.removesuffix("Backend").lower()
         self.name = "sequential" if self.count == 1 and not kind.startswith("dask") else kind
 
-    def measured(self, job: Job, places: Sequence[int]) -> Iterator[list[Measured]]:
+    def measured(self, job: Job, places: Sequence[int]) -> Generator[list[Measured], None, None]:
         """Yield the configurations at some places, chunk by chunk as they are finished.
 
         Raises
@@ -106,6 +107,8 @@ class Workers:
             ``worker_died`` where workers die before one of them has finished a chunk.
         """
         left = list(places)
+        if not left:
+            return
         if self.count == 1 and self._shares:
             own = Measurements(job)
             for place in left:
@@ -142,11 +145,22 @@ class Workers:
     def _chunks(self, payload: Any, digest: str, places: Sequence[int]) -> Iterator[list[Measured]]:
         from joblib import Parallel, delayed
 
-        size = min(LONGEST, max(1, ceil(len(places) / (CHUNKS * self.count))))
+        # What a live model was paid for is kept at once.
+        longest = 1 if self._backend is not None else LONGEST
+        size = min(longest, max(1, ceil(len(places) / (CHUNKS * self.count))))
         work = [delayed(_work)(payload, digest, places[at : at + size]) for at in range(0, len(places), size)]
         options = {"n_jobs": self.n_jobs, "backend": self._backend, "batch_size": 1, "max_nbytes": "100K"}
         if self._hands_over:
-            yield from Parallel(return_as="generator_unordered", **options)(work)
+            done = Parallel(return_as="generator_unordered", **options)(work)
+            try:
+                # Not `yield from`, which would close it outside of what follows.
+                while (chunk := next(done, None)) is not None:
+                    yield chunk
+            finally:
+                # Who ends a sweep early knows that some of it is not done.
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", message=r"\d+ tasks (which were still|have been successfully)")
+                    done.close()
             return
         # Some backends give nothing back before all is done: then a round at a time, by the same workers.
         with Parallel(**options) as parallel:
