@@ -13,6 +13,7 @@ from noetic_nb.lab.replaying.replay_summary import summary
 from noetic_nb.lab.replaying.tape_answers import Tape
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
+from noetic_nb.runtime import AgentConfig
 from noetic_nb.sync import run_sync
 
 __all__ = ["closed_replay"]
@@ -30,8 +31,9 @@ def closed_replay(
     tools: Iterable[Any] | None = None,
 ) -> Run:
     """Run a recorded run again; see `replay`."""
-    config = agent_of(run)
-    tape = Tape(run, model, tools_by_name(tools))
+    given_tools = tools_by_name(tools)
+    config = agent_of(run, given_tools, rules=rules, layers=layers)
+    tape = Tape(run, model, given_tools)
     agent = RecordedAgent(run, config, tape)
     agent.lay(layers, rules, regulator)
     changes = plan_changes(run, budgets, projection, None)
@@ -54,5 +56,11 @@ def _kept(run: Run, rules: Any) -> list[dict[str, Any]]:
     kept = Kept()
     for seq, event in enumerate(run.events):
         if isinstance(event, RuleChanged) and rules is None:
-            kept.add("rules", "edits made while the run went on are left out", seq)
+            known = isinstance(run.made_by, AgentConfig)  # a file has the rules of its end only
+            why = (
+                "edits made while the run went on are left out"
+                if known
+                else "the rules are those of the end of the run"
+            )
+            kept.add("rules", why, seq)
     return kept.rows()

@@ -84,7 +84,9 @@ def fork(
     checked_run(run)
     check_clients(model)
     request = recorded_request(run, at, thread_id=thread_id)
-    config = agent_of(run)
+    listed = None if layers is None else list(layers)
+    given_tools = tools_by_name(tools)
+    config = agent_of(run, given_tools, layers=listed)
     if model is None:
         raise NoeticConfigError(
             "MODEL_NEEDED",
@@ -99,9 +101,8 @@ def fork(
             given=edit,
             hint='Such as edit="Another message".',
         )
-    tape = Tape(run, model, tools_by_name(tools), request)
+    tape = Tape(run, model, given_tools, request)
     agent = RecordedAgent(run, config, tape)
-    listed = None if layers is None else list(layers)
     agent.lay(listed, None, None)
     if rules is not None:
         agent.switch_rules(rules)

@@ -12,6 +12,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ItemsAppended, QualityGiven, RegulatorSaw, TurnStarted
 from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.items import thaw
+from noetic_nb.lab.replaying.rebuilt_agent import rebuilt_agent
 from noetic_nb.lab.replaying.recorded_tape import is_native
 from noetic_nb.lab.replaying.rules_in_force import recorded_rules
 from noetic_nb.lab.replaying.tape_answers import Tape
@@ -32,8 +33,13 @@ from noetic_nb.sync import awaited
 __all__ = ["RecordedAgent", "agent_of", "tools_by_name"]
 
 
-def agent_of(run: Run) -> AgentConfig:
-    """Return the configuration of the agent that a run is of."""
+def agent_of(
+    run: Run, tools: Mapping[str, Tool], *, rules: Any = None, layers: Sequence[Any] | None = None
+) -> AgentConfig:
+    """Return the configuration of the agent that a run is of: as it is in this process, or made again from the run.
+
+    `rules` and `layers` take the place of recorded ones, which are not needed then.
+    """
     if not is_native(run):
         raise NoeticConfigError(
             "OPEN_LOOP_ONLY",
@@ -42,14 +48,9 @@ def agent_of(run: Run) -> AgentConfig:
             hint='Use mode="open".',
         )
     config = run.made_by
-    if not isinstance(config, AgentConfig):
-        raise NoeticConfigError(
-            "NO_AGENT",
-            "The agent of this run is not in this process, so that it cannot be run again.",
-            given=run.run_id,
-            hint="Make its configuration and say run.made_with(config).",
-        )
-    return config
+    if isinstance(config, AgentConfig):
+        return config
+    return rebuilt_agent(run, tools, rules=rules, layers=layers)
 
 
 def tools_by_name(tools: Iterable[Any] | None) -> dict[str, Tool]:
