@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from noetic_nb.arguments import closest
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import ItemsAppended, QualityGiven, RegulatorSaw, TurnStarted
+from noetic_nb.events import ItemsAppended, ModelCalled, QualityGiven, RegulatorSaw, TurnStarted
 from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.items import thaw
 from noetic_nb.lab.replaying.rebuilt_agent import rebuilt_agent
@@ -76,16 +76,22 @@ class _Clock:
         return self.t_ms
 
 
+# Where items come from that the runtime makes; an answer is also what a child handed back.
+_MADE_HERE: Final = frozenset({"tool", "guidance", "step", "model"})
+
+
 class _Ids:
     """Ids of the run while there are any: they are sent as well, and count as tokens."""
 
     def __init__(self, run: Run) -> None:
+        # What the user wrote is given again with its ids, and answers of the tape have theirs.
+        answered = {item.get("id") for event in run.select(ModelCalled) for item in event.items}
         made = [
             item["id"]
             for event in run.select(ItemsAppended)
-            if event.origin in ("tool", "guidance", "step")
+            if event.origin in _MADE_HERE or (event.origin == "user" and event.where.depth)
             for item in event.items
-            if "id" in item
+            if "id" in item and item["id"] not in answered
         ]
         self._known = {"item": list(dict.fromkeys(made))}
 

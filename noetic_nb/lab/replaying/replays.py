@@ -17,7 +17,7 @@ from noetic_nb.lab.replaying.plan_replay import PlanChanges, plan_again, plan_ch
 from noetic_nb.lab.replaying.recorded_tape import checked_run
 from noetic_nb.lab.replaying.replay_summary import summary
 from noetic_nb.lab.replaying.rule_replay import LedgerReplay, decide_again
-from noetic_nb.lab.replaying.rules_in_force import recorded_rules
+from noetic_nb.lab.replaying.rules_in_force import RulesInForce, recorded_rules
 from noetic_nb.lab.rule_trial import as_snapshot
 from noetic_nb.models.client import ModelClient, check_clients
 from noetic_nb.regulator import Regulator
@@ -241,8 +241,9 @@ def _ledger(run: Run, rules: Any, model: ModelClient | None, kept: Kept) -> Ledg
     known = recorded_rules(run)
     if rules is not None:
         snapshot = as_snapshot(rules)
-        policy, scope = (Policy(), "execution") if known is None else (known.policy, known.scope)
-        return decide_again(run, lambda seq: snapshot, policy, scope, kept, judge=model, is_new=True)
+        known = RulesInForce((), Policy(), "execution") if known is None else known
+        policy, scope, most = known.policy, known.scope, known.max_entries
+        return decide_again(run, lambda seq: snapshot, policy, scope, kept, judge=model, is_new=True, max_entries=most)
     if known is None:
         return _unknown(run, kept)
     return decide_again(run, known.at, known.policy, known.scope, kept, judge=model)
