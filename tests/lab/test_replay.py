@@ -27,6 +27,8 @@ from noetic_nb.regulator import CallBudget, Regulator, ToolLoop, decisions
 from noetic_nb.runs import Run, load_run
 from noetic_nb.runs.event_codec import dump_event
 from noetic_nb.runs.recorded_requests import recorded_request
+from noetic_nb.steering import deny
+from noetic_nb.steering.layer import rulebook_of
 from noetic_nb.testing import FakeClock, SeededIds
 from tests.lab.random_agents import find, offering_layer, pay, random_run
 
@@ -46,7 +48,7 @@ async def test_a_replay_with_nothing_changed_gives_every_decision_and_plan_again
     assert worked_out(again) == worked_out(run)
     assert list(again.events) == list(run.events)
     kept = {(row["what"], row["why"]) for row in again.meta["replay"]["kept"] if row["what"] != "offers"}
-    assert kept <= {("plans", "an allocation without a request")}
+    assert kept <= {("plans", "an allocation without a request"), ("rules", "a call that was never made")}
 
 
 def ledger(run: Run) -> list[tuple[Any, ...]]:
@@ -299,3 +301,31 @@ async def test_a_break_that_stops_later_turns_is_decided_again() -> None:
     free = replay(run, regulator=Regulator.for_user("ann").with_predicates(ToolLoop(threshold=9)))
     assert not [event for event in free.select(RegulatorDecided) if event.stops]
     assert not [event for event in free.select(SteeringDecided) if event.layer_id == "regulation"]
+
+
+@pytest.mark.parametrize("seed", range(24))
+async def test_the_same_rules_given_as_others_write_the_recorded_ledger(seed: int) -> None:
+    run = await random_run(seed, edits=False)
+    book = next(book for layer in run.made_by.memory if (book := rulebook_of(layer)) is not None)  # type: ignore[attr-defined]
+
+    again = await asyncio.to_thread(lambda: replay(run, rules=book))
+
+    assert worked_out(again) == worked_out(run)
+
+
+async def test_rules_read_the_ledger_that_they_would_have_written() -> None:
+    run = await chat([], PAYING, "pay 60", "pay 5")
+    seen: list[list[tuple[Any, ...]]] = []
+    rules = nn.RuleBook()
+
+    @rules.rule(on="before_tool_call")
+    def once(call: Any) -> Any:
+        seen.append([(entry["kind"], entry.get("toolName"), entry["action"]) for entry in call.state["ledger"]])
+        call.state["ledger"].clear()  # changes nothing but this copy
+        return deny("Once.") if any(row[2] == "deny" for row in seen[-1]) or call.tool_name == "find" else None
+
+    again = await asyncio.to_thread(lambda: replay(run, rules=rules))
+
+    answer = ("model_turn", None, "allow")
+    assert seen == [[answer], [answer, ("tool_call", "find", "deny"), answer], [answer]]  # the ledger is that of a turn
+    assert [row[2] for row in ledger(again) if row[0] == "before_tool_call"] == ["deny", "deny", "allow"]

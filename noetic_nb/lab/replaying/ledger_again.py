@@ -74,12 +74,15 @@ class WrittenLedger:
         How many entries are kept.
     durations : mapping of int to float
         How long recorded evaluations took, milliseconds, by the place of their call.
+    stay : set of int
+        Places of decisions that stay as they were recorded.
     """
 
     events: Sequence[RunEvent]
     scope: str
     max_entries: int
     durations: Mapping[int, float] = field(default_factory=dict)
+    stay: frozenset[int] = frozenset()
     _read: int = 0
     _entries: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
     _owners: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -88,7 +91,7 @@ class WrittenLedger:
     def given(self, call: RecordedCall) -> RecordedCall:
         """Return a call as rules see it."""
         while self._read < call.seq:
-            self._take(self.events[self._read])
+            self._take(self._read, self.events[self._read])
             self._read += 1
         return with_state(call, {"ledger": self._of(call), "pendingAsync": []})
 
@@ -104,15 +107,30 @@ class WrittenLedger:
         entries = [*self._entries.get(key, ()), entry]
         self._entries[key] = entries[-self.max_entries :] if self.max_entries else []
 
-    def _take(self, event: RunEvent) -> None:
+    def _take(self, seq: int, event: RunEvent) -> None:
         key = event.where.thread_id, event.where.execution_id
         match event:
             case TurnStarted() if self.scope != "execution":
                 self._owners[key] = owner_of(event, self.scope)
                 self._entries[key] = self._left.get(self._owners[key], [])
+            case SteeringDecided() if seq in self.stay:
+                self._write(key, _entry(event))
             case ChildStarted():
                 self._entries[key] = self._entries.get((key[0], event.parent_id), [])
             case TurnCompleted() if key in self._owners:
                 outcome = {"kind": "custom", "timestamp": event.t_ms, "custom": {"outcome": event.outcome}}
                 self._write(key, outcome)
                 self._left[self._owners[key]] = self._entries[key]
+
+
+def _entry(event: SteeringDecided) -> dict[str, Any]:
+    """Return the entry of a recorded decision."""
+    about = {"kind": "model_turn"}
+    if event.tool_name is not None:
+        about = {"kind": "tool_call", "toolName": event.tool_name, "toolArgs": thaw(event.args or {})}
+    entry: dict[str, Any] = {"timestamp": event.t_ms, **about, "action": event.action, "durationMs": event.duration_ms}
+    if event.guidance is not None:
+        entry["guidance"] = event.guidance
+    if event.rule_ids:
+        entry |= {"ruleId": event.rule_ids[0], "ruleIds": list(event.rule_ids)}
+    return entry

@@ -88,6 +88,16 @@ def decide_again(
             kept.add("rules", why, place)
         elif rules is not None:
             groups.setdefault(id(rules), (rules, []))[1].append((call, place))
+    evaluated = {place for _, members in groups.values() for _, place in members}
+    others = [
+        place
+        for place, event in enumerate(events)
+        if isinstance(event, SteeringDecided) and event.layer_id == LAYER_ID and place not in evaluated
+    ]
+    for place in sorted(set(others) - set(about.values())):
+        if not _is_late(events[place]):
+            kept.add("rules", "a call that was never made", place)
+    stay = frozenset([place for place in others if not _is_late(events[place])])
     states: dict[int, Any] | None = None
     for rules, members in groups.values():
         asked = [call for call, _ in members]
@@ -96,7 +106,7 @@ def decide_again(
         if any(rule.enabled and rule.predicate is not None for rule in rules):
             if is_new:
                 lasted = {call.seq: _duration(events, place) for call, place in members}
-                ledger = partial(WrittenLedger, events, scope, max_entries, lasted)
+                ledger = partial(WrittenLedger, events, scope, max_entries, lasted, stay)
             else:
                 states = recorded_states(events) if states is None else states
                 asked = [call if place not in states else with_state(call, states[place]) for call, place in members]
@@ -114,6 +124,11 @@ def decide_again(
             else:
                 found.instead[place] = decided
     return found
+
+
+def _is_late(event: Any) -> bool:
+    """Tell whether this is what a judge came to after the fact, about a decision that has a row of its own."""
+    return event.outcome in ("late", "late_fault")
 
 
 def _duration(events: Sequence[RunEvent], place: int | None) -> float:
