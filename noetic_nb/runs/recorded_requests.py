@@ -18,6 +18,7 @@ from noetic_nb.events import (
     RequestPrepared,
     RunEvent,
     ViewAssembled,
+    Where,
 )
 from noetic_nb.items import Item, ItemLog, ItemRegistry, item_tokens
 from noetic_nb.items.call_ids import with_own_call_ids
@@ -291,6 +292,10 @@ class RequestIndex:
     def under_way(self) -> int:
         """How many have begun and not ended."""
         return len(self._open)
+
+    def log_of(self, where: Where) -> ItemView:
+        """Return the log of an execution so far, as far as it was recorded."""
+        return self._log(where).items.items
 
     def take(self, event: RunEvent, *, seq: int | None = None, call: int | None = None) -> int | None:
         """Read one event; returns the place in `requests` of the one that began or ended with it.

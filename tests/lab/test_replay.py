@@ -18,7 +18,7 @@ from noetic_nb.events import (
     SteeringDecided,
     ViewAssembled,
 )
-from noetic_nb.items import freeze
+from noetic_nb.items import freeze, item_text
 from noetic_nb.lab import RegulatorReadings, datasets, replay, replay_regulator
 from noetic_nb.lab.replaying import regulator_readings
 from noetic_nb.layers import regulation
@@ -313,6 +313,16 @@ async def test_the_same_rules_given_as_others_write_the_recorded_ledger(seed: in
     assert worked_out(again) == worked_out(run)
 
 
+async def test_layers_that_enforce_are_evaluated() -> None:
+    run = await chat([], PAYING, "pay 60", "pay 5")
+    rules = nn.RuleBook()
+    rules.at_most(0, "pay", id="none")
+    tight = Regulator.for_user("ann").with_predicates(CallBudget(total=1, per_tool={}))
+    again = await asyncio.to_thread(lambda: replay(run, layers=[nn.steering(rules), regulation(tight)]))
+    assert [row[2] for row in ledger(again) if row[1] == "pay" and row[4] is False][:1] == ["deny"]
+    assert [event for event in again.select(RegulatorDecided) if event.stops]
+
+
 async def test_rules_read_the_ledger_that_they_would_have_written() -> None:
     run = await chat([], PAYING, "pay 60", "pay 5")
     seen: list[list[tuple[Any, ...]]] = []
@@ -329,3 +339,21 @@ async def test_rules_read_the_ledger_that_they_would_have_written() -> None:
     answer = ("model_turn", None, "allow")
     assert seen == [[answer], [answer, ("tool_call", "find", "deny"), answer], [answer]]  # the ledger is that of a turn
     assert [row[2] for row in ledger(again) if row[0] == "before_tool_call"] == ["deny", "deny", "allow"]
+
+
+@pytest.mark.parametrize("seed", range(24))
+async def test_the_layers_of_a_run_offer_over_its_log_what_they_had_offered(seed: int) -> None:
+    run = await random_run(seed, edits=False)
+    layers = run.made_by.memory  # type: ignore[attr-defined]
+    again = await asyncio.to_thread(
+        lambda: replay(run, layers=[layer.id if layer.id == "projecting" else layer for layer in layers])
+    )
+    assert [offered(view) for view in again.select(ViewAssembled)] == [
+        offered(view) for view in run.select(ViewAssembled)
+    ]
+    in_children = {row["why"] for row in again.meta["replay"]["kept"] if row["what"] in ("offers", "layers")}
+    assert bool(in_children) <= any(view.where.depth for view in run.select(ViewAssembled))
+
+
+def offered(view: ViewAssembled) -> list[tuple[str, str]]:
+    return [(layer_id, item_text(item)) for layer_id, item in view.layer_items]

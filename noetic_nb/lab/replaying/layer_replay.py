@@ -1,7 +1,7 @@
 """What other layers would have offered at each recorded call: their hooks, run over the recorded log.
 
-A layer is begun with each turn, recalls where the agent did, stores after each answer and completes with the turn. What it does
-to history or to items as they are logged is not repeated: the log is the recorded one.
+A layer is begun with each turn, recalls where the agent did, stores at the end of each step of the model and completes with the
+turn. What it does to history or to items as they are logged is not repeated: the log is the recorded one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,15 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
-from noetic_nb.events import BudgetsAllocated, ModelCalled, TurnCompleted, TurnStarted, ViewAssembled
+from noetic_nb.events import (
+    BudgetsAllocated,
+    ItemsAppended,
+    ModelCalled,
+    StepEnded,
+    TurnCompleted,
+    TurnStarted,
+    ViewAssembled,
+)
 from noetic_nb.items import ItemLog
 from noetic_nb.lab.replaying.kept_decisions import Kept
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
@@ -35,8 +43,8 @@ class _Layers:
         self.budgets = dict.fromkeys([layer.id for layer in layers], inf)
         self.model = model
         self.turns: dict[str, _Turn] = {}
+        # What a step of the model has produced so far, with what it took.
         self.answered: dict[str, ModelResponse] = {}
-        self.logs: dict[str, ItemLog] = {}
 
     async def begin(self, event: TurnStarted) -> None:
         where = event.where
@@ -61,23 +69,29 @@ class _Layers:
         turn = self.turns.get(execution_id)
         if turn is None:
             return None
-        await self.store(execution_id)
-        self.logs[execution_id] = log
         found = await self.stack.recall(turn.ctx, query=turn.query, log=log, budgets=self.budgets)
         return {entry.layer_id: entry for entry in found}
 
-    async def store(self, execution_id: str) -> None:
+    def answer(self, event: ModelCalled) -> None:
+        usage = Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
+        before = self.answered.get(event.where.execution_id, ModelResponse((), Usage(0, 0)))
+        cost = (before.cost or 0.0) + (event.cost or 0.0) or None
+        self.answered[event.where.execution_id] = before._replace(usage=before.usage + usage, cost=cost)
+
+    def produce(self, event: ItemsAppended) -> None:
+        before = self.answered.get(event.where.execution_id)
+        if before is not None:
+            self.answered[event.where.execution_id] = before._replace(items=(*before.items, *event.items))
+
+    async def store(self, execution_id: str, log: ItemLog) -> None:
         response = self.answered.pop(execution_id, None)
         if response is not None and execution_id in self.turns:
-            log = ItemLog(self.logs[execution_id])
-            log.extend(response.items)
             await self.stack.store(self.turns[execution_id].ctx, response=response, log=log)
 
-    async def complete(self, event: TurnCompleted) -> None:
-        await self.store(event.where.execution_id)
+    async def complete(self, event: TurnCompleted, log: ItemLog) -> None:
+        self.answered.pop(event.where.execution_id, None)
         turn = self.turns.pop(event.where.execution_id, None)
         if turn is not None:
-            log = self.logs.pop(event.where.execution_id, ItemLog())
             await self.stack.complete(turn.ctx, log=log, outcome=event.outcome)
             await self.stack.dispose(turn.ctx)
 
@@ -106,8 +120,7 @@ async def offers_of(
             case ViewAssembled() if at is not None:
                 if execution_id in due:
                     due.discard(execution_id)
-                    known = index.requests[at].known
-                    offered = await live.offer(execution_id, ItemLog(() if known is None else known))
+                    offered = await live.offer(execution_id, ItemLog(index.log_of(event.where)))
                     if offered is None:
                         kept.add("layers", "requests of children have what was offered then", seq)
                         continue
@@ -115,8 +128,11 @@ async def offers_of(
                 if execution_id in last:
                     found[seq] = last[execution_id]
             case ModelCalled(purpose="agent", status="ok"):
-                usage = Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
-                live.answered[execution_id] = ModelResponse(event.items, usage, event.cost)
+                live.answer(event)
+            case ItemsAppended(origin="model"):
+                live.produce(event)
+            case StepEnded(step_kind="llm", status="ok"):
+                await live.store(execution_id, ItemLog(index.log_of(event.where)))
             case TurnCompleted():
-                await live.complete(event)
+                await live.complete(event, ItemLog(index.log_of(event.where)))
     return found

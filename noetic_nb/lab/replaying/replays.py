@@ -19,11 +19,13 @@ from noetic_nb.lab.replaying.replay_summary import summary
 from noetic_nb.lab.replaying.rule_replay import LedgerReplay, decide_again
 from noetic_nb.lab.replaying.rules_in_force import RulesInForce, recorded_rules
 from noetic_nb.lab.rule_trial import as_snapshot
+from noetic_nb.layers.regulator_layer import regulator_of
 from noetic_nb.models.client import ModelClient, check_clients
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs.regulator_feed import RegulatorFeed
 from noetic_nb.steering.evaluation.evaluate import Policy
+from noetic_nb.steering.layer import rulebook_of
 from noetic_nb.sync import run_sync
 
 __all__ = ["open_replay", "replay"]
@@ -120,6 +122,12 @@ def replay(
         raise NoeticConfigError("INVALID_MODE", "An open replay runs no tool.", given=mode, hint='Use mode="closed".')
     kept = Kept()
     others = tuple([layer for layer in listed or () if not isinstance(layer, str)])
+    # What enforces is evaluated as rules and a regulator are, and offers what it did.
+    for layer in others:
+        book, template = rulebook_of(layer), regulator_of(layer)
+        rules = book if rules is None and book is not None else rules
+        regulator = template if regulator is None and template is not None else regulator
+    others = tuple([layer for layer in others if rulebook_of(layer) is None and regulator_of(layer) is None])
     names = None
     if listed is not None:
         own = {layer.id for layer in others}
