@@ -147,6 +147,14 @@ async def test_another_regulator_decides_at_the_moments_of_the_recorded_one() ->
     assert not stops[0].enforced
     assert stops[0].thresholds == tight.thresholds
     assert len(again.select(RegulatorDecided)) == len(run.select(RegulatorDecided))
+    denied = [event for event in again.select(SteeringDecided) if event.layer_id == "regulation"]
+    assert [(event.tool_name, event.action, event.enforced) for event in denied] == [
+        ("pay", "deny", False),
+        ("pay", "deny", False),  # a broken task stays so
+    ]
+    assert denied[0].guidance == stops[0].suggestion
+    assert again.meta["replay"]["decisions"]["after"]["deny"] == 2
+    assert again.to_frame("ledger").query("not enforced").action.tolist() == ["deny", "deny"]
     bare = await chat([], PAYING, "pay 60", "pay 5")
     assert [e.decision for e in replay(bare, regulator=tight).select(RegulatorDecided)] == [
         e.decision for e in replay_regulator(bare, tight).select(RegulatorDecided)

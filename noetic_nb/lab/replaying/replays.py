@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RunEvent
-from noetic_nb.lab.replaying.decisions_again import decide_moments, was_regulated
+from noetic_nb.events import RunEvent, SteeringDecided
+from noetic_nb.lab.replaying.decisions_again import decide_moments, denied_calls, was_regulated
 from noetic_nb.lab.replaying.kept_decisions import Kept
 from noetic_nb.lab.replaying.plan_replay import PlanChanges, plan_again, plan_changes
 from noetic_nb.lab.replaying.recorded_tape import checked_run
@@ -214,8 +214,11 @@ def open_replay(
     ledger = _ledger(run, rules, model, kept)
     instead: dict[int, Any] = dict(plan_again(run, changes, kept))
     watched = was_regulated(run)
+    denied: Mapping[int, SteeringDecided] = {}
     if watched:
-        instead |= decide_moments(run, regulator, kept)
+        decided = decide_moments(run, regulator, kept)
+        denied = denied_calls(run, decided)
+        instead |= decided
     instead |= ledger.instead
     events: list[RunEvent] = []
     for seq, event in enumerate(tuple(run.events)):
@@ -223,6 +226,8 @@ def open_replay(
         added = ledger.added.get(seq)
         if added is not None and added.hook == "before_tool_call":
             events.append(added)
+        if seq in denied:
+            events.append(denied[seq])
         if now is not None:
             events.append(now)
         if added is not None and added.hook != "before_tool_call":
@@ -258,7 +263,6 @@ def _ledger(run: Run, rules: Any, model: ModelClient | None, kept: Kept) -> Ledg
 
 
 def _unknown(run: Run, kept: Kept) -> LedgerReplay:
-    from noetic_nb.events import SteeringDecided
     from noetic_nb.steering.layer import LAYER_ID
 
     for seq, event in enumerate(run.events):
