@@ -9,7 +9,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, SteeringDecided, ToolCalled, ViewAssembled
+from noetic_nb.events import ModelCalled, QualityGiven, SteeringDecided, ToolCalled, ViewAssembled
 from noetic_nb.lab import datasets, fork, replay
 from noetic_nb.layers import regulation
 from noetic_nb.regulator import CallBudget, Regulator
@@ -174,6 +174,22 @@ async def test_a_fork_with_another_message() -> None:
     assert said(new) == [("pay 60", "Paid."), ("pay nothing", "Nothing paid.")]
 
 
+@pytest.mark.parametrize(("turns", "last"), [(0, 1), (1, 2), (2, 3), (9, 3), ("all", 3)])
+async def test_a_fork_goes_on_with_what_the_user_wrote_later_where_it_is_asked_to(turns: Any, last: int) -> None:
+    step = nn.react(model="scripted", tools=[pay])
+    config = nn.AgentConfig(name="desk", step=step)
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(["A.", "Other.", "B.", "C."]))
+    run = nn.record(harness)
+    for message, thread in (("one", "t1"), ("elsewhere", "t2"), ("two", "t1"), ("three", "t1")):
+        await harness.execute(message, thread_id=thread)
+    await harness.feedback("t1", quality=0.1)
+    run.stop_recording()
+    new = await forked(run, at=0, edit="won", model=nn.ScriptedModel(["1.", "2.", "3."]), turns=turns)
+    assert said(new) == [("won", "1."), ("two", "2."), ("three", "3.")][:last]
+    assert not new.select(QualityGiven)
+    assert ("turns" in new.meta["replay"]["changed"]) == (turns != 0)
+
+
 async def test_a_fork_with_other_items_shows_them_from_this_call_on() -> None:
     run = await chat()
     asked: list[list[str]] = []
@@ -222,6 +238,7 @@ async def test_what_cannot_be_gone_on_with_is_refused() -> None:
         "UNKNOWN_CALL": lambda: fork(run, at=9, model=model),
         "MODEL_NEEDED": lambda: fork(run, at=0),
         "INVALID_EDIT": lambda: fork(run, at=0, edit=3, model=model),  # type: ignore[arg-type]
+        "INVALID_COUNT": lambda: fork(run, at=0, model=model, turns=-1),
         "UNKNOWN_LAYER_REFERENCE": lambda: replay(run, mode="closed", layers=["fact"], model=model),
     }.items():
         with pytest.raises(NoeticConfigError) as caught:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, TurnStarted
@@ -30,11 +30,12 @@ def fork(
     layers: Iterable[Any] | None = None,
     tools: Iterable[Any] | None = None,
     thread_id: str | None = None,
+    turns: int | Literal["all"] = 0,
 ) -> Run:
     """Go on from a model call of a recorded run, with something else.
 
     What was before the call is run again on the tape, so that layers, rules and regulator know of it. The fork ends with the
-    turn of the call: what the user wrote later was written to another answer.
+    turn of the call, as what the user wrote later was written to another answer; `turns` lets it follow all the same.
 
     Parameters
     ----------
@@ -55,6 +56,9 @@ def fork(
         What runs from this call on. Without, a call has its recorded result where the same call was recorded.
     thread_id : str, optional
         Count the calls of this thread only.
+    turns : int or "all"
+        How many of the user's later messages in this thread follow, as they were written. Grades and corrections do not: they
+        were about other answers.
 
     Returns
     -------
@@ -64,7 +68,8 @@ def fork(
     Raises
     ------
     NoeticConfigError
-        ``UNKNOWN_CALL``, ``MODEL_NEEDED``, ``OPEN_LOOP_ONLY``, ``NO_AGENT``, ``INVALID_EDIT``, and what `replay` raises.
+        ``UNKNOWN_CALL``, ``MODEL_NEEDED``, ``OPEN_LOOP_ONLY``, ``NO_AGENT``, ``INVALID_EDIT``, ``INVALID_COUNT``, and what
+        `replay` raises.
 
     References
     ----------
@@ -101,6 +106,10 @@ def fork(
             given=edit,
             hint='Such as edit="Another message".',
         )
+    if turns != "all" and (type(turns) is not int or turns < 0):
+        raise NoeticConfigError(
+            "INVALID_COUNT", "That is no number of turns.", given=turns, hint='Such as turns=2, or turns="all".'
+        )
     tape = Tape(run, model, given_tools, request)
     agent = RecordedAgent(run, config, tape)
     agent.lay(listed, None, None)
@@ -111,7 +120,13 @@ def fork(
         agent.memory.append(_edit_layer(tape, edit, edited))
     events = tuple(run.events)
     place = _turn_of(events, request.where, request.seq)
-    again = run_sync(agent.live(events[: place + 1], edit if isinstance(edit, str) else None))
+    later = [
+        event
+        for event in events[place + 1 :]
+        if isinstance(event, TurnStarted) and event.where.thread_id == request.where.thread_id
+    ]
+    lived = (*events[: place + 1], *(later if turns == "all" else later[:turns]))
+    again = run_sync(agent.live(lived, (place, edit) if isinstance(edit, str) else None))
     if callable(edit) and not edited:
         raise NoeticConfigError(
             "INVALID_EDIT",
@@ -119,7 +134,7 @@ def fork(
             given=request.place,
             hint="Fork from the first call of its step.",
         )
-    given = {"edit": edit, "rules": rules, "layers": layers, "tools": tools}
+    given = {"edit": edit, "rules": rules, "layers": layers, "tools": tools, "turns": turns or None}
     again.meta["replay"] = {
         "of": run.run_id,
         "mode": "fork",

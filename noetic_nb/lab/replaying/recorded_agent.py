@@ -219,14 +219,13 @@ class RecordedAgent:
             }
         )
 
-    async def live(self, events: Sequence[Any], text: str | None = None) -> Run:
-        """Run the turns that begin in some events; `text` takes the place of the user's last message."""
+    async def live(self, events: Sequence[Any], edited: tuple[int, str] | None = None) -> Run:
+        """Run the turns that begin in some events; `edited` is the place of one, and the text of its message instead."""
         clock = _Clock()
         harness = AgentHarness(
             self._taped(), model=_Switching(self, clock), clock=clock, ids=_Ids(self.run), approve=self.tape.approve
         )
         again = record(harness, run=Run(f"{self.run.run_id}-replay", meta={**self.run.meta, "source": "replay"}))
-        last = max((at for at, event in enumerate(events) if isinstance(event, TurnStarted)), default=-1)
         for place, event in enumerate(events):
             if self.tape.stopped is not None:
                 break
@@ -239,8 +238,8 @@ class RecordedAgent:
                     case TurnStarted():
                         self.tape.begin_turn(thread_id, event.where.turn)
                         items = _message(self.run.events, event)
-                        if text is not None and place == last:
-                            items = _with_text(items, text)
+                        if edited is not None and place == edited[0]:
+                            items = _with_text(items, edited[1])
                         await harness.execute(items, thread_id=thread_id, resource_id=event.resource_id)
                     case QualityGiven(source=source) if source != "grader":
                         await harness.feedback(thread_id, quality=event.quality, source=source)
