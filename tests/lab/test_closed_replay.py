@@ -247,3 +247,44 @@ async def test_what_cannot_be_gone_on_with_is_refused() -> None:
     with pytest.raises(NoeticConfigError) as caught:
         fork(airline, at=0, model=model)
     assert caught.value.code == "OPEN_LOOP_ONLY"
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+async def test_a_run_is_counted_again_with_its_own_tokenizer() -> None:
+    note = nn.static_content("Be kind. " * 40)
+    config = nn.AgentConfig(
+        name="desk",
+        step=nn.react(model="scripted", tools=[pay]),
+        memory=[note],
+        projection=nn.ProjectionPolicy(token_budget=160, response_reserve=10),
+    )
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(REPLIES[1:]), tokenizer=words)
+    run = nn.record(harness)
+    await harness.execute("pay 60 " * 20)
+    await harness.execute("pay 5")
+    run.stop_recording()
+
+    open_loop = await asyncio.to_thread(lambda: replay(run, tokenizer=words))
+    assert list(open_loop.events) == list(run.events)
+    assert {row["what"] for row in open_loop.meta["replay"]["kept"]} == {"offers"}
+    small = await asyncio.to_thread(lambda: replay(run, projection={"token_budget": 90}, tokenizer=words))
+    assert small.meta["replay"]["tokens"]["after"] < small.meta["replay"]["tokens"]["before"]
+    again = await closed(run, tokenizer=words)
+    assert not nn.compare(run, again).differences
+    new = await forked(run, at=1, model=nn.ScriptedModel(["Paid."]), tokenizer=words)
+    assert new.select(ViewAssembled)[0].layers == run.select(ViewAssembled)[0].layers
+
+    # Nothing is taken for counted that was not.
+    for other in (await closed(run), await forked(run, at=1, model=nn.ScriptedModel(["Paid."]))):
+        assert [row["what"] for row in other.meta["replay"]["kept"]] == ["tokens"]
+    kept = replay(run).meta["replay"]["kept"]
+    assert [row["why"] for row in kept if row["what"] == "plans"] == [
+        f"the tokenizer '{__name__}.words': pass it as tokenizer="
+    ]
+    with pytest.raises(NoeticConfigError, match="NOT_RECORDED"):
+        replay(run, projection={"token_budget": 90})
+    with pytest.raises(NoeticConfigError, match="INVALID_TOKENIZER"):
+        replay(run, tokenizer="words")  # type: ignore[arg-type]

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, TurnStarted
+from noetic_nb.lab.replaying.kept_decisions import Kept, note_counts
 from noetic_nb.lab.replaying.recorded_agent import RecordedAgent, agent_of, tools_by_name
-from noetic_nb.lab.replaying.recorded_tape import checked_run
+from noetic_nb.lab.replaying.recorded_tape import checked_run, checked_tokenizer
 from noetic_nb.lab.replaying.replay_summary import summary
 from noetic_nb.lab.replaying.tape_answers import Tape
 from noetic_nb.memory import MemoryHooks, MemoryLayer
@@ -16,6 +17,7 @@ from noetic_nb.models.client import check_clients
 from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_requests import recorded_request
 from noetic_nb.sync import awaited, run_sync
+from noetic_nb.tokens import Tokenizer
 
 __all__ = ["fork"]
 
@@ -31,6 +33,7 @@ def fork(
     tools: Iterable[Any] | None = None,
     thread_id: str | None = None,
     turns: int | Literal["all"] = 0,
+    tokenizer: Tokenizer | None = None,
 ) -> Run:
     """Go on from a model call of a recorded run, with something else.
 
@@ -59,6 +62,8 @@ def fork(
     turns : int or "all"
         How many of the user's later messages in this thread follow, as they were written. Grades and corrections do not: they
         were about other answers.
+    tokenizer : callable, optional
+        What the run was counted with, where it was not the default.
 
     Returns
     -------
@@ -88,6 +93,7 @@ def fork(
     """
     checked_run(run)
     check_clients(model)
+    checked_tokenizer(tokenizer)
     request = recorded_request(run, at, thread_id=thread_id)
     listed = None if layers is None else list(layers)
     given_tools = tools_by_name(tools)
@@ -110,7 +116,7 @@ def fork(
         raise NoeticConfigError(
             "INVALID_COUNT", "That is no number of turns.", given=turns, hint='Such as turns=2, or turns="all".'
         )
-    tape = Tape(run, model, given_tools, request)
+    tape = Tape(run, model, given_tools, request, tokenizer)
     agent = RecordedAgent(run, config, tape)
     agent.lay(listed, None, None)
     if rules is not None:
@@ -134,13 +140,15 @@ def fork(
             given=request.place,
             hint="Fork from the first call of its step.",
         )
+    kept = Kept()
+    note_counts(run, again, kept)
     given = {"edit": edit, "rules": rules, "layers": layers, "tools": tools, "turns": turns or None}
     again.meta["replay"] = {
         "of": run.run_id,
         "mode": "fork",
         "at": request.place,
         "changed": ["model", *[name for name, value in given.items() if value is not None]],
-        "kept": [],
+        "kept": kept.rows(),
         "stopped": tape.stopped,
         **summary(run, again, views_changed=False),
     }

@@ -26,6 +26,7 @@ from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.models.client import ModelResponse, Usage
 from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_requests import RequestIndex
+from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["offers_of"]
 
@@ -38,10 +39,11 @@ class _Turn(NamedTuple):
 
 
 class _Layers:
-    def __init__(self, layers: Sequence[MemoryLayer], model: Any) -> None:
+    def __init__(self, layers: Sequence[MemoryLayer], model: Any, tokenizer: Tokenizer) -> None:
         self.stack = LayerStack(layers)
         self.budgets = dict.fromkeys([layer.id for layer in layers], inf)
         self.model = model
+        self.tokenizer = tokenizer
         self.turns: dict[str, _Turn] = {}
         # What a step of the model has produced so far, with what it took.
         self.answered: dict[str, ModelResponse] = {}
@@ -53,6 +55,7 @@ class _Layers:
             thread_id=where.thread_id,
             resource_id=event.resource_id,
             turn=where.turn,
+            tokenize=self.tokenizer,
             call_model=None if self.model is None else self._ask,
         )
         self.turns[where.execution_id] = _Turn(ctx, event.query)
@@ -97,14 +100,18 @@ class _Layers:
 
 
 async def offers_of(
-    run: Run, layers: Sequence[MemoryLayer], kept: Kept, model: Any = None
+    run: Run,
+    layers: Sequence[MemoryLayer],
+    kept: Kept,
+    model: Any = None,
+    tokenizer: Tokenizer = estimate_tokens,
 ) -> Mapping[int, Mapping[str, RecallEntry]]:
     """Return what layers offer, by the place of the request in the run; children of a turn are left out."""
     for layer in layers:
         for hook in _NOT_RUN:
             if getattr(layer.hooks, hook) is not None:
                 kept.add("layers", f"hook {hook} of layer {layer.id} is not run")
-    live = _Layers(layers, model)
+    live = _Layers(layers, model, tokenizer)
     index = RequestIndex()
     due: set[str] = set()
     last: dict[str, dict[str, RecallEntry]] = {}

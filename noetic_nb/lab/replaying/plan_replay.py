@@ -21,6 +21,7 @@ from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
 from noetic_nb.runtime.planning.plan_inputs import PlanInputs
 from noetic_nb.runtime.planning.turn_plan import TurnPlan, budgets_allocated
+from noetic_nb.tokens import Tokenizer
 
 __all__ = ["PlanChanges", "plan_again", "plan_changes"]
 
@@ -130,7 +131,7 @@ def plan_changes(run: Run, budgets: Any, projection: Any, layers: frozenset[str]
     return PlanChanges(budgets or {}, policy, layers)
 
 
-def plan_again(run: Run, changes: PlanChanges, kept: Kept) -> dict[int, Any]:
+def plan_again(run: Run, changes: PlanChanges, kept: Kept, tokenizer: Tokenizer | None = None) -> dict[int, Any]:
     """Plan every call of a run; returns events by the place of those they stand for.
 
     Raises
@@ -139,7 +140,7 @@ def plan_again(run: Run, changes: PlanChanges, kept: Kept) -> dict[int, Any]:
         ``NOT_RECORDED`` where something is to be another and no call of the run can be planned again; what
         `PlanInputs.replan` raises.
     """
-    index = RequestIndex()
+    index = RequestIndex(tokenizer)
     allocated: dict[tuple[str, str], list[tuple[int, BudgetsAllocated]]] = {}
     prepared: dict[tuple[str, str], tuple[int, RequestPrepared]] = {}
     of_view: dict[int, tuple[list[tuple[int, BudgetsAllocated]], tuple[int, RequestPrepared] | None]] = {}

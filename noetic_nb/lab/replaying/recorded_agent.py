@@ -222,8 +222,14 @@ class RecordedAgent:
     async def live(self, events: Sequence[Any], edited: tuple[int, str] | None = None) -> Run:
         """Run the turns that begin in some events; `edited` is the place of one, and the text of its message instead."""
         clock = _Clock()
+        counted: dict[str, Any] = {} if self.tape.tokenizer is None else {"tokenizer": self.tape.tokenizer}
         harness = AgentHarness(
-            self._taped(), model=_Switching(self, clock), clock=clock, ids=_Ids(self.run), approve=self.tape.approve
+            self._taped(),
+            model=_Switching(self, clock),
+            clock=clock,
+            ids=_Ids(self.run),
+            approve=self.tape.approve,
+            **counted,
         )
         again = record(harness, run=Run(f"{self.run.run_id}-replay", meta={**self.run.meta, "source": "replay"}))
         for place, event in enumerate(events):

@@ -14,7 +14,7 @@ from noetic_nb.events import RunEvent, SteeringDecided
 from noetic_nb.lab.replaying.decisions_again import decide_moments, denied_calls, was_regulated
 from noetic_nb.lab.replaying.kept_decisions import Kept
 from noetic_nb.lab.replaying.plan_replay import PlanChanges, plan_again, plan_changes
-from noetic_nb.lab.replaying.recorded_tape import checked_run
+from noetic_nb.lab.replaying.recorded_tape import checked_run, checked_tokenizer
 from noetic_nb.lab.replaying.replay_summary import summary
 from noetic_nb.lab.replaying.rule_replay import LedgerReplay, decide_again
 from noetic_nb.lab.replaying.rules_in_force import RulesInForce, recorded_rules
@@ -27,6 +27,7 @@ from noetic_nb.runs.regulator_feed import RegulatorFeed
 from noetic_nb.steering.evaluation.evaluate import Policy
 from noetic_nb.steering.layer import rulebook_of
 from noetic_nb.sync import run_sync
+from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["open_replay", "replay"]
 
@@ -42,6 +43,7 @@ def replay(
     model: ModelClient | Mapping[str, ModelClient] | None = None,
     tools: Iterable[Any] | None = None,
     mode: Literal["open", "closed"] = "open",
+    tokenizer: Tokenizer | None = None,
 ) -> Run:
     """Work a recorded run out again, with nothing changed or under another configuration.
 
@@ -66,6 +68,8 @@ def replay(
         Closed: what runs then. Without, a call has its recorded result where the same call was recorded.
     mode : {"open", "closed"}
         Judge every recorded point, or go on from the first that differs.
+    tokenizer : callable, optional
+        What the run was counted with, where it was not the default.
 
     Returns
     -------
@@ -98,6 +102,7 @@ def replay(
         )
     checked_run(run)
     check_clients(model)
+    checked_tokenizer(tokenizer)
     if regulator is not None and not isinstance(regulator, Regulator):
         raise NoeticConfigError(
             "INVALID_REGULATOR", "That is no regulator.", given=regulator, hint="Use Regulator.for_user(name)."
@@ -117,6 +122,7 @@ def replay(
             regulator=regulator,
             model=model,
             tools=tools,
+            tokenizer=tokenizer,
         )
     if tools is not None:
         raise NoeticConfigError("INVALID_MODE", "An open replay runs no tool.", given=mode, hint='Use mode="closed".')
@@ -137,7 +143,9 @@ def replay(
         from noetic_nb.lab.replaying.layer_replay import offers_of
 
         changes = dataclasses.replace(
-            changes, others=others, offers=run_sync(offers_of(run, others, kept, _judge(model)))
+            changes,
+            others=others,
+            offers=run_sync(offers_of(run, others, kept, _judge(model), tokenizer or estimate_tokens)),
         )
     about = {
         "rules": rules,
@@ -148,7 +156,16 @@ def replay(
         "model": model,
     }
     changed = [name for name, given in about.items() if given is not None]
-    return open_replay(run, changes, rules=rules, regulator=regulator, model=_judge(model), changed=changed, kept=kept)
+    return open_replay(
+        run,
+        changes,
+        rules=rules,
+        regulator=regulator,
+        model=_judge(model),
+        changed=changed,
+        kept=kept,
+        tokenizer=tokenizer,
+    )
 
 
 def _judge(model: Any) -> ModelClient | None:
@@ -209,10 +226,11 @@ def open_replay(
     model: ModelClient | None = None,
     changed: Iterable[str] = (),
     kept: Kept,
+    tokenizer: Tokenizer | None = None,
 ) -> Run:
     """Judge every recorded point; see `replay`."""
     ledger = _ledger(run, rules, model, kept)
-    instead: dict[int, Any] = dict(plan_again(run, changes, kept))
+    instead: dict[int, Any] = dict(plan_again(run, changes, kept, tokenizer))
     watched = was_regulated(run)
     denied: Mapping[int, SteeringDecided] = {}
     if watched:

@@ -17,6 +17,7 @@ from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
 from noetic_nb.runtime.execution.approval import RESPONSE
 from noetic_nb.steps import Tool
 from noetic_nb.sync import awaited
+from noetic_nb.tokens import Tokenizer
 
 __all__ = ["Tape", "contents"]
 
@@ -46,19 +47,22 @@ class Tape:
         Run what the tape does not have.
     until : RecordedRequest, optional
         A fork: up to this call the tape answers whatever is asked, from it on never.
+    tokenizer : callable, optional
+        What the run was counted with, where it was not the default.
     """
 
     run: Run
     model: Any = None
     tools: Mapping[str, Tool] = field(default_factory=dict)
     until: RecordedRequest | None = None
+    tokenizer: Tokenizer | None = None
     diverged: dict[str, str] = field(default_factory=dict)
     """By thread, where it is no longer the recorded one."""
     stopped: str | None = None
     forked: bool = False
 
     def __post_init__(self) -> None:
-        index = RequestIndex()
+        index = RequestIndex(self.tokenizer)
         self._others: dict[tuple[str, str], list[ModelCalled]] = {}
         self._results: dict[tuple[str, str], list[ToolCalled]] = {}
         # What people answered who were asked to approve: True, or why not.
