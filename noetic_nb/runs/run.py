@@ -511,13 +511,13 @@ class Run:
         copied._config, copied._bundle = self._config, self._bundle
         return copied
 
-    def with_events(self, instead: Mapping[int, RunEvent | None]) -> Run:
+    def with_events(self, instead: Mapping[int, RunEvent | tuple[RunEvent, ...]]) -> Run:
         """Return an independent run with other events at some places; for many runs that differ in little.
 
         Parameters
         ----------
         instead : mapping of int to RunEvent
-            By the place of the event that each stands for; None leaves it out.
+            By the place of the event that each stands for; a tuple of several, or of none.
 
         Examples
         --------
@@ -527,11 +527,16 @@ class Run:
         (0.25,)
         """
         changed = Run(self.run_id, meta=self.meta)
-        events: list[RunEvent | None] = list(self._events)
+        events: list[Any] = list(self._events)
         known: dict[int, tuple[Any, Any]] = {}
-        for seq, event in instead.items():
-            events[seq] = None if event is None else settled(event, known)
-        changed._events = [event for event in events if event is not None]
+        # From the end, so that places in front stay what they are.
+        for seq in sorted(instead, reverse=True):
+            event = instead[seq]
+            if isinstance(event, tuple):
+                events[seq : seq + 1] = [settled(each, known) for each in event]
+            else:
+                events[seq] = settled(event, known)
+        changed._events = events
         return changed
 
     def __eq__(self, other: object) -> bool:

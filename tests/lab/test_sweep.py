@@ -75,7 +75,7 @@ def test_a_run_read_once_is_replayed_as_it_is_alone(regulator: Regulator, thresh
 
 
 # Of the first dozen those in which a regulator decides.
-@pytest.mark.parametrize("seed", [0, 2, 3, 4, 7, 8, 9, 10, 11])
+@pytest.mark.parametrize("seed", [0, 1, 2, 4, 5, 7, 8, 10, 11])
 async def test_a_regulated_run_is_read_once_for_all_regulators(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     run = await random_run(seed)
     recorded = await asyncio.to_thread(replay, run)
@@ -273,7 +273,7 @@ def test_runs_of_an_agent_are_swept_alike_here_and_in_processes(mode: str) -> No
     assert one["failed"].tolist() == [0] * 4, one.attrs["failures"]
     if mode == "open":  # the past stands
         assert one["ran"].tolist() == [2.0] * 4
-        assert one["denied"].tolist() == [0.0, 0.0, 1.0, 1.0]
+        assert one["denied"].tolist() == [1.0, 0.0, 2.0, 1.0]  # the budget of calls denies, too
     else:  # a call that is not made is answered by the model
         assert one["ran"].tolist() == [1.0, 2.0, 1.0, 1.0]
         assert one["apologised"].tolist() == [0.0, 0.0, 1.0, 1.0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_settings import as_recorded
 from noetic_nb.runs.regulator_tape import DecisionTape, Redecided
 
-__all__ = ["DecisionsAgain", "was_regulated"]
+__all__ = ["DecisionsAgain", "denied_calls", "was_regulated"]
 
 
 def was_regulated(run: Run) -> bool:
@@ -74,6 +74,38 @@ class DecisionsAgain:
                 stop = decided[behind]
                 found[seq] = replace(denial, guidance=stop.suggestion) if stop.stops else None
         return found
+
+
+def denied_calls(run: Run, decided: Mapping[int, Any]) -> dict[int, SteeringDecided]:
+    """Return the denies that would have followed decisions, by the place of the call that was made all the same.
+
+    Parameters
+    ----------
+    run : Run
+        What was recorded.
+    decided : mapping of int to events
+        What `DecisionsAgain.under` returned.
+    """
+    waiting: dict[tuple[str, str], RegulatorDecided] = {}
+    found: dict[int, SteeringDecided] = {}
+    for seq, event in enumerate(run.events):
+        key = event.where.thread_id, event.where.execution_id
+        match event:
+            case RegulatorDecided(at="tool_call"):
+                now = decided.get(seq, event)
+                waiting.pop(key, None)
+                if now.stops:
+                    waiting[key] = now
+            case SteeringDecided(hook="before_tool_call") if key in waiting and event.layer_id == waiting[key].layer_id:
+                del waiting[key]  # it was denied
+            case ToolCalled() if key in waiting:
+                now = waiting.pop(key)
+                found[seq] = SteeringDecided(
+                    *(now.where, now.t_ms, now.layer_id, "before_tool_call", event.name, event.args),
+                    *("deny", now.suggestion, (), 0.0),
+                    enforced=False,
+                )
+    return found
 
 
 def _behind(events: Sequence[RunEvent], seq: int) -> int | None:

@@ -15,13 +15,15 @@ from noetic_nb.lab.replaying.kept_decisions import Kept
 from noetic_nb.lab.replaying.plan_replay import plan_again, plan_changes
 from noetic_nb.lab.replaying.replay_summary import summary
 from noetic_nb.lab.replaying.rule_replay import LedgerReplay, decide_again
-from noetic_nb.lab.replaying.rules_in_force import recorded_rules
+from noetic_nb.lab.replaying.rules_in_force import RulesInForce, recorded_rules
 from noetic_nb.lab.rule_trial import as_snapshot
+from noetic_nb.layers.regulator_layer import regulator_of
 from noetic_nb.models.client import ModelClient
 from noetic_nb.runs import Run
 from noetic_nb.steering.evaluation.evaluate import Policy
-from noetic_nb.steering.layer import LAYER_ID
+from noetic_nb.steering.layer import LAYER_ID, rulebook_of
 from noetic_nb.sync import run_sync
+from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["OpenPoints", "layers_in"]
 
@@ -33,7 +35,7 @@ class OpenPoints:
     ----------
     run : Run
         One that can be replayed.
-    rules, budgets, projection, layers, model
+    rules, budgets, projection, layers, model, tokenizer
         As in `replay`; `layers` checked by `layers_in`.
 
     Raises
@@ -62,9 +64,10 @@ class OpenPoints:
         projection: Any = None,
         layers: list[Any] | None = None,
         model: Any = None,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
         self.kept = Kept()
-        others = tuple([layer for layer in layers or () if not isinstance(layer, str)])
+        others = tuple([layer for layer in layers or () if not (isinstance(layer, str) or _enforces(layer))])
         names = None
         if layers is not None:
             own = {layer.id for layer in others}
@@ -73,10 +76,10 @@ class OpenPoints:
         if others:
             from noetic_nb.lab.replaying.layer_replay import offers_of
 
-            offers = run_sync(offers_of(run, others, self.kept, _judge(model)))
+            offers = run_sync(offers_of(run, others, self.kept, _judge(model), tokenizer or estimate_tokens))
             changes = dataclasses.replace(changes, others=others, offers=offers)
         ledger = _ledger(run, rules, _judge(model), self.kept)
-        instead: dict[int, Any] = {**plan_again(run, changes, self.kept), **ledger.instead}
+        instead: dict[int, Any] = {**plan_again(run, changes, self.kept, tokenizer), **ledger.instead}
         self.places: list[int] = []
         events: list[RunEvent] = []
         for seq, event in enumerate(tuple(run.events)):
@@ -112,6 +115,10 @@ def layers_in(layers: Any) -> list[Any]:
             hint='Such as layers=["facts"].',
         )
     return listed
+
+
+def _enforces(layer: Any) -> bool:
+    return rulebook_of(layer) is not None or regulator_of(layer) is not None
 
 
 def _always(run: Run) -> frozenset[str]:
@@ -150,8 +157,9 @@ def _ledger(run: Run, rules: Any, model: ModelClient | None, kept: Kept) -> Ledg
     known = recorded_rules(run)
     if rules is not None:
         snapshot = as_snapshot(rules)
-        policy, scope = (Policy(), "execution") if known is None else (known.policy, known.scope)
-        return decide_again(run, lambda seq: snapshot, policy, scope, kept, judge=model, is_new=True)
+        known = RulesInForce((), Policy(), "execution") if known is None else known
+        policy, scope, most = known.policy, known.scope, known.max_entries
+        return decide_again(run, lambda seq: snapshot, policy, scope, kept, judge=model, is_new=True, max_entries=most)
     if known is None:
         for seq, event in enumerate(run.events):
             if isinstance(event, SteeringDecided) and event.layer_id == LAYER_ID:

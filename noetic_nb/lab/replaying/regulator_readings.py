@@ -8,16 +8,19 @@ from typing import Any
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RegulatorDecided, RunEvent, SteeringDecided
 from noetic_nb.lab.replaying.decisions_added import DecisionsAdded, fed_events
-from noetic_nb.lab.replaying.decisions_again import DecisionsAgain, was_regulated
+from noetic_nb.lab.replaying.decisions_again import DecisionsAgain, denied_calls, was_regulated
 from noetic_nb.lab.replaying.kept_decisions import Kept
 from noetic_nb.lab.replaying.open_points import OpenPoints, layers_in
-from noetic_nb.lab.replaying.recorded_tape import checked_run
+from noetic_nb.lab.replaying.recorded_tape import checked_run, checked_tokenizer
 from noetic_nb.lab.replaying.regulator_template import RegulatorTemplate
 from noetic_nb.lab.replaying.replay_summary import actions_of, kinds_of
+from noetic_nb.layers.regulator_layer import regulator_of
 from noetic_nb.models.client import ModelClient, check_clients
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs.regulator_tape import DecisionTape, Redecided, tape_of
+from noetic_nb.steering.layer import rulebook_of
+from noetic_nb.tokens import Tokenizer
 
 __all__ = ["RegulatorReadings"]
 
@@ -42,7 +45,7 @@ class RegulatorReadings:
     ----------
     run : Run
         Any run that has all of its turns. Where a regulator decided in it, the moments are those of its decisions.
-    rules, budgets, projection, layers, model
+    rules, budgets, projection, layers, model, tokenizer
         What else is another than it was, as in `replay`.
 
     Raises
@@ -71,15 +74,25 @@ class RegulatorReadings:
         projection: Any = None,
         layers: Iterable[Any] | None = None,
         model: ModelClient | Mapping[str, ModelClient] | None = None,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
         self.run = checked_run(run)
         check_clients(model)
+        checked_tokenizer(tokenizer)
+        listed = None if layers is None else layers_in(layers)
+        self._of_layer: Regulator | None = None
+        # What enforces is evaluated as rules and a regulator are, and offers what it did.
+        for layer in [layer for layer in listed or () if not isinstance(layer, str)]:
+            book, regulator = rulebook_of(layer), regulator_of(layer)
+            rules = book if rules is None and book is not None else rules
+            self._of_layer = regulator if self._of_layer is None else self._of_layer
         self._changes: dict[str, Any] = {
             "rules": rules,
             "budgets": budgets,
             "projection": projection,
-            "layers": None if layers is None else layers_in(layers),
+            "layers": listed,
             "model": model,
+            "tokenizer": tokenizer,
         }
         self._is_watched = was_regulated(run)
         self._points: OpenPoints | None = None
@@ -122,15 +135,22 @@ class RegulatorReadings:
         NoeticConfigError
             ``INVALID_REGULATOR`` if it is none, and what `replay` raises for the other changes.
         """
-        template = None if regulator is None else _template(regulator)
+        given = self._of_layer if regulator is None else regulator
+        template = None if given is None else _template(given)
         if self._points is None:
             self._points = OpenPoints(self.run, **self._changes)
         points, kept = self._points, self._points.kept.copy()
         if self._is_watched:
             made = self._decided_again(template, kept)
-            into = points.run.with_events(
-                {points.places[seq]: event for seq, event in made.items() if seq not in points.decided}
-            )
+            instead: dict[int, Any] = {
+                points.places[seq]: () if event is None else event
+                for seq, event in made.items()
+                if seq not in points.decided
+            }
+            for seq, denied in denied_calls(self.run, made).items():
+                place = points.places[seq]
+                instead[place] = denied, points.run.events[place]
+            into = points.run.with_events(instead)
         elif template is None:
             into = points.run.with_events({})
         else:
@@ -142,8 +162,8 @@ class RegulatorReadings:
                 into.bundle = self.run.bundle
         about = into.meta["replay"]
         names = ("rules", "budgets", "projection", "layers", "regulator", "model")
-        given = {**self._changes, "regulator": template}
-        about["changed"] = [name for name in names if given[name] is not None]
+        others = {**self._changes, "regulator": template}
+        about["changed"] = [name for name in names if others[name] is not None]
         about["kept"] = kept.rows()
         # All else in the summary is the same under every regulator.
         about["decisions"]["after"] = actions_of(into.events)
