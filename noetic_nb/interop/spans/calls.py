@@ -53,20 +53,30 @@ _METHODS: Final = tuple([name for name, value in vars(Dialect).items() if callab
 @lru_cache(maxsize=256)
 def _answers(names: tuple[str, ...] | None) -> Mapping[str, _Answer]:
     """Return by method what answers for all dialects of spans with these attributes; None stands for any."""
-    spoken = [
-        each
-        for each in DIALECTS
-        if names is None or "" in each.prefixes or any(name.startswith(each.prefixes) for name in names)
-    ]
     return {
-        method: _first_of([getattr(each, method) for each in spoken if method in vars(type(each))])
+        method: _first_of(
+            [
+                answer
+                for each in DIALECTS
+                if method in vars(type(each)) and _has_any(names, each, answer := getattr(each, method))
+            ]
+        )
         for method in _METHODS
     }
 
 
+def _has_any(names: tuple[str, ...] | None, dialect: Dialect, answer: _Answer) -> bool:
+    prefixes: tuple[str, ...] = getattr(answer, "prefixes", dialect.prefixes)
+    return names is None or "" in prefixes or any(name.startswith(prefixes) for name in names)
+
+
+def _unknown(span: Span) -> None:
+    """Answer what nobody can."""
+
+
 def _first_of(answers: Sequence[_Answer]) -> _Answer:
-    if len(answers) == 1:
-        return answers[0]
+    if len(answers) < 2:
+        return answers[0] if answers else _unknown
 
     def answer(span: Span) -> Any:
         for each in answers:

@@ -114,12 +114,30 @@ class SpanMessage:
 class History:
     """What was sent to a model: a conversation that grows with every call, read from its end as far as it is needed."""
 
-    __slots__ = ("_news", "_raw", "_read", "_tail")
+    __slots__ = ("_head", "_news", "_raw", "_read", "_tail")
 
-    def __init__(self, read: list[SpanMessage] | None = None, raw: list[Any] | None = None) -> None:
-        self._read, self._raw = read, raw
+    def __init__(
+        self, read: list[SpanMessage] | None = None, raw: list[Any] | None = None, head: str | None = None
+    ) -> None:
+        self._read, self._raw, self._head = read, raw, head
         self._tail: list[SpanMessage] | None = None
         self._news: tuple[list[Result], list[SpanMessage]] | None = None
+
+    def grown(self, text: str) -> History | None:
+        """Return the history of a text that repeats that of this one, and may go on; None for any other text.
+
+        Only what it goes on with is parsed.
+        """
+        head, raw = self._head, self._raw
+        if head is None or raw is None or not text.startswith(head):
+            return None
+        rest = text[len(head) :]
+        if rest == "]":
+            return self
+        if rest[:1] != "," or text[-1] != "]":
+            return None
+        new = parsed(f"[{rest[1:]}")
+        return History(raw=raw + new, head=text[:-1]) if _is_plain(new) else None
 
     @property
     def messages(self) -> list[SpanMessage]:
@@ -154,14 +172,25 @@ _TEXTS: Final = frozenset([str])
 _ANSWERS: Final = frozenset([name for name, role in _ROLES.items() if role == "assistant"])
 
 
-def read_history(value: Any) -> History | None:
-    """Read what was sent to a model; None for what is nothing."""
-    value = parsed(value)
-    is_plain = isinstance(value, list) and value and _DICTS.issuperset(map(type, value))
-    if is_plain and _TEXTS.issuperset([type(msg.get("role")) for msg in value]):
-        return History(raw=value)
-    found = read_messages(value)
-    return None if found is None else History(found)
+def read_history(value: Any, before: History | None = None) -> History | None:
+    """Read what was sent to a model; None for what is nothing.
+
+    Where it repeats what was sent `before`, as in a conversation, that is not parsed again.
+    """
+    if before is not None and type(value) is str and (grown := before.grown(value)) is not None:
+        return grown
+    found = parsed(value)
+    if _is_plain(found):
+        is_list = type(value) is str and value[0] == "[" and value[-1] == "]"
+        return History(raw=found, head=value[:-1] if is_list else None)
+    read = read_messages(found)
+    return None if read is None else History(read)
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether messages are mappings with a role, as nearly all are: then their roles can be asked before they are read."""
+    is_mappings = isinstance(value, list) and bool(value) and _DICTS.issuperset(map(type, value))
+    return is_mappings and _TEXTS.issuperset([type(msg.get("role")) for msg in value])
 
 
 def parsed(value: Any) -> Any:

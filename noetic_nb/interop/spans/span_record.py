@@ -86,6 +86,8 @@ class Span:
     """What it is, once that has been asked."""
     answers: Mapping[str, Any] | None = None
     """Who may have an answer to what is asked of it, once something has been asked."""
+    before: Any = None
+    """The history that the model call before it was sent, where that is known: most calls are sent the same and more."""
 
     def given(self, *names: str) -> Any:
         """Return the first of some attributes that is there."""

@@ -18,6 +18,7 @@ from noetic_nb.interop.spans.calls import (
 )
 from noetic_nb.interop.spans.dialect import Kind
 from noetic_nb.interop.spans.own_spans import is_own
+from noetic_nb.interop.spans.span_messages import History
 from noetic_nb.interop.spans.span_record import LogRecord, Span
 
 __all__ = ["Conversation", "Execution", "conversations", "executions", "invocation_of", "joined"]
@@ -161,13 +162,19 @@ def executions(spans: list[Span]) -> Execution:
     uses: dict[_Key, Any] = {}
     chains: dict[_Key, list[Span]] = {}
     nested: dict[_Key, list[_Key]] = {}
+    sent: History | None = None
     for span in spans:
         kind = tree.kind(span)
         if kind not in ("model", "tool", "memory"):
             continue
         key = span.trace_id, span.span_id
         chains[key] = tree.above(span)
-        uses[key] = model_use(span) if kind == "model" else tool_use(span) if kind == "tool" else span
+        if kind == "model":
+            span.before = sent
+            use = uses[key] = model_use(span)
+            sent = use.inputs
+        else:
+            uses[key] = tool_use(span) if kind == "tool" else span
         outer = _same_call(span, kind, chains[key], tree)
         if outer is not None:
             nested.setdefault((outer.trace_id, outer.span_id), []).append(key)

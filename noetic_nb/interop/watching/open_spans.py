@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from noetic_nb.interop.spans.calls import conversation_of, kind_of
 from noetic_nb.interop.spans.dialect import Kind
+from noetic_nb.interop.spans.span_messages import History
 from noetic_nb.interop.spans.span_record import Span, SpanEvent, live_record
 from noetic_nb.interop.spans.span_tree import agent_name
 from noetic_nb.interop.watching.live_writer import LiveWriter
@@ -146,6 +147,8 @@ class Trace:
     orphans: list[Span] = field(default_factory=list)
     """Spans that began unseen."""
     writers: list[LiveWriter] = field(default_factory=list)
+    sent: History | None = None
+    """What the last model call was sent, until the next one: a conversation is sent again with every call."""
     is_over: bool = False
     """Whether its outermost span has ended."""
 

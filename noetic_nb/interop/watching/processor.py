@@ -303,7 +303,7 @@ class RunSpanProcessor:
         if writer not in trace.writers:
             trace.writers.append(writer)
         lone = units[0] if len(units) == 1 and len(units[0].spans) == 1 and units[0].node.kind in CALLS else None
-        root = _among(units) if lone is None else _alone(lone)
+        root = _among(units) if lone is None else _alone(lone, trace)
         self._write_events(writer, writer.take(root))
 
     def _write_events(self, writer: LiveWriter, events: list[RunEvent]) -> None:
@@ -347,11 +347,17 @@ class RunSpanProcessor:
         self._is_closed = True
 
 
-def _alone(unit: Unit) -> Execution:
+def _alone(unit: Unit, trace: Trace) -> Execution:
     """Return a call with nothing inside of it: most are."""
     span, chain = unit.spans[0], [node.record for node in unit.around]
     kind = unit.node.kind
-    use = model_use(span) if kind == "model" else tool_use(span) if kind == "tool" else span
+    use: Any
+    if kind == "model":
+        span.before = trace.sent
+        use = model_use(span)
+        trace.sent = use.inputs
+    else:
+        use = tool_use(span) if kind == "tool" else span
     agents = [node.record for node in reversed(unit.around) if node.kind == "agent"]
     return Execution("", agents=agents, entries=[use], invocations={id(use): invocation_of(chain)})
 
