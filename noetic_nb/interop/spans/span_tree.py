@@ -21,11 +21,11 @@ from noetic_nb.interop.spans.own_spans import is_own
 from noetic_nb.interop.spans.span_messages import History
 from noetic_nb.interop.spans.span_record import LogRecord, Span
 
-__all__ = ["Conversation", "Execution", "conversations", "executions", "invocation_of", "joined"]
+__all__ = ["DEEPEST", "Conversation", "Execution", "conversations", "executions", "invocation_of", "joined"]
 
 _Key: TypeAlias = tuple[str, str]
 # No framework nests deeper; a hostile chain of parents must not cost its square.
-_DEEPEST: Final = 512
+DEEPEST: Final = 512
 
 
 def joined(spans: Iterable[Span], logs: Iterable[LogRecord]) -> tuple[list[Span], list[dict[str, Any]]]:
@@ -142,7 +142,7 @@ class _Tree:
         """Return the spans around one, innermost first; a circle of parents ends where it closes."""
         found: list[Span] = []
         seen = {span.span_id}
-        while span.parent_id is not None and span.parent_id not in seen and len(found) < _DEEPEST:
+        while span.parent_id is not None and span.parent_id not in seen and len(found) < DEEPEST:
             parent = self.by_key.get((span.trace_id, span.parent_id))
             if parent is None:
                 break
