@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from noetic_nb.interop.spans.dialect import Dialect, Kind, amount, counted, number, read_from
+from noetic_nb.interop.spans.dialect import Dialect, Kind, amount, counted, read_from
 from noetic_nb.interop.spans.span_messages import (
     History,
     SpanMessage,
@@ -38,13 +38,23 @@ _KINDS: Final[Mapping[str, Kind]] = {
 _PARAMS: Final = {name: f"gen_ai.request.{name}" for name in ("temperature", "top_p", "max_tokens", "seed")}
 _MODELS: Final = ("gen_ai.request.model", "gen_ai.response.model")
 _COSTS: Final = ("operation.cost", "gen_ai.usage.cost")
-_SENT: Final = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "gen_ai.aggregated_usage.input_tokens")
-_MADE: Final = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "gen_ai.aggregated_usage.output_tokens")
-_CACHED: Final = (
-    "gen_ai.usage.cache_read.input_tokens",
-    "gen_ai.usage.cache_read_input_tokens",
-    "gen_ai.usage.details.cache_read_tokens",
-)
+_USAGE: Final = {
+    "input_tokens": (
+        "gen_ai.usage.input_tokens",
+        "gen_ai.usage.prompt_tokens",
+        "gen_ai.aggregated_usage.input_tokens",
+    ),
+    "output_tokens": (
+        "gen_ai.usage.output_tokens",
+        "gen_ai.usage.completion_tokens",
+        "gen_ai.aggregated_usage.output_tokens",
+    ),
+    "cached_tokens": (
+        "gen_ai.usage.cache_read.input_tokens",
+        "gen_ai.usage.cache_read_input_tokens",
+        "gen_ai.usage.details.cache_read_tokens",
+    ),
+}
 _DETAILS: Final = "gen_ai.client.inference.operation.details"
 
 
@@ -146,12 +156,10 @@ class GenAI(Dialect):
         """Return the model that was asked for, else the one that answered."""
         return span.text(*_MODELS)
 
-    @read_from(*_SENT, *_MADE, *_CACHED)
+    @read_from("gen_ai.usage.", "gen_ai.aggregated_usage.")
     def usage(self, span: Span) -> Mapping[str, int] | None:
         """Return the tokens of a call; of an agent its totals."""
-        return counted(
-            input_tokens=number(span, *_SENT), output_tokens=number(span, *_MADE), cached_tokens=number(span, *_CACHED)
-        )
+        return counted(span, _USAGE)
 
     @read_from(*_COSTS)
     def cost(self, span: Span) -> float | None:

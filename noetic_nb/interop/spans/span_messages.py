@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from noetic_nb.interop.spans.span_record import MAPPINGS
-from noetic_nb.items.frozen import FrozenDict
-from noetic_nb.items.item import Item
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.items.messages.message import Role, input_text, output_text, text_message
+from noetic_nb.items.messages.message import Role
 
 __all__ = [
     "Call",
@@ -22,7 +20,6 @@ __all__ = [
     "SpanMessage",
     "Text",
     "arguments_of",
-    "items_of",
     "parsed",
     "read_history",
     "read_messages",
@@ -439,29 +436,6 @@ def arguments_of(value: Any) -> Mapping[str, Any] | None:
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             return None
     return found if isinstance(found, Mapping) else None
-
-
-def items_of(msg: SpanMessage, clean: Callable[[str], str]) -> tuple[list[Item], list[Any]]:
-    """Return texts and thoughts as items, with what has no place in them; calls and results are the writer's.
-
-    `clean` takes the secrets out of a text.
-    """
-    items: list[Item] = []
-    parts: list[FrozenDict] = []
-    others: list[Any] = []
-    as_text = output_text if msg.role == "assistant" else input_text
-    for block in msg.blocks:
-        if type(block) is Text and block.is_thought:
-            items.append(
-                Item(type="reasoning", summary=(), content=(FrozenDict(type="reasoning_text", text=clean(block.text)),))
-            )
-        elif type(block) is Text:
-            parts.append(as_text(clean(block.text)))
-        elif type(block) is Other:
-            others.append(block.value)
-    if parts:
-        items.append(text_message(msg.role, tuple(parts)))
-    return items, others
 
 
 def words_of(messages: Iterable[SpanMessage] | None, role: str) -> str:

@@ -162,28 +162,41 @@ def _otlp(value: Data, place: int) -> Span:
     )
 
 
-def live_record(value: Any, place: int) -> Span | None:
-    """Return an object of the SDK in our form, None for one without ids."""
+def live_record(value: Any, place: int, around: Span | None = None) -> Span | None:
+    """Return an object of the SDK in our form, None for one without ids; `around` is the span around it, where that is known."""
     context = value.get_span_context()
     if context is None:
         return None
-    parent, status = getattr(value, "parent", None), getattr(value, "status", None)
+    if around is not None:
+        trace_id, parent_id = around.trace_id, around.span_id
+    else:
+        parent = getattr(value, "parent", None)
+        trace_id, parent_id = f"{context.trace_id:032x}", None if parent is None else f"{parent.span_id:016x}"
+    status, failed, problem = getattr(value, "status", None), False, ""
     # Nearly all are unset, and the name of an enumeration takes as long to read as all else of a status.
-    is_unset = status is None or getattr(status, "is_unset", False)
-    code = None if is_unset else getattr(getattr(status, "status_code", None), "name", None)
+    if status is not None and not getattr(status, "is_unset", False):
+        failed = getattr(getattr(status, "status_code", None), "name", None) == "ERROR"
+        problem = _name(getattr(status, "description", None))
     return Span(
-        f"{context.trace_id:032x}",
+        trace_id,
         f"{context.span_id:016x}",
-        None if parent is None else f"{parent.span_id:016x}",
+        parent_id,
         _name(getattr(value, "name", "")),
         getattr(value, "start_time", None),
         getattr(value, "end_time", None),
-        code == "ERROR",
-        "" if is_unset else _name(getattr(status, "description", None)),
+        failed,
+        problem,
         _attributes(value.attributes),
-        [SpanEvent(_name(e.name), e.timestamp, _attributes(e.attributes)) for e in getattr(value, "events", ())],
+        _live_events(value),
         place,
     )
+
+
+def _live_events(value: Any) -> list[SpanEvent]:
+    # What the SDK gives out is a copy of a copy made under a lock: its own list says sooner that there are none.
+    if not getattr(value, "_events", True):
+        return []
+    return [SpanEvent(_name(e.name), e.timestamp, _attributes(e.attributes)) for e in getattr(value, "events", ())]
 
 
 _RECORD: Final = ("trace_id", "span_id", "body", "attributes", "timestamp", "observed_timestamp", "event_name")

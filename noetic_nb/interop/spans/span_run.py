@@ -104,15 +104,15 @@ class RunWriter(TurnWriter):
         log.done.add(id(use))
         span = use.span
         if span.end_ns is None and use.outputs is None:
-            self.open_turn(log, execution, use, is_root, use)
+            self.open_turn(log, execution, use, is_root, use, tail_of(use)[1])
             self.skip(span, "a model call that has not ended", span.name)
             return
         if log.length == 0:
             self.seed(log, use, is_root)
-        results, _ = tail_of(use)
+        results, asked = tail_of(use)
         for result in results:
             self.answered(log, result, execution, is_root)
-        self.open_turn(log, execution, use, is_root, use)
+        self.open_turn(log, execution, use, is_root, use, asked)
         sent = log.tokens
         self.at(span.end_ns if span.end_ns is not None else span.start_ns)
         mark = len(self.events)

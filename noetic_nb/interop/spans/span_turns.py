@@ -16,13 +16,14 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.interop.spans.calls import ModelUse, ToolUse, first
-from noetic_nb.interop.spans.span_messages import Call, Result, SpanMessage, items_of
+from noetic_nb.interop.spans.span_messages import Call, Other, Result, SpanMessage, Text
 from noetic_nb.interop.spans.span_record import Span
 from noetic_nb.interop.spans.span_tree import Execution
 from noetic_nb.items import Item
 from noetic_nb.items.build import content_tokens
+from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.items.messages.message import call, call_output, output_text, text_message
+from noetic_nb.items.messages.message import call, call_output, input_text, output_text, text_message
 from noetic_nb.redact import Redaction
 
 __all__ = ["Log", "TurnWriter", "asked_of", "tail_of"]
@@ -128,11 +129,15 @@ class TurnWriter:
         if not items:
             return ()
         where, start = log.where, log.length
-        made = tuple([Item({"id": f"{where.execution_id}/i{at}", **item}) for at, item in enumerate(items, start)])
-        self.events.append(ItemsAppended(where, self.now, start, made, origin))
-        log.length += len(made)
-        log.tokens += sum(map(content_tokens, made))
-        return made
+        at, made = start, []
+        for item in items:
+            made.append(Item({"id": f"{where.execution_id}/i{at}", **item}))
+            log.tokens += content_tokens(item)
+            at += 1
+        log.length = at
+        appended = tuple(made)
+        self.events.append(ItemsAppended(where, self.now, start, appended, origin))
+        return appended
 
     def call_item(self, log: Log, call_id: str | None, name: str, arguments: Any) -> Item:
         """Make a call, without secrets, with an id that no other call of the log has, and wait for its result."""
@@ -156,31 +161,53 @@ class TurnWriter:
 
     def message_items(self, log: Log, msg: SpanMessage, span: Span) -> list[Item]:
         """Return a message as items, without secrets; its calls wait for their results."""
-        items, others = items_of(msg, self.redaction.text)
-        for other in others:
-            self.skip(span, "a part of a message cannot be read", other)
+        clean = self.redaction.text
+        items: list[Item] = []
+        later: list[Item] = []
+        parts: list[FrozenDict] = []
         for block in msg.blocks:
-            if type(block) is Call:
-                items.append(self.call_item(log, block.call_id, block.name, block.arguments))
-            elif type(block) is Result and block.call_id in log.waiting:
-                output = self.redaction.text(block.output)
-                items.append(call_output(log.waiting.pop(block.call_id)["callId"], output))
+            if isinstance(block, Call):
+                later.append(self.call_item(log, block.call_id, block.name, block.arguments))
+            elif isinstance(block, Text):
+                text = clean(block.text)
+                if block.is_thought:
+                    content = (FrozenDict(type="reasoning_text", text=text),)
+                    items.append(Item(type="reasoning", summary=(), content=content))
+                else:
+                    parts.append(output_text(text) if msg.role == "assistant" else input_text(text))
+            elif isinstance(block, Other):
+                self.skip(span, "a part of a message cannot be read", block.value)
+            elif block.call_id in log.waiting:
+                output = clean(block.output)
+                later.append(call_output(log.waiting.pop(block.call_id)["callId"], output))
+        if parts:
+            items.append(text_message(msg.role, tuple(parts)))
+        items += later
         return items
 
     # Turns
 
-    def open_turn(self, log: Log, execution: Execution, entry: Any, is_root: bool, use: ModelUse | None = None) -> None:
-        """Begin a turn where this entry is of another one than the last."""
+    def open_turn(
+        self,
+        log: Log,
+        execution: Execution,
+        entry: Any,
+        is_root: bool,
+        use: ModelUse | None = None,
+        asked: Sequence[SpanMessage] = (),
+    ) -> None:
+        """Begin a turn where this entry is of another one than the last; `asked` is what the user wrote for it."""
         if not is_root:
             return
-        span: Span = entry.span if not isinstance(entry, Span) else entry
+        span: Span = entry if isinstance(entry, Span) else entry.span
         invocation, is_sure = execution.invocations.get(id(entry), (None, False))
-        asked = tail_of(use)[1] if use is not None else []
         turn = self.turn
         if turn is not None:
             text = "".join([each.text for each in asked]) if asked else ""
-            is_same = invocation is turn.invocation if invocation is not None or turn.invocation else None
-            is_same = turn.trace_id == span.trace_id if is_same is None else is_same
+            if invocation is None and turn.invocation is None:
+                is_same = turn.trace_id == span.trace_id
+            else:
+                is_same = invocation is turn.invocation
             if use is None or use.inputs is None:
                 begins = not is_same
             elif not asked or (is_same and is_sure and invocation is not None):
@@ -200,7 +227,9 @@ class TurnWriter:
             self.end_turn(log, execution)
         self.begin_turn(log, span, invocation, asked, _users(use))
 
-    def begin_turn(self, log: Log, span: Span, invocation: Span | None, asked: list[SpanMessage], users: int) -> None:
+    def begin_turn(
+        self, log: Log, span: Span, invocation: Span | None, asked: Sequence[SpanMessage], users: int
+    ) -> None:
         """Begin a turn with what the user wrote; where no call says it, with what the agent was given."""
         self.turns += 1
         log.where = Where(self.thread_id, f"{self.thread_id}/e{self.turns}", self.turns)

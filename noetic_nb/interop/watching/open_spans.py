@@ -93,7 +93,7 @@ class Node:
 
     def end(self, ended: Any, place: int) -> Span:
         """Take the span as it ended."""
-        found = live_record(ended, place)
+        found = live_record(ended, place, None if self.parent is None else self.parent._record)
         assert found is not None
         if self.logs:
             found.events.extend(self.logs)
