@@ -33,16 +33,14 @@ DIALECTS: Final[tuple[Dialect, ...]] = (GenAI(), GenAIEvents(), OpenInference(),
 
 def first(method: str, span: Span) -> Any:
     """Return what the first dialect answers that has an answer."""
-    return _asked(span)[method](span)
+    return (span.answers or _asked(span))[method](span)
 
 
 def _asked(span: Span) -> Mapping[str, _Answer]:
-    """Return by method who knows what is asked of a span."""
-    answers = span.answers
-    if answers is None:
-        about = span.attributes
-        answers = span.answers = _answers(tuple(about) if len(about) <= _MOST_NAMES and not span.events else None)
-    return answers
+    """Return by method who knows what is asked of a span, which is found out once."""
+    about = span.attributes
+    span.answers = _answers(tuple(about) if len(about) <= _MOST_NAMES and not span.events else None)
+    return span.answers
 
 
 # An instrumentation writes the same names on every span, but for those that number messages.
@@ -143,7 +141,7 @@ class ToolUse:
 
 def model_use(span: Span) -> ModelUse:
     """Read a span of a model call."""
-    asked = _asked(span)
+    asked = span.answers or _asked(span)
     outputs: list[SpanMessage] | None = asked["outputs"](span)
     finish = asked["finish"](span) or next((msg.finish for msg in outputs or () if msg.finish), None)
     return ModelUse(
@@ -181,7 +179,7 @@ def _error(span: Span, output: str | None = None) -> tuple[str, str | None]:
 
 def tool_use(span: Span) -> ToolUse:
     """Read a span of a tool call, out of what frameworks wrap around arguments and results."""
-    asked = _asked(span)
+    asked = span.answers or _asked(span)
     given = parsed(asked["tool_input"](span))
     call_id: str | None = asked["call_id"](span)
     if isinstance(given, MAPPINGS) and "input_str" in given:  # what LangChain's callbacks are given

@@ -40,7 +40,7 @@ _ROLES: Final[Mapping[str, Role]] = {
     "function": "tool",
     "tool-response": "tool",
 }
-_TALKERS: Final = frozenset(["system", "user", "assistant"])
+_TALKERS: Final = frozenset(["system", "user", "assistant", "tool"])
 _CALLS: Final = frozenset(["tool_call", "tool_use", "function_call", "tool-call"])
 _RESULTS: Final = frozenset(["tool_call_response", "tool_result", "tool-result", "function_call_output"])
 _THOUGHTS: Final = frozenset(["reasoning", "thinking", "reasoning_text"])
@@ -151,7 +151,7 @@ class History:
             start = len(found)
             while start and (found[start - 1]["role"] if self._read is None else found[start - 1].role) not in _ANSWERS:
                 start -= 1
-            self._tail = self.messages[start:] if self._read is not None else read_messages(found[start:]) or []
+            self._tail = self.messages[start:] if self._read is not None else _each(found[start:], "user")
         return self._tail
 
     @property
@@ -160,7 +160,7 @@ class History:
         if self._news is None:
             tail = self.tail
             asked = [msg for msg in tail if msg.role == "user" and msg.text]
-            self._news = [result for msg in tail for result in msg.results], asked
+            self._news = [block for msg in tail for block in msg.blocks if type(block) is Result], asked
         return self._news
 
 
@@ -194,7 +194,7 @@ def parsed(value: Any) -> Any:
     """Return JSON text as data; what is no JSON, or no text, as it is."""
     if not isinstance(value, str):
         return value
-    if value[:1] not in ("{", "[", '"', " ", "\n"):
+    if value[:1] not in _OPENING:
         return value
     text = value.strip(_BLANK)
     try:
@@ -204,6 +204,7 @@ def parsed(value: Any) -> Any:
     return found if end == len(text) else value
 
 
+_OPENING: Final = frozenset(["{", "[", '"', " ", "\n"])
 _BLANK: Final = " \t\n\r"
 _decode: Final = json.JSONDecoder().raw_decode
 
@@ -216,7 +217,8 @@ def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:
     >>> read_messages('[{"role": "user", "parts": [{"type": "text", "content": "hi"}]}]')[0].text
     'hi'
     """
-    value = parsed(value)
+    if isinstance(value, str):
+        value = parsed(value)
     if type(value) is list and value and type(value[0]) is dict and "role" in value[0]:  # as nearly all are
         return _each(value, role)
     if value is None or value == "":
@@ -267,7 +269,10 @@ def _message(value: Mapping[str, Any], role: str) -> SpanMessage:
     if not is_of_today:
         value = _unwrapped(value)
     elif type(who := value.get("role")) is str and who in _TALKERS and type(parts := value.get("parts")) is list:
-        return _made(who, [_block(part) for part in parts], value.get("finish_reason"))
+        read = [_block(part) for part in parts]
+        if who != "tool" or Result in map(type, read):
+            finish = value.get("finish_reason")
+            return SpanMessage(_ROLES[who], read, finish if isinstance(finish, str) and finish else None)
     given = value["role"] if "role" in value else value.get("type")
     known = given if isinstance(given, str) and given in _ROLES else role
     blocks: list[Any] = []
@@ -327,7 +332,9 @@ def _block(part: Any) -> Text | Call | Result | Other:
         return Text(part)
     if not isinstance(part, MAPPINGS):
         return Other(part)
-    kind = _kind(part)
+    kind = part.get("type")
+    if not isinstance(kind, str) or not kind:
+        kind = None
     if not _WRAPPERS.isdisjoint(part) and (found := _wrapped(part, kind)) is not None:
         return found
     if kind is None or kind in _WORDS:
@@ -368,8 +375,9 @@ def _call(value: Any) -> Call | None:
     name = about.get("name", about.get("toolName"))
     if not isinstance(name, str) or not name:
         return None
-    call_id = _first_text(value, "id", "toolUseId", "toolCallId", "call_id")
-    return Call(call_id, name, _given(about, "arguments", "args", "input", "parameters"))
+    call_id = _text(value.get("id")) or _first_text(value, "toolUseId", "toolCallId", "call_id")
+    arguments = about.get("arguments")
+    return Call(call_id, name, arguments if arguments is not None else _given(about, "args", "input", "parameters"))
 
 
 def _given(value: Mapping[str, Any], *keys: str) -> Any:

@@ -167,11 +167,13 @@ def live_record(value: Any, place: int, around: Span | None = None) -> Span | No
     context = value.get_span_context()
     if context is None:
         return None
+    parent_id: str | None
     if around is not None:
         trace_id, parent_id = around.trace_id, around.span_id
     else:
         parent = getattr(value, "parent", None)
-        trace_id, parent_id = f"{context.trace_id:032x}", None if parent is None else f"{parent.span_id:016x}"
+        trace_id = f"{context.trace_id:032x}"
+        parent_id = None if parent is None else f"{parent.span_id:016x}"
     status, failed, problem = getattr(value, "status", None), False, ""
     # Nearly all are unset, and the name of an enumeration takes as long to read as all else of a status.
     if status is not None and not getattr(status, "is_unset", False):

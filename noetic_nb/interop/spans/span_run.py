@@ -116,12 +116,19 @@ class RunWriter(TurnWriter):
         sent = log.tokens
         self.at(span.end_ns if span.end_ns is not None else span.start_ns)
         mark = len(self.events)
-        items = [item for msg in use.outputs or () for item in self.message_items(log, msg, span)]
+        outputs, items = use.outputs or (), []
+        for msg in outputs:
+            items += self.message_items(log, msg, span)
         appended = self.append(log, items, "model")
         usage: Mapping[str, int] = use.usage or {}
         if "input_tokens" not in usage or "output_tokens" not in usage:
             usage = self.estimate(usage, *((sent, log.tokens - sent) if use.outputs is not None else (0, 0)))
-        calls = "function_call" in [item["type"] for item in appended]
+        calls, text = False, ""
+        for item in appended:
+            if item["type"] == "function_call":
+                calls = True
+            elif item["type"] == "message":
+                text += item_text(item)
         finish = FINISH.get(use.finish or "") or ("tool_calls" if calls else None)
         step = ModelCalled(
             log.where,
@@ -151,10 +158,9 @@ class RunWriter(TurnWriter):
             self.turn.has_usage = self.turn.has_usage or use.usage is not None
         if use.outputs is not None:
             # Text beside a call is no answer yet: the model goes on after the result.
-            text = "" if calls else "".join([item_text(item) for item in appended if item["type"] == "message"])
             log.answer = None if calls or (use.error is not None and not text) else text
-        for msg in use.outputs or () if log.issued else ():  # nothing was read ahead of a call that is written alone
-            for made in msg.calls:
+        if log.issued:  # nothing was read ahead of a call that is written alone
+            for made in [made for msg in outputs for made in msg.calls]:
                 key = made.call_id or ""
                 log.issued[key] = log.issued.get(key, 1) - 1
                 for late in log.late.pop(key, ()):

@@ -112,26 +112,29 @@ class Node:
 class Around:
     """The spans around a call, innermost first, and what they say of it as they were last read."""
 
-    __slots__ = ("_sizes", "conversation", "execution", "holder", "invocation", "nodes")
+    __slots__ = ("conversation", "execution", "holder", "invocation", "nodes", "sizes", "writer")
 
     def __init__(self, nodes: list[Node], holder: Node | None = None) -> None:
         self.nodes, self.holder = nodes, holder
         """`holder` has to end before the call is written."""
-        self._sizes: list[int] | None = None
+        self.sizes: list[int] | None = None
+        """Of the spans when they were read: a span that has ended, or has more attributes, has another size."""
 
-    def is_read(self) -> bool:
-        """Tell whether the spans are as they were when this was read: none has ended or has more attributes."""
-        return self._sizes == [node.size for node in self.nodes]
+    def read_again(self) -> None:
+        """Read what the spans say, where they are not as they were when that was read."""
+        if self.sizes != [node.size for node in self.nodes]:
+            self.read()
 
     def read(self) -> None:
         """Read what the spans say: their agents, who invoked the call, and the outermost conversation."""
         nodes = self.nodes
+        self.writer: LiveWriter | None = None
         self.execution = Execution("", agents=[node.record for node in reversed(nodes) if node.kind == "agent"])
         self.invocation = invocation_of([node.record for node in nodes])
         self.conversation: str | None = None
         for node in nodes:
             self.conversation = node.conversation or self.conversation
-        self._sizes = [node.size for node in nodes]
+        self.sizes = [node.size for node in nodes]
 
 
 @dataclass(slots=True)
@@ -193,15 +196,21 @@ def around(node: Node) -> Around:
     """
     parent = node.parent
     if parent is None:
-        return Around([])
+        alone = Around([])
+        alone.read()
+        return alone
     known = parent.within
-    if known is not None and known.holder is None:
-        for outer in known.nodes:
+    if known is not None and known.holder is None and known.sizes is not None:
+        for outer, size in zip(known.nodes, known.sizes, strict=True):
             outer.refresh()
-        if known.is_read():
+            if outer.size != size:
+                break
+        else:
             return known
     nodes = [parent, *parent.above()]
     known = parent.within = Around(nodes, _container(nodes))
+    if known.holder is None:
+        known.read()
     return known
 
 

@@ -195,8 +195,7 @@ class RunSpanProcessor:
             if not is_root and node.parent is None:
                 trace.orphans.append(node.end(live, self._next_place()))
                 return
-        span = node.end(live, self._next_place())
-        kind = node.kind
+        span, kind = node.end(live, self._next_place()), node.kind
         if kind != "other":
             trace.scopes.add(node.scope)
         is_alone = not (node.is_around or trace.orphans)
@@ -242,6 +241,8 @@ class RunSpanProcessor:
             holder.held += unit.spans
         elif trace.pending or trace.is_blocked(unit) or self._waits_for_result(trace, unit):
             trace.add(unit)
+        elif len(unit.spans) == 1 and unit.node.kind in CALLS:  # as most are
+            self._write_call(trace, unit)
         else:
             self._write(trace, [unit])
 
@@ -262,6 +263,7 @@ class RunSpanProcessor:
             stop = 1
             if trace.is_blocked(trace.pending[0]):
                 return
+            trace.pending[0].around.read_again()
             if self._waits_for_result(trace, trace.pending[0]):
                 # What the tool answered stands in the next call of the model, together with which it is written.
                 found = (place for place, unit in enumerate(trace.pending) if unit.node.kind == "model")
@@ -276,18 +278,23 @@ class RunSpanProcessor:
         span = unit.spans[-1]
         if unit.node.kind != "tool" or first("tool_output", span) is not None:
             return False
-        writer = self._writers.get(self._key(trace, unit))
-        return writer is not None and writer.is_waiting
+        return self._writer_of(trace, unit).is_waiting
 
-    def _key(self, trace: Trace, unit: Unit) -> str:
-        """Return which conversation a call belongs to: that of the outermost span which names one, else its trace."""
-        if not unit.around.is_read():
-            unit.around.read()
-        found = unit.around.conversation or unit.node.conversation
+    def _writer_of(self, trace: Trace, unit: Unit) -> LiveWriter:
+        """Return the writer of a conversation: that of the outermost span which names one, else of the trace."""
+        around = unit.around
+        if around.writer is not None:
+            return around.writer
+        found = around.conversation or unit.node.conversation
         if found:
             trace.conversation = trace.conversation or found
         name = found or trace.conversation
-        return f"trace {unit.spans[-1].trace_id}" if name is None else f"named {name}"
+        writer = self._writer(f"trace {unit.spans[-1].trace_id}" if name is None else f"named {name}")
+        if writer not in trace.writers:
+            trace.writers.append(writer)
+        if around.conversation:  # else the next call may name one
+            around.writer = writer
+        return writer
 
     def _writer(self, key: str) -> LiveWriter:
         writer = self._writers.get(key)
@@ -308,16 +315,26 @@ class RunSpanProcessor:
         return writer
 
     def _write(self, trace: Trace, units: list[Unit]) -> None:
-        writer = self._writer(self._key(trace, units[0]))
-        if writer not in trace.writers:
-            trace.writers.append(writer)
         unit = units[0]
-        if len(units) == 1 and len(unit.spans) == 1 and unit.node.kind in CALLS:  # as most are
-            use, root = _use_of(unit, trace), unit.around.execution
-            root.invocations = {id(use): unit.around.invocation}
-            self._write_events(writer, writer.call(use, root))
+        unit.around.read_again()
+        if len(units) == 1 and len(unit.spans) == 1 and unit.node.kind in CALLS:
+            self._write_call(trace, unit)
         else:
+            writer = self._writer_of(trace, unit)
             self._write_events(writer, writer.take(_among(units)))
+
+    def _write_call(self, trace: Trace, unit: Unit) -> None:
+        """Write a call with nothing inside of it."""
+        writer, around, span, kind = self._writer_of(trace, unit), unit.around, unit.spans[0], unit.node.kind
+        use: Any = span
+        if kind == "model":
+            span.before = trace.sent
+            use = model_use(span)
+            trace.sent = use.inputs
+        elif kind == "tool":
+            use = tool_use(span)
+        around.execution.invocations = {id(use): around.invocation}
+        self._write_events(writer, writer.call(use, around.execution))
 
     def _write_events(self, writer: LiveWriter, events: list[RunEvent]) -> None:
         if events and self._is_undated:
@@ -358,17 +375,6 @@ class RunSpanProcessor:
         for writer in self._writers.values():
             self._write_events(writer, writer.finish_turn(()))
         self._is_closed = True
-
-
-def _use_of(unit: Unit, trace: Trace) -> Any:
-    """Read a call with nothing inside of it."""
-    span, kind = unit.spans[0], unit.node.kind
-    if kind != "model":
-        return tool_use(span) if kind == "tool" else span
-    span.before = trace.sent
-    use = model_use(span)
-    trace.sent = use.inputs
-    return use
 
 
 def _among(units: list[Unit]) -> Execution:
