@@ -88,9 +88,9 @@ def _first_of(answers: Sequence[_Answer]) -> _Answer:
 
 def kind_of(span: Span) -> Kind:
     """Return what a span is."""
-    if span.kind is None:
-        span.kind = first("kind", span) or "other"
     found: Any = span.kind
+    if found is None:
+        found = span.kind = (span.answers or _asked(span))["kind"](span) or "other"
     return found  # type: ignore[no-any-return]
 
 

@@ -146,13 +146,22 @@ class History:
     @property
     def tail(self) -> list[SpanMessage]:
         """What was new for the call: all behind the last answer."""
-        if self._tail is None:
-            found: list[Any] = self._raw if self._read is None and self._raw is not None else self.messages
-            start = len(found)
-            while start and (found[start - 1]["role"] if self._read is None else found[start - 1].role) not in _ANSWERS:
-                start -= 1
-            self._tail = self.messages[start:] if self._read is not None else _each(found[start:], "user")
-        return self._tail
+        tail = self._tail
+        if tail is None:
+            if self._read is None and self._raw is not None:
+                raw = self._raw
+                start = len(raw)
+                while start and raw[start - 1]["role"] not in _ANSWERS:
+                    start -= 1
+                tail = _each(raw[start:], "user")
+            else:
+                read = self.messages
+                start = len(read)
+                while start and read[start - 1].role != "assistant":
+                    start -= 1
+                tail = read[start:]
+            self._tail = tail
+        return tail
 
     @property
     def news(self) -> tuple[list[Result], list[SpanMessage]]:

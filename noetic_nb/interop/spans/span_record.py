@@ -189,15 +189,13 @@ def live_record(value: Any, place: int, around: Span | None = None) -> Span | No
         failed,
         problem,
         _attributes(value.attributes),
-        _live_events(value),
+        # What the SDK gives out is a copy of a copy made under a lock: its own list says sooner that there are none.
+        _live_events(value) if getattr(value, "_events", True) else [],
         place,
     )
 
 
 def _live_events(value: Any) -> list[SpanEvent]:
-    # What the SDK gives out is a copy of a copy made under a lock: its own list says sooner that there are none.
-    if not getattr(value, "_events", True):
-        return []
     return [SpanEvent(_name(e.name), e.timestamp, _attributes(e.attributes)) for e in getattr(value, "events", ())]
 
 

@@ -139,10 +139,11 @@ class RunSpanProcessor:
 
     def _drain(self) -> None:
         # Looked at again after the lock is free: another thread may have queued a span meanwhile, and gone.
-        while self._queue and self._writing.acquire(blocking=False):
+        queue = self._queue
+        while queue and self._writing.acquire(blocking=False):
             try:
-                while self._queue:
-                    take, value = self._queue.popleft()
+                while queue:
+                    take, value = queue.popleft()
                     if self._is_closed:
                         continue
                     try:
