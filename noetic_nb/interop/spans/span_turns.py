@@ -19,12 +19,12 @@ from noetic_nb.interop.spans.calls import ModelUse, ToolUse, first
 from noetic_nb.interop.spans.span_messages import Call, Other, Result, SpanMessage, Text
 from noetic_nb.interop.spans.span_record import Span
 from noetic_nb.interop.spans.span_tree import Execution
-from noetic_nb.items import Item
-from noetic_nb.items.build import content_tokens
+from noetic_nb.items import Item, item_text
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.items.messages.message import call, call_output, input_text, output_text, text_message
 from noetic_nb.redact import Redaction
+from noetic_nb.tokens import estimate_tokens
 
 __all__ = ["Log", "TurnWriter", "asked_of", "tail_of"]
 
@@ -132,7 +132,7 @@ class TurnWriter:
         at, made = start, []
         for item in items:
             made.append(Item({"id": f"{where.execution_id}/i{at}", **item}))
-            log.tokens += content_tokens(item)
+            log.tokens += estimate_tokens(item_text(item))
             at += 1
         log.length = at
         appended = tuple(made)

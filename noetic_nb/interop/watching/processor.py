@@ -194,9 +194,11 @@ class RunSpanProcessor:
         if node is None:  # it began before this was added
             node = Node(live, None if parent is None else trace.open.get(parent.span_id))
             if not is_root and node.parent is None:
-                trace.orphans.append(node.end(live, self._next_place()))
+                trace.orphans.append(node.end(live, self._place))
+                self._place += 1
                 return
-        span, kind = node.end(live, self._next_place()), node.kind
+        span, kind = node.end(live, self._place), node.kind
+        self._place += 1
         if kind != "other":
             trace.scopes.add(node.scope)
         is_alone = not (node.is_around or trace.orphans)
@@ -216,13 +218,10 @@ class RunSpanProcessor:
             for writer in [each for each in trace.writers if each.is_turn_of(span)]:
                 self._advance(trace, node)
                 self._write_events(writer, writer.finish_turn(trace.agents))
-        trace.is_over = trace.is_over or is_root
+        if is_root:
+            trace.is_over = True
         if trace.is_over and not trace.open:
             self._close_trace(context.trace_id)
-
-    def _next_place(self) -> int:
-        self._place += 1
-        return self._place - 1
 
     def _keep(self, trace: Trace, node: Node, span: Span, is_root: bool) -> None:
         """Let a call that has ended wait for its place."""
