@@ -143,7 +143,10 @@ def model_use(span: Span) -> ModelUse:
     """Read a span of a model call."""
     asked = span.answers or _asked(span)
     outputs: list[SpanMessage] | None = asked["outputs"](span)
-    finish = asked["finish"](span) or next((msg.finish for msg in outputs or () if msg.finish), None)
+    finish: str | None = asked["finish"](span)
+    if not finish:
+        for msg in outputs or ():
+            finish = finish or msg.finish
     return ModelUse(
         span,
         asked["inputs"](span),
@@ -153,7 +156,7 @@ def model_use(span: Span) -> ModelUse:
         asked["cost"](span),
         asked["params"](span),
         finish,
-        _error(span)[0] if span.failed or _exception(span) is not None else None,
+        _error(span)[0] if span.failed or (span.events and _exception(span) is not None) else None,
     )
 
 

@@ -207,15 +207,15 @@ def parsed(value: Any) -> Any:
         return value
     text = value.strip(_BLANK)
     try:
-        found, end = _decode(text)
-    except (ValueError, RecursionError):
+        found, end = _decode(text, 0)
+    except (ValueError, StopIteration, RecursionError):
         return value
     return found if end == len(text) else value
 
 
 _OPENING: Final = frozenset(["{", "[", '"', " ", "\n"])
 _BLANK: Final = " \t\n\r"
-_decode: Final = json.JSONDecoder().raw_decode
+_decode: Final = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # the typeshed does not know it
 
 
 def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:

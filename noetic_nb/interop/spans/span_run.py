@@ -130,11 +130,12 @@ class RunWriter(TurnWriter):
             elif item["type"] == "message":
                 text += item_text(item)
         finish = FINISH.get(use.finish or "") or ("tool_calls" if calls else None)
+        model = self.redaction.text(use.model or "unknown")
         step = ModelCalled(
             log.where,
             self.now,
             log.steps,
-            self.redaction.text(use.model or "unknown"),
+            model,
             "agent",
             self.duration(span),
             "ok" if use.error is None else "error",
@@ -150,12 +151,13 @@ class RunWriter(TurnWriter):
         self.events.insert(mark, step)
         log.steps += 1
         if use.model and use.model != "unknown":
-            self.models[step.model] = None
+            self.models[model] = None
         if self.params is None:
             self.params = use.params
-        if self.turn is not None:
-            self.turn.calls.append(step)
-            self.turn.has_usage = self.turn.has_usage or use.usage is not None
+        turn = self.turn
+        if turn is not None:
+            turn.calls.append(step)
+            turn.has_usage = turn.has_usage or use.usage is not None
         if use.outputs is not None:
             # Text beside a call is no answer yet: the model goes on after the result.
             log.answer = None if calls or (use.error is not None and not text) else text

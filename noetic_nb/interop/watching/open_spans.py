@@ -98,6 +98,7 @@ class Node:
         if self.logs:
             found.events.extend(self.logs)
         self.live, self.size = None, -1
+        self.within = None
         self._take(found)
         return self._record or found
 
@@ -200,7 +201,7 @@ def around(node: Node) -> Around:
         alone.read()
         return alone
     known = parent.within
-    if known is not None and known.holder is None and known.sizes is not None:
+    if known is not None and known.sizes is not None:
         for outer, size in zip(known.nodes, known.sizes, strict=True):
             outer.refresh()
             if outer.size != size:
@@ -208,9 +209,11 @@ def around(node: Node) -> Around:
         else:
             return known
     nodes = [parent, *parent.above()]
-    known = parent.within = Around(nodes, _container(nodes))
+    known = Around(nodes, _container(nodes))
     if known.holder is None:
         known.read()
+        if parent.live is not None:  # one that has ended keeps nothing
+            parent.within = known
     return known
 
 
