@@ -57,6 +57,7 @@ def test_a_conversation_that_was_changed_is_read_again(before: list[Any], new: l
 @example([{"role": "user", "parts": []}], [",", "]"])
 @example([{"role": "user", "parts": []}], ["]", "]"])
 @example([{"role": "user", "parts": []}], [",", "3", "]"])
+@example([{"role": "user", "parts": []}], [" ", '{"role": "user", "content": "hi"}', "]"])
 def test_what_follows_may_be_anything(before: list[Any], pieces: list[str]) -> None:
     text = json.dumps(before)
 

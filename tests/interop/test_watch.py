@@ -284,6 +284,33 @@ def test_what_a_span_says_later_counts_for_the_calls_after() -> None:
     assert [event.where.thread_id for event in agent.run.select(ModelCalled)] == ["t1", "ann", "ann"]
 
 
+def test_a_call_that_waits_belongs_to_the_conversation_that_is_known_when_it_is_written() -> None:
+    agent = Agent()
+    outer = agent.tracer.start_span("outer")
+    with agent.agent(inside=outer, **{"conversation.id": "ann"}) as desk:
+        agent.model(desk, calls=["c1"])
+        agent.tool("c1", desk, output=None)
+        outer.set_attribute("gen_ai.conversation.id", "bob")
+        agent.model(desk, "packed", results=[("c1", "packed")])
+    outer.end()
+
+    calls = agent.run.select(ModelCalled, ToolCalled)
+    assert [(event.kind, event.where.thread_id) for event in calls] == [
+        ("model_called", "ann"),
+        ("tool_called", "bob"),
+        ("model_called", "bob"),
+    ]
+
+
+def test_a_call_may_name_its_conversation_where_nothing_around_it_does() -> None:
+    agent = Agent()
+    with agent.agent() as desk:
+        agent.model(desk, calls=["c1"])
+        agent.model(desk, "packed", **{"conversation.id": "ann"})
+
+    assert [event.where.thread_id for event in agent.run.select(ModelCalled)] == ["t1", "ann"]
+
+
 def test_calls_inside_of_a_span_that_becomes_a_tool_wait_for_its_end() -> None:
     agent = Agent()
     with agent.agent() as desk:
