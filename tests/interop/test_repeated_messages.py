@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from noetic_nb.interop.spans.span_messages import History, read_history
+from noetic_nb.interop.spans.span_history import History, read_history
 from tests.interop.test_watch import Agent
 
 MESSAGES = st.lists(
@@ -26,8 +26,23 @@ MESSAGES = st.lists(
 PIECES = ["]", "[", ",", " ", "{}", "3", '{"role": "user", "content": "hi"}', '{"role": 3}', '"]"', "\n", "\\"]
 
 
+WRAPPED = {"role": "tool", "lc": 1, "type": "constructor", "kwargs": {"type": "human", "content": "hi"}}
+
+
+@given(MESSAGES, st.booleans())
+def test_what_the_user_wrote_is_found_without_reading_what_tools_answered(
+    messages: list[Any], is_wrapped: bool
+) -> None:
+    text = json.dumps([*messages, WRAPPED] if is_wrapped else messages)
+    first, second = read_history(text), read_history(text)
+
+    if first is not None and second is not None:
+        assert first.asked == [msg for msg in second.tail if msg.role == "user" and msg.text]
+        assert bool(first.asked) or not is_wrapped
+
+
 def said(history: History | None) -> Any:
-    return None if history is None else (history.messages, history.tail, history.news)
+    return None if history is None else (history.messages, history.tail, history.asked, history.results)
 
 
 def assert_read_alike(before: str, text: str) -> None:

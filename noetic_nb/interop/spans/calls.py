@@ -10,8 +10,8 @@ from typing import Any, Final, TypeAlias
 from noetic_nb.interop.spans.dialect import Dialect, Kind
 from noetic_nb.interop.spans.genai import GenAI, GenAIEvents
 from noetic_nb.interop.spans.openinference import OpenInference
+from noetic_nb.interop.spans.span_history import History
 from noetic_nb.interop.spans.span_messages import (
-    History,
     Result,
     SpanMessage,
     arguments_of,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from noetic_nb.interop.spans.span_messages import History, SpanMessage
+from noetic_nb.interop.spans.span_history import History
+from noetic_nb.interop.spans.span_messages import SpanMessage
 from noetic_nb.interop.spans.span_record import Span
 from noetic_nb.items.messages.message import count, money
 

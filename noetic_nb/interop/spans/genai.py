@@ -6,15 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from noetic_nb.interop.spans.dialect import Dialect, Kind, amount, counted, read_from
-from noetic_nb.interop.spans.span_messages import (
-    History,
-    SpanMessage,
-    parsed,
-    read_history,
-    read_messages,
-    result_of,
-    words_of,
-)
+from noetic_nb.interop.spans.span_history import History, read_history
+from noetic_nb.interop.spans.span_messages import SpanMessage, parsed, read_messages, result_of, words_of
 from noetic_nb.interop.spans.span_record import Span
 
 __all__ = ["GenAI", "GenAIEvents"]

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from noetic_nb.interop.spans.dialect import Dialect, Kind, amount, counted
-from noetic_nb.interop.spans.span_messages import History, SpanMessage, parsed, read_history, read_messages
+from noetic_nb.interop.spans.span_history import History, read_history
+from noetic_nb.interop.spans.span_messages import SpanMessage, parsed, read_messages
 from noetic_nb.interop.spans.span_record import Span
 
 __all__ = ["OpenInference", "by_name", "messages"]

@@ -13,21 +13,21 @@ from noetic_nb.items.json_text import compact_json
 from noetic_nb.items.messages.message import Role
 
 __all__ = [
+    "OF_TODAY",
+    "ROLES",
     "Call",
-    "History",
     "Other",
     "Result",
     "SpanMessage",
     "Text",
     "arguments_of",
     "parsed",
-    "read_history",
     "read_messages",
     "result_of",
     "words_of",
 ]
 
-_ROLES: Final[Mapping[str, Role]] = {
+ROLES: Final[Mapping[str, Role]] = {
     "system": "system",
     "developer": "system",
     "user": "user",
@@ -108,97 +108,6 @@ class SpanMessage:
         return [block for block in self.blocks if type(block) is Result]
 
 
-class History:
-    """What was sent to a model: a conversation that grows with every call, read from its end as far as it is needed."""
-
-    __slots__ = ("_head", "_news", "_raw", "_read", "_tail")
-
-    def __init__(
-        self, read: list[SpanMessage] | None = None, raw: list[Any] | None = None, head: str | None = None
-    ) -> None:
-        self._read, self._raw, self._head = read, raw, head
-        self._tail: list[SpanMessage] | None = None
-        self._news: tuple[list[Result], list[SpanMessage]] | None = None
-
-    def grown(self, text: str) -> History | None:
-        """Return the history of a text that repeats that of this one, and may go on; None for any other text.
-
-        Only what it goes on with is parsed.
-        """
-        head, raw = self._head, self._raw
-        if head is None or raw is None or not text.startswith(head):
-            return None
-        rest = text[len(head) :]
-        if rest == "]":
-            return self
-        if rest[:1] != "," or text[-1] != "]":
-            return None
-        new = parsed(f"[{rest[1:]}")
-        return History(raw=raw + new, head=text[:-1]) if _is_plain(new) else None
-
-    @property
-    def messages(self) -> list[SpanMessage]:
-        """All of it."""
-        if self._read is None:
-            self._read = read_messages(self._raw) or []
-        return self._read
-
-    @property
-    def tail(self) -> list[SpanMessage]:
-        """What was new for the call: all behind the last answer."""
-        tail = self._tail
-        if tail is None:
-            if self._read is None and self._raw is not None:
-                raw = self._raw
-                start = len(raw)
-                while start and raw[start - 1]["role"] not in _ANSWERS:
-                    start -= 1
-                tail = _each(raw[start:], "user")
-            else:
-                read = self.messages
-                start = len(read)
-                while start and read[start - 1].role != "assistant":
-                    start -= 1
-                tail = read[start:]
-            self._tail = tail
-        return tail
-
-    @property
-    def news(self) -> tuple[list[Result], list[SpanMessage]]:
-        """What of that are results, and what the user wrote."""
-        if self._news is None:
-            tail = self.tail
-            asked = [msg for msg in tail if msg.role == "user" and msg.text]
-            self._news = [block for msg in tail for block in msg.blocks if type(block) is Result], asked
-        return self._news
-
-
-_DICTS: Final = frozenset([dict])
-_TEXTS: Final = frozenset([str])
-_ANSWERS: Final = frozenset([name for name, role in _ROLES.items() if role == "assistant"])
-
-
-def read_history(value: Any, before: History | None = None) -> History | None:
-    """Read what was sent to a model; None for what is nothing.
-
-    Where it repeats what was sent `before`, as in a conversation, that is not parsed again.
-    """
-    if before is not None and type(value) is str and (grown := before.grown(value)) is not None:
-        return grown
-    found = parsed(value)
-    if _is_plain(found):
-        is_list = type(value) is str and value[0] == "[" and value[-1] == "]"
-        return History(raw=found, head=value[:-1] if is_list else None)
-    read = read_messages(found)
-    return None if read is None else History(read)
-
-
-def _is_plain(value: Any) -> bool:
-    """Tell whether messages are mappings with a role, as nearly all are: then their roles can be asked before they are read."""
-    is_mappings = isinstance(value, list) and bool(value) and _DICTS.issuperset(map(type, value))
-    return is_mappings and _TEXTS.issuperset([type(msg.get("role")) for msg in value])
-
-
 def parsed(value: Any) -> Any:
     """Return JSON text as data; what is no JSON, or no text, as it is."""
     if not isinstance(value, str):
@@ -238,7 +147,7 @@ def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:
         return [_message(value, role)]
     if not isinstance(value, list | tuple):
         return None
-    if len(value) == 2 and isinstance(value[0], str) and value[0] in _ROLES and isinstance(value[1], str):
+    if len(value) == 2 and isinstance(value[0], str) and value[0] in ROLES and isinstance(value[1], str):
         return [_made(value[0], [Text(value[1])])]
     if value and not any(map(_is_message, value)):  # blocks of one message
         return [_made(role, [_block(each) for each in value])]
@@ -262,7 +171,7 @@ def _is_message(value: Any) -> bool:
 
 
 def _made(role: str, blocks: list[Any], finish: Any = None) -> SpanMessage:
-    known = _ROLES.get(role, "user")
+    known = ROLES.get(role, "user")
     # Results may come in a message of the user, as some APIs have it.
     if known == "tool" and Result not in map(type, blocks):
         blocks = [Result(None, None, "".join([block.text for block in blocks if type(block) is Text]))]
@@ -270,27 +179,27 @@ def _made(role: str, blocks: list[Any], finish: Any = None) -> SpanMessage:
 
 
 # A message with no other keys is wrapped in nothing, and has nothing beside its content.
-_OF_TODAY: Final = frozenset(["role", "parts", "content", "finish_reason"])
+OF_TODAY: Final = frozenset(["role", "parts", "content", "finish_reason"])
 
 
 def _message(value: Mapping[str, Any], role: str) -> SpanMessage:
-    is_of_today = _OF_TODAY.issuperset(value)
+    is_of_today = OF_TODAY.issuperset(value)
     if not is_of_today:
         value = _unwrapped(value)
     elif type(who := value.get("role")) is str and who in _TALKERS and type(parts := value.get("parts")) is list:
         read = [_block(part) for part in parts]
         if who != "tool" or Result in map(type, read):
             finish = value.get("finish_reason")
-            return SpanMessage(_ROLES[who], read, finish if isinstance(finish, str) and finish else None)
+            return SpanMessage(ROLES[who], read, finish if isinstance(finish, str) and finish else None)
     given = value["role"] if "role" in value else value.get("type")
-    known = given if isinstance(given, str) and given in _ROLES else role
+    known = given if isinstance(given, str) and given in ROLES else role
     blocks: list[Any] = []
     content = value["parts"] if "parts" in value else value.get("content")
     if not is_of_today and isinstance(thoughts := value.get("reasoning_content"), str) and thoughts:
         blocks.append(Text(thoughts, is_thought=True))
     if isinstance(content, str):
         content = parsed(content) if _holds_blocks(content) else [content] if content else []
-    if _ROLES.get(known) == "tool" and not _has_results(content):
+    if ROLES.get(known) == "tool" and not _has_results(content):
         failed = value.get("status") == "error" if "status" in value else None
         call_id = value.get("tool_call_id", value.get("id"))
         blocks.append(Result(_text(call_id), _text(value.get("name")), result_of(content), failed))

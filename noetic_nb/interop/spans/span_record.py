@@ -183,7 +183,7 @@ def live_record(value: Any, place: int, around: Span | None = None) -> Span | No
         trace_id,
         f"{context.span_id:016x}",
         parent_id,
-        _name(getattr(value, "name", "")),
+        name if isinstance(name := getattr(value, "name", ""), str) else "",
         getattr(value, "start_time", None),
         getattr(value, "end_time", None),
         failed,

@@ -18,7 +18,7 @@ from noetic_nb.interop.spans.calls import ModelUse, ToolUse
 from noetic_nb.interop.spans.span_messages import Result, arguments_of
 from noetic_nb.interop.spans.span_record import Span
 from noetic_nb.interop.spans.span_tree import Execution
-from noetic_nb.interop.spans.span_turns import Log, TurnWriter, asked_of, tail_of
+from noetic_nb.interop.spans.span_turns import Log, TurnWriter, asked_of
 from noetic_nb.items import Item, item_text
 from noetic_nb.items.build import content_tokens
 from noetic_nb.items.messages.message import FINISH, call_output, input_text, text_message
@@ -63,7 +63,7 @@ class RunWriter(TurnWriter):
         """Write what happened in an execution; a result follows its call, whatever the clocks say."""
         for entry in execution.entries:
             if isinstance(entry, ModelUse):
-                for result in tail_of(entry)[0]:
+                for result in entry.inputs.results if entry.inputs is not None else ():
                     log.results.setdefault(result.call_id or "", deque()).append(result)
                 for msg in entry.outputs or ():
                     for made in msg.calls:
@@ -104,15 +104,15 @@ class RunWriter(TurnWriter):
         log.done.add(id(use))
         span = use.span
         if span.end_ns is None and use.outputs is None:
-            self.open_turn(log, execution, use, is_root, use, tail_of(use)[1])
+            self.open_turn(log, execution, use, is_root, use)
             self.skip(span, "a model call that has not ended", span.name)
             return
         if log.length == 0:
             self.seed(log, use, is_root)
-        results, asked = tail_of(use)
-        for result in results:
-            self.answered(log, result, execution, is_root)
-        self.open_turn(log, execution, use, is_root, use, asked)
+        if log.waiting and use.inputs is not None:  # else nobody needs what the tools answered
+            for result in use.inputs.results:
+                self.answered(log, result, execution, is_root)
+        self.open_turn(log, execution, use, is_root, use)
         sent = log.tokens
         self.at(span.end_ns if span.end_ns is not None else span.start_ns)
         mark = len(self.events)

@@ -18,7 +18,7 @@ from noetic_nb.interop.spans.calls import (
 )
 from noetic_nb.interop.spans.dialect import Kind
 from noetic_nb.interop.spans.own_spans import is_own
-from noetic_nb.interop.spans.span_messages import History
+from noetic_nb.interop.spans.span_history import History
 from noetic_nb.interop.spans.span_record import LogRecord, Span
 
 __all__ = ["DEEPEST", "Conversation", "Execution", "conversations", "executions", "invocation_of", "joined"]

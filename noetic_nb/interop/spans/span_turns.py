@@ -26,7 +26,7 @@ from noetic_nb.items.messages.message import call, call_output, input_text, outp
 from noetic_nb.redact import Redaction
 from noetic_nb.tokens import estimate_tokens
 
-__all__ = ["Log", "TurnWriter", "asked_of", "tail_of"]
+__all__ = ["Log", "TurnWriter", "asked_of"]
 
 _NS_PER_MS: Final = 1_000_000
 _ESTIMATED: Final = ("t_ms", "input_tokens", "output_tokens", "status")
@@ -187,18 +187,11 @@ class TurnWriter:
 
     # Turns
 
-    def open_turn(
-        self,
-        log: Log,
-        execution: Execution,
-        entry: Any,
-        is_root: bool,
-        use: ModelUse | None = None,
-        asked: Sequence[SpanMessage] = (),
-    ) -> None:
-        """Begin a turn where this entry is of another one than the last; `asked` is what the user wrote for it."""
+    def open_turn(self, log: Log, execution: Execution, entry: Any, is_root: bool, use: ModelUse | None = None) -> None:
+        """Begin a turn where this entry is of another one than the last."""
         if not is_root:
             return
+        asked = use.inputs.asked if use is not None and use.inputs is not None else []
         span: Span = entry if isinstance(entry, Span) else entry.span
         invocation, is_sure = execution.invocations.get(id(entry), (None, False))
         turn = self.turn
@@ -227,9 +220,7 @@ class TurnWriter:
             self.end_turn(log, execution)
         self.begin_turn(log, span, invocation, asked, _users(use))
 
-    def begin_turn(
-        self, log: Log, span: Span, invocation: Span | None, asked: Sequence[SpanMessage], users: int
-    ) -> None:
+    def begin_turn(self, log: Log, span: Span, invocation: Span | None, asked: list[SpanMessage], users: int) -> None:
         """Begin a turn with what the user wrote; where no call says it, with what the agent was given."""
         self.turns += 1
         log.where = Where(self.thread_id, f"{self.thread_id}/e{self.turns}", self.turns)
@@ -301,11 +292,6 @@ class TurnWriter:
                 finish_reason=last.finish_reason if last is not None else None,
             )
         )
-
-
-def tail_of(use: ModelUse | None) -> tuple[list[Result], list[SpanMessage]]:
-    """Return what was new for a call: the results and the user's messages behind the last answer."""
-    return use.inputs.news if use is not None and use.inputs is not None else ([], [])
 
 
 def _users(use: ModelUse | None) -> int:

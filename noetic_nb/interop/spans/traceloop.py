@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from noetic_nb.interop.spans.dialect import Dialect, Kind, counted
 from noetic_nb.interop.spans.openinference import by_name, messages
-from noetic_nb.interop.spans.span_messages import History, SpanMessage, parsed, read_history, read_messages
+from noetic_nb.interop.spans.span_history import History, read_history
+from noetic_nb.interop.spans.span_messages import SpanMessage, parsed, read_messages
 from noetic_nb.interop.spans.span_record import Span
 
 __all__ = ["Traceloop"]

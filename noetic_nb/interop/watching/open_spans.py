@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from noetic_nb.interop.spans.calls import conversation_of, kind_of
 from noetic_nb.interop.spans.dialect import Kind
-from noetic_nb.interop.spans.span_messages import History
+from noetic_nb.interop.spans.span_history import History
 from noetic_nb.interop.spans.span_record import Span, SpanEvent, live_record
 from noetic_nb.interop.spans.span_tree import DEEPEST, Execution, agent_name, invocation_of
 from noetic_nb.interop.watching.live_writer import LiveWriter
