@@ -17,12 +17,12 @@ _ANSWERS: Final = frozenset([name for name, role in ROLES.items() if role == "as
 class History:
     """What was sent to a model: a conversation that grows with every call, read from its end as far as it is needed."""
 
-    __slots__ = ("_asked", "_head", "_raw", "_read", "_tail")
+    __slots__ = ("_asked", "_raw", "_read", "_tail", "_text")
 
     def __init__(
-        self, read: list[SpanMessage] | None = None, raw: list[Any] | None = None, head: str | None = None
+        self, read: list[SpanMessage] | None = None, raw: list[Any] | None = None, text: str | None = None
     ) -> None:
-        self._read, self._raw, self._head = read, raw, head
+        self._read, self._raw, self._text = read, raw, text
         self._tail: list[SpanMessage] | None = None
         self._asked: list[SpanMessage] | None = None
 
@@ -31,16 +31,16 @@ class History:
 
         Only what it goes on with is parsed.
         """
-        head, raw = self._head, self._raw
-        if head is None or raw is None or not text.startswith(head):
+        known, raw = self._text, self._raw
+        if known is None or raw is None or not text.startswith(known[:-1]):
             return None
-        rest = text[len(head) :]
+        rest = text[len(known) - 1 :]
         if rest == "]":
             return self
         if rest[:1] != "," or text[-1] != "]":
             return None
         new = parsed(f"[{rest[1:]}")
-        return History(raw=raw + new, head=text[:-1]) if _is_plain(new) else None
+        return History(raw=raw + new, text=text) if _is_plain(new) else None
 
     @property
     def messages(self) -> list[SpanMessage]:
@@ -103,7 +103,7 @@ def read_history(value: Any, before: History | None = None) -> History | None:
     found = parsed(value)
     if _is_plain(found):
         is_list = type(value) is str and value[0] == "[" and value[-1] == "]"
-        return History(raw=found, head=value[:-1] if is_list else None)
+        return History(raw=found, text=value if is_list else None)
     read = read_messages(found)
     return None if read is None else History(read)
 

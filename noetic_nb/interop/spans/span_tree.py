@@ -172,7 +172,7 @@ def executions(spans: list[Span]) -> Execution:
         if kind == "model":
             span.before = sent
             use = uses[key] = model_use(span)
-            sent = use.inputs
+            span.before, sent = None, use.inputs
         else:
             uses[key] = tool_use(span) if kind == "tool" else span
         outer = _same_call(span, kind, chains[key], tree)

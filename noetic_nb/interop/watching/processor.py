@@ -330,7 +330,7 @@ class RunSpanProcessor:
         if kind == "model":
             span.before = trace.sent
             use = model_use(span)
-            trace.sent = use.inputs
+            span.before, trace.sent = None, use.inputs
         elif kind == "tool":
             use = tool_use(span)
         around.execution.invocations = {id(use): around.invocation}
