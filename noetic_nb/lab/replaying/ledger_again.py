@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -38,13 +37,13 @@ def owner_of(event: TurnStarted, scope: str) -> str:
 
 
 def with_state(call: RecordedCall, state: Any) -> RecordedCall:
-    """Return a call at which rules find this state; a copy, as a rule may write into it."""
+    """Return a call at which rules find this state, which they may write into."""
     params: Any = call.params
-    return replace(call, params=params._replace(state=copy.deepcopy(state)))
+    return replace(call, params=params._replace(state=state))
 
 
 def recorded_states(events: Sequence[RunEvent]) -> dict[int, Any]:
-    """Return the state of steering as it was before each of its recorded decisions, by their places."""
+    """Return the state of steering as it was before each of its recorded decisions, by their places; each a copy of its own."""
     now: dict[tuple[str, str], Any] = {}
     before: dict[tuple[str, str], Any] = {}
     found: dict[int, Any] = {}
@@ -93,7 +92,7 @@ class WrittenLedger:
         while self._read < call.seq:
             self._take(self._read, self.events[self._read])
             self._read += 1
-        return with_state(call, {"ledger": self._of(call), "pendingAsync": []})
+        return with_state(call, {"ledger": [{**entry} for entry in self._of(call)], "pendingAsync": []})
 
     def took(self, call: RecordedCall, decision: SteeringDecision) -> None:
         """Write an entry."""
