@@ -6,7 +6,7 @@ nothing, and the others share what it leaves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -56,6 +56,7 @@ class PlanChanges:
         return replace(
             inputs,
             limits=(*kept, *[_limit(layer) for layer in others]),
+            suffixes=(*inputs.suffixes, *_last(others)),
             offers=(*offers, *[known[layer.id] for layer in others if layer.id in known]),
             allocated={name: given for name, given in inputs.allocated.items() if name in self.layers},
         )
@@ -70,6 +71,7 @@ class PlanChanges:
             "response_reserve": "reserve",
             "overflow": "overflow",
             "window_size": "window",
+            "order": "order",
         }
         return inputs.replan(budgets=budgets, **{named[name]: given for name, given in self.policy.items()})
 
@@ -85,7 +87,20 @@ class PlanChanges:
                 given = budget_range({"min": given[0], "max": given[1]} if pair else given, layer_id=layer_id)
             limits.append((layer_id, *given))
         limits += [_limit(layer) for layer in self.others]
-        return replace(event, overflow=plan.policy.overflow, window_size=plan.policy.window_size, limits=tuple(limits))
+        kept = [layer_id for layer_id in event.suffixes if self.layers is None or layer_id in self.layers]
+        policy = plan.policy
+        return replace(
+            event,
+            overflow=policy.overflow,
+            window_size=policy.window_size,
+            limits=tuple(limits),
+            order=policy.order,
+            suffixes=(*kept, *_last(self.others)),
+        )
+
+
+def _last(layers: Iterable[MemoryLayer]) -> list[str]:
+    return [layer.id for layer in layers if layer.placement == "suffix"]
 
 
 def _limit(layer: MemoryLayer) -> tuple[str, float, float]:
