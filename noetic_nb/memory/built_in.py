@@ -49,8 +49,8 @@ def _is_default(value: Any, parameter: inspect.Parameter) -> bool:
 def built_in(make: Callable[P, L]) -> Callable[P, L]:
     """Let the layers that a function makes know how they were made: a decorator.
 
-    A layer that is changed afterwards, by `dataclasses.replace` or `MemoryLayer.with_hooks`, is one of the user's own; one that is
-    `MemoryLayer.placed` is not.
+    A layer that is changed afterwards, by `dataclasses.replace` or `MemoryLayer.with_hooks`, is one of the user's
+    own; one that is `MemoryLayer.placed` is not.
 
     Examples
     --------
