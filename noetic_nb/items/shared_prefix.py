@@ -12,7 +12,7 @@ from noetic_nb.items.build import item_text
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.tokens import UNITS_PER_TOKEN, Tokenizer, estimate_tokens, most_that_fit, utf16_units
 
-__all__ = ["leading_text", "leading_tokens", "same_when_sent", "sent_text"]
+__all__ = ["leading_text", "leading_tokens", "same_when_sent", "sent_hash", "sent_text"]
 
 _NOT_SENT: Final = frozenset({"id", "status"})
 
@@ -27,6 +27,18 @@ def sent_text(item: Mapping[str, Any]) -> str:
     '{"type":"message","role":"user","content":[{"type":"input_text","text":"hello"}]}'
     """
     return compact_json({key: value for key, value in item.items() if key not in _NOT_SENT})
+
+
+def sent_hash(item: Mapping[str, Any]) -> int:
+    """Return a number that is the same for what a provider reads the same, whatever the order of its keys.
+
+    Examples
+    --------
+    >>> from noetic_nb.items import input_message
+    >>> sent_hash(input_message("hello", item_id="a")) == sent_hash(input_message("hello", item_id="b"))
+    True
+    """
+    return hash(frozenset([pair for pair in item.items() if pair[0] not in _NOT_SENT]))
 
 
 def same_when_sent(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -44,7 +56,10 @@ def same_when_sent(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     if one.get("content") != other.get("content") or one["type"] != other["type"]:
         return False
     keys = (one.keys() | other.keys()) - _NOT_SENT
-    return all(key in one and key in other and one[key] == other[key] for key in keys)
+    try:
+        return all(one[key] == other[key] for key in keys)
+    except KeyError:
+        return False
 
 
 def leading_text(item: Mapping[str, Any]) -> tuple[str, str]:

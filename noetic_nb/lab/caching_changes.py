@@ -18,7 +18,8 @@ from noetic_nb.memory.projection import latest_user
 from noetic_nb.models.prompt_caching import checked_rules
 from noetic_nb.runs import Run
 from noetic_nb.runs.caching_table import reuse_frame
-from noetic_nb.runs.prefix_reuse import CacheReader, RequestPart, parts_of
+from noetic_nb.runs.prefix_reuse import CacheReader
+from noetic_nb.runs.shared_requests import RequestPart, parts_of
 
 if TYPE_CHECKING:
     import pandas

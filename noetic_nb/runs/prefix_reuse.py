@@ -1,213 +1,22 @@
-"""What each request of a run has in common with those before it, and what of it a provider's cache would hold.
-
-A request is compared part by part: tools, instructions, items. The history is compared by its places in the log, so that a long
-conversation costs no more than a short one.
-"""
+"""What each request of a run has in common with those before it, and what of it a provider's cache would hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
-from noetic_nb.events import ModelCalled, RequestPrepared, RunEvent, ViewAssembled
-from noetic_nb.items import Item, item_tokens
-from noetic_nb.items.json_text import compact_json
-from noetic_nb.items.log import ItemView
-from noetic_nb.items.shared_prefix import leading_text, leading_tokens, same_when_sent
+from noetic_nb.events import ModelCalled, RunEvent, ViewAssembled
+from noetic_nb.items import item_tokens
+from noetic_nb.items.shared_prefix import leading_text, leading_tokens, sent_hash
 from noetic_nb.models.prompt_caching import CacheRules, cache_rules
-from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex, SentItem
+from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
+from noetic_nb.runs.shared_requests import RequestPart, Shared, first_tokens, parts_of, shared_prefix
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["CacheReader", "PartReuse", "PrefixReuse", "RequestPart", "Shared", "parts_of", "shared_prefix"]
-
-
-class RequestPart(NamedTuple):
-    """A stretch of a request: tools or instructions as their text, or items.
-
-    `origin` is ``tools``, ``system``, ``layer:<id>``, ``history`` (with what layers wrote in its place), or ``appended``.
-    """
-
-    origin: str
-    body: str | Sequence[Item]
-    tokens: int
-
-    @property
-    def size(self) -> int:
-        """How many items it is; a text is one."""
-        return 1 if isinstance(self.body, str) else len(self.body)
-
-
-class Shared(NamedTuple):
-    """What a request has in common with the beginning of another one.
-
-    `tokens` are those of the later request, by origin in `by_origin`; `whole` counts the items that are the same. `ends_at` is
-    where they cease to be alike: the layer that the later request has there, or else what the earlier one has. It is None where
-    the earlier request is the beginning of the later one.
-    """
-
-    tokens: int
-    by_origin: Mapping[str, int]
-    whole: int
-    ends_at: str | None
-
-
-def parts_of(request: RecordedRequest) -> tuple[RequestPart, ...]:
-    """Return the parts of a recorded request in the order sent; empty where the run does not have it."""
-    view, prepared, known = request.view, request.prepared, request.known
-    if view is None:
-        return ()
-    parts: list[RequestPart] = []
-    if prepared is not None and (view.tools or prepared.tools or prepared.output_schema):
-        parts.append(RequestPart("tools", _tools_text(prepared), view.tools))
-    if view.system or (prepared is not None and prepared.instructions):
-        parts.append(RequestPart("system", "" if prepared is None else prepared.instructions, view.system))
-    counter = request.tokenizer or estimate_tokens
-    if _is_plain(request) and known is not None and view.window[1] - request.first <= len(known):
-        start, stop = view.window[0] - request.first, view.window[1] - request.first
-        parts += _items(view.layer_items, counter)
-        if stop > start:
-            history = known[start:stop]
-            assert isinstance(history, ItemView)
-            parts.append(RequestPart("history", history, view.history))
-    else:
-        parts += _joined(request.items)
-    appended = sum([item_tokens(item, counter) for item in view.appended])
-    return (*parts, RequestPart("appended", view.appended, appended)) if view.appended else tuple(parts)
-
-
-def _is_plain(request: RecordedRequest) -> bool:
-    """Tell whether a request is layers' items and then one stretch of the log, as most are."""
-    view, prepared, known = request.view, request.prepared, request.known
-    assert view is not None
-    late = prepared is not None and prepared.order == "cache" and bool(prepared.suffixes) and bool(view.layer_items)
-    skips = any(fate.origin == "history" for fate in view.fates) or view.hidden or view.kept
-    return not (late or skips or view.projection or known is None or known.has_system or known.repeats_calls)
-
-
-def _tools_text(prepared: RequestPrepared) -> str:
-    tools = [[tool.name, tool.description, tool.parameters, tool.strict] for tool in prepared.tools]
-    return compact_json([tools, prepared.output_schema])
-
-
-def _items(layer_items: Iterable[tuple[str, Item]], counter: Tokenizer) -> list[RequestPart]:
-    return [RequestPart(f"layer:{name}", (item,), item_tokens(item, counter)) for name, item in layer_items]
-
-
-def _joined(sent: Iterable[SentItem]) -> list[RequestPart]:
-    parts: list[RequestPart] = []
-    for one in sent:
-        if one.origin == "appended":
-            continue
-        origin = one.origin if one.origin.startswith("layer:") else "history"
-        if one.item is None:  # the same place of a log is the same item, whatever it was
-            parts.append(RequestPart(origin, f"item {one.position} of the log, which was not recorded", one.tokens))
-        else:
-            parts.append(RequestPart(origin, (one.item,), one.tokens))
-    return parts
-
-
-class _Cursor:
-    """A place in a request."""
-
-    __slots__ = ("at", "body", "offset", "parts")
-
-    def __init__(self, parts: Sequence[RequestPart]) -> None:
-        self.parts, self.at, self.offset = parts, 0, 0
-        self._settle()
-
-    def _settle(self) -> None:
-        while self.at < len(self.parts) and self.offset >= self.parts[self.at].size:
-            self.at, self.offset = self.at + 1, 0
-        self.body = self.parts[self.at].body if self.at < len(self.parts) else None
-
-    @property
-    def origin(self) -> str:
-        return self.parts[self.at].origin
-
-    def move(self, count: int) -> None:
-        self.offset += count
-        self._settle()
-
-    def tokens(self, count: int, counter: Tokenizer) -> int:
-        """Tokens of the next items, all of one part."""
-        part = self.parts[self.at]
-        if count == part.size:
-            return part.tokens
-        assert not isinstance(part.body, str)
-        stretch = part.body[self.offset : self.offset + count]
-        if isinstance(stretch, ItemView) and stretch.tokenizer is counter:
-            return stretch.tokens
-        return sum([item_tokens(item, counter) for item in stretch])
-
-    def text(self) -> tuple[str, str]:
-        """Return what the next item is, and its text."""
-        body = self.body
-        assert body is not None
-        return (self.origin, body) if isinstance(body, str) else leading_text(body[self.offset])
-
-
-def shared_prefix(
-    before: Sequence[RequestPart], now: Sequence[RequestPart], counter: Tokenizer = estimate_tokens
-) -> Shared:
-    """Return what a request has in common with the beginning of another one.
-
-    Parameters
-    ----------
-    before, now : sequence of RequestPart
-        The earlier request and the later one.
-    counter : callable
-        From text to tokens, as the requests were counted.
-
-    References
-    ----------
-    .. [1] docs/behaviour/runs.md, "What caching does".
-
-    Examples
-    --------
-    >>> from noetic_nb.items import input_message
-    >>> hello, note = input_message("hello", item_id="1"), input_message("note", "developer", item_id="2")
-    >>> system = RequestPart("system", "Be brief.", 3)
-    >>> one = (system, RequestPart("history", (hello,), 29))
-    >>> shared_prefix(one, (system, RequestPart("layer:notes", (note,), 30), RequestPart("history", (hello,), 29)))
-    Shared(tokens=3, by_origin={'system': 3}, whole=1, ends_at='layer:notes')
-    """
-    old, new = _Cursor(before), _Cursor(now)
-    shared: dict[str, int] = {}
-    whole = 0
-    ends_at: str | None = None
-    while old.body is not None and new.body is not None:
-        count = _same(old, new)
-        origin = new.origin
-        if not count:
-            (kind, one), (other_kind, other) = old.text(), new.text()
-            if kind == other_kind:
-                most = new.tokens(1, counter)
-                shared[origin] = shared.get(origin, 0) + leading_tokens(one, other, most, counter)
-            ends_at = old.origin if origin in ("history", "appended") else origin
-            break
-        shared[origin] = shared.get(origin, 0) + new.tokens(count, counter)
-        whole += count
-        old.move(count)
-        new.move(count)
-    else:
-        if old.body is not None:
-            ends_at = old.origin
-    return Shared(sum(shared.values()), shared, whole, ends_at)
-
-
-def _same(old: _Cursor, new: _Cursor) -> int:
-    """Return how many of the next items are the same in two requests."""
-    one, other = old.body, new.body
-    assert one is not None
-    assert other is not None
-    if isinstance(one, str) or isinstance(other, str):
-        return int(one == other and old.origin == new.origin)
-    if isinstance(one, ItemView) and isinstance(other, ItemView) and old.offset == new.offset:
-        same = one.same_start(other) - old.offset
-        if same > 0:
-            return same
-    return int(same_when_sent(one[old.offset], other[new.offset]))
+__all__ = ["CacheReader", "PartReuse", "PrefixReuse"]
 
 
 class PartReuse(NamedTuple):
@@ -240,7 +49,14 @@ class PrefixReuse:
     """The origin of the part at which the request ceases to be like the one before; None where it only goes on."""
     is_first: bool
     """Whether there was no such call."""
-    parts: tuple[PartReuse, ...]
+    by_part: tuple[tuple[RequestPart, ...], Mapping[str, int]] = field(repr=False)
+    """The parts of the request, and by origin what of them is shared."""
+
+    @property
+    def parts(self) -> tuple[PartReuse, ...]:
+        """What is shared and cached of each part."""
+        parts, shared = self.by_part
+        return tuple(_by_origin(parts, shared, self.broken_by, self.cached or 0, self.written))
 
     @property
     def paid(self) -> float | None:
@@ -251,22 +67,117 @@ class PrefixReuse:
         return rest + self.cached * self.rules.read + self.written * self.rules.write
 
 
-class _Sent(NamedTuple):
+class _Piece(NamedTuple):
+    """One item of the front of a request, or a text: what it is, how it begins, and what is the same only where all is."""
+
+    kind: str
+    text: str
+    whole: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
     parts: tuple[RequestPart, ...]
     tokens: int
     counter: Tokenizer
+    pieces: tuple[_Piece, ...] = ()
 
 
 @dataclass(slots=True)
-class _Entry:
-    """What the cache holds of an earlier request: all of it, or of marked rules its first `depth` items."""
+class _Mark:
+    """What a cache of marked prefixes holds of an earlier request: its first `depth` items."""
 
     sent: _Sent
-    depth: int | None
+    depth: int
     used_ms: float
 
 
+_Chain: TypeAlias = int
 _NO_MODEL: Final = ""
+# Of requests with the same front, and the same first item of the history, so many are compared, the newest first: with a history
+# that only grows the newest has all that the others have.
+MOST_COMPARED: Final = 8
+
+
+class _Front(NamedTuple):
+    """What is kept of a request that was answered, and when it was sent."""
+
+    sent: _Sent
+    t_ms: float
+    chains: tuple[_Chain, ...]
+    beginnings: tuple[tuple[_Chain, str, str], ...]
+
+
+class _Fronts:
+    """Requests by how they begin: by each piece of their fronts, and the first item of their history.
+
+    A chain stands for all pieces up to one. What shares most with a request is found by looking its chains up, and of texts that
+    differ by looking at the neighbours among the texts that follow the same chain.
+    """
+
+    def __init__(self) -> None:
+        self._kept: deque[_Front] = deque()
+        self._by_chain: dict[_Chain, list[_Front]] = {}
+        self._beginnings: list[tuple[_Chain, str, str]] = []
+
+    def add(self, sent: _Sent, t_ms: float) -> None:
+        chains, beginnings, chain = [], [], 0
+        for piece in sent.pieces:
+            beginnings.append((chain, piece.kind, piece.text))
+            chain = hash((chain, piece.whole))
+            chains.append(chain)
+        front = _Front(sent, t_ms, tuple(chains), tuple(beginnings))
+        self._kept.append(front)
+        for chain in chains:
+            self._by_chain.setdefault(chain, []).append(front)
+        for beginning in beginnings:
+            insort(self._beginnings, beginning)
+
+    def forget(self, before_ms: float) -> None:
+        """Forget what was sent before a moment."""
+        while self._kept and self._kept[0].t_ms < before_ms:
+            gone = self._kept.popleft()
+            for chain in gone.chains:
+                fronts = self._by_chain[chain]
+                fronts.remove(gone)
+                if not fronts:
+                    del self._by_chain[chain]
+            for beginning in gone.beginnings:
+                del self._beginnings[bisect_left(self._beginnings, beginning)]
+
+    def most(self, sent: _Sent) -> int:
+        """Return the most tokens that a request has in common with the beginning of one of these."""
+        chain = tokens = 0
+        for piece in sent.pieces:
+            longer = hash((chain, piece.whole))
+            if longer not in self._by_chain:
+                return tokens + self._alike((chain, piece.kind, piece.text), piece.tokens, sent.counter)
+            chain, tokens = longer, tokens + piece.tokens
+        for other in reversed(self._by_chain.get(chain, [])[-MOST_COMPARED:]):
+            if min(other.sent.tokens, sent.tokens) > tokens:
+                tokens = max(tokens, shared_prefix(other.sent.parts, sent.parts, sent.counter).tokens)
+        return tokens
+
+    def _alike(self, beginning: tuple[_Chain, str, str], most: int, counter: Tokenizer) -> int:
+        """Return the tokens that a text has in common with the nearest of those that follow the same chain."""
+        place = bisect_left(self._beginnings, beginning)
+        near = self._beginnings[max(0, place - 1) : place + 1]
+        found = [leading_tokens(text, beginning[2], most, counter) for *same, text in near if same == [*beginning[:2]]]
+        return max(found, default=0)
+
+
+def _pieces(parts: Iterable[RequestPart], counter: Tokenizer) -> Iterable[_Piece]:
+    """Yield the front of a request, item by item, and the first item of what follows it."""
+    for origin, body, tokens in parts:
+        if isinstance(body, str):
+            yield _Piece(origin, body, hash((origin, body)), tokens)
+            continue
+        item = body[0]
+        whole = tokens if len(body) == 1 else item_tokens(item, counter)
+        yield _Piece(*leading_text(item), sent_hash(item), whole)
+        if origin in ("history", "appended") and item.get("role") != "system":
+            return
 
 
 class CacheReader:
@@ -294,8 +205,10 @@ class CacheReader:
         self._rules = rules
         self.index = RequestIndex()
         self._last: dict[tuple[str, str], _Sent] = {}
-        self._open: dict[tuple[str, str], tuple[str, _Sent, float, list[_Entry]]] = {}
-        self._entries: dict[str, list[_Entry]] = {}
+        self._open: dict[tuple[str, str], tuple[str, _Sent, float, list[_Mark]]] = {}
+        # By model, what its cache holds; of prefixes at marks, and of others.
+        self._marks: dict[str, list[_Mark]] = {}
+        self._fronts: dict[str, _Fronts] = {}
 
     def take(self, event: RunEvent, *, seq: int | None = None, call: int | None = None) -> PrefixReuse | None:
         """Read one event; returns what a request that it is has in common with earlier ones, None for all others."""
@@ -316,12 +229,14 @@ class CacheReader:
         """Compare a request, given as its parts, with those before it."""
         where, prepared = request.where, request.prepared
         model = _NO_MODEL if prepared is None else prepared.model
-        sent = _Sent(parts, sum([part.tokens for part in parts]), request.tokenizer or estimate_tokens)
+        counter = request.tokenizer or estimate_tokens
+        rules = self._rules or cache_rules(model)
+        pieces = tuple(_pieces(parts, counter)) if rules is not None and not rules.marked else ()
+        sent = _Sent(parts, sum([part.tokens for part in parts]), counter, pieces)
         thread = where.thread_id, model
         before = self._last.get(thread)
         nothing = Shared(0, {}, 0, None)
         shared = nothing if before is None else shared_prefix(before.parts, parts, sent.counter)
-        rules = self._rules or cache_rules(model)
         cached, hits = (None, []) if rules is None else self._cached(rules, model, sent, t_ms)
         written = _written(rules, sent, cached or 0)
         self._last[thread] = sent
@@ -336,7 +251,7 @@ class CacheReader:
             written,
             shared.ends_at,
             before is None,
-            tuple(_by_origin(sent, shared, cached or 0, written)),
+            (parts, shared.by_origin),
         )
 
     def end(self, event: ModelCalled) -> None:
@@ -348,34 +263,37 @@ class CacheReader:
         rules = self._rules or cache_rules(model)
         if rules is None:
             return
-        for entry in hits:
-            entry.used_ms = max(entry.used_ms, t_ms)
+        if not rules.marked:
+            self._fronts.setdefault(model, _Fronts()).add(sent, t_ms)
+            return
+        for mark in hits:
+            mark.used_ms = max(mark.used_ms, t_ms)
         # What has expired by this request has expired by all that follow.
-        alive = [one for one in self._entries.get(model, []) if t_ms - one.used_ms <= rules.lifetime_ms]
-        depths = [depth for depth, tokens in _marks(sent) if tokens >= rules.minimum] if rules.marked else [None]
-        self._entries[model] = alive + [_Entry(sent, depth, t_ms) for depth in depths]
+        alive = [one for one in self._marks.get(model, []) if t_ms - one.used_ms <= rules.lifetime_ms]
+        fresh = [_Mark(sent, depth, t_ms) for depth, tokens in _marks(sent) if tokens >= rules.minimum]
+        self._marks[model] = alive + fresh
 
-    def _cached(self, rules: CacheRules, model: str, sent: _Sent, t_ms: float) -> tuple[int, list[_Entry]]:
-        """Return how many tokens the cache holds of a request, and the entries that were of use."""
-        best, hits = 0, list[_Entry]()
+    def _cached(self, rules: CacheRules, model: str, sent: _Sent, t_ms: float) -> tuple[int, list[_Mark]]:
+        """Return how many tokens the cache holds of a request, and the marks that were of use."""
+        if not rules.marked:
+            fronts = self._fronts.get(model)
+            if fronts is None:
+                return 0, []
+            fronts.forget(t_ms - rules.lifetime_ms)
+            return rules.whole(fronts.most(sent)), []
+        best, hits = 0, list[_Mark]()
         known: dict[int, Shared] = {}
-        # The newest first, as it is nearly always the best and the others need no look then.
-        for entry in reversed(self._entries.get(model, [])):
-            if t_ms - entry.used_ms > rules.lifetime_ms:
+        for mark in reversed(self._marks.get(model, [])):
+            if t_ms - mark.used_ms > rules.lifetime_ms:
                 continue
-            if not rules.marked and min(entry.sent.tokens, sent.tokens) <= best:
-                continue
-            shared = known.get(id(entry.sent))
+            shared = known.get(id(mark.sent))
             if shared is None:
-                shared = known[id(entry.sent)] = shared_prefix(entry.sent.parts, sent.parts, sent.counter)
-            if entry.depth is None:
-                best = max(best, rules.whole(shared.tokens))
+                shared = known[id(mark.sent)] = shared_prefix(mark.sent.parts, sent.parts, sent.counter)
+            if mark.depth > shared.whole or not _in_reach(rules, sent, mark.depth):
                 continue
-            if entry.depth > shared.whole or not _in_reach(rules, sent, entry.depth):
-                continue
-            tokens = _first_tokens(sent, entry.depth)
+            tokens = first_tokens(sent.parts, mark.depth, sent.counter)
             if tokens >= best:
-                hits = [*(hits if tokens == best else ()), entry]
+                hits = [*(hits if tokens == best else ()), mark]
                 best = tokens
         return best, hits
 
@@ -397,17 +315,6 @@ def _in_reach(rules: CacheRules, sent: _Sent, depth: int) -> bool:
     return any(0 <= mark - depth < rules.lookback for mark, _ in _marks(sent))
 
 
-def _first_tokens(sent: _Sent, depth: int) -> int:
-    """Return the tokens of the first items."""
-    tokens, cursor = 0, _Cursor(sent.parts)
-    while depth > 0 and cursor.body is not None:
-        count = min(depth, cursor.parts[cursor.at].size - cursor.offset)
-        tokens += cursor.tokens(count, sent.counter)
-        cursor.move(count)
-        depth -= count
-    return tokens
-
-
 def _written(rules: CacheRules | None, sent: _Sent, cached: int) -> int:
     """Return what a request puts into a cache that charges for it: all up to its last mark, which is its end."""
     if rules is None or rules.write == 1 or sent.tokens < rules.minimum:
@@ -415,18 +322,20 @@ def _written(rules: CacheRules | None, sent: _Sent, cached: int) -> int:
     return sent.tokens - cached
 
 
-def _by_origin(sent: _Sent, shared: Shared, cached: int, written: int) -> Iterable[PartReuse]:
+def _by_origin(
+    parts: Iterable[RequestPart], shared: Mapping[str, int], ends_at: str | None, cached: int, written: int
+) -> Iterable[PartReuse]:
     tokens: dict[str, int] = {}
     held: dict[str, int] = {}
     left = cached
-    for part in sent.parts:
+    for part in parts:
         took = min(left, part.tokens)
         left -= took
         tokens[part.origin] = tokens.get(part.origin, 0) + part.tokens
         held[part.origin] = held.get(part.origin, 0) + took
-    if shared.ends_at is not None:
-        tokens.setdefault(shared.ends_at, 0)
+    if ends_at is not None:
+        tokens.setdefault(ends_at, 0)
     for origin, count in tokens.items():
         took = held.get(origin, 0)
         put = count - took if written else 0
-        yield PartReuse(origin, count, shared.by_origin.get(origin, 0), took, put, origin == shared.ends_at)
+        yield PartReuse(origin, count, shared.get(origin, 0), took, put, origin == ends_at)

@@ -25,6 +25,7 @@ from noetic_nb.runs import Run
 from noetic_nb.testing import FakeClock, SeededIds, SimulatedProvider
 
 _SMALL = replace(cache_rules("gpt-4o") or CACHE_RULES[0], minimum=64, block=16)
+_EVERY = replace(_SMALL, minimum=0, block=1)
 _MARKED = replace(cache_rules("claude-sonnet-4-5") or CACHE_RULES[0], minimum=40, lookback=4)
 
 
@@ -110,7 +111,7 @@ def random_run(seed: int, rules: CacheRules) -> Run:
     return run
 
 
-@pytest.mark.parametrize("rules", [_SMALL, _MARKED], ids=["automatic", "marked"])
+@pytest.mark.parametrize("rules", [_SMALL, _EVERY, _MARKED], ids=["in blocks", "every token", "marked"])
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=60, deadline=None)
 def test_the_cached_tokens_are_predicted_to_the_token(rules: CacheRules, seed: int) -> None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from noetic_nb.markup import escape
 from noetic_nb.runs.model_calls import CallShare, LeftOut, Part
 from noetic_nb.runs.palette import CATEGORY, ink_on, layer_colour
 from noetic_nb.runs.plain_text import REASONS, count
+from noetic_nb.widgets.allocation.call_caching import BROKE, NO_CACHING, CallCaching
 from noetic_nb.widgets.allocation.call_strip import strip_html
 
 __all__ = [
@@ -33,7 +34,8 @@ __all__ = [
 EMPTY: Final = "No model call yet. Each call appears here as soon as the agent sends one."
 NOTE: Final = (
     "Planned is the split of the budget before the call; tools and framing come off history. "
-    "Pale with a dashed edge: allocated to a layer, not used by it, yielded to history."
+    "Pale with a dashed edge: allocated to a layer, not used by it, yielded to history. "
+    "Shared with the beginning of the call before: of each part with its framing; ▼ where a part broke the prefix."
 )
 # Older calls stay in the run's tables; a page of a saved notebook stays light. A short list is shown at once.
 CALLS_SHOWN: Final = 60
@@ -44,9 +46,11 @@ LEAST_WIDTH: Final = 0.45
 NARROW_PX: Final = 340
 ROOMY_PX: Final = 700
 LETTER_PX: Final = 7.0
-COLUMNS: Final = ("Part", "Used", "Allocated", "Yielded", "Items")
+COLUMNS: Final = ("Part", "Used", "Allocated", "Yielded", "Items", "Shared")
 # A message to the page stays near 2 kB however much was left out; the rest is counted, and is in the run's tables.
 FATES_SENT: Final = 12
+# A wedge and a line at the left of the part that broke the prefix.
+BROKE_PATH: Final = "M0 0h13L7.8 9V60H5.2V9z"
 
 LOOKS: Final[dict[str, dict[str, str]]] = {
     **{kind: {"fill": "$"} for kind in ("system", "tools", "layer", "framing", "history")},
@@ -112,11 +116,13 @@ class Row:
     allocated: str = ""
     yielded: str = ""
     items: str = ""
+    shared: str = ""
+    broke: bool = False
 
     @property
-    def cells(self) -> tuple[str, str, str, str]:
+    def cells(self) -> tuple[str, ...]:
         """The columns beside the name."""
-        return self.used, self.allocated, self.yielded, self.items
+        return self.used, self.allocated, self.yielded, self.items, f"{self.shared} ▼" if self.broke else self.shared
 
     @property
     def words(self) -> str:
@@ -127,14 +133,24 @@ class Row:
         >>> Row(Part("layer", "notes", 40, 0), "40", "100", "60", "1").words
         '40 of 100, 60 yielded'
         """
+        mark = f"; {BROKE}" if self.broke else ""
         if self.part.kind == "history":
-            return self.used if self.used == self.allocated else f"{self.used}, {self.allocated} planned"
+            return (self.used if self.used == self.allocated else f"{self.used}, {self.allocated} planned") + mark
         of = f"{self.used} of {self.allocated}" if self.used and self.allocated else self.used or self.allocated
-        return f"{of}, {self.yielded} yielded" if self.yielded not in ("", "0") else of
+        return (f"{of}, {self.yielded} yielded" if self.yielded not in ("", "0") else of) + mark
 
 
-def rows(call: CallShare, order: dict[str, int]) -> list[Row]:
+def rows(call: CallShare, order: dict[str, int], caching: CallCaching = NO_CACHING) -> list[Row]:
     """Return the table behind the bars, from the system prompt to the reserve."""
+    return [_with_caching(row, caching) for row in _rows(call, order)]
+
+
+def _with_caching(row: Row, caching: CallCaching) -> Row:
+    key = _key(row.part)
+    return replace(row, shared=caching.shared.get(key, ""), broke=caching.broke == key)
+
+
+def _rows(call: CallShare, order: dict[str, int]) -> list[Row]:
     free = count(call.free) if call.total is not None else "no limit"
     return [
         Row(Part("system", "System", call.system), count(call.system)),
@@ -190,7 +206,7 @@ def _key(part: Part) -> str | int:
     return -1 - part.layer if part.kind == "yielded" else part.layer
 
 
-def call_data(call: CallShare, order: dict[str, int]) -> dict[str, Any]:
+def call_data(call: CallShare, order: dict[str, int], caching: CallCaching = NO_CACHING) -> dict[str, Any]:
     """Return the picture of a call as JSON data for the page, which makes elements of it and computes nothing."""
     sent, planned = call.sent_parts(order), call.planned_parts(order)
     scale = call.scale_of(sent, planned)
@@ -210,7 +226,9 @@ def call_data(call: CallShare, order: dict[str, int]) -> dict[str, Any]:
         "ticks": ticks(scale),
         "sent": segments(sent),
         "planned": segments(planned),
-        "rows": [[_key(row.part), row.words, *row.cells] for row in rows(call, order)],
+        "rows": [[_key(row.part), row.words, *row.cells] for row in rows(call, order, caching)],
+        "caching": caching.line,
+        "broke": caching.broke,
         "dropped": dropped_text(call),
         "out": left_out,
     }
@@ -249,11 +267,19 @@ def _label(part: Part, width: float, height_px: int) -> str:
     return f'<text{roomy} x="6" y="{height_px / 2 + 4.5}" font-size="12" fill="{ink}">{escape(part.label)}</text>'
 
 
-def _bar(parts: Sequence[Part], scale: float, *, label: str, height_px: int, limit: float | None = None) -> str:
+def _bar(
+    parts: Sequence[Part],
+    scale: float,
+    *,
+    label: str,
+    height_px: int,
+    limit: float | None = None,
+    broke: str | int | None = None,
+) -> str:
     """Return a stacked bar as an escaped ``svg`` element.
 
     The segments come from the left, `scale` tokens are the whole length, and `label` is for people who do not see it.
-    `limit` is where the budget ends, in tokens, when the bar goes beyond it.
+    `limit` is where the budget ends, in tokens, when the bar goes beyond it; `broke` the key of the part that broke the prefix.
     """
     drawn = [
         f'<svg class="nn-bar" role="img" aria-label="{escape(label)}" width="100%" height="{height_px}" '
@@ -267,6 +293,8 @@ def _bar(parts: Sequence[Part], scale: float, *, label: str, height_px: int, lim
         )
         if height_px >= 20:
             drawn.append(_label(part, width, height_px))
+        if broke is not None and broke == _key(part):
+            drawn.append(f'<path class="nn-broke" d="{BROKE_PATH}"><title>{escape(part.label)} {BROKE}</title></path>')
         drawn.append("</svg>")
         left += width
     if limit is not None and limit < scale:
@@ -286,13 +314,13 @@ def _swatch(part: Part) -> str:
     )
 
 
-def _table(call: CallShare, order: dict[str, int]) -> str:
+def _table(call: CallShare, order: dict[str, int], caching: CallCaching) -> str:
     head = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
     body = "".join(
         f'<tr><th scope="row"><span class="nn-cell">{_swatch(row.part)}<span>{escape(row.part.label)}</span></span></th>'
         + "".join(f"<td>{escape(cell)}</td>" for cell in row.cells)
         + "</tr>"
-        for row in rows(call, order)
+        for row in rows(call, order, caching)
     )
     caption = '<caption class="nn-hidden">Tokens by part</caption>'
     return (
@@ -353,7 +381,12 @@ def _roomy(at: int, marks: int) -> str:
 
 
 def static_html(
-    calls: Sequence[CallShare], shown: int, order: dict[str, int], empty: str, strip: dict[str, Any]
+    calls: Sequence[CallShare],
+    shown: int,
+    order: dict[str, int],
+    empty: str,
+    strip: dict[str, Any],
+    caching: CallCaching = NO_CACHING,
 ) -> str:
     """Return the picture of one call, below that of all calls, as HTML without scripts; `empty` where there is none."""
     head = '<p class="nn-title">Token allocation</p>'
@@ -361,7 +394,8 @@ def static_html(
         return f'{head}<p class="nn-empty">{empty}</p>'
     call = calls[shown]
     scale = call.scale(order)
-    sent = _bar(call.sent_parts(order), scale, label=f"Sent: {call.headline}", height_px=34, limit=call.total)
+    label = f"Sent: {call.headline}"
+    sent = _bar(call.sent_parts(order), scale, label=label, height_px=34, limit=call.total, broke=caching.broke)
     planned = _bar(call.planned_parts(order), scale, label="Planned before the call", height_px=16, limit=call.total)
     every = strip_html(strip, shown % len(calls)) if len(calls) > 1 else ""
     return (
@@ -369,20 +403,27 @@ def static_html(
         f'<div class="nn-rows"><span class="nn-row-name">Sent</span>{sent}'
         f'<span class="nn-row-name">Planned</span>{planned}'
         f'<span class="nn-row-name">Tokens</span>{_axis(scale)}</div>'
-        f'<p class="nn-note">{NOTE}</p>'
-        f"{_table(call, order)}{_left_out(call)}{_all_calls(calls, order)}"
+        f'<p class="nn-caching">{escape(caching.line)}</p><p class="nn-note">{NOTE}</p>'
+        f"{_table(call, order, caching)}{_left_out(call)}{_all_calls(calls, order)}"
     )
 
 
-def static_text(calls: Sequence[CallShare], shown: int, order: dict[str, int], empty: str = EMPTY) -> str:
+def static_text(
+    calls: Sequence[CallShare],
+    shown: int,
+    order: dict[str, int],
+    empty: str = EMPTY,
+    caching: CallCaching = NO_CACHING,
+) -> str:
     """Return one call as plain text; `empty` where there is none."""
     if not calls:
         return f"Token allocation. {empty}"
     call = calls[shown]
-    table = rows(call, order)
+    table = rows(call, order, caching)
     width = max(len(row.part.label) for row in table)
     lines = [f"Token allocation. {call.title}", call.headline]
     lines += [f"  {row.part.label:<{width}}  {row.words}" for row in table]
+    lines += [caching.line] if caching.line else []
     if call.dropped[0]:
         lines += [dropped_text(call), *(f"  {left_out_text(entry)}" for entry in call.left_out)]
     return "\n".join(lines)
