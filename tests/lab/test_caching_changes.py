@@ -11,7 +11,9 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab import what_if_cached
+from noetic_nb.layers import history_window
 from noetic_nb.memory import MemoryHooks, MemoryLayer
+from noetic_nb.models.prompt_caching import CacheRules
 from noetic_nb.runs import Run, load_run
 from noetic_nb.testing import FakeClock, SeededIds
 
@@ -131,3 +133,25 @@ def test_what_does_not_fit_is_refused(options: dict[str, Any], code: str) -> Non
         what_if_cached(run, **options)
 
     assert raised.value.code == code
+
+
+def test_a_window_sends_fewer_tokens_and_costs_more_than_plain_history() -> None:
+    words = "the parcel from Lyon was sent by train and came late so that Ann wrote to the desk " * 2
+
+    def paid(*layers: MemoryLayer) -> tuple[int, float, float]:
+        config = nn.AgentConfig(name="desk", step=nn.react(model="simulated-toy"), memory=layers)
+        answers = nn.ScriptedModel([f"{turn} answers: {words}" for turn in range(16)])
+        harness = nn.AgentHarness(config, model=answers)
+        run = nn.record(harness)
+        for turn in range(16):
+            nn.run_sync(harness.execute(f"{turn} asks: {words}"))
+        table = run.caching(rules=CacheRules("toy", ".*", 0, 1, 1e9, 0.1))
+        return table.tokens.sum(), table.shared.sum() / table.tokens.sum(), table.paid.sum()
+
+    (plain_sent, plain_kept, plain_paid), (sent, kept, cost) = paid(), paid(history_window(6))
+
+    # A conversation of 16 equal turns: (1 + 3 + ... + 29) / (1 + 3 + ... + 31) of it was sent the call before.
+    assert plain_kept == pytest.approx(225 / 256, abs=0.01)
+    assert kept < 0.05
+    assert sent < 0.4 * plain_sent
+    assert cost > 1.4 * plain_paid
