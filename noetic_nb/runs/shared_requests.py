@@ -172,10 +172,10 @@ def shared_prefix(
     shared: dict[str, int] = {}
     whole = 0
     # Most requests begin alike, one part at a time: a cursor is for what comes then.
-    for one, other in zip(before, now, strict=False):
-        if not _same_part(one, other):
+    for part, later in zip(before, now, strict=False):
+        if not _same_part(part, later):
             break
-        shared[other.origin] = shared.get(other.origin, 0) + other.tokens
+        shared[later.origin] = shared.get(later.origin, 0) + later.tokens
         whole += 1
     old, new = _Cursor(before, whole), _Cursor(now, whole)
     ends_at: str | None = None

@@ -19,17 +19,8 @@ from noetic_nb.runs.palette import ink_on, layer_colour
 from noetic_nb.runs.plain_text import sendable
 from noetic_nb.runs.prefix_reuse import CacheReader, PrefixReuse
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
-from noetic_nb.widgets.allocation.allocation_picture import (
-    BROKE_PATH,
-    COLUMNS,
-    EMPTY,
-    LOOKS,
-    NOTE,
-    call_data,
-    fixed_parts,
-    static_html,
-    static_text,
-)
+from noetic_nb.widgets.allocation.allocation_picture import COLUMNS, EMPTY, NOTE, call_data, static_html, static_text
+from noetic_nb.widgets.allocation.call_bars import BROKE_PATH, LOOKS, fixed_parts
 from noetic_nb.widgets.allocation.call_caching import NO_CACHING, CallCaching, caching_of
 from noetic_nb.widgets.allocation.call_items import items_of
 from noetic_nb.widgets.allocation.call_strip import add_bar, bar_of, new_strip, strip_of
