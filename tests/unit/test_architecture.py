@@ -23,6 +23,7 @@ FLOORS: tuple[frozenset[str], ...] = (
             "errors",
             "arguments",
             "events",
+            "quick_records",
             "clock",
             "ids",
             "owner_only",
