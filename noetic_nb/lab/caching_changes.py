@@ -6,6 +6,7 @@ Works on what was sent: no layer is asked again, no model is called, and what wa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noetic_nb.arguments import closest
@@ -19,7 +20,7 @@ from noetic_nb.models.prompt_caching import checked_rules
 from noetic_nb.runs import Run
 from noetic_nb.runs.caching_table import reuse_frame
 from noetic_nb.runs.prefix_reuse import CacheReader
-from noetic_nb.runs.shared_requests import RequestPart, parts_of
+from noetic_nb.runs.shared_requests import RequestPart, is_whole, parts_of
 
 if TYPE_CHECKING:
     import pandas
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from noetic_nb.models.pricing import Price
     from noetic_nb.models.prompt_caching import CacheRules
     from noetic_nb.runs.recorded_requests import RecordedRequest
+    from noetic_nb.tokens import Tokenizer
 
 __all__ = ["what_if_cached"]
 
@@ -39,6 +41,7 @@ def what_if_cached(
     last: Iterable[str] | str = (),
     rules: CacheRules | str | None = None,
     price: Price | None = None,
+    tokenizer: Tokenizer | None = None,
 ) -> pandas.DataFrame:
     """Return what caching would do to the calls of a run that were put together in another way.
 
@@ -53,7 +56,7 @@ def what_if_cached(
     last : iterable of str, or "changing"
         Layers that stand before the latest user message instead of before the history; ``"changing"`` means those that show
         something else at the first call of half or more of the turns that follow another.
-    rules, price
+    rules, price, tokenizer
         As `Run.caching` takes them.
 
     Returns
@@ -77,7 +80,7 @@ def what_if_cached(
     """
     reader = CacheReader(checked_rules(rules))
     events = tuple(run.events)
-    sent = _requests(events)
+    sent = _requests(events, tokenizer)
     known = {part.origin.removeprefix("layer:") for _, parts in sent.values() for part in parts if _is_layer(part)}
     turns = _as_turns(freeze)
     late = _changing(sent.values()) if isinstance(last, str) and last == "changing" else _ids("last", last)
@@ -97,20 +100,24 @@ def what_if_cached(
         request = None if at is None else reader.index.requests[at]
         if seq in sent and request is not None:
             parts = _arranged(frozen.shown(*sent[seq]), first, frozenset(late))
-            reuses.append(reader.begin(request, parts, event.t_ms))
+            reuses.append(reader.begin(sent[seq][0], parts, event.t_ms))
         else:
             reader.read(event, request)
     return reuse_frame(run.run_id, reuses, {request.seq: request for request in reader.index.requests}, price)
 
 
-def _requests(events: Sequence[Any]) -> dict[int, tuple[RecordedRequest, tuple[RequestPart, ...]]]:
+def _requests(
+    events: Sequence[Any], tokenizer: Tokenizer | None
+) -> dict[int, tuple[RecordedRequest, tuple[RequestPart, ...]]]:
     """Return the requests of some events and their parts, by their places."""
     reader, found = CacheReader(), {}
     for seq, event in enumerate(events):
         at = reader.index.take(event)
         if at is not None and isinstance(event, ViewAssembled):
-            request = reader.index.requests[at]
-            found[seq] = request, parts_of(request)
+            request = replace(reader.index.requests[at], tokenizer=tokenizer)
+            parts = parts_of(request)
+            if is_whole(request, parts):
+                found[seq] = request, parts
     return found
 
 

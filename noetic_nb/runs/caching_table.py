@@ -12,6 +12,7 @@ from noetic_nb.models.prompt_caching import CacheRules, checked_rules
 from noetic_nb.redact import Redaction
 from noetic_nb.runs.prefix_reuse import CacheReader, PrefixReuse
 from noetic_nb.runs.recorded_requests import RecordedRequest
+from noetic_nb.tokens import Tokenizer
 
 if TYPE_CHECKING:
     import pandas
@@ -28,10 +29,14 @@ _SAMPLE: Final = 1_000
 
 
 def caching_frame(
-    run_id: str, events: Iterable[RunEvent], rules: CacheRules | str | None = None, price: Price | None = None
+    run_id: str,
+    events: Iterable[RunEvent],
+    rules: CacheRules | str | None,
+    price: Price | None,
+    tokenizer: Tokenizer | None,
 ) -> pandas.DataFrame:
     """Return one row for each part of each request of some events; see `Run.caching`."""
-    reader = CacheReader(checked_rules(rules))
+    reader = CacheReader(checked_rules(rules), tokenizer)
     reuses = [reuse for event in events if (reuse := reader.take(event)) is not None]
     return reuse_frame(run_id, reuses, {request.seq: request for request in reader.index.requests}, price)
 

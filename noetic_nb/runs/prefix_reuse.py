@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias
 
 from noetic_nb.events import ModelCalled, RunEvent, ViewAssembled
@@ -13,7 +13,7 @@ from noetic_nb.items import item_tokens
 from noetic_nb.items.shared_prefix import leading_text, leading_tokens, sent_hash
 from noetic_nb.models.prompt_caching import CacheRules, cache_rules
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
-from noetic_nb.runs.shared_requests import RequestPart, Shared, first_tokens, parts_of, shared_prefix
+from noetic_nb.runs.shared_requests import RequestPart, Shared, first_tokens, is_whole, parts_of, shared_prefix
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["CacheReader", "PartReuse", "PrefixReuse"]
@@ -187,22 +187,26 @@ class CacheReader:
     ----------
     rules : CacheRules, optional
         By which all models cache; as their providers publish it where absent.
+    tokenizer : callable, optional
+        What counted the tokens of the run, where it was not the default.
 
     Examples
     --------
-    >>> from noetic_nb.items import input_message
-    >>> from noetic_nb.events import ItemsAppended, Where
-    >>> here, reader = Where("t1", "e1", 1), CacheReader()
-    >>> say = lambda text, at: ItemsAppended(here, 0.0, at, (input_message(text, item_id=text),), "user")
-    >>> view = lambda size, tokens: ViewAssembled(here, 0.0, 0, (0, size), (), (), (), 100, 0, 0, 0, 0, tokens, 0, size)
-    >>> answer = ModelCalled(here, 0.0, 0, "m", "agent", 1.0, "ok")
-    >>> found = [reader.take(event) for event in (say("a", 0), view(1, 27), answer, say("b", 1), view(2, 54))]
-    >>> found[1].is_first, found[-1].shared, found[-1].broken_by, found[-1].cached
-    (True, 27, None, None)
+    >>> import asyncio
+    >>> import noetic_nb as nn
+    >>> config = nn.AgentConfig(name="echo", step=nn.react(model="scripted"))
+    >>> harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Hello!", "Bye!"]))
+    >>> run, reader = nn.record(harness), CacheReader()
+    >>> for text in ("Hi", "See you"):
+    ...     _ = asyncio.run(harness.execute(text))
+    >>> first, second = [reuse for event in run.events if (reuse := reader.take(event))]
+    >>> first.is_first, second.shared == first.tokens, second.broken_by, second.cached
+    (True, True, None, None)
     """
 
-    def __init__(self, rules: CacheRules | None = None) -> None:
+    def __init__(self, rules: CacheRules | None = None, tokenizer: Tokenizer | None = None) -> None:
         self._rules = rules
+        self._tokenizer = tokenizer
         self.index = RequestIndex()
         self._last: dict[tuple[str, str], _Sent] = {}
         self._open: dict[tuple[str, str], tuple[str, _Sent, float, list[_Mark]]] = {}
@@ -211,7 +215,10 @@ class CacheReader:
         self._fronts: dict[str, _Fronts] = {}
 
     def take(self, event: RunEvent, *, seq: int | None = None, call: int | None = None) -> PrefixReuse | None:
-        """Read one event; returns what a request that it is has in common with earlier ones, None for all others."""
+        """Read one event; returns what a request that it is has in common with earlier ones.
+
+        None for all other events, and for a request of which the run does not have all.
+        """
         at = self.index.take(event, seq=seq, call=call)
         return self.read(event, None if at is None else self.index.requests[at])
 
@@ -220,7 +227,14 @@ class CacheReader:
         if request is None:
             return None
         if isinstance(event, ViewAssembled):
-            return self.begin(request, parts_of(request), event.t_ms)
+            request = request if self._tokenizer is None else replace(request, tokenizer=self._tokenizer)
+            parts = parts_of(request)
+            if is_whole(request, parts):
+                return self.begin(request, parts, event.t_ms)
+            # The next one has nothing that it could be compared with.
+            gone = [key for key in self._last if key[0] == request.where.thread_id]
+            for key in gone:
+                del self._last[key]
         if isinstance(event, ModelCalled):
             self.end(event)
         return None

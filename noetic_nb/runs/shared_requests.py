@@ -16,7 +16,7 @@ from noetic_nb.items.shared_prefix import leading_text, leading_tokens, same_whe
 from noetic_nb.runs.recorded_requests import RecordedRequest, SentItem
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["RequestPart", "Shared", "first_tokens", "parts_of", "shared_prefix"]
+__all__ = ["RequestPart", "Shared", "first_tokens", "is_whole", "parts_of", "shared_prefix"]
 
 
 class RequestPart(NamedTuple):
@@ -71,6 +71,19 @@ def parts_of(request: RecordedRequest) -> tuple[RequestPart, ...]:
         parts += _joined(request.items)
     appended = sum([item_tokens(item, counter) for item in view.appended])
     return (*parts, RequestPart("appended", view.appended, appended)) if view.appended else tuple(parts)
+
+
+def is_whole(request: RecordedRequest, parts: Sequence[RequestPart]) -> bool:
+    """Tell whether a run has all of a request: instructions, tools and every item."""
+    view = request.view
+    if view is None or request.prepared is None:
+        return False
+    sizes = {True: 0, False: 0}
+    for part in parts:
+        if part.origin == "history" or part.origin.startswith("layer:"):
+            sizes[part.origin == "history"] += 0 if isinstance(part.body, str) else len(part.body)
+    offered = sum([layer.items for layer in view.layers])
+    return sizes[True] == view.history_items and sizes[False] == len(view.layer_items) >= offered
 
 
 def _is_plain(request: RecordedRequest) -> bool:

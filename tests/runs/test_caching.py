@@ -267,3 +267,32 @@ def test_secrets_are_replaced_in_the_table() -> None:
     layer = replace(notes(lambda turn: "x"), id=f"key={secret}")
 
     assert secret not in talk(layer, turns=1).caching().to_csv()
+
+
+def test_a_request_that_the_run_has_not_all_of_is_not_compared() -> None:
+    run = talk(notes(lambda turn: "Always the same."))
+    late = Run(events=[event for event in run.events if type(event).__name__ != "ItemsAppended"])
+
+    assert run.caching().call.nunique() == 3
+    assert late.caching().empty
+
+
+def test_another_tokenizer_counts_all_parts() -> None:
+    def words(text: str) -> int:
+        return len(text.split())
+
+    config = nn.AgentConfig(
+        name="desk",
+        step=nn.react(model="m", instructions="Be very brief."),
+        memory=[notes(lambda turn: f"It is {turn}.")],
+    )
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(["A b.", "C d."]), tokenizer=words)
+    run = nn.record(harness)
+    for text in ("One two three?", "Four five?"):
+        nn.run_sync(harness.execute(text))
+
+    table = run.caching(tokenizer=words)
+
+    for seq, view in [(at, event) for at, event in enumerate(run.events) if isinstance(event, ViewAssembled)]:
+        sent = view.system + view.tools + view.framing + view.history + sum(layer.used for layer in view.layers)
+        assert table[table.seq == seq].tokens.sum() == sent

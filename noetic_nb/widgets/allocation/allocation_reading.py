@@ -54,8 +54,8 @@ class AllocationReading(Reading):
         self.calls = Calls()
         self.index = RequestIndex()
         self._cache = CacheReader()
-        # By the place among the drawn calls.
-        self._reuse: list[PrefixReuse] = []
+        # By the place among the drawn calls; None where the run does not have all of the request.
+        self._reuse: list[PrefixReuse | None] = []
         self.shown = -1
         self._next = 0
         # By the place among the drawn calls: that among all requests, and the other way round.
@@ -105,7 +105,6 @@ class AllocationReading(Reading):
             self.snapshot["empty"] = NO_PLANS
             return {"type": "empty", "text": NO_PLANS}
         assert found is not None
-        assert reuse is not None
         at = len(self._drawn)
         self._reuse.append(reuse)
         self._at[found] = at

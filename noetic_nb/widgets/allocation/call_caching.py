@@ -26,8 +26,10 @@ NO_CACHING = CallCaching()
 """Of a call that is not compared, such as one that was planned again."""
 
 
-def caching_of(reuse: PrefixReuse, calls: Calls) -> CallCaching:
+def caching_of(reuse: PrefixReuse | None, calls: Calls) -> CallCaching:
     """Return what the picture of a call says about caching; what was appended behind the history counts as history."""
+    if reuse is None:
+        return CallCaching("Caching: the run does not have all of this request.")
     shared: dict[str | int, int] = {}
     for part in reuse.parts:
         key = _key(part.origin, calls)
