@@ -21,7 +21,7 @@ from noetic_nb.events import ItemsAppended, RunEvent, ToolCalled
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item
 from noetic_nb.redact import safe_logger
-from noetic_nb.runs.event_codec import EVENT_TYPES, SCHEMA_VERSION, settled
+from noetic_nb.runs.event_codec import EVENT_TYPES, PLAIN_TYPES, SCHEMA_VERSION, settled
 from noetic_nb.runs.kept_events import Events, Keeper
 from noetic_nb.runs.payload import plain_data
 from noetic_nb.runs.plain_text import plain
@@ -143,7 +143,8 @@ class Run:
         NoeticConfigError
             ``INVALID_RUN_EVENT`` if it is not an event.
         """
-        event = settled(event)
+        if type(event) not in PLAIN_TYPES:
+            event = settled(event)
         with self._lock:
             self._events.append(event)
             if self._keeper is not None:
