@@ -89,7 +89,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"frozen", "json_text", "json_form"}),
         frozenset({"item"}),
         frozenset({"registry"}),
-        frozenset({"build", "call_ids", "log", "origins", "text_fields", "value_search"}),
+        frozenset({"build", "call_ids", "log", "origins", "shared_prefix", "text_fields", "value_search"}),
         frozenset({"messages"}),
         frozenset({"input_items"}),
     ),
@@ -100,7 +100,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"importing", "otel_export", "guards"}),
     ),
     "lab": (
-        frozenset({"statistics", "recorded_calls", "annotated", "rule_lint_text"}),
+        frozenset({"statistics", "recorded_calls", "annotated", "rule_lint_text", "caching_changes"}),
         frozenset({"datasets", "rule_trial", "regulator_replay"}),
         frozenset({"datasets_build", "rule_backtest", "rule_lint"}),
         frozenset({"detection", "rule_scores", "replaying"}),
