@@ -163,6 +163,12 @@ class ItemView(ItemSequence):
         absolute = self._start + position
         return self._store.sums[absolute + 1] - self._store.sums[absolute]
 
+    def same_start(self, other: ItemView) -> int:
+        """Return how many items two views begin with that are the same place of one log; O(1)."""
+        if self._store is not other._store or self._start != other._start:
+            return 0
+        return min(self._stop, other._stop) - self._start
+
     def places_of(self, items: Iterable[Item]) -> list[int]:
         """Return where these very items are in this view, in order; O(items), whatever the length of the log."""
         places, start, stop = self._store.places(), self._start, self._stop

@@ -1,6 +1,7 @@
 """Experiments on recorded runs: data sets, replay through another regulator, other rules."""
 
 from noetic_nb.lab import datasets
+from noetic_nb.lab.caching_changes import what_if_cached
 from noetic_nb.lab.detection.calibration import Calibration
 from noetic_nb.lab.detection.stopping_value import economics
 from noetic_nb.lab.detection.threshold_search import calibrate
@@ -45,6 +46,7 @@ __all__ = [
     "replay_regulator",
     "suggest",
     "sweep",
+    "what_if_cached",
 ]
 
 __getattr__ = moved_names(__name__)

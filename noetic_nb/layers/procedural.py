@@ -131,6 +131,7 @@ def procedural_memory(
     return MemoryLayer(
         id=id,
         slot=slot,
+        placement="suffix",  # it changes with every question, or with time
         scope=scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
         hooks=MemoryHooks(init=init_hook(_State, _EMPTY, layer_id=id), recall=recall, on_spawn=copy_to_child),

@@ -200,6 +200,7 @@ def recalling(
     return MemoryLayer(
         id=id,
         slot=slot,
+        placement="suffix",  # it changes with every question, or with time
         scope=scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
         hooks=MemoryHooks(init=layer.init, recall=layer.recall, store=layer.store, dispose=layer.dispose),

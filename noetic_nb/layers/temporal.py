@@ -139,6 +139,7 @@ def temporal_memory(
     return MemoryLayer(
         id=id,
         slot=slot,
+        placement="suffix",  # it changes with every question, or with time
         scope=scope,
         budget=default if budget is None else budget,
         timeouts=GATHERING_TIMEOUTS_MS,

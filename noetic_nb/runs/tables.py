@@ -43,14 +43,12 @@ from noetic_nb.events import (
     RunEvent,
     SteeringDecided,
     ToolCalled,
-    TurnCompleted,
-    TurnStarted,
     ViewAssembled,
     WarningRaised,
     Where,
 )
 from noetic_nb.items import item_text, item_tokens, thaw
-from noetic_nb.redact import Redaction
+from noetic_nb.runs.decision_redaction import DecisionRedaction
 from noetic_nb.runs.turns import TurnSummary
 
 if TYPE_CHECKING:
@@ -243,13 +241,11 @@ def frame(run: Recorded, name: str) -> pandas.DataFrame:
         )
     import pandas
 
-    rule = Redaction()
-    if name == "decisions":  # they hold words of texts, which are known as those of a secret only after these
+    words = DecisionRedaction()
+    if name == "decisions":
         for event in run.events:
-            if isinstance(event, RegulatorSaw):
-                rule.data(event.event)
-            elif isinstance(event, TurnStarted | TurnCompleted):
-                rule.text(event.query if isinstance(event, TurnStarted) else event.text)
+            words.take(event)
+    rule = words.rule
     rows = list(table.rows(run))
     return pandas.DataFrame(
         {

@@ -28,7 +28,8 @@ from noetic_nb.runtime.context.protocols import StepValue
 from noetic_nb.runtime.context.reply import AgentReply
 from noetic_nb.runtime.context.step_errors import TurnStopped
 from noetic_nb.runtime.execution.run_step import run_step
-from noetic_nb.runtime.planning.turn_plan import TurnPlan, plan_turn
+from noetic_nb.runtime.planning.make_plan import plan_turn
+from noetic_nb.runtime.planning.turn_plan import TurnPlan
 from noetic_nb.runtime.threads.pending_reply import PendingReply
 from noetic_nb.runtime.threads.thread import Delivery, ThreadStatus
 from noetic_nb.runtime.threads.threads import AddedItems, Conversations, Threads

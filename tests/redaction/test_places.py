@@ -129,6 +129,7 @@ def test_tables_and_html(found: tuple[str, str]) -> None:
         for row in run.to_frame(name).itertuples():
             assert_absent(secret, str(tuple(row)))
         assert_absent(secret, run.to_frame(name).to_json(default_handler=str))
+    assert_absent(secret, run.caching().to_json(default_handler=str))
     assert_absent(secret, run._repr_html_())
     assert_absent(secret, repr(run))
 
@@ -172,6 +173,9 @@ def test_experiments(found: tuple[str, str], tmp_path: Path) -> None:
     def fails(call: Any) -> None:
         raise ValueError(call.text)
 
+    changed = nn.lab.what_if_cached(run, last=["notes"])
+    assert set(changed.part) == {"tools", "system", "layer:notes", "history"}
+    assert_absent(secret, changed.to_json(default_handler=str))
     table = nn.lab.backtest(rules, run)
     assert len(table) == 2
     assert_absent(secret, table.to_json(default_handler=str))

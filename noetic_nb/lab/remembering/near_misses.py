@@ -7,13 +7,12 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import LayerStateChanged, ModelCalled, TurnCompleted, TurnStarted, ViewAssembled
+from noetic_nb.events import LayerStateChanged, ModelCalled
 from noetic_nb.items import ItemLog, item_text
 from noetic_nb.lab.replaying.layer_replay import LayersAlong
 from noetic_nb.layers.blocks import fitting_lines, tagged
 from noetic_nb.layers.considered import Considered, considering
 from noetic_nb.memory import MemoryLayer
-from noetic_nb.models.client import ModelResponse, Usage
 from noetic_nb.redact import redact_text
 from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex, recorded_request
@@ -190,38 +189,24 @@ def _fresh(layer: MemoryLayer) -> MemoryLayer:
 
 async def _considered(run: Run, request: RecordedRequest, layers: Sequence[MemoryLayer]) -> list[Considered]:
     """Let layers go along with a run up to a call, and return what they choose among there."""
-    live = LayersAlong(layers, None)
+    live = LayersAlong(layers, None, request.tokenizer or estimate_tokens)
     index = RequestIndex()
     states: dict[str, Any] = {}
     # What a layer of this thread alone knows is of no other.
     narrow = {layer.id for layer in layers if layer.scope in ("thread", "execution")}
     where = request.where
     for event in tuple(run.events)[: request.seq]:
-        at = index.take(event)
-        match event:
-            case TurnStarted():
-                await live.begin(event)
-            case LayerStateChanged() if event.layer_id not in narrow or event.where.thread_id == where.thread_id:
-                states[event.layer_id] = event.state
-            case ViewAssembled() if at is not None and event.where.execution_id in live.turns:
-                await live.store(event.where.execution_id)
-                known = index.requests[at].known
-                live.logs[event.where.execution_id] = ItemLog(() if known is None else known)
-            case ModelCalled(purpose="agent", status="ok"):
-                usage = Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
-                live.answered[event.where.execution_id] = ModelResponse(event.items, usage, event.cost)
-            case TurnCompleted():
-                await live.complete(event)
-    turn = live.turns.get(where.execution_id)
-    if turn is None:
-        return []
-    await live.store(where.execution_id)
+        index.take(event)
+        await live.hear(event, index)
+        is_other = event.where.thread_id != where.thread_id
+        if isinstance(event, LayerStateChanged) and not (is_other and event.layer_id in narrow):
+            states[event.layer_id] = event.state
     for layer in layers:
         if layer.id in states:
             live.stack.state.set(where.execution_id, layer.id, states[layer.id])
     with considering() as found:
-        await live.offer(where.execution_id, ItemLog(request.known or ()))
-    return found
+        offered = await live.offer(where.execution_id, ItemLog(request.known or ()))
+    return [] if offered is None else found
 
 
 def _missed(one: Considered, allocated: float, tokenizer: Tokenizer) -> list[_Miss]:

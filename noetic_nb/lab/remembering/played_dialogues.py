@@ -6,7 +6,6 @@ planned by the planner of the runtime. What layers keep does not depend on the b
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,13 +13,15 @@ from typing import Final
 
 from noetic_nb.clock import Clock
 from noetic_nb.items import Item, ItemLog, ItemRegistry, input_message, item_text, item_tokens
+from noetic_nb.items.shared_prefix import leading_text, leading_tokens, same_when_sent
 from noetic_nb.lab.dialogues import Dialogue, Evidence, Question
 from noetic_nb.lab.remembering.folded_text import FoldedTexts
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer, ProjectionPolicy, allocate_budgets
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.models.client import ModelResponse, Usage
-from noetic_nb.runtime.planning.turn_plan import TurnPlan, plan_turn
-from noetic_nb.tokens import UNITS_PER_TOKEN, Tokenizer
+from noetic_nb.runtime.planning.make_plan import plan_turn
+from noetic_nb.runtime.planning.turn_plan import TurnPlan
+from noetic_nb.tokens import Tokenizer
 
 __all__ = ["Played", "play"]
 
@@ -279,20 +280,11 @@ def shared_tokens(before: Sequence[Item], items: Sequence[Item], tokenizer: Toke
     """
     shared = 0
     for old, new in zip(before, items, strict=False):
-        if old is new or (old["type"] == new["type"] and old.get("role") == new.get("role") and _same(old, new)):
+        if same_when_sent(old, new):
             shared += item_tokens(new, tokenizer)
             continue
-        if old["type"] == new["type"] and old.get("role") == new.get("role"):
-            one, other = item_text(old), item_text(new)
-            alike = next(
-                (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-            )
-            shared += math.floor(alike / UNITS_PER_TOKEN)
+        (kind, one), (other_kind, other) = leading_text(old), leading_text(new)
+        if kind == other_kind:
+            shared += leading_tokens(one, other, item_tokens(new, tokenizer), tokenizer)
         break
     return shared
-
-
-def _same(old: Item, new: Item) -> bool:
-    if old["type"] != "message":
-        return all(old.get(key) == new.get(key) for key in (old.keys() | new.keys()) - {"id", "status"})
-    return bool(old.get("content") == new.get("content"))

@@ -39,7 +39,8 @@ from noetic_nb.runtime.execution.cut_answers import (
 from noetic_nb.runtime.execution.prepared_request import emit_prepared
 from noetic_nb.runtime.execution.tool_call import call_tool
 from noetic_nb.runtime.planning.log_stretches import log_stretches
-from noetic_nb.runtime.planning.turn_plan import TurnPlan, leaves_out, plan_turn
+from noetic_nb.runtime.planning.make_plan import plan_turn
+from noetic_nb.runtime.planning.turn_plan import TurnPlan, leaves_out
 from noetic_nb.steps import LLMStep
 from noetic_nb.steps.output_codec import CodecOutput, OutputReader
 

@@ -41,6 +41,8 @@ def emit_prepared(
             policy.window_size,
             tuple([(layer.id, *layer.limits) for layer in engine.stack.layers]),
             tokenizer_name(engine.tokenizer),
+            policy.order,
+            tuple([layer.id for layer in engine.stack.layers if layer.placement == "suffix"]),
         )
     )
 

@@ -15,8 +15,9 @@ from noetic_nb.events import ItemFate
 from noetic_nb.items import Item, item_text, item_tokens
 from noetic_nb.items.build import content_tokens
 from noetic_nb.memory.projection import must_send
+from noetic_nb.runtime.planning.make_plan import split_history
 from noetic_nb.runtime.planning.plan_inputs import PlanInputs, all_items
-from noetic_nb.runtime.planning.turn_plan import TurnPlan, split_history
+from noetic_nb.runtime.planning.turn_plan import TurnPlan
 
 __all__ = ["AbsentItem", "LeastBudget", "absent_items", "least_budget"]
 
