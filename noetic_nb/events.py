@@ -205,6 +205,8 @@ class RequestPrepared:
     """Each layer, with the least and the most tokens it is configured to get, in the order of the allocation."""
     tokenizer: str
     """Name of what counts tokens."""
+    tokenizer_error: float | None = None
+    """How far its requests are off reported usage on average, relative; None where nobody has measured it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,8 @@ from noetic_nb.items.log import ItemSequence, ItemView
 from noetic_nb.memory import BudgetPlan, MemoryLayer, ProjectionPolicy, allocate_budgets
 from noetic_nb.memory.projection import ProjectedHistory, latest_user, must_send, project_tail
 from noetic_nb.memory.recall import RecallEntry
-from noetic_nb.tokens import Tokenizer, estimate_tokens
+from noetic_nb.tokens import Tokenizer, estimate_tokens, known_error, tokenizer_name
+from noetic_nb.tokens import system_tokens as tokens_of_system
 
 __all__ = ["SentItems", "TurnPlan", "budgets_allocated", "leaves_out", "plan_turn", "split_history"]
 
@@ -109,6 +110,18 @@ class TurnPlan(NamedTuple):
     """Layers whose offer is one text, which may be cut."""
     kept: tuple[int, ...] = ()
     """Places before the window that are sent all the same: system messages."""
+    tokenizer: Tokenizer = estimate_tokens
+    """What counted."""
+
+    @property
+    def counter(self) -> str:
+        """Name of what counted."""
+        return tokenizer_name(self.tokenizer)
+
+    @property
+    def known_error(self) -> float | None:
+        """How far a request of this counter is off reported usage on average, relative; None where nobody has measured it."""
+        return known_error(self.tokenizer)
 
     @property
     def total_tokens(self) -> int:
@@ -255,7 +268,7 @@ def plan_turn(
     (3, 29, 32)
     """
     if system_tokens is None:
-        system_tokens = tokenizer(instructions) if instructions else 0
+        system_tokens = tokens_of_system(tokenizer, instructions)
     system = system_tokens
     if budgets is None:
         budgets = allocate_budgets(
@@ -275,7 +288,7 @@ def plan_turn(
         and view.tokenizer is tokenizer
         and view.is_whole_within(policy.view_budget(system + tool_tokens))
     ):
-        return _whole(view, policy, budgets, system, tool_tokens)
+        return _whole(view, policy, budgets, system, tool_tokens, tokenizer)
     head, history = split_history(view, projected)
     head_tokens = sum([item_tokens(item, tokenizer) for item in head])
     left = policy.view_budget(system + tool_tokens) - head_tokens
@@ -316,14 +329,31 @@ def plan_turn(
         tuple(offers.unsent),
         tuple(offers.texts),
         kept,
+        tokenizer,
     )
 
 
-def _whole(view: ItemView, policy: ProjectionPolicy, budgets: BudgetPlan, system: int, tool_tokens: int) -> TurnPlan:
+def _whole(
+    view: ItemView, policy: ProjectionPolicy, budgets: BudgetPlan, system: int, tool_tokens: int, tokenizer: Tokenizer
+) -> TurnPlan:
     """Return the plan that sends a whole log and nothing else."""
     size, shares = len(view), budgets.allocations
     unused = tuple([LayerTokens(s.layer_id, s.allocated, 0, s.allocated) for s in shares]) if shares else ()
-    return TurnPlan(view, policy, budgets, unused, (), system, tool_tokens, 0, view.tokens, size, (0, size), ())
+    return TurnPlan(
+        view,
+        policy,
+        budgets,
+        unused,
+        (),
+        system,
+        tool_tokens,
+        0,
+        view.tokens,
+        size,
+        (0, size),
+        (),
+        tokenizer=tokenizer,
+    )
 
 
 def split_history(view: Sequence[Item], projected: Sequence[Item] | None) -> tuple[Sequence[Item], Sequence[Item]]:
