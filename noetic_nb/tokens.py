@@ -61,11 +61,13 @@ def system_tokens(tokenizer: Tokenizer, instructions: str) -> int:
 
 
 KNOWN_ERRORS: Final[Mapping[str, float]] = {
-    "noetic_nb.tokens.estimate_tokens": 0.5,
-    "o200k_base": 0.01,
+    "noetic_nb.tokens.estimate_tokens": 0.478,
+    # One that has learned nothing yet: texts and framing, and not the JSON of items.
+    "calibrated(noetic_nb.tokens.estimate_tokens)": 0.112,
+    "o200k_base": 0.005,
 }
-"""By the name of a counter, the mean absolute relative error of what a request was planned at against its reported usage, on
-public runs: docs/studies/token_counts.md."""
+"""By the name of a counter, the mean absolute relative error of a conversation as it is planned against the usage reported for
+it, on public runs of gpt-4.1: docs/studies/token_counts.md."""
 
 
 def known_error(tokenizer: Tokenizer) -> float | None:

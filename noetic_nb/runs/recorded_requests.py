@@ -25,6 +25,8 @@ from noetic_nb.items.log import ItemView
 from noetic_nb.runtime.planning.least_budget import AbsentItem, LeastBudget, absent_items, least_budget
 from noetic_nb.runtime.planning.plan_inputs import PlanInputs, plan_inputs
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
+from noetic_nb.tokenizers.encodings import ENCODINGS
+from noetic_nb.tokenizers.named import get
 from noetic_nb.tokens import Tokenizer, estimate_tokens, tokenizer_name
 
 __all__ = ["RecordedRequest", "RequestIndex", "SentItem", "recorded_request"]
@@ -123,6 +125,16 @@ class RecordedRequest:
         return known[at] if known is not None and 0 <= at < len(known) else None
 
     @cached_property
+    def _counter(self) -> Tokenizer | None:
+        """What counted, where it was given or is an encoding that this machine has; None for the default, too."""
+        if self.tokenizer is not None or self.prepared is None or self.prepared.tokenizer not in ENCODINGS:
+            return self.tokenizer
+        try:
+            return get(self.prepared.tokenizer)
+        except NoeticConfigError:  # the extra is not installed here
+            return None
+
+    @cached_property
     def missing(self) -> tuple[str, ...]:
         """What was not recorded and is needed to plan the call again."""
         if self.view is None:
@@ -130,7 +142,7 @@ class RecordedRequest:
         gone = [] if self.prepared is not None else ["instructions, tools and budgets, as in runs of earlier versions"]
         if self.first:
             gone.append(f"the first {self.first} items of the log")
-        if self.prepared is not None and self.tokenizer is None:
+        if self.prepared is not None and self._counter is None:
             name = self.prepared.tokenizer
             if name != tokenizer_name(estimate_tokens):
                 gone.append(f"the tokenizer {name!r}: pass it as tokenizer=")
@@ -151,7 +163,7 @@ class RecordedRequest:
         assert self.view is not None
         assert self.prepared is not None
         assert self.known is not None
-        tokenizer = self.tokenizer or estimate_tokens
+        tokenizer = self._counter or estimate_tokens
         # A log of its own, which ends here: its sums and pairs are then looked up.
         log = ItemLog(self.known, registry=_ITEMS, tokenizer=tokenizer).items
         inputs = plan_inputs(self.view, self.prepared, log, tokenizer)
@@ -244,7 +256,7 @@ class RecordedRequest:
         return self._sent(item, origin, position)
 
     def _sent(self, item: Item, origin: str, position: int | None) -> SentItem:
-        return SentItem(item, origin, position, item_tokens(item, self.tokenizer or estimate_tokens))
+        return SentItem(item, origin, position, item_tokens(item, self._counter or estimate_tokens))
 
 
 def _positions(view: ViewAssembled) -> list[int]:

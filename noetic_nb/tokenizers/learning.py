@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from noetic_nb.items.item import Item, remember_tally, tally_of
 from noetic_nb.tokenizers.framing import Framing, counted_text, framing_of, kind_of
-from noetic_nb.tokens import Tokenizer, estimate_tokens, known_error, tokenizer_name
+from noetic_nb.tokens import KNOWN_ERRORS, Tokenizer, estimate_tokens, known_error, tokenizer_name
 
 __all__ = ["LEAST_CALLS", "CalibratedTokenizer", "Factors", "Tally", "TokenCalibration", "learned"]
 
@@ -19,12 +19,19 @@ LEAST_CALLS: Final = 8
 """Calls of a model from which factors are learned; again when there are twice as many."""
 LEAST_OF_KIND: Final = 4
 """Calls that brought a kind, from which it has a factor of its own."""
+FIXED: Final = ("instructions", "tools")
+"""Kinds that every request begins with."""
 MAX_CALLS: Final = 512
 """The newest calls of a model that are kept."""
 # How strongly a factor is held near that of all kinds: as by one call that brought so many tokens of its kind.
 PRIOR_TOKENS: Final = 200.0
 LEAST_FACTOR, MOST_FACTOR = 0.1, 10.0
 _FOLDS: Final = 4
+# A call further off than this many medians of the others is left out: providers bill one in a hundred with hundreds of tokens
+# that nobody sent. Fewer tokens than these are never too far.
+OUTLIER_MEDIANS: Final = 6.0
+LEAST_OUTLIER: Final = 24.0
+_PASSES: Final = 3
 
 
 class Tally(NamedTuple):
@@ -50,7 +57,8 @@ class Factors(NamedTuple):
     """By kind, what a count is multiplied by; `others` stands for kinds without one of their own.
 
     `calls` is how many calls they were learned from, 0 where there were too few. `known_error` is the mean absolute relative
-    error of whole requests that they were not learned from, each quarter of the calls in turn.
+    error of whole requests that they were not learned from, each quarter of the calls in turn. Kinds are those of
+    `kind_of`, and ``instructions`` and ``tools``.
     """
 
     by_kind: Mapping[str, float] = {}
@@ -85,11 +93,10 @@ def learned(observed: Sequence[_Observed]) -> Factors:
     """Return the factors that calls show, those of no calls at all where they are too few."""
     if len(observed) < LEAST_CALLS:
         return Factors()
-    found = _fit([one.row for one in observed])
+    found = _in_turns(observed)
     errors: list[float] = []
     for fold in range(_FOLDS):
-        kept = [one.row for at, one in enumerate(observed) if at % _FOLDS != fold]
-        partial = _fit(kept)
+        partial = _in_turns([one for at, one in enumerate(observed) if at % _FOLDS != fold])
         errors += [
             abs(partial.total(one.tally) - one.reported) / one.reported
             for at, one in enumerate(observed)
@@ -98,7 +105,44 @@ def learned(observed: Sequence[_Observed]) -> Factors:
     return found._replace(calls=len(observed), known_error=sum(errors) / len(errors))
 
 
+def _in_turns(observed: Sequence[_Observed]) -> Factors:
+    """Return factors of kinds of items, and the one of what every request begins with, each learned beside the other.
+
+    What is the same in every request is seen in few differences, but in every sum.
+    """
+    fixed = 1.0
+    for _ in range(_PASSES):
+        rows = []
+        for counts, target in [one.row for one in observed]:
+            begun = sum([counts.get(kind, 0) for kind in FIXED])
+            rows.append(({k: n for k, n in counts.items() if k not in FIXED}, target - fixed * begun))
+        found = _fit(rows)
+        shares = []
+        for tally, reported, _ in observed:
+            begun = sum([tally.counts.get(kind, 0) for kind in FIXED])
+            if begun:
+                items = sum([found.of(kind) * n for kind, n in tally.counts.items() if kind not in FIXED])
+                shares.append((reported - tally.framing - items) / begun)
+        if not shares:
+            return found
+        fixed = _within(sorted(shares)[len(shares) // 2])
+    return found._replace(by_kind={**found.by_kind, **dict.fromkeys(FIXED, fixed)})
+
+
 def _fit(rows: Sequence[tuple[Mapping[str, int], float]]) -> Factors:
+    """Return the factors that explain rows best, but for the few that nothing explains."""
+    found = _least_squares(rows)
+    for _ in range(_PASSES):
+        off = [abs(found.total(Tally(counts)) - target) for counts, target in rows]
+        limit = max(LEAST_OUTLIER, OUTLIER_MEDIANS * sorted(off)[len(off) // 2])
+        kept = [row for row, by in zip(rows, off, strict=True) if by <= limit]
+        if len(kept) == len(rows) or 2 * len(kept) < len(rows):
+            break
+        found = _least_squares(kept)
+    return found
+
+
+def _least_squares(rows: Sequence[tuple[Mapping[str, int], float]]) -> Factors:
     """Return the factors of least squares with a prior: ridge regression towards the common factor.
 
     References
@@ -175,7 +219,7 @@ class CalibratedTokenizer:
             self.known_error: float | None = factors.known_error
             what = f"{factors.calls} calls of {model}"
         else:
-            self.known_error = known_error(self.base)
+            self.known_error = KNOWN_ERRORS.get(f"calibrated({tokenizer_name(self.base)})", known_error(self.base))
             what = f"as it is: {seen} of {LEAST_CALLS} calls of {model} seen" if model else "as it is: no call seen"
         self.name = f"calibrated({tokenizer_name(self.base)}, {what})"
 
@@ -195,7 +239,7 @@ class CalibratedTokenizer:
 
     def count_system(self, text: str) -> int:
         """Count the instructions as they are billed."""
-        return _times(self.base(text), self.factors.of("system")) + self.framing.message + self.framing.reply
+        return _times(self.base(text), self.factors.of("instructions")) + self.framing.message + self.framing.reply
 
     def count_tools(self, tools: Iterable[Any]) -> int:
         """Count tools' definitions."""
@@ -210,7 +254,7 @@ class CalibratedTokenizer:
             counts[kind] = counts.get(kind, 0) + count
             framing += self.framing.item(kind)
         if instructions:
-            counts["system"] = counts.get("system", 0) + self.base(instructions)
+            counts["instructions"] = self.base(instructions)
             framing += self.framing.message + self.framing.reply
         defined = self.framing.definitions(tools, self.base)
         if defined:

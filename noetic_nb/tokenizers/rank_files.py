@@ -13,7 +13,6 @@ import hashlib
 import os
 import zlib
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Final
 
@@ -102,6 +101,8 @@ def find_ranks(encoding: Encoding) -> dict[bytes, int]:
 
 
 def _places(encoding: Encoding) -> Iterator[Path]:
+    from importlib.metadata import PackageNotFoundError, distribution  # as slow to load as all the rest
+
     # The name under which `tiktoken` caches a download: the digest of its address.
     key = hashlib.sha1(encoding.url.encode(), usedforsecurity=False).hexdigest()
     folder = os.environ.get(CACHE_VARIABLE)

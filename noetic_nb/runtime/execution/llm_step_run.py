@@ -37,7 +37,6 @@ from noetic_nb.runtime.execution.cut_answers import (
     warn_cut,
 )
 from noetic_nb.runtime.execution.prepared_request import emit_prepared
-from noetic_nb.runtime.execution.reconciled import reconcile
 from noetic_nb.runtime.execution.tool_call import call_tool
 from noetic_nb.runtime.planning.log_stretches import log_stretches
 from noetic_nb.runtime.planning.turn_plan import TurnPlan, leaves_out, plan_turn
@@ -312,6 +311,8 @@ class LLMStepRun:
             )
             self._hook_ctx = None  # what has been spent is another sum now
             if self.tokenizer is not estimate_tokens:  # whose error is known, and shown where its counts are
+                from noetic_nb.runtime.execution.reconciled import reconcile
+
                 reconcile(self, plan, response.usage.input_tokens)
             if "on_model_outcome" in hooks:
                 await self.report_outcome(response, duration)

@@ -33,7 +33,8 @@ __all__ = [
 EMPTY: Final = "No model call yet. Each call appears here as soon as the agent sends one."
 NOTE: Final = (
     "Planned is the split of the budget before the call; tools and framing come off history. "
-    "Pale with a dashed edge: allocated to a layer, not used by it, yielded to history."
+    "Pale with a dashed edge: allocated to a layer, not used by it, yielded to history. "
+    "Unexplained is what was billed beyond all that was planned: the provider's own additions, and the error of the counter."
 )
 # Older calls stay in the run's tables; a page of a saved notebook stays light. A short list is shown at once.
 CALLS_SHOWN: Final = 60
@@ -49,7 +50,7 @@ COLUMNS: Final = ("Part", "Used", "Allocated", "Yielded", "Items")
 FATES_SENT: Final = 12
 
 LOOKS: Final[dict[str, dict[str, str]]] = {
-    **{kind: {"fill": "$"} for kind in ("system", "tools", "layer", "framing", "history")},
+    **{kind: {"fill": "$"} for kind in ("system", "tools", "layer", "framing", "history", "unexplained")},
     "yielded": {"fill": "$", "fill-opacity": "0.22", "stroke": "$", "stroke-dasharray": "3 2"},
     # What is free is an empty frame, the reserve a light field.
     "free": {
@@ -157,9 +158,17 @@ def rows(call: CallShare, order: dict[str, int]) -> list[Row]:
             "",
             str(call.history_items),
         ),
+        *_unexplained(call),
         Row(Part("free", "Free", call.free), free),
         Row(Part("reserve", "Reserve", call.reserve), "", count(call.reserve)),
     ]
+
+
+def _unexplained(call: CallShare) -> list[Row]:
+    if not call.unexplained:
+        return []
+    tokens = count(call.unexplained) if call.unexplained > 0 else f"−{count(-call.unexplained)}"
+    return [Row(Part("unexplained", "Unexplained", max(0, call.unexplained)), tokens)]
 
 
 def left_out_text(entry: LeftOut) -> str:
@@ -205,6 +214,7 @@ def call_data(call: CallShare, order: dict[str, int]) -> dict[str, Any]:
     return {
         "title": call.title,
         "head": call.headline,
+        "counted": call.counted,
         "turn": call.turn,
         "limit": None if call.total is None or call.total >= scale else round(100 * call.total / scale, 3),
         "ticks": ticks(scale),
@@ -329,6 +339,10 @@ def _all_calls(calls: Sequence[CallShare], order: dict[str, int]) -> str:
     )
 
 
+def _counted(call: CallShare) -> str:
+    return f'<p class="nn-note nn-counted">{escape(call.counted)}</p>' if call.counted else ""
+
+
 def _axis(scale: float) -> str:
     """Return the token axis below the bars."""
     marks = ticks(scale)
@@ -369,7 +383,7 @@ def static_html(
         f'<div class="nn-rows"><span class="nn-row-name">Sent</span>{sent}'
         f'<span class="nn-row-name">Planned</span>{planned}'
         f'<span class="nn-row-name">Tokens</span>{_axis(scale)}</div>'
-        f'<p class="nn-note">{NOTE}</p>'
+        f'{_counted(call)}<p class="nn-note">{NOTE}</p>'
         f"{_table(call, order)}{_left_out(call)}{_all_calls(calls, order)}"
     )
 
@@ -381,7 +395,7 @@ def static_text(calls: Sequence[CallShare], shown: int, order: dict[str, int], e
     call = calls[shown]
     table = rows(call, order)
     width = max(len(row.part.label) for row in table)
-    lines = [f"Token allocation. {call.title}", call.headline]
+    lines = [f"Token allocation. {call.title}", call.headline, *([call.counted] if call.counted else [])]
     lines += [f"  {row.part.label:<{width}}  {row.words}" for row in table]
     if call.dropped[0]:
         lines += [dropped_text(call), *(f"  {left_out_text(entry)}" for entry in call.left_out)]
