@@ -13,7 +13,8 @@ turns          a turn                      turn_id, query, text, outcome (None: 
 allocations    a layer in a sent view      layer_id, allocated, used, yielded, items, step; and of the whole view:
                                            system, tools, framing, history, history_budget, reserve, total (tokens),
                                            reported, unexplained, counter, known_error (as of the table tokens)
-items          an item of the log          position, origin, item_id, type, role, name, call_id, tokens, text
+items          an item of the log          position, origin, item_id, type, role, name, call_id, tokens, text,
+                                           counter (what counted the tokens)
 spans          a call of a layer's hook    layer_id, hook, duration_ms, status, allocated, used, yielded, item_count,
                                            error, depth
 tools          a settled tool call         tool_name, call_id, args (what the tool got), output, duration_ms, status,
@@ -46,6 +47,7 @@ from noetic_nb.events import (
     ModelCalled,
     RegulatorDecided,
     RegulatorSaw,
+    RequestPrepared,
     RunEvent,
     SteeringDecided,
     ToolCalled,
@@ -59,6 +61,9 @@ from noetic_nb.items import item_text, item_tokens, thaw
 from noetic_nb.redact import Redaction
 from noetic_nb.runs.reconciled_calls import CallUsage, UsageIndex
 from noetic_nb.runs.turns import TurnSummary
+from noetic_nb.tokenizers.encodings import ENCODINGS
+from noetic_nb.tokenizers.named import get
+from noetic_nb.tokens import Tokenizer, estimate_tokens, tokenizer_name
 
 if TYPE_CHECKING:
     import pandas
@@ -160,11 +165,25 @@ def _tokens(run: Recorded) -> Iterator[_Row]:
         )
 
 
+def _counter_of(run: Recorded) -> Tokenizer:
+    """Return what counted the requests of a run where this machine has it, else the default estimate."""
+    names = {event.tokenizer for event in run.events if isinstance(event, RequestPrepared)}
+    if len(names) == 1 and (name := names.pop()) in ENCODINGS:
+        try:
+            return get(name)
+        except NoeticConfigError:  # the extra is not installed here
+            pass
+    return estimate_tokens
+
+
 def _items(run: Recorded) -> Iterator[_Row]:
+    counter = _counter_of(run)
+    counted_by = tokenizer_name(counter)
     for head, event in _events_of(run, ItemsAppended):
         for place, item in enumerate(event.items):
             known = [item.get(key) for key in ("id", "type", "role", "name", "callId")]
-            yield (*head, event.start + place, event.origin, *known, item_tokens(item), item_text(item))
+            tokens = item_tokens(item, counter)
+            yield (*head, event.start + place, event.origin, *known, tokens, item_text(item), counted_by)
 
 
 def _spans(run: Recorded) -> Iterator[_Row]:
@@ -239,7 +258,7 @@ TABLES: Final[dict[str, _Table]] = {
     ),
     "items": _Table(
         "position:int64 origin:object item_id:object type:object role:object name:object call_id:object tokens:int64 "
-        "text:object",
+        "text:object counter:object",
         _items,
     ),
     "spans": _Table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
@@ -51,29 +52,23 @@ def counted_calls(run: Run, calibration: TokenCalibration) -> Iterator[CountedCa
         key = where.thread_id, "" if where.depth == 0 else where.execution_id
         counter = calibration.tokenizer(called.model)
         before = last.pop(key, None)
-        known = None
-        new = items
-        if (
-            before is not None
-            and len(before[0]) <= len(items)
-            and all(one is other for one, other in zip(before[0], items, strict=False))
-        ):
-            known, new = before, items[len(before[0]) :]
-        beside = Tally({})
+        is_longer = before is not None and len(before[0]) <= len(items)
+        if before is not None and not (is_longer and all(map(is_, before[0], items))):
+            new, base = items, None
+        else:
+            new, base = items[0 if before is None else len(before[0]) :], before
         if request.prepared is not None:
             beside = counter.tally((), instructions=request.prepared.instructions, tools=request.prepared.tools)
-        elif known is not None:
-            beside = known[3]
-        tally = (known[1] if known is not None else beside) + counter.tally(new)
-        if request.prepared is None and known is None:
-            rest = max(0, called.input_tokens - round(sum(tally.counts.values())) - tally.framing)
-            beside = Tally({}, rest)
+        else:
+            beside = Tally({}) if before is None else before[3]
+        tally = (beside if base is None else base[1]) + counter.tally(new)
+        if request.prepared is None and before is None:
+            beside = Tally({}, max(0, called.input_tokens - sum(tally.counts.values()) - tally.framing))
             tally = tally + beside
-        past = None if known is None else (known[1], known[2])
-        if past is not None and called.input_tokens < past[1]:
-            continue  # backwards: nothing can be learned from it, nor from what follows it
-        yield CountedCall(called.model, tally, called.input_tokens, past, tuple(new))
-        last[key] = (items, tally, called.input_tokens, beside)
+        past = None if before is None else (before[1], before[2])
+        if past is None or called.input_tokens >= past[1] or not tally.has_all_of(past[0]):
+            yield CountedCall(called.model, tally, called.input_tokens, past, tuple(new))
+            last[key] = (items, tally, called.input_tokens, beside)
 
 
 def _sent(request: RecordedRequest) -> Sequence[Item] | None:

@@ -24,7 +24,7 @@ FIXED: Final = ("instructions", "tools")
 MAX_CALLS: Final = 512
 """The newest calls of a model that are kept."""
 # How strongly a factor is held near that of all kinds: as by one call that brought so many tokens of its kind.
-PRIOR_TOKENS: Final = 200.0
+PRIOR_TOKENS: Final = 100.0
 LEAST_FACTOR, MOST_FACTOR = 0.1, 10.0
 _FOLDS: Final = 4
 # A call further off than this many medians of the others is left out: providers bill one in a hundred with hundreds of tokens
@@ -39,6 +39,10 @@ class Tally(NamedTuple):
 
     counts: Mapping[str, int]
     framing: int = 0
+
+    def has_all_of(self, other: Tally) -> bool:
+        """Tell whether no kind has less than in another request."""
+        return all(self.counts.get(kind, 0) >= tokens for kind, tokens in other.counts.items())
 
     def __add__(self, other: Tally) -> Tally:  # type: ignore[override]
         kinds = {*self.counts, *other.counts}
@@ -322,9 +326,9 @@ class TokenCalibration:
         reported : int
             Its input tokens, as billed.
         before : pair of Tally and int, optional
-            The call of the same conversation before it, of which this one has all.
+            The call of the same conversation before it: what both have in common then teaches nothing twice.
         """
-        if reported <= 0 or (before is not None and reported < before[1]):
+        if reported <= 0 or (before is not None and reported < before[1] and tally.has_all_of(before[0])):
             return None
         kept = self._observed.setdefault(model, [])
         kept.append(_Observed(tally, reported, before))

@@ -79,9 +79,9 @@ def reconcile(run: LLMStepRun, plan: TurnPlan, reported: int) -> None:
         if known is not None and known.tally is not None:
             tally = known.tally + counter.tally(plan.items[known.size :])
         else:
-            known = None
             tally = counter.tally(plan.items, instructions=run.instructions, tools=run.tools.specs)
-        past = None if known is None or known.tally is None else (known.tally, known.reported)
+        same = before is not None and before.model == run.model
+        past = (before.tally, before.reported) if same and before is not None and before.tally is not None else None
         counter.calibration.observe(run.model, tally, reported, before=past)
         now = now._replace(tally=tally)
     billed[key] = now
