@@ -22,11 +22,10 @@ from noetic_nb.events import (
 from noetic_nb.items import Item, ItemLog, ItemRegistry, item_tokens
 from noetic_nb.items.call_ids import with_own_call_ids
 from noetic_nb.items.log import ItemView
+from noetic_nb.runs.recorded_counter import counter_named
 from noetic_nb.runtime.planning.least_budget import AbsentItem, LeastBudget, absent_items, least_budget
 from noetic_nb.runtime.planning.plan_inputs import PlanInputs, plan_inputs
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
-from noetic_nb.tokenizers.encodings import ENCODINGS
-from noetic_nb.tokenizers.named import get
 from noetic_nb.tokens import Tokenizer, estimate_tokens, tokenizer_name
 
 __all__ = ["RecordedRequest", "RequestIndex", "SentItem", "recorded_request"]
@@ -127,12 +126,9 @@ class RecordedRequest:
     @cached_property
     def _counter(self) -> Tokenizer | None:
         """What counted, where it was given or is an encoding that this machine has; None for the default, too."""
-        if self.tokenizer is not None or self.prepared is None or self.prepared.tokenizer not in ENCODINGS:
+        if self.tokenizer is not None or self.prepared is None:
             return self.tokenizer
-        try:
-            return get(self.prepared.tokenizer)
-        except NoeticConfigError:  # the extra is not installed here
-            return None
+        return counter_named(self.prepared.tokenizer)
 
     @cached_property
     def missing(self) -> tuple[str, ...]:

@@ -47,7 +47,6 @@ from noetic_nb.events import (
     ModelCalled,
     RegulatorDecided,
     RegulatorSaw,
-    RequestPrepared,
     RunEvent,
     SteeringDecided,
     ToolCalled,
@@ -60,10 +59,9 @@ from noetic_nb.events import (
 from noetic_nb.items import item_text, item_tokens, thaw
 from noetic_nb.redact import Redaction
 from noetic_nb.runs.reconciled_calls import CallUsage, UsageIndex
+from noetic_nb.runs.recorded_counter import recorded_counter
 from noetic_nb.runs.turns import TurnSummary
-from noetic_nb.tokenizers.encodings import ENCODINGS
-from noetic_nb.tokenizers.named import get
-from noetic_nb.tokens import Tokenizer, estimate_tokens, tokenizer_name
+from noetic_nb.tokens import estimate_tokens, tokenizer_name
 
 if TYPE_CHECKING:
     import pandas
@@ -165,19 +163,8 @@ def _tokens(run: Recorded) -> Iterator[_Row]:
         )
 
 
-def _counter_of(run: Recorded) -> Tokenizer:
-    """Return what counted the requests of a run where this machine has it, else the default estimate."""
-    names = {event.tokenizer for event in run.events if isinstance(event, RequestPrepared)}
-    if len(names) == 1 and (name := names.pop()) in ENCODINGS:
-        try:
-            return get(name)
-        except NoeticConfigError:  # the extra is not installed here
-            pass
-    return estimate_tokens
-
-
 def _items(run: Recorded) -> Iterator[_Row]:
-    counter = _counter_of(run)
+    counter = recorded_counter(run.events) or estimate_tokens
     counted_by = tokenizer_name(counter)
     for head, event in _events_of(run, ItemsAppended):
         for place, item in enumerate(event.items):

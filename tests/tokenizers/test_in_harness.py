@@ -11,6 +11,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.events import RequestPrepared
 from noetic_nb.items import assistant_message
+from noetic_nb.lab import replay
 from noetic_nb.lab.datasets import retail
 from noetic_nb.models.client import ModelRequest
 from noetic_nb.runs.recorded_requests import recorded_request
@@ -230,3 +231,28 @@ def test_tools_and_layers_are_part_of_what_is_learned() -> None:
     rows = run.to_frame("allocations")
     assert rows.unexplained.to_list() == table.unexplained.to_list()
     assert rows.counter.to_list() == table.counter.to_list()
+
+
+@pytest.mark.parametrize("name", ["o200k_base", "calibrated"])
+def test_a_replay_counts_as_the_run_did(name: str) -> None:
+    harness = nn.AgentHarness(config(tokenizer=name), model=Billing())
+    run = nn.record(harness)
+
+    async def talk() -> None:
+        for turn in range(10):
+            await harness.execute(QUESTION * (1 + turn % 5))
+
+    asyncio.run(talk())
+
+    again = replay(run, rules=nn.RuleBook())
+
+    assert again.to_frame("tokens").planned.to_list() == run.to_frame("tokens").planned.to_list()
+
+
+def test_a_replay_finds_the_encoding_that_a_harness_was_given() -> None:
+    run, _ = talked(2, tokenizer="o200k_base")
+
+    again = replay(run, rules=nn.RuleBook())
+
+    assert {*again.to_frame("tokens").counter} == {"o200k_base"}
+    assert again.to_frame("tokens").planned.to_list() == run.to_frame("tokens").planned.to_list()

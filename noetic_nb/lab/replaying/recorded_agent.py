@@ -21,6 +21,7 @@ from noetic_nb.layers.regulator_layer import regulator_of
 from noetic_nb.memory import MemoryLayer, ProjectionPolicy
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run, record
+from noetic_nb.runs.recorded_counter import recorded_counter
 from noetic_nb.runtime import AgentConfig, AgentHarness
 from noetic_nb.steering import RuleBook, steering
 from noetic_nb.steering.layer import policy_of, rulebook_of
@@ -216,7 +217,12 @@ class RecordedAgent:
         """Run the turns that begin in some events; `text` takes the place of the user's last message."""
         clock = _Clock()
         harness = AgentHarness(
-            self._taped(), model=_Switching(self, clock), clock=clock, ids=_Ids(self.run), approve=self.tape.approve
+            self._taped(),
+            model=_Switching(self, clock),
+            clock=clock,
+            ids=_Ids(self.run),
+            tokenizer=None if self.config.tokenizer is not None else recorded_counter(self.run.events),
+            approve=self.tape.approve,
         )
         again = record(harness, run=Run(f"{self.run.run_id}-replay", meta={**self.run.meta, "source": "replay"}))
         last = max((at for at, event in enumerate(events) if isinstance(event, TurnStarted)), default=-1)
