@@ -111,7 +111,7 @@ class Redaction:
         known = self._known
         unseen = [text for text in texts if text not in known]
         new = [line for text in unseen for line in text.split("\n") if line not in known]
-        if new and may_hold("\n".join(new)):
+        if new and may_hold(new):
             return False
         if self._remembered:
             self._remember(new)

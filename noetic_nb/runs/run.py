@@ -19,11 +19,11 @@ from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ItemsAppended, RunEvent, ToolCalled
 from noetic_nb.ids import SYSTEM_IDS, Ids
-from noetic_nb.items import Item, thaw
+from noetic_nb.items import Item
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs.event_codec import EVENT_TYPES, SCHEMA_VERSION, settled
 from noetic_nb.runs.kept_events import Events, Keeper
-from noetic_nb.runs.payload import frozen_data
+from noetic_nb.runs.payload import plain_data
 from noetic_nb.runs.plain_text import plain
 from noetic_nb.runs.save import save_events
 from noetic_nb.runs.tables import Recorded, frame
@@ -94,7 +94,7 @@ class Run:
     ) -> None:
         self.run_id: str = ids.new("run") if run_id is None else run_id
         # Plain JSON data from the start, so that a loaded run equals the saved one and shares nothing with the caller.
-        given = thaw(frozen_data(meta or {}))
+        given = plain_data(meta or {})
         own = {"schema_version": SCHEMA_VERSION, "source": "recorded", "config": None, "models": None}
         if "created_ms" not in given:
             own["created_ms"] = clock.now_ms()
@@ -112,6 +112,13 @@ class Run:
         self._keeper: Keeper | None = None
         self._config: object = None
         self._bundle: dict[str, Any] | None = None
+
+    @classmethod
+    def of_settled(cls, run_id: str | None, meta: Mapping[str, Any], events: list[RunEvent]) -> Run:
+        """Return a run of events whose free data can change no more: for makers of runs that freeze it themselves."""
+        run = cls(run_id, meta=meta)
+        run._events = events
+        return run
 
     # Growing
 

@@ -23,6 +23,7 @@ FLOORS: tuple[frozenset[str], ...] = (
             "errors",
             "arguments",
             "events",
+            "quick_records",
             "clock",
             "ids",
             "owner_only",
@@ -49,6 +50,7 @@ FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"lab"}),
     frozenset({"plots"}),
     frozenset({"widgets"}),
+    frozenset({"cli", "__main__"}),
 )
 # Beside the house: faces and helpers for users, which may look in at any window but are used by none.
 BESIDE = {"testing": 3, "compat": 1}
@@ -104,6 +106,12 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"datasets_build", "rule_backtest", "rule_lint"}),
         frozenset({"detection", "rule_scores", "replaying"}),
         frozenset({"sweeping"}),
+    ),
+    "cli": (
+        frozenset({"output"}),
+        frozenset({"command", "run_arguments"}),
+        frozenset({"commands"}),
+        frozenset({"main"}),
     ),
     "widgets": (
         frozenset({"base"}),

@@ -1,0 +1,1 @@
+"""The commands of the shell: what pipelines ask of recorded runs and rule files."""

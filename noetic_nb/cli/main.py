@@ -1,0 +1,100 @@
+"""The command line: one parser for each command, errors as one line, exit codes that a pipeline can use."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+from noetic_nb.cli.command import BAD_INPUT, Command
+from noetic_nb.cli.commands.backtest_rules import BACKTEST
+from noetic_nb.cli.commands.check_files import CHECK
+from noetic_nb.cli.commands.evaluate_rules import EVALUATE
+from noetic_nb.cli.commands.import_runs import IMPORT
+from noetic_nb.cli.commands.lint_rules import LINT
+from noetic_nb.cli.commands.report_runs import REPORT
+from noetic_nb.cli.commands.view_run import VIEW
+from noetic_nb.cli.output import Output
+from noetic_nb.errors import NoeticConfigError, NoeticError
+
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS: Final[tuple[Command, ...]] = (IMPORT, REPORT, VIEW, LINT, BACKTEST, EVALUATE, CHECK)
+_CODES: Final = "Exit codes: 2 where the command cannot be carried out, such as for a missing file."
+# What a shell reports of a program that was interrupted: 128 and the number of the signal.
+_INTERRUPTED: Final = 130
+
+
+class _Version(argparse.Action):
+    """Prints the version, which is read from the package only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        import noetic_nb
+
+        print(f"noetic_nb {noetic_nb.__version__}")
+        parser.exit()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="noetic-nb",
+        description="Experiments on recorded runs of LLM agents, from the shell.",
+        epilog="noetic-nb COMMAND --help has an example of each.",
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        own = commands.add_parser(
+            command.name,
+            help=command.summary,
+            description=command.summary,
+            epilog=f"Example: noetic-nb {command.name} {command.example}\n\nExits with {command.codes}\n{_CODES}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.add_arguments(own)
+        own.add_argument("--json", action="store_true", help="answer as one JSON document")
+        own.set_defaults(run=command.run)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        What was typed after the name of the program; of this process by default.
+
+    Returns
+    -------
+    int
+        The exit code: 0 fine, 1 something was found, 2 the command could not be carried out.
+
+    Examples
+    --------
+    >>> main(["import", "--data", "telecom", "--json"])  # doctest: +ELLIPSIS
+    {
+      "runs": [
+        {
+    ...
+    0
+    """
+    given = _parser().parse_args(arguments)
+    output = Output(as_json=given.json)
+    try:
+        code: int = given.run(given, output)
+        sys.stdout.flush()
+    except (NoeticConfigError, NoeticError) as error:
+        # Ids and texts of sources stand in it: one line, whatever they hold.
+        output.note(f"noetic-nb {given.command}: {' '.join(str(error).split())}")
+        return BAD_INPUT
+    except BrokenPipeError:
+        # Whoever read it, such as `head`, has enough. Python would complain again when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        output.note(f"noetic-nb {given.command}: interrupted")
+        return _INTERRUPTED
+    return code

@@ -1,0 +1,91 @@
+"""The runs that a command is given: files, folders, the standard input, packaged data sets."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Final
+
+from noetic_nb.cli.output import Output
+from noetic_nb.errors import NoeticConfigError
+
+if TYPE_CHECKING:
+    from noetic_nb.runs import Run
+
+__all__ = ["add_sources", "runs_of"]
+
+DATA_SETS: Final = ("airline", "retail", "telecom", "agentdojo:banking", "agentdojo:workspace")
+_STANDARD_INPUT: Final = "-"
+
+
+def add_sources(parser: ArgumentParser) -> None:
+    """Add the arguments that name runs."""
+    parser.add_argument(
+        "sources", nargs="*", metavar="SOURCE", help="a file or folder of runs; - is the standard input"
+    )
+    parser.add_argument("--data", action="append", default=[], choices=DATA_SETS, help="a packaged data set")
+    parser.add_argument("--format", help="what the sources are written in; recognised by default")
+
+
+def runs_of(
+    given: Namespace, output: Output, *, only: str | None = None, one: bool = False
+) -> tuple[list[Run], list[dict[str, str | None]]]:
+    """Return the runs that were named, and the records that cannot be read, each with its path and error.
+
+    Parameters
+    ----------
+    given : Namespace
+        What `add_sources` has added.
+    output : Output
+        Where records that cannot be read are named at once.
+    only : str, optional
+        One of the runs: its id, or its place from 0, negative from the end.
+    one : bool
+        Whether there must be one run and no more.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NO_RUNS`` where nothing was named, or nothing of it can be read; ``UNKNOWN_RUN``; ``SEVERAL_RUNS``;
+        ``UNKNOWN_FORMAT``.
+    """
+    from noetic_nb.interop import Failed, import_runs
+    from noetic_nb.lab import datasets
+
+    runs: list[Run] = []
+    failed: list[dict[str, str | None]] = []
+    for source in given.sources:
+        content = sys.stdin.buffer.read() if source == _STANDARD_INPUT else source
+        for found in import_runs(content, format=given.format):
+            if isinstance(found, Failed):
+                failed.append({"path": found.path or source, "error": str(found.error)})
+                output.note(f"not read: {found.error}")
+            else:
+                runs.append(found)
+    for name in given.data:
+        kind, _, suite = name.partition(":")
+        runs += datasets.agentdojo(suite) if suite else getattr(datasets, kind)()
+    if not runs:
+        hint = "Name a file or folder, - for the standard input, or --data airline."
+        what = (
+            "No run was named."
+            if not (given.sources or failed)
+            else "None of the sources holds a run that can be read."
+        )
+        raise NoeticConfigError("NO_RUNS", what, given=list(given.sources), hint=hint)
+    if only is not None:
+        runs = [_named(runs, only)]
+    elif one and len(runs) > 1:
+        hint = "Pick one: --run 0 is the first, --run ID the one of that id."
+        raise NoeticConfigError("SEVERAL_RUNS", f"The sources hold {len(runs)} runs.", hint=hint)
+    return runs, failed
+
+
+def _named(runs: list[Run], name: str) -> Run:
+    for run in runs:
+        if run.run_id == name:
+            return run
+    if name.removeprefix("-").isdecimal() and -len(runs) <= int(name) < len(runs):
+        return runs[int(name)]
+    hint = f"There are {len(runs)}, counted from 0."
+    raise NoeticConfigError("UNKNOWN_RUN", "There is no such run.", given=name, hint=hint)

@@ -1,0 +1,119 @@
+"""The commands as a shell runs them: pipes, terminals, signals, what is imported, and what files hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from noetic_nb.cli.main import main
+from noetic_nb.cli.output import write_whole
+from noetic_nb.errors import NoeticConfigError
+from tests.cli.conftest import Command
+from tests.redaction.shapes import SHAPES, made
+from tests.widgets.hostile_texts import HOSTILE_TEXTS
+
+PYTHON = [sys.executable, "-m", "noetic_nb"]
+
+
+def test_help_and_version_load_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom noetic_nb.cli.main import main\n"
+        "try: main(['import', '--help'])\nexcept SystemExit: pass\n"
+        "heavy = {'pandas', 'numpy', 'ipywidgets', 'IPython', 'matplotlib', 'openai', 'pydantic'} & set(sys.modules)\n"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run([*PYTHON, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("noetic_nb ")
+
+
+def test_a_reader_that_has_enough_is_no_fault() -> None:
+    # More than a pipe holds, and nobody reads it.
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [*PYTHON, "import", "--data", "agentdojo:banking", "--json"], stdout=write, stderr=subprocess.PIPE
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_terminal_without_the_characters_gets_their_codes(tmp_path: Path) -> None:
+    talk = [{"role": "user", "content": "hi"}]
+    (tmp_path / "talk.json").write_text(json.dumps({"messages": talk, "model": "modèle-é"}))
+    done = subprocess.run(
+        [*PYTHON, "import", str(tmp_path)], capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_interrupt_ends_with_its_code(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("noetic_nb.lab.datasets.airline", interrupted)
+    assert main(["import", "--data", "airline"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", list(HOSTILE_TEXTS))
+def test_texts_of_sources_stay_texts(command: Command, folder: Path, name: str) -> None:
+    text = HOSTILE_TEXTS[name]
+    talk = {
+        "messages": [{"role": "user", "content": text}, {"role": "assistant", "content": text}],
+        "model": text,
+        "id": text,
+    }
+    (folder / "talk.json").write_text(json.dumps(talk))
+    assert command("report", "talk.json").code == 0
+    html = (folder / "report.html").read_text(encoding="utf-8")
+    for sign in ("<script", "<img", "onerror=alert(1)>", "<iframe"):
+        assert sign not in html.lower()
+    for arguments in (
+        ["import", "talk.json"],
+        ["import", "talk.json", "--json"],
+        ["import", "talk.json", "-o", "kept"],
+    ):
+        answer = command(*arguments)
+        assert answer.code == 0
+        assert not set(answer.out) & set("\x00\x1b\x07\u202e")
+    assert [path.parent for path in folder.rglob("*.jsonl.gz")] == [folder / "kept"]
+
+
+@pytest.mark.parametrize("name", list(SHAPES))
+def test_secrets_stay_out_of_everything_that_is_written(command: Command, folder: Path, name: str) -> None:
+    text, secret = made(name)
+    messages = [{"role": "user", "content": f"look: {text}"}, {"role": "assistant", "content": text}]
+    talk = {"messages": messages, "model": text}
+    (folder / "talk.json").write_text(json.dumps(talk))
+    answers = [command("import", "talk.json"), command("import", "talk.json", "--json"), command("report", "talk.json")]
+    written = "".join([each.out + each.err for each in answers]) + (folder / "report.html").read_text()
+    assert "look:" in written
+    assert secret not in written
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "page.html"
+    write_whole(path, "old")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(NoeticConfigError, match="No space left"):
+        write_whole(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
