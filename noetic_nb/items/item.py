@@ -172,10 +172,10 @@ def item_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens)
         return _count(item, tokenizer)
     try:
         counted_by, known = _known_counted(item)
-        if counted_by is tokenizer:
-            return known
     except AttributeError:
-        pass
+        counted_by = None
+    if counted_by is tokenizer:
+        return known
     known = _count(item, tokenizer)
     _remember_counted(item, (tokenizer, known))
     return known

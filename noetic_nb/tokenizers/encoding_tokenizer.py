@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from noetic_nb.tokenizers.framing import Framing, counted_text, kind_of
+from noetic_nb.items.build import item_text
+from noetic_nb.tokenizers.framing import KINDS, Framing, counted_text, kind_of
 
 __all__ = ["MAX_PIECE", "EncodingTokenizer", "pieces"]
 
@@ -71,7 +72,7 @@ class EncodingTokenizer:
         What is added around texts.
     """
 
-    __slots__ = ("_encode", "framing", "known_error", "name")
+    __slots__ = ("_around", "_encode", "framing", "known_error", "name")
 
     def __init__(
         self, name: str, encode: Callable[[str], Sequence[int]], framing: Framing, known_error: float | None
@@ -80,6 +81,7 @@ class EncodingTokenizer:
         self.framing = framing
         self.known_error = known_error
         self._encode = encode
+        self._around = {kind: framing.item(kind) for kind in KINDS}
 
     def __call__(self, text: str) -> int:
         """Count the tokens of a text."""
@@ -89,8 +91,13 @@ class EncodingTokenizer:
 
     def count_item(self, item: Mapping[str, Any]) -> int:
         """Count an item as it is billed: its text and what is added around it."""
+        # Written out: most items are short, and calls of functions would be a tenth of what counting them costs.
         kind = kind_of(item)
-        return self(counted_text(item, kind)) + self.framing.item(kind)
+        text = item_text(item)
+        if not text and kind == "other":
+            text = counted_text(item, kind)
+        tokens = len(self._encode(text)) if len(text) <= MAX_PIECE else self(text)
+        return tokens + self._around[kind]
 
     def count_system(self, text: str) -> int:
         """Count the instructions as they are billed: a message, and the beginning of the answer that every request ends with."""

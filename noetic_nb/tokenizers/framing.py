@@ -12,7 +12,7 @@ from typing import Any, Final
 from noetic_nb.items.build import item_text
 from noetic_nb.items.json_text import compact_json
 
-__all__ = ["FRAMINGS", "Framing", "framing_of", "kind_of"]
+__all__ = ["FRAMINGS", "KINDS", "Framing", "counted_text", "framing_of", "kind_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,10 @@ def framing_of(model: str) -> Framing:
     if name in ("gpt-4", "cl100k_base"):
         return FRAMINGS["openai-cl100k"]
     return FRAMINGS[next((provider for prefix, provider in _PROVIDERS if name.startswith(prefix)), "openai")]
+
+
+KINDS: Final = ("user", "assistant", "system", "call", "tool", "other")
+"""Kinds of items, for counting."""
 
 
 def kind_of(item: Mapping[str, Any]) -> str:

@@ -294,3 +294,11 @@ def test_definitions_of_tools_are_counted() -> None:
 
 def test_every_prefix_has_an_encoding() -> None:
     assert {encoding_of(f"{prefix}x").name for prefix in PREFIXES} == set(NAMES)
+
+
+@pytest.mark.parametrize("each", [*NAMES, "gpt-4.1", "calibrated", "estimate"])
+def test_every_counter_says_its_name_and_its_known_error(each: str) -> None:
+    counter: Any = get(each)
+
+    assert isinstance(counter.name, str)
+    assert counter.known_error is None if each == "cl100k_base" else 0 < counter.known_error < 1
