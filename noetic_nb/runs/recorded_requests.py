@@ -18,6 +18,7 @@ from noetic_nb.events import (
     RequestPrepared,
     RunEvent,
     ViewAssembled,
+    Where,
 )
 from noetic_nb.items import Item, ItemLog, ItemRegistry, item_tokens
 from noetic_nb.items.call_ids import with_own_call_ids
@@ -275,6 +276,11 @@ def _not_recorded(request: RecordedRequest, what: str) -> NoeticConfigError:
 class RequestIndex:
     """The agent's model calls of a run so far; grows with `take`.
 
+    Parameters
+    ----------
+    tokenizer : callable, optional
+        What counted tokens, where it was not the default.
+
     Examples
     --------
     >>> from noetic_nb.events import ModelCalled, Where
@@ -285,7 +291,8 @@ class RequestIndex:
     (0, ('the request, as in runs of others',))
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tokenizer: Tokenizer | None = None) -> None:
+        self._tokenizer = tokenizer
         self.requests: list[RecordedRequest] = []
         """In the order in which they began."""
         self.places: list[int] = []
@@ -299,6 +306,10 @@ class RequestIndex:
     def under_way(self) -> int:
         """How many have begun and not ended."""
         return len(self._open)
+
+    def log_of(self, where: Where) -> ItemView:
+        """Return the log of an execution so far, as far as it was recorded."""
+        return self._log(where).items.items
 
     def take(self, event: RunEvent, *, seq: int | None = None, call: int | None = None) -> int | None:
         """Read one event; returns the place in `requests` of the one that began or ended with it.
@@ -327,6 +338,7 @@ class RequestIndex:
                         log.first,
                         log.items.items,
                         log.guidance,
+                        self._tokenizer,
                     )
                 )
                 return len(self.requests) - 1
@@ -340,7 +352,9 @@ class RequestIndex:
             at = len(self.requests)
             log = self._log(event.where)
             self.requests.append(
-                RecordedRequest(place, self._seq, event, None, None, log.first, log.items.items, log.guidance)
+                RecordedRequest(
+                    *(place, self._seq, event, None, None, log.first, log.items.items, log.guidance), self._tokenizer
+                )
             )
         else:
             self.requests[at] = replace(self.requests[at], place=place, called=event)
@@ -435,8 +449,7 @@ def recorded_request(
     >>> [(sent.origin, sent.position) for sent in request.items], request.replan(total=10, reserve=0).fates[0].reason
     ([('history', 0)], 'forced')
     """
-    index = RequestIndex()
+    index = RequestIndex(tokenizer)
     for event in run.events:
         index.take(event)
-    found = index.find(call, thread_id=thread_id)
-    return found if tokenizer is None else replace(found, tokenizer=tokenizer)
+    return index.find(call, thread_id=thread_id)

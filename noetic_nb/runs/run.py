@@ -21,7 +21,7 @@ from noetic_nb.events import ItemsAppended, RunEvent, ToolCalled
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item
 from noetic_nb.redact import safe_logger
-from noetic_nb.runs.event_codec import EVENT_TYPES, SCHEMA_VERSION, settled
+from noetic_nb.runs.event_codec import EVENT_TYPES, PLAIN_TYPES, SCHEMA_VERSION, settled
 from noetic_nb.runs.kept_events import Events, Keeper
 from noetic_nb.runs.payload import plain_data
 from noetic_nb.runs.plain_text import plain
@@ -140,7 +140,8 @@ class Run:
         NoeticConfigError
             ``INVALID_RUN_EVENT`` if it is not an event.
         """
-        event = settled(event)
+        if type(event) not in PLAIN_TYPES:
+            event = settled(event)
         with self._lock:
             self._events.append(event)
             if self._keeper is not None:
@@ -518,13 +519,13 @@ class Run:
         copied._config, copied._bundle = self._config, self._bundle
         return copied
 
-    def with_events(self, instead: Mapping[int, RunEvent]) -> Run:
+    def with_events(self, instead: Mapping[int, RunEvent | tuple[RunEvent, ...]]) -> Run:
         """Return an independent run with other events at some places; for many runs that differ in little.
 
         Parameters
         ----------
         instead : mapping of int to RunEvent
-            By the place of the event that each stands for.
+            By the place of the event that each stands for; a tuple of several, or of none.
 
         Examples
         --------
@@ -534,10 +535,15 @@ class Run:
         (0.25,)
         """
         changed = Run(self.run_id, meta=self.meta)
-        events = list(self._events)
+        events: list[Any] = list(self._events)
         known: dict[int, tuple[Any, Any]] = {}
-        for seq, event in instead.items():
-            events[seq] = settled(event, known)
+        # From the end, so that places in front stay what they are.
+        for seq in sorted(instead, reverse=True):
+            event = instead[seq]
+            if isinstance(event, tuple):
+                events[seq : seq + 1] = [settled(each, known) for each in event]
+            else:
+                events[seq] = settled(event, known)
         changed._events = events
         return changed
 

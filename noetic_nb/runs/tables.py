@@ -50,14 +50,12 @@ from noetic_nb.events import (
     RunEvent,
     SteeringDecided,
     ToolCalled,
-    TurnCompleted,
-    TurnStarted,
     ViewAssembled,
     WarningRaised,
     Where,
 )
 from noetic_nb.items import item_text, item_tokens, thaw
-from noetic_nb.redact import Redaction
+from noetic_nb.runs.decision_redaction import DecisionRedaction
 from noetic_nb.runs.reconciled_calls import CallUsage, UsageIndex
 from noetic_nb.runs.recorded_counter import recorded_counter
 from noetic_nb.runs.turns import TurnSummary
@@ -299,13 +297,11 @@ def frame(run: Recorded, name: str) -> pandas.DataFrame:
         )
     import pandas
 
-    rule = Redaction()
-    if name == "decisions":  # they hold words of texts, which are known as those of a secret only after these
+    words = DecisionRedaction()
+    if name == "decisions":
         for event in run.events:
-            if isinstance(event, RegulatorSaw):
-                rule.data(event.event)
-            elif isinstance(event, TurnStarted | TurnCompleted):
-                rule.text(event.query if isinstance(event, TurnStarted) else event.text)
+            words.take(event)
+    rule = words.rule
     rows = list(table.rows(run))
     return pandas.DataFrame(
         {
