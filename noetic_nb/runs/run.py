@@ -320,8 +320,8 @@ class Run:
         Parameters
         ----------
         name : str
-            ``turns``, ``allocations``, ``items``, ``spans``, ``tools``, ``ledger``, ``decisions`` or ``regulator``; what their
-            columns mean is described in `noetic_nb.runs.tables`.
+            ``turns``, ``allocations``, ``tokens``, ``items``, ``spans``, ``tools``, ``ledger``, ``decisions``, ``regulator`` or
+            ``warnings``; what their columns mean is described in `noetic_nb.runs.tables`.
 
         Returns
         -------
