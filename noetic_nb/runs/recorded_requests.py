@@ -27,6 +27,7 @@ from noetic_nb.runs.recorded_counter import counter_named
 from noetic_nb.runtime.planning.least_budget import AbsentItem, LeastBudget, absent_items, least_budget
 from noetic_nb.runtime.planning.plan_inputs import PlanInputs, plan_inputs
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
+from noetic_nb.tokenizers.named import asked_tokenizer
 from noetic_nb.tokens import Tokenizer, estimate_tokens, tokenizer_name
 
 __all__ = ["RecordedRequest", "RequestIndex", "SentItem", "recorded_request"]
@@ -408,7 +409,7 @@ class RequestIndex:
 
 
 def recorded_request(
-    run: Any, call: int | ModelCalled, *, thread_id: str | None = None, tokenizer: Tokenizer | None = None
+    run: Any, call: int | ModelCalled, *, thread_id: str | None = None, tokenizer: str | Tokenizer | None = None
 ) -> RecordedRequest:
     """Return what a model call of a run was sent, and what its plan was made from.
 
@@ -420,8 +421,8 @@ def recorded_request(
         Its place among the agent's model calls of the run, in order and from the end where it is negative, or its event.
     thread_id : str, optional
         Count the calls of this thread only.
-    tokenizer : callable, optional
-        What counted tokens, where it was not the default.
+    tokenizer : str, TokenCalibration or callable, optional
+        What counted tokens, where its name alone does not say so.
 
     Returns
     -------
@@ -449,7 +450,7 @@ def recorded_request(
     >>> [(sent.origin, sent.position) for sent in request.items], request.replan(total=10, reserve=0).fates[0].reason
     ([('history', 0)], 'forced')
     """
-    index = RequestIndex(tokenizer)
+    index = RequestIndex(asked_tokenizer(tokenizer))
     for event in run.events:
         index.take(event)
     return index.find(call, thread_id=thread_id)

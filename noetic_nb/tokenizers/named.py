@@ -151,6 +151,32 @@ def calibrated(base: str | Tokenizer = estimate_tokens) -> CalibratedTokenizer:
     return TokenCalibration(as_tokenizer(base)).tokenizer()
 
 
+def asked_tokenizer(given: str | TokenCalibration | Tokenizer | None) -> Tokenizer | None:
+    """Return what is to count the tokens of a recorded run: by name, a `TokenCalibration` or a function; None as it is.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_TOKENIZER`` for what counts nothing, and as `get`.
+
+    Examples
+    --------
+    >>> asked_tokenizer(len)("four"), asked_tokenizer(None)
+    (4, None)
+    """
+    if isinstance(given, str | TokenCalibration):
+        counter: Tokenizer = as_tokenizer(given)
+        return counter
+    if given is not None and not callable(given):
+        raise NoeticConfigError(
+            "INVALID_TOKENIZER",
+            "A tokenizer is a function of a text, or the name of one.",
+            given=given,
+            hint="Pass the one that the harness was given.",
+        )
+    return given
+
+
 def as_tokenizer(given: Any) -> Any:
     """Return the counter that a harness was given: by name, a `TokenCalibration`, or a function.
 

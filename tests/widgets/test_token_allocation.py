@@ -225,7 +225,11 @@ def billed_run(reported: int) -> Run:
     where = Where("t", "e", 1)
     run = Run("billed")
     view = ViewAssembled(where, 0.0, 0, (0, 1), (), (), (), 1_000, 100, 50, 30, 0, 120, 900, 1)
-    run.append(RequestPrepared(where, 0.0, "s", "m", "", (), {}, None, "truncate", None, (), "o200k_base", tokenizer_error=0.005))
+    run.append(
+        RequestPrepared(
+            where, 0.0, "s", "m", "", (), {}, None, "truncate", None, (), "o200k_base", tokenizer_error=0.005
+        )
+    )
     run.append(view)
     run.append(ModelCalled(where, 1.0, 0, "m", "agent", 1.0, "ok", (), reported, 3))
     return run
