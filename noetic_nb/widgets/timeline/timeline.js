@@ -108,7 +108,7 @@ export default () => {
     const now = () => shown ?? store.data.window;
     const view = (start, stop) => {
       const end = now().end;
-      const least = byTime() ? 0.001 : 1;
+      const least = byTime() ? 0.01 : 1;
       const wide = Math.min(end, Math.max(stop - start, least));
       const begin = Math.max(0, Math.min(start, end - wide));
       range = wide >= end ? null : [begin, begin + wide];
