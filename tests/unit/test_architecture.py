@@ -114,6 +114,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
     "widgets": (
         frozenset({"base"}),
         frozenset({"allocation", "trends", "ledger", "approval", "rules", "transcript"}),
+        frozenset({"workbench"}),
     ),
 }
 

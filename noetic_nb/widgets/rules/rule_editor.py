@@ -85,7 +85,8 @@ class RuleEditor(RunView):
     """
 
     reading: EditorReading
-    _esm = script("rules/code_text", "rules/trial_part", "rules/rule_editor")
+    scripts = ("rules/code_text", "rules/trial_part", "rules/rule_editor")
+    _esm = script(*scripts)
     _css = style("rules/rule_editor")
 
     def __init__(
