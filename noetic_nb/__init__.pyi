@@ -17,8 +17,10 @@ from .lab import compare as compare
 from .layers import durable_task_state as durable_task_state
 from .layers import entity_memory as entity_memory
 from .layers import episodic_memory as episodic_memory
+from .layers import file_memory as file_memory
 from .layers import file_reference as file_reference
 from .layers import history_window as history_window
+from .layers import hybrid_recall as hybrid_recall
 from .layers import observational_memory as observational_memory
 from .layers import plan_memory as plan_memory
 from .layers import procedural_memory as procedural_memory
@@ -27,6 +29,7 @@ from .layers import semantic_recall as semantic_recall
 from .layers import static_content as static_content
 from .layers import temporal_memory as temporal_memory
 from .layers import tool_memory as tool_memory
+from .layers import tool_result_clearing as tool_result_clearing
 from .layers import working_memory as working_memory
 from .memory import MemoryHooks as MemoryHooks
 from .memory import MemoryLayer as MemoryLayer

@@ -21,7 +21,7 @@ from fsspec.utils import stringify_path
 
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = ["OutsideRoot", "RootedFileSystem", "as_filesystem"]
+__all__ = ["OutsideRoot", "RootedFileSystem", "as_filesystem", "checked_path"]
 
 _DRIVE_OR_URL: Final = re.compile(r"[A-Za-z]:|[A-Za-z][\w+.-]*:/|.*::")
 _HOW: Final = "Use a path below the root, with / between its parts, such as 'notes/today.md'."
@@ -101,6 +101,39 @@ def _refused(what: str, given: object, hint: str) -> NoeticConfigError:
     return NoeticConfigError("INVALID_OPTION", f"{what}.", given=given, hint=hint, field="fs")
 
 
+def checked_path(path: Any) -> str:
+    """Return the parts of a path below a root, joined; nothing for the root itself.
+
+    Raises
+    ------
+    OutsideRoot
+        Where it goes up, or is absolute, a home folder, a drive or a URL, or has a backslash or a NUL in it.
+
+    Examples
+    --------
+    >>> checked_path("./notes//today.md")
+    'notes/today.md'
+    """
+    plain = _plain(path)
+    if "\0" in plain or "\\" in plain:
+        raise OutsideRoot("A path has no NUL and no backslash in it.", path)
+    # By Windows' rules everywhere: what is a drive on one machine must not be a name on another.
+    if plain.startswith(("/", "~")) or _DRIVE_OR_URL.match(plain):
+        raise OutsideRoot("A path begins at the root: no absolute path, home folder, drive or URL.", path)
+    # Windows passes over blanks and dots at the end of a name: ".. " is "..", too.
+    if any(not part.strip(" .") for part in plain.split("/") if part):
+        raise OutsideRoot("A path must not go up.", path)
+    return plain
+
+
+def _plain(path: Any) -> str:
+    path = stringify_path(path)
+    if not isinstance(path, str):
+        raise OutsideRoot("A path is text.", path)
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    return ("/" if path.startswith("/") and parts else "") + "/".join(parts)
+
+
 class RootedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
     """Another filesystem below one of its folders; every path is checked before that filesystem sees it.
 
@@ -132,30 +165,11 @@ class RootedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
         """Return a path without what means nothing in it, so that two spellings of a file are one."""
-        if isinstance(path, list):
-            return [cls._strip_protocol(one) for one in path]
-        path = stringify_path(path)
-        if not isinstance(path, str):
-            raise OutsideRoot("A path is text.", path)
-        parts = [part for part in path.split("/") if part not in ("", ".")]
-        return ("/" if path.startswith("/") and parts else "") + "/".join(parts)
-
-    def _checked(self, path: Any) -> str:
-        """Return the parts of a path below the root, joined; raises `OutsideRoot`."""
-        plain: str = self._strip_protocol(path)
-        if "\0" in plain or "\\" in plain:
-            raise OutsideRoot("A path has no NUL and no backslash in it.", path)
-        # By Windows' rules everywhere: what is a drive on one machine must not be a name on another.
-        if plain.startswith(("/", "~")) or _DRIVE_OR_URL.match(plain):
-            raise OutsideRoot("A path begins at the root: no absolute path, home folder, drive or URL.", path)
-        # Windows passes over blanks and dots at the end of a name: ".. " is "..", too.
-        if any(not part.strip(" .") for part in plain.split("/") if part):
-            raise OutsideRoot("A path must not go up.", path)
-        return plain
+        return [_plain(one) for one in path] if isinstance(path, list) else _plain(path)
 
     def _full(self, path: Any, *, follow: bool = True) -> str:
         """Return where a path is in the other filesystem; the link itself unless it is to be followed."""
-        plain = self._checked(path)
+        plain = checked_path(path)
         full = f"{self.root}/{plain}" if plain else self.root or "/"
         if not self.is_local:
             return full
@@ -273,7 +287,7 @@ class RootedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has 
         self.base.touch(self._full(path), truncate=truncate, **options)
 
     def _below_root(self, path: Any) -> str:
-        if not self._checked(path):
+        if not checked_path(path):
             raise OutsideRoot("The root itself stays where it is.", path)
         return self._full(path, follow=False)
 

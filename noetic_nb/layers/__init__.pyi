@@ -1,12 +1,16 @@
+from .cached_embedding import CachedEmbedder as CachedEmbedder
 from .embedding import Embedder as Embedder
 from .embedding import HashingEmbedder as HashingEmbedder
 from .entity import entity_memory as entity_memory
 from .episodic import episodic_memory as episodic_memory
 from .file_references import file_reference as file_reference
+from .hybrid import hybrid_recall as hybrid_recall
+from .note_files import file_memory as file_memory
 from .observational import observational_memory as observational_memory
 from .plan import plan_memory as plan_memory
 from .procedural import procedural_memory as procedural_memory
 from .regulator_layer import regulation as regulation
+from .result_clearing import tool_result_clearing as tool_result_clearing
 from .semantic import semantic_recall as semantic_recall
 from .static_text import static_content as static_content
 from .task_state import durable_task_state as durable_task_state

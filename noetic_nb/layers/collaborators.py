@@ -17,7 +17,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.layers.embedding import Embedder, EmbedTexts, HashingEmbedder
 from noetic_nb.sync import awaited
 
-__all__ = ["Embed", "as_embedder", "check_function", "check_model_name", "check_whole", "embed"]
+__all__ = ["Embed", "as_embedder", "check_function", "check_model_name", "check_whole", "embed", "embed_function"]
 
 Embed: TypeAlias = Callable[[Sequence[str]], Any]  # what it returns is checked at every call
 
@@ -83,17 +83,7 @@ def as_embedder(given: Embedder | EmbedTexts | None) -> Embed:
     """
     if given is None:
         return HashingEmbedder().embed
-    if inspect.isclass(given):
-        raise _refused("An embedder is given as its class.", given, f"Make one: {given.__name__}(...).")
-    method: Any = getattr(given, "embed", None)
-    candidate: Any = method if callable(method) else given
-    if not callable(candidate):
-        also = " Pass its method: model.encode." if hasattr(given, "encode") else ""
-        raise _refused("This is no embedder: it has no `embed` and is no function.", given, _HINT + also)
-    problem = _unfit(candidate)
-    if problem:
-        raise _refused(f"An embedder is called with a list of texts only: {problem}.", given)
-    function: Embed = candidate
+    function = embed_function(given)
     try:
         found = _first_answer(function)
     except _MISTAKES as exc:
@@ -105,6 +95,25 @@ def as_embedder(given: Embedder | EmbedTexts | None) -> Embed:
             _vectors(found, len(_PROBE))
         except TypeError as exc:
             raise _refused(f"The embedder was tried with two words: {exc}", given) from exc
+    return function
+
+
+def embed_function(given: Embedder | EmbedTexts) -> Embed:
+    """Return an embedder as a function of texts, without trying it.
+
+    Raises `NoeticConfigError` ``INVALID_LAYER_OPTION`` for what is none.
+    """
+    if inspect.isclass(given):
+        raise _refused("An embedder is given as its class.", given, f"Make one: {given.__name__}(...).")
+    method: Any = getattr(given, "embed", None)
+    candidate: Any = method if callable(method) else given
+    if not callable(candidate):
+        also = " Pass its method: model.encode." if hasattr(given, "encode") else ""
+        raise _refused("This is no embedder: it has no `embed` and is no function.", given, _HINT + also)
+    problem = _unfit(candidate)
+    if problem:
+        raise _refused(f"An embedder is called with a list of texts only: {problem}.", given)
+    function: Embed = candidate
     return function
 
 
@@ -175,11 +184,21 @@ def _vectors(found: Any, count: int) -> list[list[float]]:
 async def embed(embedder: Embed, texts: Sequence[str]) -> list[list[float]]:
     """Call an embedder and check its vectors.
 
-    Raises `NoeticError` ``tool_failed`` where the result is not one vector of finite numbers per text.
+    Raises `NoeticError` ``tool_failed`` where it fails, or the result is not one vector of finite numbers per text.
     """
     if not texts:
         return []
-    found = await awaited(embedder(texts))
+    try:
+        found = await awaited(embedder(texts))
+    except NoeticError:  # says what happened already
+        raise
+    except Exception as exc:
+        raise NoeticError(
+            "tool_failed",
+            f"The embedder failed for {len(texts)} texts: {type(exc).__name__}: {exc}",
+            given=getattr(embedder, "__qualname__", type(embedder).__name__),
+            hint="Nothing was embedded; what is not yet remembered is tried again with the next message.",
+        ) from exc
     try:
         return _vectors(found, len(texts))
     except TypeError as exc:

@@ -11,9 +11,11 @@ from typing import Any, Literal, Protocol
 __all__ = [
     "EntityHandle",
     "FilesHandle",
+    "NotesHandle",
     "NothingProvided",
     "PlanHandle",
     "ProceduresHandle",
+    "ResultsHandle",
     "SemanticHandle",
     "TaskStateHandle",
     "TemporalHandle",
@@ -62,7 +64,11 @@ class EntityHandle(Protocol):
     def entities(self) -> dict[str, Any]:
         """Facts by the name of what they are about."""
 
-    async def remember(self, *, name: str, fact: str) -> None:
+    @property
+    def superseded(self) -> dict[str, Any]:
+        """Facts that others took the place of, with when and by what, by name."""
+
+    async def remember(self, *, name: str, fact: str, about: str | None = None) -> None:
         """Remember a fact."""
 
     async def forget(self, *, name: str) -> str:
@@ -75,6 +81,32 @@ class FilesHandle(Protocol):
     @property
     def files(self) -> Any:
         """The files that are referred to."""
+
+
+class NotesHandle(Protocol):
+    """Of `file_memory`."""
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The text of each file by its path."""
+
+    async def view(self, *, path: str = "", first: int = 1, last: int | None = None) -> str:
+        """Show a file with its line numbers, or list a folder."""
+
+    async def create(self, *, path: str, text: str) -> str:
+        """Make a new file."""
+
+    async def replace(self, *, path: str, old: str, new: str) -> str:
+        """Replace a piece of text that occurs once."""
+
+    async def insert(self, *, path: str, line: int, text: str) -> str:
+        """Put new lines behind a line, 0 for the beginning."""
+
+    async def delete(self, *, path: str) -> str:
+        """Delete a file, or a folder with all in it."""
+
+    async def rename(self, *, path: str, new_path: str) -> str:
+        """Rename or move a file or a folder."""
 
 
 class PlanHandle(Protocol):
@@ -120,8 +152,15 @@ class ProceduresHandle(Protocol):
         """Forget a procedure."""
 
 
+class ResultsHandle(Protocol):
+    """Of `tool_result_clearing`."""
+
+    async def read_result(self, *, number: int, offset: int = 0) -> str:
+        """Read a cleared result again."""
+
+
 class SemanticHandle(Protocol):
-    """Of `semantic_recall`."""
+    """Of `semantic_recall` and `hybrid_recall`."""
 
     @property
     def count(self) -> int:

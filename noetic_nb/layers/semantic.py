@@ -21,10 +21,12 @@ from noetic_nb.layers.blocks import fitting_lines, tagged
 from noetic_nb.layers.collaborators import Embed, as_embedder, check_whole, embed
 from noetic_nb.layers.embedding import Embedder, EmbedTexts
 from noetic_nb.layers.handles import SemanticHandle
+from noetic_nb.layers.keywords import KeywordIndex
 from noetic_nb.layers.schemas import Arguments, StoredState, load_state, option_error
 from noetic_nb.memory import (
     BudgetConfig,
     DisposeParams,
+    ExecutionContext,
     InitParams,
     MemoryHooks,
     MemoryLayer,
@@ -38,7 +40,7 @@ from noetic_nb.memory import (
 from noetic_nb.memory.built_in import built_in
 from noetic_nb.storage import ScopedStorage
 
-__all__ = ["semantic_recall"]
+__all__ = ["MessageIndex", "MessageRecall", "recalling", "semantic_recall"]
 
 DEFAULT_BUDGET: Final = {"min": 0, "max": 4000}
 TAG: Final = "semantic_recall"
@@ -61,12 +63,12 @@ class _Search(Arguments):
 
 
 class OtherVectors(Warning):
-    """Stored messages cannot be searched: their vectors were made by another embedder."""
+    """Stored messages cannot be compared: their vectors were made by another embedder."""
 
     def __init__(self, count: int, total: int) -> None:
         super().__init__(
-            f"{count} of {total} stored messages were not searched: their vectors have another length than those of the "
-            "embedder. Use the embedder they were stored with, or another id for this layer."
+            f"{count} of {total} stored messages are not compared by nearness: their vectors have another length than "
+            "those of the embedder. Use the embedder they were stored with, or another id for this layer."
         )
 
 
@@ -86,7 +88,7 @@ class _Message:
 
 
 @dataclass(slots=True)
-class _Index:
+class MessageIndex:
     """All messages of one scope, oldest first."""
 
     storage: ScopedStorage | None
@@ -94,10 +96,13 @@ class _Index:
     ids: set[str] = field(default_factory=set)
     # Storage keys of messages that are on their way into storage.
     writing: set[str] = field(default_factory=set)
+    words: KeywordIndex = field(default_factory=KeywordIndex)
+    """Their words, where a layer looks for those; brought up to date with each look."""
     other: int = 0
     """How many of them could not be compared with the last query, as their vectors are of another length."""
 
     def lines(self, positions: Sequence[int]) -> list[str]:
+        """Return messages as they are shown."""
         return [f"{self.messages[n].role}: {self.messages[n].text}" for n in positions]
 
 
@@ -148,15 +153,47 @@ def semantic_recall(
     >>> semantic_recall(top_k=3).id
     'semantic-recall'
     """
+    return recalling(
+        MessageRecall,
+        embedder,
+        tag=TAG,
+        id=id,
+        scope=scope,
+        top_k=top_k,
+        min_score=min_score,
+        neighbours=neighbours,
+        skip_recent=skip_recent,
+        max_entries=max_entries,
+        budget=budget,
+        slot=slot,
+    )
+
+
+def recalling(
+    kind: type[MessageRecall],
+    embedder: Embedder | EmbedTexts | None,
+    *,
+    tag: str,
+    id: str,
+    scope: MemoryScope,
+    top_k: int,
+    min_score: float,
+    neighbours: int,
+    skip_recent: int,
+    max_entries: int,
+    budget: BudgetConfig,
+    slot: float,
+) -> MemoryLayer[SemanticHandle]:
+    """Make a layer that brings back messages, in the way of a class of hooks."""
     check_whole(top_k=top_k, neighbours=neighbours, skip_recent=skip_recent, max_entries=max_entries)
     if top_k < 1 or neighbours < 0 or skip_recent < 0 or max_entries < 1 or not -1 <= min_score <= 1:
         raise option_error(
-            "An option of semantic recall is out of range.",
+            "An option of recall is out of range.",
             {"top_k": top_k, "neighbours": neighbours, "skip_recent": skip_recent, "min_score": min_score},
             "top_k and max_entries are at least 1, min_score is from -1 to 1, the others at least 0.",
         )
     nearness = as_embedder(embedder)
-    layer = _SemanticRecall(id, scope, nearness, top_k, min_score, neighbours, skip_recent, max_entries)
+    layer = kind(id, tag, scope, nearness, top_k, min_score, neighbours, skip_recent, max_entries)
     return MemoryLayer(
         id=id,
         slot=slot,
@@ -175,7 +212,7 @@ def semantic_recall(
     )
 
 
-def _unknown(log: Sequence[Item], index: _Index, thread_id: str) -> list[Item]:
+def _unknown(log: Sequence[Item], index: MessageIndex, thread_id: str) -> list[Item]:
     """Return the end of a log that is not indexed yet; what is indexed ends the search, so this is O(new items)."""
     found: list[Item] = []
     for position in range(len(log) - 1, -1, -1):
@@ -200,7 +237,7 @@ def _messages(items: Sequence[Item], thread_id: str) -> Iterator[tuple[str, str,
             yield f"{thread_id}:{item.get('id') or ''}:{checksum:08x}", role, text
 
 
-def _key_behind(index: _Index, item_key: str) -> str:
+def _key_behind(index: MessageIndex, item_key: str) -> str:
     """Return the storage key of the next message.
 
     It sorts behind all others; the checksum keeps two processes that write at once from writing over each other.
@@ -226,10 +263,11 @@ def _read(layer_id: str, key: str, entry: Any) -> _Message:
 
 
 @dataclass(slots=True)
-class _SemanticRecall:
+class MessageRecall:
     """The hooks of one layer, and its indexes: one per scope, shared by the executions that are live on it."""
 
     layer_id: str
+    tag: str
     scope: MemoryScope
     embedder: Embed
     top_k: int
@@ -237,15 +275,17 @@ class _SemanticRecall:
     neighbours: int
     skip_recent: int
     max_entries: int
-    live: dict[str, _Index] = field(default_factory=dict)
+    live: dict[str, MessageIndex] = field(default_factory=dict)
     # Indexes of scopes that were used before: at the next execution only what others have written since is read.
-    known: OrderedDict[tuple[int, str], _Index] = field(default_factory=OrderedDict)
+    known: OrderedDict[tuple[int, str], MessageIndex] = field(default_factory=OrderedDict)
 
     async def init(self, p: InitParams) -> dict[str, Any]:
+        """Load what is stored."""
         await load_state(p, _State, {"count": 0}, layer_id=self.layer_id)
         return {"state": {"count": await self.open(p)}}
 
     async def recall(self, p: RecallParams) -> str | None:
+        """Show the messages that answer the query best."""
         index = self.live.get(p.ctx.execution_id)
         if index is None or not p.query.strip() or not index.messages:
             return None
@@ -254,15 +294,16 @@ class _SemanticRecall:
             # Calls and outputs stand between messages; four items to a message is more than enough to look through.
             recent = [item for item in p.log[-4 * self.skip_recent :] if item["type"] == "message"]
         hidden = {key for key, _, _ in _messages(recent[-self.skip_recent :], p.ctx.thread_id)}
-        hits = await self.nearest(index, p.query, hidden)
+        hits = await self.nearest(index, p.query, hidden, p.ctx)
         if index.other:
             p.ctx.diagnostic(self.layer_id, "recall", OtherVectors(index.other, len(index.messages)))
         lines = index.lines(hits)
         # Chosen by nearness, shown in the order in which they were said.
-        chosen = sorted(hits[: len(fitting_lines(TAG, lines, p.budget, p.ctx.tokenize))])
-        return tagged(TAG, "\n".join(index.lines(chosen))) if chosen else None
+        chosen = sorted(hits[: len(fitting_lines(self.tag, lines, p.budget, p.ctx.tokenize))])
+        return tagged(self.tag, "\n".join(index.lines(chosen))) if chosen else None
 
     async def store(self, p: StoreParams) -> dict[str, Any] | None:
+        """Index what was said."""
         index = self.live.get(p.ctx.execution_id)
         if index is None:
             return None
@@ -270,19 +311,22 @@ class _SemanticRecall:
         return {"state": {"count": len(index.messages)}} if added else None
 
     def dispose(self, p: DisposeParams) -> None:
+        """Forget the execution."""
         self.live.pop(p.ctx.execution_id, None)
 
     async def search(self, args: _Search, state: Any, ctx: Any) -> dict[str, Any]:
+        """Answer a call of the function ``search``."""
         index = self.live.get(ctx.execution_id)
-        return {"result": [] if index is None else index.lines(sorted(await self.nearest(index, args.query, set())))}
+        found = [] if index is None else index.lines(sorted(await self.nearest(index, args.query, set(), ctx)))
+        return {"result": found}
 
     async def open(self, p: InitParams) -> int:
         """Bring the index of a scope up to what is stored; returns how much is in it."""
         if self.scope == "execution":
-            self.live[p.ctx.execution_id] = _Index(None)
+            self.live[p.ctx.execution_id] = MessageIndex(None)
             return 0
         place = (id(p.storage.storage), p.storage.prefix)  # the index holds the storage, so its identity stays its own
-        index = self.known.setdefault(place, _Index(p.storage))
+        index = self.known.setdefault(place, MessageIndex(p.storage))
         self.known.move_to_end(place)
         while len(self.known) > MAX_INDEXES:
             self.known.popitem(last=False)
@@ -299,7 +343,7 @@ class _SemanticRecall:
         self.live[p.ctx.execution_id] = index
         return len(index.messages)
 
-    async def add(self, index: _Index, items: Sequence[Item], thread_id: str) -> int:
+    async def add(self, index: MessageIndex, items: Sequence[Item], thread_id: str) -> int:
         """Index the messages among some items that are not known yet; returns how many there were."""
         fresh: dict[str, tuple[str, str]] = {}
         for key, role, text in _messages(items, thread_id):
@@ -328,8 +372,19 @@ class _SemanticRecall:
                 await index.storage.delete(gone.key)
         return len(fresh)
 
-    async def nearest(self, index: _Index, query: str, hidden: set[str]) -> list[int]:
-        """Return positions of what is near to a query, nearest first, each hit followed by its neighbours."""
+    async def nearest(self, index: MessageIndex, query: str, hidden: set[str], ctx: ExecutionContext) -> list[int]:
+        """Return positions of what answers a query best, best first, each hit followed by its neighbours."""
+        found: dict[int, None] = {}
+        for position in (await self.ranked(index, query, hidden, ctx))[: self.top_k]:
+            found.setdefault(position)
+            for step in range(1, self.neighbours + 1):
+                for near in (position - step, position + step):
+                    if 0 <= near < len(index.messages) and index.messages[near].id not in hidden:
+                        found.setdefault(near)
+        return list(found)
+
+    async def ranked(self, index: MessageIndex, query: str, hidden: set[str], ctx: ExecutionContext) -> list[int]:
+        """Return positions of what is near to a query, nearest first."""
         (wanted,) = await embed(self.embedder, [query])
         # Hashed words leave most places empty, so only those of the query are looked at: thousands of messages in a few
         # milliseconds, without a numerical library.
@@ -348,12 +403,6 @@ class _SemanticRecall:
             index.other = sum(
                 [bool(message.length) and len(message.vector) != len(wanted) for message in index.messages]
             )
-        hits = sorted((pair for pair in scored if pair[0] >= self.min_score), reverse=True)[: self.top_k]
-        found: dict[int, None] = {}
-        for _, position in hits:
-            found.setdefault(position)
-            for step in range(1, self.neighbours + 1):
-                for near in (position - step, position + step):
-                    if 0 <= near < len(index.messages) and index.messages[near].id not in hidden:
-                        found.setdefault(near)
-        return list(found)
+        return [
+            position for _, position in sorted((pair for pair in scored if pair[0] >= self.min_score), reverse=True)
+        ]

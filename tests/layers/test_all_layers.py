@@ -26,13 +26,16 @@ PLACES: dict[str, tuple[str, float, str, Any]] = {
     "static_content": ("static-content", 105, "resource", "auto"),
     "durable_task_state": ("durable-task-state", 110, "thread", {"min": 100, "max": 800}),
     "tool_memory": ("cart", 110, "execution", "auto"),
+    "file_memory": ("file-memory", 120, "resource", {"min": 0, "max": 1000}),
     "entity_memory": ("entity-memory", 150, "resource", {"min": 0, "max": 1000}),
     "observational_memory": ("observational-memory", 200, "resource", {"min": 500, "max": 2500}),
     "plan_memory": ("plan", 240, "thread", {"min": 100, "max": 3000}),
     "procedural_memory": ("procedural-memory", 250, "resource", {"min": 0, "max": 1500}),
+    "tool_result_clearing": ("tool-result-clearing", 270, "execution", {"min": 0, "max": 500}),
     "history_window": ("history-window", 275, "execution", 0),
     "episodic_memory": ("episodic-memory", 300, "resource", {"min": 0, "max": 2000}),
     "file_reference": ("file-reference", 350, "thread", "auto"),
+    "hybrid_recall": ("hybrid-recall", 400, "resource", {"min": 0, "max": 4000}),
     "semantic_recall": ("semantic-recall", 400, "resource", {"min": 0, "max": 4000}),
 }
 FIRST: dict[str, tuple[Any, ...]] = {"static_content": ("Be kind.",), "tool_memory": ("cart",)}
@@ -81,6 +84,8 @@ async def exercise(talk: Conversation, id: str, name: str) -> None:
             await talk.call(id, "record_artifact", path="a.txt")
         case "entity_memory":
             await talk.call(id, "remember", name="Ann", fact="likes tea")
+        case "file_memory":
+            await talk.call(id, "create", path="people/ann.md", text="Ann likes tea.\nShe lives in Rome.")
         case "plan_memory":
             await talk.call(id, "enter_plan_mode", goal="Ship it")
         case "procedural_memory":
@@ -147,6 +152,8 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("episodic_memory", {"retrieval": "luck"}),
     ("episodic_memory", {"max_episodes": 0}),
     ("semantic_recall", {"top_k": 0}),
+    ("hybrid_recall", {"top_k": 0}),
+    ("hybrid_recall", {"min_score": -2}),
     ("semantic_recall", {"min_score": 2}),
     ("semantic_recall", {"neighbours": -1}),
     ("durable_task_state", {"merge_data": "somehow"}),
@@ -155,6 +162,11 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("file_reference", {"allowed_extensions": []}),
     ("file_reference", {"max_file_size": 0}),
     ("entity_memory", {"max_facts": 0}),
+    ("file_memory", {"max_files": 0}),
+    ("file_memory", {"max_chars": 0}),
+    ("file_memory", {"max_file_chars": "many"}),
+    ("file_memory", {"initial": {"../a": "x"}}),
+    ("file_memory", {"initial": {"a": 7}}),
     ("procedural_memory", {"top_k": 0}),
     ("procedural_memory", {"min_score": -2}),
 ]

@@ -15,6 +15,7 @@ import pytest
 from noetic_nb.layers import (
     entity_memory,
     episodic_memory,
+    hybrid_recall,
     observational_memory,
     procedural_memory,
     semantic_recall,
@@ -62,6 +63,7 @@ def entities(text: str) -> dict[str, list[str]]:
 
 LAYERS: dict[str, Callable[[], MemoryLayer]] = {
     "semantic recall": lambda: semantic_recall(top_k=5),
+    "hybrid recall": lambda: hybrid_recall(top_k=5),
     "observational": lambda: observational_memory(observer, buffer_threshold=50, max_observations=50),
     "entity": lambda: entity_memory(entities),
     "episodic, by similarity": lambda: episodic_memory(retrieval="similarity", max_episodes=200),
@@ -72,6 +74,7 @@ LAYERS: dict[str, Callable[[], MemoryLayer]] = {
 # The least that must be recalled, of all facts, at each budget. Layers that nobody writes to recall nothing.
 FLOORS: dict[str, tuple[float, float, float]] = {
     "semantic recall": (0.85, 0.85, 0.85),
+    "hybrid recall": (0.85, 0.85, 0.85),
     "observational": (0.4, 0.85, 0.85),
     "entity": (0.75, 0.85, 0.85),
     "episodic, by similarity": (0.75, 0.85, 0.85),

@@ -137,7 +137,7 @@ async def test_messages_that_another_embedder_stored_are_not_silently_passed_ove
     reply = await later.execute("A17?", resource_id="ann", thread_id="t2")
 
     assert [(w.code, w.layer_id) for w in reply.warnings] == [("recall_failed", "semantic-recall")]
-    assert reply.warnings[0].text.startswith("2 of 2 stored messages were not searched")
+    assert reply.warnings[0].text.startswith("2 of 2 stored messages are not compared by nearness")
 
 
 async def test_a_turn_without_trouble_has_no_warnings() -> None:

@@ -1,0 +1,100 @@
+"""Hybrid recall: messages that share rare words with the query, or are near to it, are brought back.
+
+An embedder sees what a message is about, keywords see the one number or name that it holds: each finds what the other misses.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from noetic_nb.arguments import explained
+from noetic_nb.errors import NoeticError
+from noetic_nb.layers.embedding import Embedder, EmbedTexts
+from noetic_nb.layers.handles import SemanticHandle
+from noetic_nb.layers.rank_fusion import fused
+from noetic_nb.layers.semantic import MessageIndex, MessageRecall, recalling
+from noetic_nb.memory import BudgetConfig, ExecutionContext, MemoryLayer, MemoryScope, Slot
+from noetic_nb.memory.built_in import built_in
+
+__all__ = ["hybrid_recall"]
+
+TAG: Final = "hybrid_recall"
+
+
+@built_in
+@explained()
+def hybrid_recall(
+    embedder: Embedder | EmbedTexts | None = None,
+    *,
+    id: str = "hybrid-recall",
+    scope: MemoryScope = "resource",
+    top_k: int = 10,
+    min_score: float = 0.1,
+    neighbours: int = 0,
+    skip_recent: int = 6,
+    max_entries: int = 2_000,
+    budget: BudgetConfig = None,
+    slot: float = Slot.SEMANTIC_RECALL,
+) -> MemoryLayer[SemanticHandle]:
+    """Make a layer that brings back messages by keywords and by nearness, the two rankings joined.
+
+    Parameters
+    ----------
+    embedder : Embedder or callable, optional
+        As of `semantic_recall`. Where it fails, keywords alone find what is stored, and the failure is reported.
+    top_k : int
+        How many messages are brought back at most.
+    min_score : float
+        Cosine from which on a message counts as near, from -1 to 1; one that shares a word with the query needs none.
+    neighbours, skip_recent, max_entries : int
+        As of `semantic_recall`.
+
+    Returns
+    -------
+    MemoryLayer
+        With function ``search`` and data ``count``.
+
+    References
+    ----------
+    .. [1] docs/behaviour/layers.md, "Hybrid recall".
+
+    Examples
+    --------
+    >>> hybrid_recall(top_k=3).id
+    'hybrid-recall'
+    """
+    return recalling(
+        HybridRecall,
+        embedder,
+        tag=TAG,
+        id=id,
+        scope=scope,
+        top_k=top_k,
+        min_score=min_score,
+        neighbours=neighbours,
+        skip_recent=skip_recent,
+        max_entries=max_entries,
+        budget=budget,
+        slot=slot,
+    )
+
+
+class HybridRecall(MessageRecall):
+    """The hooks of one layer."""
+
+    async def ranked(self, index: MessageIndex, query: str, hidden: set[str], ctx: ExecutionContext) -> list[int]:
+        """Return the positions of what shares words with a query or is near to it, best first."""
+        try:
+            near = await super().ranked(index, query, hidden, ctx)
+        except NoeticError as exc:
+            ctx.diagnostic(self.layer_id, "recall", exc)
+            near = []
+        place = {message.id: position for position, message in enumerate(index.messages)}
+        words = index.words
+        for gone in words.keys - place.keys():
+            words.remove(gone)
+        for new in place.keys() - words.keys:
+            words.add(new, index.messages[place[new]].text)
+        scores = {place[key]: score for key, score in words.scores(query).items() if key not in hidden}
+        # The newer one first of two that are as good.
+        return fused([near, sorted(scores, key=lambda position: (-scores[position], -position))])
