@@ -31,8 +31,15 @@ def script(*names: str) -> str:
     return "\n".join([_text("base/common.js"), *[_text(f"{name}.js") for name in names]])
 
 
-def joint_script(panels: Mapping[str, Sequence[str]], last: str) -> str:
+def joint_script(panels: Mapping[str, Sequence[str]], *names: str) -> str:
     """Return one module of several views: ``PANEL_SCRIPTS`` has their functions by name, each in a scope of its own.
+
+    Parameters
+    ----------
+    panels : mapping of str to sequence of str
+        The files of each view's script.
+    *names : str
+        The files of what shows them; the last one has the ``export``.
 
     Examples
     --------
@@ -44,7 +51,7 @@ def joint_script(panels: Mapping[str, Sequence[str]], last: str) -> str:
     for name, files_of in panels.items():
         inside = "\n".join([_text(f"{each}.js") for each in files_of]).replace("export default ", "return ", 1)
         parts.append(f"PANEL_SCRIPTS[{name!r}] = (() => {{\n{inside}\n}})();")
-    return "\n".join([_text("base/common.js"), *parts, _text(f"{last}.js")])
+    return "\n".join([_text("base/common.js"), *parts, *[_text(f"{name}.js") for name in names]])
 
 
 @cache

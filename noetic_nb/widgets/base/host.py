@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
-__all__ = ["Host", "HostedMixin", "hosted_by", "is_hosted"]
+import anywidget
+
+__all__ = ["Host", "HostedMixin", "hosted_by", "is_hosted", "page_traits"]
 
 
 class Host(Protocol):
@@ -81,7 +83,14 @@ class HostedMixin:
 
     def take_state(self, values: dict[str, Any]) -> None:
         """Set synced traits as a page asked; names that no page may set are passed over."""
+        known = page_traits(self)
         with self.hold_trait_notifications():  # type: ignore[attr-defined]
             for name, value in values.items():
-                if name in self.keys:  # type: ignore[attr-defined]
+                if name in known and name != "fault":
                     self.set_trait(name, value)  # type: ignore[attr-defined]
+
+
+def page_traits(view: Any) -> dict[str, Any]:
+    """Return the synced traits of a view that are its own, and the fault that it shows."""
+    own = set(view.class_trait_names(sync=True)) - set(anywidget.AnyWidget.class_trait_names(sync=True))
+    return {name: getattr(view, name) for name in sorted(own - {"snapshot", "static_name"})}

@@ -63,6 +63,9 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
 
     # On the class too: a widget that was refused in `__init__` is closed like any other when it is collected.
     _unsubscribe: tuple[Callable[[], object], ...] = ()
+    _is_following = True
+    _last_read: RunEvent | None = None
+    """The newest event that was there when the view was made."""
 
     def __init__(
         self,
@@ -94,6 +97,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
             events = list(self.run.events)
             for event in events:
                 self._feed.take(event)
+            self._last_read = events[-1] if events else None
             if events and not reading.has_any and not getattr(self.run, "is_recording", False):
                 part = (
                     "this recording"
@@ -147,7 +151,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
                 self._reading_lock.release()
 
     def _read_event(self, event: RunEvent) -> None:
-        if not self._unsubscribe:
+        if not self._is_following:
             return
         try:
             news = self._feed.take(event)
@@ -216,6 +220,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
         self._read()
 
     def _stop_following(self) -> None:
+        self._is_following = False
         for unsubscribe in self._unsubscribe:
             unsubscribe()
         self._unsubscribe = ()

@@ -257,7 +257,7 @@ class RuleEditor(RunView):
     def _read_event(self, event: Any) -> None:
         if not isinstance(event, RuleChange):
             super()._read_event(event)
-        elif self._unsubscribe:
+        elif self._is_following:
             try:
                 self.reading.book_changed(event)
                 self.refresh_static()

@@ -1,74 +1,204 @@
 // The panels of a run: each is a view as it stands alone, with a model of its own inside the one of the workbench.
 export default () => {
-  const panels = new Map();
-
-  /** What a view takes for its model: state of its own, and messages that travel inside those of the workbench. */
-  function panelModel(host, name, data) {
-    const listeners = new Map();
-    const state = { fault: "", static_name: "", ...data.traits, snapshot: data.snapshot };
-    let changed = {};
-    const model = {
-      get: (key) => state[key],
-      set: (key, value) => {
-        for (const [each, given] of Object.entries(typeof key === "object" ? key : { [key]: value })) {
-          if (state[each] === given) continue;
-          state[each] = changed[each] = given;
-          model.emit(`change:${each}`, given);
-        }
-      },
-      save_changes: () => {
-        if (Object.keys(changed).length) host.send({ type: "panel", panel: name, set: changed });
-        changed = {};
-      },
-      send: (message) => host.send({ type: "panel", panel: name, message }),
-      on: (event, listener) => (listeners.get(event) ?? listeners.set(event, new Set()).get(event)).add(listener),
-      off: (event, listener) => listeners.get(event)?.delete(listener),
-      emit: (event, value) => [...(listeners.get(event) ?? [])].forEach((listener) => listener(value)),
-      received: (traits) => {
-        for (const [each, given] of Object.entries(traits)) {
-          state[each] = given;
-          model.emit(`change:${each}`, given);
-        }
-      },
-    };
-    return model;
-  }
+  const LEAST = 3; // columns of 12
+  const STEP = 40; // pixels of height for one press of a key
+  const panels = new Map(); // by name: { view, model, end }, or { fault }
 
   function panelOf(host, name, data) {
+    if (data.fault) return { fault: data.fault };
     const view = PANEL_SCRIPTS[name]();
     const model = panelModel(host, name, data);
-    view.initialize({ model });
-    return { view, model };
+    return { view, model, end: view.initialize({ model }) };
+  }
+
+  let host = null;
+  function makePanel(name, data) {
+    panels.get(name)?.end?.();
+    try {
+      panels.set(name, panelOf(host, name, data));
+    } catch (error) {
+      panels.set(name, { fault: `This panel failed in the page: ${error}` });
+    }
+  }
+
+  /** Take what is the workbench's own. */
+  function takeOwn(data, content) {
+    if (content.type === "selected") {
+      store.took(content);
+    } else if (content.type === "opened") {
+      data.panels[content.panel] = content.data;
+      makePanel(content.panel, structuredClone(content.data));
+    } else {
+      const { type, row, ...parts } = content;
+      Object.assign(data.parts, parts);
+      if (!row) return;
+      const rows = data.parts.talk;
+      const at = rows.findIndex((other) => other.at === row.at);
+      if (at >= 0) rows[at] = row;
+      else if (!rows.length || row.at > rows[rows.length - 1].at) rows.push(row);
+    }
   }
 
   const store = storeOf((data, message) => {
     if (message.type !== "panels") return true;
-    for (const [name, content] of message.news) panels.get(name)?.model.emit("msg:custom", content);
-    for (const [name, traits] of Object.entries(message.traits)) panels.get(name)?.model.received(traits);
+    for (const [name, content] of message.news) {
+      if (name === "") takeOwn(data, content);
+      else panels.get(name)?.model?.receive(content);
+    }
     return true;
   });
 
   function initialize({ model }) {
+    host = model;
     const end = store.initialize({ model });
-    for (const [name, data] of Object.entries(store.data.panels)) panels.set(name, panelOf(model, name, data));
-    return end;
+    for (const [name, data] of Object.entries(store.data.panels)) makePanel(name, data);
+    return () => {
+      end();
+      for (const panel of panels.values()) panel.end?.();
+    };
   }
 
   function render({ model, el }) {
     const root = el.appendChild(make("div", { class: "noetic-nb nn-workbench", role: "group", "aria-label": "Workbench" }));
-    root.append(make("p", { class: "nn-title" }, "Workbench"));
-    const grid = root.appendChild(make("div", { class: "nn-panels" }));
-    const ends = [];
-    for (const [name, title] of store.data.titles) {
-      const panel = panels.get(name);
-      if (!panel) continue;
-      const box = grid.appendChild(make("section", { class: "nn-panel", "aria-label": title }));
-      ends.push(panel.view.render({ model: panel.model, el: box }));
+    const get = (request) => store.get(model, request);
+    let problem = "";
+    const failed = (error) => {
+      problem = error.message;
+      store.changed();
+    };
+    const tools = {
+      get: (request) => {
+        problem = "";
+        return get(request);
+      },
+      select: (fields) => store.select(model, { thread_id: null, turn: null, call: null, item: null, decision: null, ...fields }),
+      failed,
+      redraw: store.changed,
+    };
+    const head = root.appendChild(make("div", { class: "nn-bench-head" }));
+    head.append(make("p", { class: "nn-title" }, "Workbench"));
+    const progress = head.appendChild(make("p", { class: "nn-sub nn-progress", role: "status" }));
+    const bar = root.appendChild(make("div", { class: "nn-toolbar", role: "group", "aria-label": "Panels" }));
+    const drawQuestions = questionsPart(root, tools);
+    const trouble = root.appendChild(make("p", { class: "nn-fault", role: "alert" }));
+    const body = root.appendChild(make("div", { class: "nn-bench-body" }));
+    const side = body.appendChild(make("div", { class: "nn-bench-side" }));
+    const main = body.appendChild(make("div", { class: "nn-bench-main" }));
+    const drawTalk = talkPart(side, tools);
+    const drawCause = causePart(main, tools);
+    const grid = main.appendChild(make("div", { class: "nn-panels" }));
+    const boxes = new Map(); // by name: the box of an open panel and what ends its view
+
+    const open = () => model.get("panels") ?? [];
+    const choose = (name) => {
+      const now = open();
+      model.set("panels", now.includes(name) ? now.filter((other) => other !== name) : [...now, name]);
+      model.save_changes();
+      store.changed();
+    };
+    const sizeOf = (name) => (model.get("sizes") ?? {})[name] ?? store.data.sizes[name];
+    const resize = (name, columns, height) => {
+      const size = [Math.max(LEAST, Math.min(12, Math.round(columns))), Math.max(160, Math.min(1600, Math.round(height)))];
+      model.set("sizes", { ...model.get("sizes"), [name]: size });
+      store.changed();
+    };
+
+    for (const [name, title, lacks] of store.data.titles) {
+      const chip = button(bar, title, () => choose(name), { class: "nn-chip", "data-panel": name });
+      chip.disabled = lacks !== "";
+      put(chip, { title: lacks || `Show or hide: ${title}` });
     }
-    const hide = store.show({ model, el, root, draw: () => {} });
+
+    function gripOf(name, title) {
+      const grip = make("button", { type: "button", class: "nn-grip", "aria-label": `Resize ${title}` });
+      put(grip, { title: "Drag, or use the arrow keys; double-click resets" });
+      grip.addEventListener("keydown", (event) => {
+        const step = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, STEP], ArrowUp: [0, -STEP] }[event.key];
+        if (!step) return;
+        event.preventDefault();
+        event.stopPropagation();
+        const [columns, height] = sizeOf(name);
+        resize(name, columns + step[0], height + step[1]);
+        model.save_changes();
+      });
+      grip.addEventListener("dblclick", () => {
+        resize(name, ...store.data.sizes[name]);
+        model.save_changes();
+      });
+      grip.addEventListener("pointerdown", (event) => {
+        event.preventDefault();
+        grip.focus();
+        grip.setPointerCapture(event.pointerId);
+        const [columns, height] = sizeOf(name);
+        const width = grid.clientWidth / 12;
+        const move = (now) => resize(name, columns + (now.clientX - event.clientX) / width, height + now.clientY - event.clientY);
+        const done = () => {
+          grip.removeEventListener("pointermove", move);
+          model.save_changes();
+        };
+        grip.addEventListener("pointermove", move);
+        grip.addEventListener("pointerup", done, { once: true });
+        grip.addEventListener("pointercancel", done, { once: true });
+      });
+      return grip;
+    }
+
+    /** Show a panel; one that is there already stays as it is. */
+    function boxOf(name, title) {
+      const panel = panels.get(name);
+      const known = boxes.get(name);
+      if (known?.panel === panel) return known.box;
+      known?.end?.();
+      known?.box.remove();
+      const box = make("section", { class: "nn-panel", "aria-label": title, "data-panel": name });
+      const inside = box.appendChild(make("div", { class: "nn-panel-view" }));
+      button(box, "×", () => choose(name), { class: "nn-close", "aria-label": `Close ${title}`, title: "Close this panel" });
+      box.append(gripOf(name, title));
+      let end;
+      if (!panel) inside.append(make("p", { class: "nn-note", role: "status" }, `Opening ${title} …`));
+      else if (panel.fault) inside.append(make("p", { class: "nn-fault", role: "alert" }, panel.fault));
+      else end = panel.view.render({ model: panel.model, el: inside });
+      boxes.set(name, { panel, box, end });
+      return box;
+    }
+
+    function drawPanels(data) {
+      const now = data.titles.filter(([name]) => open().includes(name));
+      for (const [name, { box, end }] of boxes) {
+        if (now.some(([other]) => other === name)) continue;
+        end?.();
+        box.remove();
+        boxes.delete(name);
+        // It is brought up to date when it is opened again.
+        panels.get(name)?.end?.();
+        panels.delete(name);
+      }
+      now.forEach(([name, title], at) => {
+        const box = boxOf(name, title);
+        if (grid.children[at] !== box) grid.insertBefore(box, grid.children[at] ?? null);
+        const [columns, height] = sizeOf(name);
+        box.style.gridColumn = `span ${columns}`;
+        box.style.height = `${height}px`;
+        put(box.lastElementChild, { "aria-description": `${columns} of 12 columns, ${height} pixels` });
+      });
+      for (const chip of bar.children) put(chip, { "aria-pressed": open().includes(chip.dataset.panel) });
+    }
+
+    function draw(data) {
+      setText(head.firstChild, `Workbench: ${data.name}`);
+      setText(progress, data.parts.progress);
+      put(progress, { "data-busy": data.parts.busy ? true : null });
+      drawQuestions(data.parts.questions);
+      drawTalk(data.parts, store.selection);
+      drawCause(store.selection);
+      drawPanels(data);
+      setText(trouble, problem);
+    }
+
+    const hide = store.show({ model, el, root, draw, traits: ["panels", "sizes"] });
     return () => {
       hide();
-      ends.forEach((end) => end?.());
+      for (const { end } of boxes.values()) end?.();
     };
   }
 

@@ -3,135 +3,337 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any
+
+import traitlets
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, TurnCompleted
-from noetic_nb.widgets.allocation.allocation import TokenAllocation
+from noetic_nb.redact import safe_logger
+from noetic_nb.regulator import Regulator
+from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
+from noetic_nb.runs.recorder import record, recorded
+from noetic_nb.runs.run_source import run_of
+from noetic_nb.runtime.context.reply import AgentReply
+from noetic_nb.runtime.harness import AgentHarness
+from noetic_nb.steering import RuleBook
+from noetic_nb.steering.layer import rulebook_of
+from noetic_nb.widgets.approval.approval import Approval, Asked
 from noetic_nb.widgets.base.assets import joint_script, joint_style
-from noetic_nb.widgets.base.feed import Reading
-from noetic_nb.widgets.base.host import hosted_by
+from noetic_nb.widgets.base.host import hosted_by, page_traits
 from noetic_nb.widgets.base.moment import Moment
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection
-from noetic_nb.widgets.ledger.ledger import Ledger
-from noetic_nb.widgets.transcript.transcript import Transcript
-from noetic_nb.widgets.trends.trends import RegulatorTrends
+from noetic_nb.widgets.workbench.conversation import NO_HARNESS, Conversation
+from noetic_nb.widgets.workbench.panels import COLUMNS, HEIGHTS, PANELS, Subject, checked_names
+from noetic_nb.widgets.workbench.questions import Questions
+from noetic_nb.widgets.workbench.workbench_reading import WorkbenchReading
 
 __all__ = ["Workbench"]
 
-
-class _Panel(NamedTuple):
-    title: str
-    view: type[RunView]
-
-
-PANELS: Final[dict[str, _Panel]] = {
-    "transcript": _Panel("Transcript", Transcript),
-    "allocation": _Panel("Tokens", TokenAllocation),
-    "trends": _Panel("Quality and cost", RegulatorTrends),
-    "ledger": _Panel("Ledger", Ledger),
-}
-
-
-class WorkbenchReading(Reading):
-    """What the workbench itself reads: which panels there are, and what they show."""
-
-    def __init__(self, panels: Sequence[str]) -> None:
-        self.views: dict[str, RunView] = {}
-        self.snapshot: dict[str, Any] = {
-            "titles": [[name, panel.title] for name, panel in PANELS.items()],
-            "open": list(panels),
-            "panels": {},
-        }
-
-    def take(self, event: RunEvent, place: Any) -> None:
-        """Read one event."""
-
-    def to_html(self) -> str:
-        """Return the static forms of all panels, one below the other."""
-        return "".join([view.reading.to_html() for view in self.views.values()])
-
-    def to_text(self) -> str:
-        """Return the texts of all panels."""
-        return "\n\n".join([view.reading.to_text() for view in self.views.values()])
+log = safe_logger(__name__)
 
 
 class Workbench(RunView):
-    """Show one run in all views at once, linked by one selection."""
+    """Show one run in all views at once, linked by one selection; of a harness, talk to it as well.
 
-    _esm = joint_script({name: panel.view.scripts for name, panel in PANELS.items()}, "workbench/workbench")
+    Parameters
+    ----------
+    run : Run, AgentHarness or object with a ``run``
+        A run that grows, or one that was loaded or replayed. A harness is recorded, unless it is already: then its newest
+        run is shown. Recording goes on when the workbench is closed.
+    panels : sequence of str, optional
+        Which panels are open: ``"ledger"``, ``"transcript"``, ``"allocation"``, ``"trends"``, ``"rules"``; all but the last
+        by default.
+    rules : RuleBook, optional
+        Those that steered; by default the harness's own.
+    regulator : Regulator, optional
+        As for `RegulatorTrends`.
+    thread_id : str, optional
+        Show only this thread, and talk in it; all are shown by default, and ``"default"`` is talked in.
+    turn : int, optional
+        Show only this turn, 1 for the first of a thread.
+    until : int, optional
+        Show the turns up to this one, inclusive.
+    selection : Selection, optional
+        What someone points at, shared by all panels and with other views.
+
+    Attributes
+    ----------
+    panels : list of str
+        The open panels, in the order of the page. Can be set.
+    sizes : dict of str to (int, int)
+        Columns of 12, and pixels of height, of the panels that someone resized. Can be set.
+    ledger, transcript, allocation, trends, rules : RunView
+        The views, made when they are first wanted; ``bench.allocation.what_if(...)``.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NOT_A_RUN``; ``UNKNOWN_PANEL``, ``PANEL_NOT_AVAILABLE``; ``NOT_A_RULE_BOOK``; ``INVALID_REGULATOR``;
+        ``INVALID_TURN``, ``INVALID_THREAD``, ``NOT_A_SELECTION``.
+
+    References
+    ----------
+    .. [1] docs/behaviour/views.md, "Workbench".
+
+    Examples
+    --------
+    >>> from noetic_nb.runs import Run
+    >>> with Workbench(Run("r1"), panels=["ledger"]) as bench:
+    ...     bench
+    Workbench: r1. No turn yet
+    <BLANKLINE>
+    No turn yet.
+    <BLANKLINE>
+    Ledger. No steering decision yet. Each evaluation of the rules appears here.
+    """
+
+    table = "turns"
+    panels = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    sizes = traitlets.Dict().tag(sync=True)
+    scripts = ("workbench/workbench_parts", "workbench/workbench")
+    _esm = joint_script({name: panel.view.scripts for name, panel in PANELS.items()}, *scripts)
     _css = joint_style(*[panel.view.scripts[-1] for panel in PANELS.values()], "workbench/workbench")
     reading: WorkbenchReading
+    # On the class too: what is refused in `__init__` is closed like any other.
+    _subject: Subject | None = None
 
     def __init__(
         self,
         run: Any,
         *,
-        panels: Sequence[str] = tuple(PANELS),
+        panels: Sequence[str] | None = None,
+        rules: RuleBook | None = None,
+        regulator: Regulator | None = None,
         thread_id: str | None = None,
         turn: int | None = None,
         until: int | None = None,
         selection: Selection | None = None,
     ) -> None:
         moment = Moment(thread_id, turn, until)
-        self._gathered: list[tuple[str, dict[str, Any]]] | None = None
-        self._changed: dict[str, dict[str, Any]] = {}
-        self._gathering = threading.RLock()
-        reading = WorkbenchReading(panels)
+        self._subject = _subject_of(run, rules, regulator)
         selection = Selection() if selection is None else selection
-        for name in panels:
-            with hosted_by(self, name):
-                view = PANELS[name].view(run, thread_id=thread_id, turn=turn, until=until, selection=selection)  # type: ignore[call-arg]
-            reading.views[name] = view
-            own = set(PANELS[name].view.class_trait_names(sync=True)) - set(RunView.class_trait_names(sync=True))
-            traits = {key: getattr(view, key) for key in sorted(own)}
-            reading.snapshot["panels"][name] = {"snapshot": view.reading.snapshot, "traits": traits}
-        super().__init__(run, reading, moment=moment, selection=selection)
+        names = _names_to_open(self._subject, panels)
+        # What panels send waits here until the work that made it is done, and then leaves as one message.
+        self._news: deque[tuple[str, dict[str, Any]]] = deque()
+        self._depth = threading.local()
+        self._arguments = {"thread_id": thread_id, "turn": turn, "until": until, "selection": selection}
+        reading = WorkbenchReading(self._subject, moment)
+        if self._subject.harness is not None:
+            reading.conversation = Conversation(self._subject.harness, thread_id or "default", self._chat_changed)
+            reading.parts["chat"] = reading.conversation.data()
+            reading.questions = Questions(self._questions_changed)
+        self._behind: dict[str, RunEvent] = {}
+        super().__init__(self._subject.run, reading, moment=moment, selection=selection, panels=names)
+        self._last_taken = self._last_read
+        self.observe(self._panels_chosen, "panels")
+        for name in names:
+            self._open_panel(name)
+        self._ends = _asked_here(self)
+
+    # What someone does by code.
+
+    async def say(self, text: str) -> AgentReply:
+        """Say something to the agent and wait for its reply, as the chat box does.
+
+        Raises
+        ------
+        NoeticError
+            As `AgentHarness.execute`.
+        NoeticConfigError
+            ``NO_HARNESS`` where the workbench shows a recording.
+        """
+        return await self._conversation.say(text)
+
+    async def stop(self) -> bool:
+        """Cancel the turn that runs; False where none was running. What waits goes on with the next turn."""
+        return await self._conversation.stop()
+
+    async def grade(self, quality: float) -> None:
+        """Grade the last reply from 0 (useless, thumbs down) to 1 (perfect, thumbs up); see `AgentHarness.feedback`."""
+        await self._conversation.grade(quality)
+
+    async def correct(self, text: str) -> None:
+        """Say what was wrong with the last reply; see `AgentHarness.correct`.
+
+        Raises `NoeticConfigError` ``NO_FEEDBACK`` where no layer of the agent takes corrections.
+        """
+        await self._conversation.correct(text)
+
+    @property
+    def _conversation(self) -> Conversation:
+        found = self.reading.conversation
+        if found is None:
+            raise NoeticConfigError("NO_HARNESS", NO_HARNESS, hint="Workbench(harness)")
+        return found
+
+    def ask(self, name: str, args: Mapping[str, Any], question: str | None) -> Asked | None:
+        """Ask for an approval inside; None where the workbench is not shown."""
+        if self.comm is None or not self._places or self.reading.questions is None:
+            return None
+        return self.reading.questions.ask(name, args, question)
+
+    def __getattr__(self, name: str) -> Any:
+        # Only names that are no attributes come here.
+        if name in PANELS and self._subject is not None:
+            return self._view(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *PANELS]
+
+    # Panels.
+
+    def _view(self, name: str) -> RunView:
+        view = self.reading.views.get(name)
+        if view is None:
+            assert self._subject is not None
+            why = PANELS[name].lacks(self._subject)
+            if why:
+                raise NoeticConfigError("PANEL_NOT_AVAILABLE", why, given=name, hint="Workbench(run, rules=book)")
+            with self._reading_lock:
+                with hosted_by(self, name):
+                    view = PANELS[name].make(self._subject, **self._arguments)
+                # It has read what may still wait here.
+                if view._last_read is not None and view._last_read is not self._last_taken:
+                    self._behind[name] = view._last_read
+                self.reading.views[name] = view
+        return view
+
+    def _open_panel(self, name: str) -> dict[str, Any]:
+        """Bring a panel into the snapshot; returns what a page needs of it."""
+        try:
+            view = self._view(name)
+            data = {"snapshot": view.reading.snapshot, "traits": page_traits(view)}
+        except Exception as exc:
+            log.exception("A panel of a workbench could not be opened.")
+            data = {"fault": f"This panel could not be opened: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"}
+        self.snapshot["panels"][name] = data
+        return data
+
+    @traitlets.validate("panels")
+    def _known_panels(self, proposal: Any) -> list[str]:
+        assert self._subject is not None
+        return _names_to_open(self._subject, proposal["value"])
+
+    @traitlets.validate("sizes")
+    def _known_sizes(self, proposal: Any) -> dict[str, list[int]]:
+        return {name: _size(size) for name, size in proposal["value"].items() if checked_names([name])}
+
+    def _panels_chosen(self, change: Any) -> None:
+        with self._together():
+            for name in change.old:
+                if name not in change.new:
+                    self.snapshot["panels"].pop(name, None)
+            for name in change.new:
+                if name not in change.old:
+                    self._news.append(("", {"type": "opened", "panel": name, "data": self._open_panel(name)}))
+        self.refresh_static()
 
     # What panels send.
 
     def panel_sent(self, panel: str, content: dict[str, Any]) -> None:
-        """Take a message of a panel for its page."""
-        with self._together() as gathered:
-            gathered.append((panel, content))
+        """Take a message of a panel for its page; of one that is closed nobody needs it."""
+        if panel in self.reading.snapshot["panels"]:
+            self._news.append((panel, content))
+            self._flush()
 
     def panel_changed(self, panel: str, traits: dict[str, Any]) -> None:
         """Take new values of synced traits of a panel."""
-        known = self.reading.snapshot["panels"].get(panel) if hasattr(self, "reading") else None
-        if known is not None:
-            known["traits"].update(traits)
-            with self._together():
-                self._changed.setdefault(panel, {}).update(traits)
+        known = self.reading.snapshot["panels"].get(panel)
+        if known is not None and "traits" in known:
+            news = {name: value for name, value in traits.items() if name in known["traits"]}
+            known["traits"].update(news)
+            self._news.append((panel, {"type": "traits", "traits": news}))
+            self._flush()
+
+    def _part_changed(self, **parts: Any) -> None:
+        """Send parts of the workbench itself that are others now."""
+        self.reading.parts.update(parts)
+        self._news.append(("", {"type": "parts", **parts}))
+        self._flush()
+
+    def _chat_changed(self) -> None:
+        chat = getattr(self.reading, "conversation", None)
+        if chat is not None:
+            self._part_changed(chat=chat.data())
+
+    def _questions_changed(self) -> None:
+        if self.reading.questions is not None:
+            self._part_changed(questions=self.reading.questions.data())
 
     @contextmanager
-    def _together(self) -> Iterator[list[tuple[str, dict[str, Any]]]]:
+    def _gathered(self) -> Iterator[None]:
         """Gather what panels send meanwhile, and send it as one message."""
-        with self._gathering:
-            if self._gathered is not None:
-                yield self._gathered
-                return
-            self._gathered = []
+        with self._reading_lock:
+            depth = getattr(self._depth, "now", 0)
+            self._depth.now = depth + 1
             try:
-                yield self._gathered
+                yield
             finally:
-                news, traits = self._gathered, self._changed
-                self._gathered, self._changed = None, {}
-                if news or traits:
-                    self.send({"type": "panels", "news": news, "traits": traits})
+                self._depth.now = depth
+        self._flush()
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """Gather in the same way, then take the events that came meanwhile."""
+        try:
+            with self._gathered():
+                yield
+        finally:
+            self._read()
+
+    def _flush(self) -> None:
+        # Whoever gathers sends for all: a thread that finds someone at it leaves its news there, as with events.
+        while self._news and not getattr(self._depth, "now", 0) and self._reading_lock.acquire(blocking=False):
+            try:
+                news = []
+                while self._news:
+                    news.append(self._news.popleft())
+                if news and self.comm is not None:
+                    self.send({"type": "panels", "news": news})
+            finally:
+                self._reading_lock.release()
+
+    def _read(self) -> None:
+        super()._read()
+        self._flush()
 
     def _read_event(self, event: RunEvent) -> None:
-        with self._together():
-            for view in self.reading.views.values():
-                view._take(event)
+        if not self._is_following:
+            return
+        with self._gathered():
+            self._last_taken = event
+            for name, view in tuple(self.reading.views.items()):
+                if name not in self._behind:
+                    view._take(event)
+                elif self._behind[name] is event:
+                    del self._behind[name]
+            self._take_part(event)
         if isinstance(event, TurnCompleted):
             self.refresh_static()
 
+    def _take_part(self, event: RunEvent) -> None:
+        """Read an event for the parts that are no panels; a fault in them leaves the panels alone."""
+        if self.fault:
+            return
+        try:
+            parts = self._feed.take(event)
+            if parts:
+                self._news.append(("", {"type": "parts", **parts}))
+        except Exception as exc:
+            log.exception("A workbench failed; its panels go on.")
+            self.fault = f"The workbench itself failed: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"
+
     def _selected(self, fields: dict[str, Any]) -> None:
         with self._together():
-            for view in self.reading.views.values():
+            self.reading.snapshot["selection"] = fields
+            self._news.append(("", {"type": "selected", "id": self._asked_by, "fields": fields}))
+            for view in tuple(self.reading.views.values()):
                 view._selected(fields)
 
     def _message_received(self, widget: Any, content: Any, buffers: Any) -> None:
@@ -142,5 +344,74 @@ class Workbench(RunView):
             case {"type": "panel", "panel": str(name), "message": message} if name in self.reading.views:
                 with self._together():
                     self.reading.views[name]._message_received(widget, message, buffers)
+            case {"type": "get", "id": asked, "request": {"do": "edit", "rule": str(rule_id)}}:
+                with self._together():
+                    self.send({"type": "got", "id": asked, **self._edit(rule_id)})
             case _:
                 super()._message_received(widget, content, buffers)
+
+    def _edit(self, rule_id: str) -> dict[str, Any]:
+        """Open the rules on one of them."""
+        try:
+            self.rules.choose(rule_id)
+            self.panels = [*self.panels, "rules"]
+        except NoeticConfigError as exc:
+            return {"fault": plain(exc, TEXT_LENGTH)}
+        return {"data": True}
+
+    def _release(self) -> bool:
+        if isinstance(getattr(self, "reading", None), WorkbenchReading):
+            if self.reading.questions is not None:
+                self.reading.questions.withdraw()
+            for end in getattr(self, "_ends", ()):
+                end()
+            for view in self.reading.views.values():
+                view._release()
+        return super()._release()
+
+
+def _subject_of(source: Any, rules: Any, regulator: Any) -> Subject:
+    harness = source if isinstance(source, AgentHarness) else None
+    run = run_of(source) if harness is None else recorded(harness) or record(harness)
+    if rules is not None and not isinstance(rules, RuleBook):
+        raise NoeticConfigError(
+            "NOT_A_RULE_BOOK", "Rules are those of a RuleBook.", given=rules, hint="Pass the book that steers."
+        )
+    if rules is None and harness is not None:
+        books = [rulebook_of(layer) for layer in harness.config.memory]
+        rules = next((book for book in books if book is not None), None)
+    if regulator is not None and not isinstance(regulator, Regulator):
+        raise NoeticConfigError(
+            "INVALID_REGULATOR", "That is no regulator.", given=regulator, hint="Use Regulator.for_user(name)."
+        )
+    return Subject(run, harness, rules, regulator)
+
+
+def _names_to_open(subject: Subject, given: Sequence[str] | None) -> list[str]:
+    if given is None:
+        return [name for name, panel in PANELS.items() if panel.is_open and not panel.lacks(subject)]
+    names = checked_names(given)
+    for name in names:
+        why = PANELS[name].lacks(subject)
+        if why:
+            raise NoeticConfigError("PANEL_NOT_AVAILABLE", why, given=name, hint="Workbench(run, rules=book)")
+    return names
+
+
+def _size(given: Any) -> list[int]:
+    """Return a size within its bounds: columns of 12, and pixels."""
+    try:
+        columns, height = (int(number) for number in given)
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise NoeticConfigError(
+            "INVALID_SIZE", "A size is columns of 12, and pixels.", given=given, hint="Such as (6, 400)."
+        ) from exc
+    least, most = HEIGHTS
+    return [max(3, min(columns, COLUMNS)), max(least, min(height, most))]
+
+
+def _asked_here(bench: Workbench) -> tuple[Callable[[], None], ...]:
+    """Have the questions of the harness asked inside, where it asks a person at all."""
+    harness = None if bench._subject is None else bench._subject.harness
+    approve = getattr(harness, "approve", None)
+    return (approve.ask_in(bench),) if isinstance(approve, Approval) else ()
