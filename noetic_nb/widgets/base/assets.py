@@ -54,10 +54,16 @@ def joint_script(panels: Mapping[str, Sequence[str]], *names: str) -> str:
     return "\n".join([_text("base/common.js"), *parts, *[_text(f"{name}.js") for name in names]])
 
 
-@cache
-def joint_style(*names: str) -> str:
-    """Return one style sheet of several views, with the common one in front."""
-    return "\n".join([_text("base/common.css"), *[_text(f"{name}.css") for name in names]])
+def joint_style(panels: Mapping[str, str], last: str) -> str:
+    """Return one style sheet of several views, each for what stands in the element with its ``data-panel`` only.
+
+    Examples
+    --------
+    >>> joint_style({"ledger": "ledger/ledger"}, "base/notice").count('[data-panel="ledger"] {')
+    1
+    """
+    parts = [f'[data-panel="{name}"] {{\n{_text(f"{sheet}.css")}\n}}' for name, sheet in panels.items()]
+    return "\n".join([_text("base/common.css"), *parts, _text(f"{last}.css")])
 
 
 @cache

@@ -93,4 +93,6 @@ class HostedMixin:
 def page_traits(view: Any) -> dict[str, Any]:
     """Return the synced traits of a view that are its own, and the fault that it shows."""
     own = set(view.class_trait_names(sync=True)) - set(anywidget.AnyWidget.class_trait_names(sync=True))
+    # Scripts and style sheets are traits, too.
+    own = {name for name in own if not name.startswith("_")}
     return {name: getattr(view, name) for name in sorted(own - {"snapshot", "static_name"})}

@@ -7,7 +7,7 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ItemsAppended, ModelCalled, RunEvent, SteeringDecided, ViewAssembled
 from noetic_nb.items import item_text
-from noetic_nb.items.origins import Origin
+from noetic_nb.items.origins import Origin, members
 from noetic_nb.lab.rule_backtest import Trials
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain, plain_data, plain_line, sendable
 from noetic_nb.runs.recorded_origins import RecordedOrigins
@@ -17,7 +17,7 @@ from noetic_nb.widgets.rules.trial_table import trial_data
 
 __all__ = ["Causes"]
 
-# What an item is known by.
+# What an item is known by: those around the value.
 _WORDS: Final = 100
 # Arguments beyond these stand in the details of the ledger.
 _ARGUMENTS: Final = 12
@@ -52,7 +52,7 @@ class Causes:
         self._origins: RecordedOrigins | None = None
         self._last: Any = None
         self._places: dict[str, tuple[str, int]] = {}
-        self._offered: dict[str, str] = {}
+        self._items: dict[str, Any] = {}
         self._read_to = 0
         self._trials: tuple[Any, Trials] | None = None
 
@@ -71,26 +71,31 @@ class Causes:
         """
         event = self._decisions.get(seq)
         if event is None:
-            raise NoeticConfigError(
-                "UNKNOWN_DECISION",
-                "That is no decision of this run.",
-                given=seq,
-                hint='`run.to_frame("ledger")` has the seq of each.',
-            )
+            raise _unknown(seq)
         is_there = seq < len(self._run.events) and self._run.events[seq] is event
         call = self._call_of(seq) if is_there else None
         go = {"thread_id": sendable(event.where.thread_id), "turn": event.where.turn, "call": call, "decision": seq}
         what = plain("the response" if event.tool_name is None else event.tool_name)
         return {
             "decision": seq,
-            "head": f"{plain(event.action)}: {what}",
+            "head": f"{plain(event.action)}{'' if event.enforced else ' (not enforced)'}: {what}",
             "isAllow": event.action == "allow",
             "guidance": plain(event.guidance or "", TEXT_LENGTH),
             "request": None if call is None else {**go, "item": None},
             "arguments": self._arguments(event, seq, go) if event.args and is_there else [],
-            "rules": [[rule_id, plain(rule_id), self._has(rule_id)] for rule_id in event.rule_ids],
+            "rules": [[plain(rule_id), self._has(rule_id)] for rule_id in event.rule_ids],
             "note": self._note(event) if is_there else "The run has let the call go that this is about.",
         }
+
+    def rule(self, seq: int, place: int) -> str:
+        """Return the id of a rule by its place in a decision: a page cannot be sent every id.
+
+        Raises `NoeticConfigError` ``UNKNOWN_DECISION``.
+        """
+        event = self._decisions.get(seq)
+        if event is None or not 0 <= place < len(event.rule_ids):
+            raise _unknown(seq)
+        return event.rule_ids[place]
 
     def without(self, rule_id: str) -> dict[str, Any]:
         """Return what the recorded calls would have met if a rule had been off.
@@ -146,7 +151,7 @@ class Causes:
                     "name": plain(name),
                     "value": plain_data(value, 160),
                     "origin": _origin_words(origin),
-                    "words": "" if origin.item is None else self._offered.get(origin.item, ""),
+                    "words": _around(self._items.get(origin.item or ""), value),
                     "go": self._go(origin, event, go),
                 }
             )
@@ -166,21 +171,41 @@ class Causes:
             # A bounded run has let its oldest turns go.
             self._read_to, self._origins = 0, None
             self._places.clear()
-            self._offered.clear()
+            self._items.clear()
         for event in events[self._read_to :]:
             if isinstance(event, ItemsAppended):
                 for at, item in enumerate(event.items, event.start):
                     item_id = item.get("id")
                     if item_id:
-                        self._offered.setdefault(str(item_id), plain_line(_words(item), _WORDS))
+                        self._items.setdefault(str(item_id), item)
                         if event.where.depth == 0:
                             self._places.setdefault(str(item_id), (event.where.thread_id, at))
             elif isinstance(event, ViewAssembled):
                 for _layer, item in event.layer_items:
                     if item.get("id"):
-                        self._offered.setdefault(str(item["id"]), plain_line(_words(item), _WORDS))
+                        self._items.setdefault(str(item["id"]), item)
         self._read_to = len(events)
         self._last = events[-1] if self._read_to else None
+
+
+def _unknown(seq: int) -> NoeticConfigError:
+    return NoeticConfigError(
+        "UNKNOWN_DECISION",
+        "That is no decision of this run.",
+        given=seq,
+        hint='`run.to_frame("ledger")` has the seq of each.',
+    )
+
+
+def _around(item: Any, value: Any) -> str:
+    """Return the words of an item around a value, or its first words."""
+    if item is None:
+        return ""
+    text = _words(item)
+    needle = next((str(member) for member in members(value)), "")
+    at = text.find(needle)
+    start = max(0, at - _WORDS // 3)
+    return plain_line(f"{'…' if start else ''}{text[start : start + 4 * _WORDS]}", _WORDS)
 
 
 def _words(item: Any) -> str:

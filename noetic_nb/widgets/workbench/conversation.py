@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.redact import safe_logger
-from noetic_nb.runs.plain_text import TEXT_LENGTH, plain, sendable
+from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.runtime.context.reply import AgentReply
 from noetic_nb.runtime.harness import AgentHarness
 
@@ -23,7 +23,7 @@ log = safe_logger(__name__)
 NO_HARNESS: Final = "This is a recording: there is no agent here to talk to. Open the workbench on a harness for that."
 NOBODY_LISTENS: Final = (
     "No layer of this agent takes feedback: a grade is recorded and changes nothing, and a correction would be lost. "
-    "Add nn.layers.regulator(...) to its memory."
+    "Add nn.regulation(...) to its memory."
 )
 STOPPED: Final = "stopped in the workbench"
 
@@ -67,7 +67,6 @@ class Conversation:
         return {
             "agent": plain(self.harness.config.name),
             "thread": plain(self.thread_id),
-            "threadId": sendable(self.thread_id),
             "waiting": [plain(text, TEXT_LENGTH) for text in self._waiting],
             "notice": list(self._notice),
             "deaf": self.deaf,

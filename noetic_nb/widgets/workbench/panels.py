@@ -51,14 +51,14 @@ def _needs_rules(subject: Subject) -> str:
 
 
 PANELS: Final[Mapping[str, Panel]] = {
-    "ledger": Panel("Ledger", Ledger, lambda of, **more: Ledger(of.run, **more), (6, 460)),
+    "ledger": Panel("Ledger", Ledger, lambda of, **more: Ledger(of.run, **more), (12, 320)),
     "transcript": Panel("Transcript", Transcript, lambda of, **more: Transcript(of.run, **more), (6, 460)),
-    "allocation": Panel("Tokens", TokenAllocation, lambda of, **more: TokenAllocation(of.run, **more), (6, 420)),
+    "allocation": Panel("Tokens", TokenAllocation, lambda of, **more: TokenAllocation(of.run, **more), (6, 460)),
     "trends": Panel(
         "Quality and cost",
         RegulatorTrends,
         lambda of, **more: RegulatorTrends(of.run, regulator=of.regulator, **more),
-        (6, 420),
+        (12, 440),
     ),
     "rules": Panel(
         "Rules",

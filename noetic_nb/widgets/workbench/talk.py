@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,9 +14,10 @@ from noetic_nb.events import (
     SteeringDecided,
     TurnCompleted,
     TurnStarted,
+    Where,
 )
 from noetic_nb.markup import escape
-from noetic_nb.runs.plain_text import TEXT_LENGTH, plain, sendable
+from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 
 __all__ = ["ROWS", "Talk"]
@@ -31,12 +33,14 @@ class _Row:
     """One turn."""
 
     at: int
-    started: TurnStarted
+    where: Where
+    said: str = ""
     done: TurnCompleted | None = None
     error: str = ""
     grade: float | None = None
     denied: list[int] = field(default_factory=list)
-    """The places of decisions that were no allow."""
+    """The places of decisions that kept something from happening, or would have."""
+    enforced: int = 0
     stopped: bool = False
 
 
@@ -68,18 +72,21 @@ class Talk:
 
     def _changed(self, event: RunEvent, seq: int) -> _Row | None:
         where = event.where
-        if isinstance(event, TurnStarted):
+        begins = isinstance(event, TurnStarted)
+        row = self._by.get((where.thread_id, where.turn))
+        # Runs of others do not always say that a turn began.
+        if begins or (row is None and where.turn > 0 and isinstance(event, SteeringDecided | TurnCompleted)):
             if not self._moment.shows(where):
                 return None
-            row = self._by[where.thread_id, where.turn] = _Row(len(self._rows), event)
+            row = self._by[where.thread_id, where.turn] = _Row(len(self._rows), where)
+            row.said = event.query if isinstance(event, TurnStarted) else ""
             self._rows.append(row)
+        if row is None or begins:
             return row
-        row = self._by.get((where.thread_id, where.turn))
-        if row is None:
-            return None
         match event:
-            case SteeringDecided() if event.action != "allow":
+            case SteeringDecided() if event.action in ("deny", "guide"):
                 row.denied.append(seq)
+                row.enforced += event.enforced
             case ErrorRaised():
                 row.error = event.error_kind
             case RegulatorDecided(stops=True):
@@ -94,18 +101,39 @@ class Talk:
 
     @staticmethod
     def _data(row: _Row) -> dict[str, Any]:
-        where = row.started.where
+        where = row.where
         return {
             "at": row.at,
             "turn": where.turn,
             "thread": plain(where.thread_id),
-            "said": plain(row.started.query, TEXT_LENGTH),
+            "said": plain(row.said, TEXT_LENGTH),
             "reply": "" if row.done is None else plain(row.done.text, REPLY_LENGTH),
             "state": _state(row),
             "marks": _marks(row),
-            "go": {"thread_id": sendable(where.thread_id), "turn": where.turn},
-            "decision": row.denied[0] if row.denied else None,
+            "isDenied": bool(row.denied),
         }
+
+    def fields(self, at: int, *, decision: bool = False) -> dict[str, Any]:
+        """Return what choosing a row, or the first denial in it, means to a `Selection`."""
+        row = self._rows[at]
+        first = row.denied[0] if decision and row.denied else None
+        return {"thread_id": row.where.thread_id or None, "turn": row.where.turn, "decision": first}
+
+    def chosen(self, fields: Mapping[str, Any]) -> int | None:
+        """Return the place of the row that someone points at, None where it is none."""
+        turn, thread = fields["turn"], fields["thread_id"]
+        if turn is None:
+            return None
+        if thread is not None:
+            row = self._by.get((thread, turn))
+        else:
+            row = next((row for row in reversed(self._rows) if row.where.turn == turn), None)
+        return None if row is None else row.at
+
+    def has_reply(self, thread_id: str) -> bool:
+        """Return whether something was answered in a thread."""
+        last = (row for row in reversed(self._rows) if row.where.thread_id == thread_id)
+        return any(row.done is not None for row in last)
 
     def newest(self, before: int | None = None) -> list[dict[str, Any]]:
         """Return the rows before a place, or the last ones, the oldest first."""
@@ -146,7 +174,8 @@ def _state(row: _Row) -> str:
 def _marks(row: _Row) -> list[str]:
     marks = []
     if row.denied:
-        marks.append(f"{len(row.denied)} not allowed")
+        what = "denied" if row.enforced == len(row.denied) else "would have been denied"
+        marks.append(f"{len(row.denied)} {what}")
     if row.stopped:
         marks.append("stopped by the regulator")
     if row.done is not None and row.done.outcome != "success":

@@ -104,13 +104,13 @@ export default () => {
     };
 
     for (const [name, title, lacks] of store.data.titles) {
-      const chip = button(bar, title, () => choose(name), { class: "nn-chip", "data-panel": name });
+      const chip = button(bar, title, () => choose(name), { class: "nn-panel-chip", "data-opens": name });
       chip.disabled = lacks !== "";
       put(chip, { title: lacks || `Show or hide: ${title}` });
     }
 
     function gripOf(name, title) {
-      const grip = make("button", { type: "button", class: "nn-grip", "aria-label": `Resize ${title}` });
+      const grip = make("button", { type: "button", class: "nn-resize", "aria-label": `Resize ${title}` });
       put(grip, { title: "Drag, or use the arrow keys; double-click resets" });
       grip.addEventListener("keydown", (event) => {
         const step = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, STEP], ArrowUp: [0, -STEP] }[event.key];
@@ -147,7 +147,7 @@ export default () => {
     function boxOf(name, title) {
       const panel = panels.get(name);
       const known = boxes.get(name);
-      if (known?.panel === panel) return known.box;
+      if (known && known.panel === panel) return known.box;
       known?.end?.();
       known?.box.remove();
       const box = make("section", { class: "nn-panel", "aria-label": title, "data-panel": name });
@@ -181,7 +181,29 @@ export default () => {
         box.style.height = `${height}px`;
         put(box.lastElementChild, { "aria-description": `${columns} of 12 columns, ${height} pixels` });
       });
-      for (const chip of bar.children) put(chip, { "aria-pressed": open().includes(chip.dataset.panel) });
+      for (const chip of bar.children) put(chip, { "aria-pressed": open().includes(chip.dataset.opens) });
+    }
+
+    /** Scroll the parts of a panel, never the page, until what is chosen in it is seen. */
+    function reveal(box) {
+      const chosen = box.querySelector("[aria-selected='true']");
+      if (!chosen) return;
+      for (let part = chosen.parentElement; part && part !== box; part = part.parentElement) {
+        if (part.scrollHeight <= part.clientHeight + 1) continue;
+        const [inner, outer] = [chosen.getBoundingClientRect(), part.getBoundingClientRect()];
+        if (inner.top < outer.top) part.scrollTop -= outer.top - inner.top;
+        else if (inner.bottom > outer.bottom) part.scrollTop += Math.min(inner.bottom - outer.bottom, inner.top - outer.top);
+      }
+    }
+
+    let revealed = store.selection.decision ?? null;
+    function revealDecision() {
+      const decision = store.selection.decision ?? null;
+      if (decision === revealed) return;
+      revealed = decision;
+      const box = boxes.get("ledger")?.box;
+      // The ledger may ask for another page first.
+      if (decision !== null && box) for (const wait of [60, 300, 900]) setTimeout(() => reveal(box), wait);
     }
 
     function draw(data) {
@@ -189,9 +211,10 @@ export default () => {
       setText(progress, data.parts.progress);
       put(progress, { "data-busy": data.parts.busy ? true : null });
       drawQuestions(data.parts.questions);
-      drawTalk(data.parts, store.selection);
+      drawTalk(data.parts);
       drawCause(store.selection);
       drawPanels(data);
+      revealDecision();
       setText(trouble, problem);
     }
 

@@ -26,7 +26,7 @@ from noetic_nb.widgets.base.assets import joint_script, joint_style
 from noetic_nb.widgets.base.host import hosted_by, page_traits
 from noetic_nb.widgets.base.moment import Moment
 from noetic_nb.widgets.base.run_view import RunView
-from noetic_nb.widgets.base.selection import Selection
+from noetic_nb.widgets.base.selection import Selection, selection_of
 from noetic_nb.widgets.workbench.conversation import NO_HARNESS, Conversation
 from noetic_nb.widgets.workbench.panels import COLUMNS, HEIGHTS, PANELS, Subject, checked_names
 from noetic_nb.widgets.workbench.questions import Questions
@@ -97,10 +97,12 @@ class Workbench(RunView):
     sizes = traitlets.Dict().tag(sync=True)
     scripts = ("workbench/workbench_parts", "workbench/workbench")
     _esm = joint_script({name: panel.view.scripts for name, panel in PANELS.items()}, *scripts)
-    _css = joint_style(*[panel.view.scripts[-1] for panel in PANELS.values()], "workbench/workbench")
+    _css = joint_style({name: panel.view.scripts[-1] for name, panel in PANELS.items()}, scripts[-1])
     reading: WorkbenchReading
     # On the class too: what is refused in `__init__` is closed like any other.
     _subject: Subject | None = None
+    _is_ready = False
+    _last_taken: RunEvent | None = None
 
     def __init__(
         self,
@@ -116,7 +118,7 @@ class Workbench(RunView):
     ) -> None:
         moment = Moment(thread_id, turn, until)
         self._subject = _subject_of(run, rules, regulator)
-        selection = Selection() if selection is None else selection
+        selection = selection_of(selection)
         names = _names_to_open(self._subject, panels)
         # What panels send waits here until the work that made it is done, and then leaves as one message.
         self._news: deque[tuple[str, dict[str, Any]]] = deque()
@@ -128,12 +130,30 @@ class Workbench(RunView):
             reading.parts["chat"] = reading.conversation.data()
             reading.questions = Questions(self._questions_changed)
         self._behind: dict[str, RunEvent] = {}
-        super().__init__(self._subject.run, reading, moment=moment, selection=selection, panels=names)
-        self._last_taken = self._last_read
-        self.observe(self._panels_chosen, "panels")
+        self.reading = reading
+        # Before the widget is: a page gets the snapshot that is there when the comm is opened.
         for name in names:
             self._open_panel(name)
+        super().__init__(self._subject.run, reading, moment=moment, selection=selection, panels=names)
+        self._last_taken = self._last_read
+        self._catch_up()
+        self.observe(self._open_and_close, "panels")
         self._ends = _asked_here(self)
+
+    def _catch_up(self) -> None:
+        """Hand the views what happened since they were made, and from now on what comes."""
+        with self._gathered():
+            events = list(self.run.events)
+            # What is newer than the workbench's own reading still waits in its queue.
+            stop = next((at + 1 for at in range(len(events) - 1, -1, -1) if events[at] is self._last_taken), 0)
+            for view in self.reading.views.values():
+                start = stop
+                while start and events[start - 1] is not view._last_read:
+                    start -= 1
+                for event in events[start:stop]:
+                    view._take(event)
+            self._is_ready = True
+        self._read()
 
     # What someone does by code.
 
@@ -179,8 +199,9 @@ class Workbench(RunView):
 
     def __getattr__(self, name: str) -> Any:
         # Only names that are no attributes come here.
-        if name in PANELS and self._subject is not None:
-            return self._view(name)
+        if name in PANELS and self._is_ready:
+            with self._together():
+                return self._view(name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def __dir__(self) -> list[str]:
@@ -195,24 +216,23 @@ class Workbench(RunView):
             why = PANELS[name].lacks(self._subject)
             if why:
                 raise NoeticConfigError("PANEL_NOT_AVAILABLE", why, given=name, hint="Workbench(run, rules=book)")
-            with self._reading_lock:
-                with hosted_by(self, name):
-                    view = PANELS[name].make(self._subject, **self._arguments)
-                # It has read what may still wait here.
-                if view._last_read is not None and view._last_read is not self._last_taken:
-                    self._behind[name] = view._last_read
-                self.reading.views[name] = view
+            with hosted_by(self, name):
+                view = PANELS[name].make(self._subject, **self._arguments)
+            # It has read what may still wait here.
+            if self._is_ready and view._last_read is not None and view._last_read is not self._last_taken:
+                self._behind[name] = view._last_read
+            self.reading.views[name] = view
         return view
 
     def _open_panel(self, name: str) -> dict[str, Any]:
         """Bring a panel into the snapshot; returns what a page needs of it."""
         try:
             view = self._view(name)
-            data = {"snapshot": view.reading.snapshot, "traits": page_traits(view)}
+            data: dict[str, Any] = {"snapshot": view.reading.snapshot, "traits": page_traits(view)}
         except Exception as exc:
             log.exception("A panel of a workbench could not be opened.")
             data = {"fault": f"This panel could not be opened: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"}
-        self.snapshot["panels"][name] = data
+        self.reading.snapshot["panels"][name] = data
         return data
 
     @traitlets.validate("panels")
@@ -224,11 +244,11 @@ class Workbench(RunView):
     def _known_sizes(self, proposal: Any) -> dict[str, list[int]]:
         return {name: _size(size) for name, size in proposal["value"].items() if checked_names([name])}
 
-    def _panels_chosen(self, change: Any) -> None:
+    def _open_and_close(self, change: Any) -> None:
         with self._together():
             for name in change.old:
                 if name not in change.new:
-                    self.snapshot["panels"].pop(name, None)
+                    self.reading.snapshot["panels"].pop(name, None)
             for name in change.new:
                 if name not in change.old:
                     self._news.append(("", {"type": "opened", "panel": name, "data": self._open_panel(name)}))
@@ -300,6 +320,8 @@ class Workbench(RunView):
                 self._reading_lock.release()
 
     def _read(self) -> None:
+        if not self._is_ready:
+            return
         super()._read()
         self._flush()
 
@@ -333,6 +355,9 @@ class Workbench(RunView):
         with self._together():
             self.reading.snapshot["selection"] = fields
             self._news.append(("", {"type": "selected", "id": self._asked_by, "fields": fields}))
+            chosen = self.reading.selected(fields)
+            if chosen is not None:
+                self._news.append(("", {"type": "parts", **chosen}))
             for view in tuple(self.reading.views.values()):
                 view._selected(fields)
 
@@ -344,16 +369,20 @@ class Workbench(RunView):
             case {"type": "panel", "panel": str(name), "message": message} if name in self.reading.views:
                 with self._together():
                     self.reading.views[name]._message_received(widget, message, buffers)
-            case {"type": "get", "id": asked, "request": {"do": "edit", "rule": str(rule_id)}}:
+            case {"type": "get", "id": asked, "request": {"do": "edit", "decision": int(seq), "rule": int(place)}}:
                 with self._together():
-                    self.send({"type": "got", "id": asked, **self._edit(rule_id)})
+                    self.send({"type": "got", "id": asked, **self._edit(seq, place)})
+            case {"type": "get", "id": asked, "request": {"do": "choose", "at": int(at), "why": bool(why)}}:
+                if 0 <= at < len(self.reading.talk):
+                    self.selection.select(**self.reading.talk.fields(at, decision=why))
+                self.send({"type": "got", "id": asked, "data": None})
             case _:
                 super()._message_received(widget, content, buffers)
 
-    def _edit(self, rule_id: str) -> dict[str, Any]:
-        """Open the rules on one of them."""
+    def _edit(self, seq: int, place: int) -> dict[str, Any]:
+        """Open the rules on one that made a decision."""
         try:
-            self.rules.choose(rule_id)
+            self.rules.choose(self.reading.causes.rule(seq, place))
             self.panels = [*self.panels, "rules"]
         except NoeticConfigError as exc:
             return {"fault": plain(exc, TEXT_LENGTH)}

@@ -49,7 +49,7 @@ function button(parent, text, click, attributes = {}) {
 }
 
 /** The conversation: a row a turn, a click chooses it; below it, where there is an agent, what is said to it. */
-function talkPart(parent, { get, select, failed }) {
+function talkPart(parent, { get, failed }) {
   const box = parent.appendChild(make("section", { class: "nn-talk", "aria-label": "Conversation" }));
   const earlier = button(box, "Earlier turns", () => askEarlier(), { class: "nn-earlier" });
   const list = box.appendChild(make("ol", { class: "nn-turns", tabindex: 0, "aria-label": "Turns" }));
@@ -128,36 +128,35 @@ function talkPart(parent, { get, select, failed }) {
     const item = make("li");
     const open = item.appendChild(make("button", { type: "button", class: "nn-turn" }));
     open.append(make("span", { class: "nn-turn-number" }), make("span", { class: "nn-said" }), make("span", { class: "nn-reply" }));
-    open.addEventListener("click", () => select(item.row.go));
+    open.addEventListener("click", () => act({ do: "choose", at: item.row.at, why: false }));
     const marks = item.appendChild(make("p", { class: "nn-turn-marks" }));
-    const why = button(marks, "", () => select({ ...item.row.go, decision: item.row.decision }), { class: "nn-why-button" });
+    const why = button(marks, "", () => act({ do: "choose", at: item.row.at, why: true }), { class: "nn-why-button" });
     marks.append(make("span"));
     why.hidden = true;
     return item;
   }
 
-  function update(item, turn, selection, several) {
+  function update(item, turn, chosen, several) {
     item.row = turn;
     const [open, marks] = item.children;
-    const isChosen = selection.turn === turn.turn && (!selection.thread_id || selection.thread_id === turn.go.thread_id);
-    put(open, { "aria-pressed": isChosen });
+    put(open, { "aria-pressed": chosen === turn.at });
     setText(open.children[0], several ? `${turn.turn} · ${turn.thread}` : `${turn.turn}`);
     setText(open.children[1], turn.said || "(nothing said)");
     setText(open.children[2], turn.reply || turn.state);
     put(open.children[2], { "data-state": turn.reply ? null : "none" });
-    const hasDenied = turn.decision !== null;
+    const hasDenied = turn.isDenied;
     marks.hidden = turn.marks.length === 0;
     marks.children[0].hidden = !hasDenied;
     setText(marks.children[0], hasDenied ? `${turn.marks[0]}: why?` : "");
     setText(marks.children[1], turn.marks.slice(hasDenied ? 1 : 0).join(" · "));
   }
 
-  return function draw(parts, selection) {
-    redraw = () => draw(parts, selection);
+  return function draw(parts) {
+    redraw = () => draw(parts);
     const rows = [...before.filter((row) => row.at < (parts.talk[0]?.at ?? Infinity)), ...parts.talk];
     const several = new Set(rows.map((row) => row.thread)).size > 1;
     put(list, { "data-first": rows[0]?.at ?? 0 });
-    patch(list, rows, create, (item, turn) => update(item, turn, selection, several));
+    patch(list, rows, create, (item, turn) => update(item, turn, parts.chosen, several));
     empty.hidden = rows.length > 0;
     list.hidden = rows.length === 0;
     earlier.hidden = !rows.length || rows[0].at === 0;
@@ -171,9 +170,8 @@ function talkPart(parent, { get, select, failed }) {
     patch(waiting, about.waiting, () => make("li"), (item, words) => setText(item, `Waits: ${words}`));
     waiting.hidden = about.waiting.length === 0 || !parts.busy;
     stop.disabled = !parts.busy;
-    const replied = rows.some((turn) => turn.go.thread_id === about.threadId && turn.reply);
-    good.disabled = poor.disabled = !replied;
-    fix.disabled = !replied || about.deaf !== "";
+    good.disabled = poor.disabled = !parts.canGrade;
+    fix.disabled = !parts.canGrade || about.deaf !== "";
     fixSend.disabled = fix.disabled;
     setText(deaf, about.deaf);
     deaf.hidden = !about.deaf;
@@ -239,7 +237,7 @@ function causePart(parent, { get, select, redraw }) {
   };
   const tryWithout = async (rule) => {
     try {
-      trial = await get({ what: "without", rule });
+      trial = await get({ what: "without", decision: shown, rule });
       fault = "";
     } catch (error) {
       return problem(error);
@@ -264,12 +262,12 @@ function causePart(parent, { get, select, redraw }) {
         else cell.textContent = each.words;
       }
     }
-    for (const [rule, label, known] of cause.rules) {
+    for (const [rule, [label, known]] of cause.rules.entries()) {
       const line = box.appendChild(make("div", { class: "nn-toolbar" }));
       line.append(make("span", {}, `Rule ${label}`));
       if (!known) continue;
       button(line, "What without it?", () => tryWithout(rule));
-      button(line, "Edit it", () => get({ do: "edit", rule }).catch(problem));
+      button(line, "Edit it", () => get({ do: "edit", decision: shown, rule }).catch(problem));
     }
     if (cause.note) box.append(make("p", { class: "nn-note" }, cause.note));
     if (trial) fillTrial();

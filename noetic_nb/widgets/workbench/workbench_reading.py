@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RunEvent, TurnStarted
+from noetic_nb.events import RunEvent, TurnCompleted, TurnStarted
 from noetic_nb.markup import escape
 from noetic_nb.runs.plain_text import plain
 from noetic_nb.widgets.base.feed import Place, Reading
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 from noetic_nb.widgets.base.run_view import RunView
+from noetic_nb.widgets.base.selection import FIELDS
 from noetic_nb.widgets.workbench.cause import Causes
 from noetic_nb.widgets.workbench.conversation import NO_HARNESS, Conversation
 from noetic_nb.widgets.workbench.panels import PANELS, Subject
@@ -58,15 +59,17 @@ class WorkbenchReading(Reading):
         self.conversation: Conversation | None = None
         self.questions: Questions | None = None
         self._name = plain(getattr(subject.run, "run_id", "") or "run")
-        self._was_busy = False
         self.snapshot: dict[str, Any] = {
             "name": self._name,
             "titles": [[name, panel.title, panel.lacks(subject)] for name, panel in PANELS.items()],
             "sizes": {name: list(panel.size) for name, panel in PANELS.items()},
             "panels": {},
+            "selection": dict.fromkeys(FIELDS),
             "parts": {
                 "progress": self.progress.text,
                 "busy": False,
+                "canGrade": False,
+                "chosen": None,
                 "chat": None,
                 "whyNoChat": NO_HARNESS,
                 "questions": [],
@@ -101,18 +104,39 @@ class WorkbenchReading(Reading):
                 del rows[:-_MOST_ROWS]
             self.parts["turns"] = len(self.talk)
             news |= {"row": row, "turns": len(self.talk)}
-        for name, value in (("progress", self.progress.text), ("busy", self.is_busy)):
+        if isinstance(event, TurnCompleted):
+            self._has_reply = self._has_reply or event.where.thread_id == self._chat_thread
+        for name, value in (("progress", self.progress.text), ("busy", self.is_busy), ("canGrade", self._has_reply)):
             if self.parts[name] != value:
                 self.parts[name] = news[name] = value
         return news or None
 
+    def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:
+        """Take a choice; returns the row of the conversation that it belongs to, where that is another."""
+        chosen = self.talk.chosen(fields)
+        if chosen == self.parts["chosen"]:
+            return None
+        self.parts["chosen"] = chosen
+        return {"chosen": chosen}
+
     _is_begun = False
+    _has_reply = False
+
+    @property
+    def _chat_thread(self) -> str | None:
+        return None if self.conversation is None else self.conversation.thread_id
 
     def begin(self) -> None:
         """Make the snapshot of what has been read."""
         self._is_begun = True
+        self._has_reply = self._chat_thread is not None and self.talk.has_reply(self._chat_thread)
         self.parts.update(
-            progress=self.progress.text, busy=self.is_busy, talk=self.talk.newest(), turns=len(self.talk)
+            progress=self.progress.text,
+            busy=self.is_busy,
+            canGrade=self._has_reply,
+            talk=self.talk.newest(),
+            turns=len(self.talk),
+            chosen=self.talk.chosen(self.snapshot["selection"]),
         )
 
     @property
@@ -121,14 +145,14 @@ class WorkbenchReading(Reading):
         return self.conversation is not None and self.conversation.thread_id in self.progress.running
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """Answer ``{what: "talk", before}``, ``{what: "cause", decision}`` and ``{what: "without", rule}``."""
+        """Answer ``{what: "talk", before}``, ``{what: "cause", decision}`` and ``{what: "without", decision, rule}``."""
         match request:
             case {"what": "talk", "before": int(before)}:
                 return self.talk.newest(before)
             case {"what": "cause", "decision": int(decision)}:
                 return self.causes.of(decision)
-            case {"what": "without", "rule": str(rule_id)}:
-                return self.causes.without(rule_id)
+            case {"what": "without", "decision": int(decision), "rule": int(place)}:
+                return self.causes.without(self.causes.rule(decision, place))
             case {"do": "answer", "id": int(number), "answer": str(answer), "reason": str(reason)}:
                 return self.questions is not None and self.questions.take(number, answer, reason)
             case {"do": "say" | "stop" | "grade" | "correct"}:
@@ -156,14 +180,17 @@ class WorkbenchReading(Reading):
         head = (
             f'<p class="nn-title">Workbench: {escape(self._name)}</p><p class="nn-sub">{escape(self.progress.text)}</p>'
         )
-        panels = [f'<div class="nn-static-panel">{view.reading.to_html()}</div>' for view in self._open]
+        panels = [
+            f'<div class="nn-static-panel" data-panel="{name}"><div class="noetic-nb">{view.reading.to_html()}</div></div>'
+            for name, view in self._open
+        ]
         return f"{head}{self.talk.to_html()}{''.join(panels)}"
 
     def to_text(self) -> str:
         """Return the conversation and the texts of the open panels."""
         texts = [f"Workbench: {self._name}. {self.progress.text}", self.talk.to_text()]
-        return "\n\n".join([*texts, *[view.reading.to_text() for view in self._open]])
+        return "\n\n".join([*texts, *[view.reading.to_text() for _, view in self._open]])
 
     @property
-    def _open(self) -> list[RunView]:
-        return [view for name, view in self.views.items() if name in self.snapshot["panels"]]
+    def _open(self) -> list[tuple[str, RunView]]:
+        return [(name, self.views[name]) for name in PANELS if name in self.snapshot["panels"] and name in self.views]
