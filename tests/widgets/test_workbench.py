@@ -46,6 +46,14 @@ def rules() -> nn.RuleBook:
     return book
 
 
+def fetch(bench: Workbench, *names: str) -> dict[str, Any]:
+    """Open panels as a page does; returns what it gets of the last."""
+    data: dict[str, Any] = {}
+    for name in names:
+        data = bench._answer({"do": "panel", "panel": name})["data"]
+    return data
+
+
 def test_all_panels_are_one_widget_with_one_observer() -> None:
     run, before = demo_run(), comms()
     with TokenAllocation(run):
@@ -54,7 +62,7 @@ def test_all_panels_are_one_widget_with_one_observer() -> None:
     with Workbench(run, rules=rules(), panels=list(PANELS)) as bench:
         assert comms() - before == of_one
         assert len(run._listeners) == 1
-        assert sorted(bench.snapshot["panels"]) == sorted(PANELS)
+        assert bench.panels == list(PANELS)
         assert isinstance(bench.ledger, Ledger)
         assert bench.ledger is bench.ledger
         assert bench.ledger.comm is None
@@ -71,40 +79,44 @@ def test_a_view_inside_shows_what_it_shows_alone(name: str) -> None:
         with alone:
             inside = getattr(bench, name)
             assert inside.reading.to_html() == alone.reading.to_html()
-            assert bench.snapshot["panels"][name]["snapshot"] == alone.snapshot
+            assert fetch(bench, name)["snapshot"] == alone.snapshot
             assert inside.to_frame().equals(alone.to_frame())
 
 
 def test_an_event_is_one_message_with_the_news_of_every_open_panel(sent: list[dict[str, Any]]) -> None:
     run = Run()
     with Workbench(run, panels=["allocation", "transcript"]) as bench:
+        fetch(bench, "allocation", "transcript")
         for event in turn(1):
             sent.clear()
             run.append(event)
             assert len(sent) <= 1
             told = [name for message in sent for name, _ in message["news"]]
-            assert told == {"ViewAssembled": ["allocation"], "ModelCalled": ["transcript", ""]}.get(type(event).__name__, told)
+            assert told == {"ViewAssembled": ["allocation"], "ModelCalled": ["transcript", ""]}.get(
+                type(event).__name__, told
+            )
             assert all(len(json.dumps(message)) < 2048 for message in sent)
-        assert len(bench.snapshot["panels"]["allocation"]["snapshot"]["calls"]) == 1
+        assert len(bench.allocation.snapshot["calls"]) == 1
 
 
 def test_a_closed_panel_is_sent_nothing_and_is_whole_when_it_is_opened_again(sent: list[dict[str, Any]]) -> None:
     run = Run()
     with Workbench(run, panels=["ledger", "transcript"]) as bench:
+        fetch(bench, "ledger", "transcript")
         ledger = bench.ledger
         bench.panels = ["transcript"]
         for event in decisions():
             run.append(event)
         assert not [name for message in sent for name, _ in message.get("news", ()) if name == "ledger"]
-        sent.clear()
 
         bench.panels = ["transcript", "ledger"]
 
         assert bench.panels == ["ledger", "transcript"]
         assert bench.ledger is ledger
-        (opened,) = [content for message in sent for _, content in message["news"] if content["type"] == "opened"]
-        assert opened["panel"] == "ledger"
-        assert opened["data"]["snapshot"]["total"] == 4
+        assert fetch(bench, "ledger")["snapshot"]["total"] == 4
+        sent.clear()
+        run.append(decisions()[0])
+        assert [name for message in sent for name, _ in message["news"]] == ["ledger"]
 
 
 def test_a_panel_that_is_made_while_events_wait_reads_each_of_them_once() -> None:
@@ -122,7 +134,7 @@ def test_a_panel_that_is_made_while_events_wait_reads_each_of_them_once() -> Non
             thread = threading.Thread(target=agent)
             thread.start()
             assert done.wait(10)
-            bench.panels = ["ledger", "transcript"]
+            fetch(bench, "ledger")
         thread.join()
 
         assert bench.ledger.snapshot["total"] == 4
@@ -134,6 +146,7 @@ def test_a_panel_that_is_made_while_events_wait_reads_each_of_them_once() -> Non
 def test_one_selection_links_the_panels_and_views_outside(sent: list[dict[str, Any]]) -> None:
     run, chosen = demo_run(), Selection()
     with Workbench(run, selection=chosen) as bench, TokenAllocation(run, selection=chosen) as lone:
+        fetch(bench, *bench.panels)
         sent.clear()
         bench._handle_custom_msg(
             {"type": "panel", "panel": "ledger", "message": {"type": "select", "id": "p-1", "turn": 2, "call": 1}}, []
@@ -153,14 +166,20 @@ def test_one_selection_links_the_panels_and_views_outside(sent: list[dict[str, A
 
 def test_a_page_sets_the_traits_of_a_panel_and_no_others() -> None:
     with Workbench(demo_run()) as bench:
+        fetch(bench, "allocation")
         bench._handle_custom_msg(
-            {"type": "panel", "panel": "allocation", "set": {"position": 0, "follow": False, "_esm": "x", "fault": "y"}}, []
+            {
+                "type": "panel",
+                "panel": "allocation",
+                "set": {"position": 0, "follow": False, "_esm": "x", "fault": "y"},
+            },
+            [],
         )
 
         assert (bench.allocation.position, bench.allocation.follow) == (0, False)
         assert bench.allocation.fault == ""
         assert len(bench.allocation._esm) > 1
-        assert bench.snapshot["panels"]["allocation"]["traits"]["position"] == 0
+        assert fetch(bench, "allocation")["traits"]["position"] == 0
 
 
 def test_a_panel_that_fails_shows_it_and_the_others_go_on(
@@ -168,27 +187,32 @@ def test_a_panel_that_fails_shows_it_and_the_others_go_on(
 ) -> None:
     run = Run()
     with Workbench(run, panels=["ledger", "allocation"]) as bench:
+        fetch(bench, "ledger", "allocation")
+        sent.clear()
         monkeypatch.setattr(bench.ledger.reading, "take", lambda *_: 1 / 0)
         for event in turn(1):
             run.append(event)
 
         assert "division by zero" in bench.ledger.fault
         assert len(bench.allocation.snapshot["calls"]) == 1
-        assert "division by zero" in bench.snapshot["panels"]["ledger"]["traits"]["fault"]
+        told = [content for message in sent for name, content in message["news"] if name == "ledger"]
+        assert ["division by zero" in content["traits"]["fault"] for content in told] == [True]
         assert (bench.fault, bench.allocation.fault) == ("", "")
 
 
 def test_a_panel_that_cannot_be_made_says_why_and_the_others_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ledger, "__init__", lambda *_, **__: 1 / 0)
     with Workbench(demo_run(), panels=["ledger", "trends"]) as bench:
-        assert "division by zero" in bench.snapshot["panels"]["ledger"]["fault"]
-        assert bench.snapshot["panels"]["trends"]["snapshot"]["threads"]
+        assert "division by zero" in fetch(bench, "ledger")["fault"]
+        assert fetch(bench, "trends")["snapshot"]["threads"]
         assert "Regulator trends" in bench.to_text()
+        assert "division by zero" in bench.to_html()
 
 
 def test_a_fault_in_the_conversation_leaves_the_panels_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run()
     with Workbench(run, panels=["allocation"]) as bench:
+        fetch(bench, "allocation")
         monkeypatch.setattr(bench.reading.talk, "take", lambda *_: 1 / 0)
         for event in turn(1):
             run.append(event)
@@ -203,6 +227,7 @@ def test_two_hundred_open_and_close_leave_nothing_behind() -> None:
     kept = []
     for _ in range(200):
         bench = Workbench(run, selection=chosen, rules=book, panels=["ledger", "rules"])
+        fetch(bench, "ledger", "rules")
         kept.append(weakref.ref(bench))
         bench.close()
     del bench
@@ -216,6 +241,7 @@ def test_two_hundred_open_and_close_leave_nothing_behind() -> None:
 def test_a_workbench_that_nobody_holds_is_collected_with_its_views() -> None:
     run = demo_run()
     bench = Workbench(run)
+    fetch(bench, *bench.panels)
     ledger = weakref.ref(bench.ledger)
     del bench
     gc.collect()
@@ -320,7 +346,9 @@ def test_hostile_text_stays_text_in_what_a_workbench_says_itself(name: str) -> N
         for seq, event in enumerate(run.events):
             if isinstance(event, SteeringDecided):
                 wire(reading.answer({"what": "cause", "decision": seq}))
-        said = json.dumps([reading.parts["talk"], reading.parts["progress"], reading.talk.to_text()], ensure_ascii=False)
+        said = json.dumps(
+            [reading.parts["talk"], reading.parts["progress"], reading.talk.to_text()], ensure_ascii=False
+        )
         assert not INVISIBLE.search(said)
 
 
@@ -379,7 +407,10 @@ async def test_what_is_said_while_a_turn_runs_waits_and_stop_cancels_the_turn() 
         ask(bench, {"do": "stop"})
         await until(lambda: len(bench.reading.parts["talk"]) == 2 and bench.reading.parts["talk"][1]["reply"])
 
-        assert [row["state"] or row["reply"] for row in bench.reading.parts["talk"]] == ["no answer: cancelled", "Second."]
+        assert [row["state"] or row["reply"] for row in bench.reading.parts["talk"]] == [
+            "no answer: cancelled",
+            "Second.",
+        ]
         assert bench.reading.parts["chat"]["waiting"] == []
         assert not bench.reading.parts["busy"]
         assert await bench.stop() is False

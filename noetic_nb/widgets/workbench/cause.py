@@ -135,7 +135,9 @@ class Causes:
             event = events[at]
             if isinstance(event, ModelCalled) and event.purpose == "agent":
                 if (event.where.thread_id, event.where.execution_id) == (where.thread_id, where.execution_id):
-                    return sum(1 for other in events[:at] if isinstance(other, ModelCalled) and other.purpose == "agent")
+                    return sum(
+                        1 for other in events[:at] if isinstance(other, ModelCalled) and other.purpose == "agent"
+                    )
         return None
 
     def _arguments(self, event: SteeringDecided, seq: int, go: dict[str, Any]) -> list[dict[str, Any]]:

@@ -51,9 +51,9 @@ class Talk:
     --------
     >>> from noetic_nb.events import Where
     >>> talk, where = Talk(), Where("t1", "e1", 1)
-    >>> talk.take(TurnStarted(where, 0.0, "u", 0, 1, "Hi"), 0)["said"]
+    >>> talk.data(talk.take(TurnStarted(where, 0.0, "u", 0, 1, "Hi"), 0))["said"]
     'Hi'
-    >>> talk.take(TurnCompleted(where, 1.0, "u", "success", 5.0, "Hello!", 5, 2, None, 1, 0), 1)["reply"]
+    >>> talk.data(talk.take(TurnCompleted(where, 1.0, "u", "success", 5.0, "Hello!", 5, 2, None, 1, 0), 1))["reply"]
     'Hello!'
     """
 
@@ -65,10 +65,10 @@ class Talk:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def take(self, event: RunEvent, seq: int) -> dict[str, Any] | None:
-        """Read one event; returns the row that has changed."""
+    def take(self, event: RunEvent, seq: int) -> int | None:
+        """Read one event; returns the place of the row that has changed."""
         row = self._changed(event, seq)
-        return None if row is None else self._data(row)
+        return None if row is None else row.at
 
     def _changed(self, event: RunEvent, seq: int) -> _Row | None:
         where = event.where
@@ -99,8 +99,9 @@ class Talk:
                 return None
         return row
 
-    @staticmethod
-    def _data(row: _Row) -> dict[str, Any]:
+    def data(self, at: int) -> dict[str, Any]:
+        """Return a row as a page shows it."""
+        row = self._rows[at]
         where = row.where
         return {
             "at": row.at,
@@ -138,7 +139,7 @@ class Talk:
     def newest(self, before: int | None = None) -> list[dict[str, Any]]:
         """Return the rows before a place, or the last ones, the oldest first."""
         stop = len(self._rows) if before is None else max(0, min(before, len(self._rows)))
-        return [self._data(row) for row in self._rows[max(0, stop - ROWS) : stop]]
+        return [self.data(at) for at in range(max(0, stop - ROWS), stop)]
 
     def to_html(self) -> str:
         """Return the newest turns as HTML without scripts."""
@@ -151,7 +152,9 @@ class Talk:
             f'<td class="nn-text">{escape(", ".join(row["marks"]))}</td></tr>'
             for row in rows
         ]
-        head = "".join([f'<th scope="col" class="nn-text">{name}</th>' for name in ("Turn", "Said", "Answered", "Marks")])
+        head = "".join(
+            [f'<th scope="col" class="nn-text">{name}</th>' for name in ("Turn", "Said", "Answered", "Marks")]
+        )
         note = f'<p class="nn-note">The newest {len(rows)} of {len(self):,} turns.</p>' if len(self) > len(rows) else ""
         return (
             f'<div class="nn-scroll"><table class="nn-table"><thead><tr>{head}</tr></thead>'
@@ -168,7 +171,9 @@ class Talk:
 def _state(row: _Row) -> str:
     if row.done is None:
         return "answering …"
-    return "" if row.done.outcome == "success" and row.done.text else f"no answer: {plain(row.error or row.done.outcome)}"
+    return (
+        "" if row.done.outcome == "success" and row.done.text else f"no answer: {plain(row.error or row.done.outcome)}"
+    )
 
 
 def _marks(row: _Row) -> list[str]:

@@ -3,6 +3,7 @@ export default () => {
   const LEAST = 3; // columns of 12
   const STEP = 40; // pixels of height for one press of a key
   const panels = new Map(); // by name: { view, model, end }, or { fault }
+  const fetching = new Set();
 
   function panelOf(host, name, data) {
     if (data.fault) return { fault: data.fault };
@@ -11,23 +12,25 @@ export default () => {
     return { view, model, end: view.initialize({ model }) };
   }
 
-  let host = null;
-  function makePanel(name, data) {
-    panels.get(name)?.end?.();
+  /** Ask for a panel that is opened: the kernel makes its view when a page wants it first. */
+  async function fetchPanel(host, name) {
+    if (fetching.has(name)) return;
+    fetching.add(name);
+    let panel;
     try {
-      panels.set(name, panelOf(host, name, data));
+      panel = panelOf(host, name, await store.get(host, { do: "panel", panel: name }));
     } catch (error) {
-      panels.set(name, { fault: `This panel failed in the page: ${error}` });
+      panel = { fault: `This panel could not be opened: ${error.message ?? error}` };
     }
+    fetching.delete(name);
+    panels.set(name, panel);
+    store.changed();
   }
 
   /** Take what is the workbench's own. */
   function takeOwn(data, content) {
     if (content.type === "selected") {
       store.took(content);
-    } else if (content.type === "opened") {
-      data.panels[content.panel] = content.data;
-      makePanel(content.panel, structuredClone(content.data));
     } else {
       const { type, row, ...parts } = content;
       Object.assign(data.parts, parts);
@@ -49,9 +52,7 @@ export default () => {
   });
 
   function initialize({ model }) {
-    host = model;
     const end = store.initialize({ model });
-    for (const [name, data] of Object.entries(store.data.panels)) makePanel(name, data);
     return () => {
       end();
       for (const panel of panels.values()) panel.end?.();
@@ -155,9 +156,12 @@ export default () => {
       button(box, "×", () => choose(name), { class: "nn-close", "aria-label": `Close ${title}`, title: "Close this panel" });
       box.append(gripOf(name, title));
       let end;
-      if (!panel) inside.append(make("p", { class: "nn-note", role: "status" }, `Opening ${title} …`));
-      else if (panel.fault) inside.append(make("p", { class: "nn-fault", role: "alert" }, panel.fault));
-      else end = panel.view.render({ model: panel.model, el: inside });
+      if (!panel) {
+        inside.append(make("p", { class: "nn-note", role: "status" }, `Opening ${title} …`));
+        fetchPanel(model, name);
+      }
+      if (panel?.fault) inside.append(make("p", { class: "nn-fault", role: "alert" }, panel.fault));
+      else if (panel) end = panel.view.render({ model: panel.model, el: inside });
       boxes.set(name, { panel, box, end });
       return box;
     }

@@ -130,30 +130,14 @@ class Workbench(RunView):
             reading.parts["chat"] = reading.conversation.data()
             reading.questions = Questions(self._questions_changed)
         self._behind: dict[str, RunEvent] = {}
-        self.reading = reading
-        # Before the widget is: a page gets the snapshot that is there when the comm is opened.
-        for name in names:
-            self._open_panel(name)
+        # Panels that some page has: it was sent their snapshot, and is sent what comes.
+        self._fetched: set[str] = set()
         super().__init__(self._subject.run, reading, moment=moment, selection=selection, panels=names)
-        self._last_taken = self._last_read
-        self._catch_up()
+        # While the widget was made, an event may have come of which it had not been told yet.
+        self._last_taken = self._last_taken or self._last_read
+        self._is_ready = True
         self.observe(self._open_and_close, "panels")
         self._ends = _asked_here(self)
-
-    def _catch_up(self) -> None:
-        """Hand the views what happened since they were made, and from now on what comes."""
-        with self._gathered():
-            events = list(self.run.events)
-            # What is newer than the workbench's own reading still waits in its queue.
-            stop = next((at + 1 for at in range(len(events) - 1, -1, -1) if events[at] is self._last_taken), 0)
-            for view in self.reading.views.values():
-                start = stop
-                while start and events[start - 1] is not view._last_read:
-                    start -= 1
-                for event in events[start:stop]:
-                    view._take(event)
-            self._is_ready = True
-        self._read()
 
     # What someone does by code.
 
@@ -219,21 +203,20 @@ class Workbench(RunView):
             with hosted_by(self, name):
                 view = PANELS[name].make(self._subject, **self._arguments)
             # It has read what may still wait here.
-            if self._is_ready and view._last_read is not None and view._last_read is not self._last_taken:
+            if view._last_read is not None and view._last_read is not self._last_taken:
                 self._behind[name] = view._last_read
             self.reading.views[name] = view
         return view
 
-    def _open_panel(self, name: str) -> dict[str, Any]:
-        """Bring a panel into the snapshot; returns what a page needs of it."""
+    def _fetch(self, name: str) -> dict[str, Any]:
+        """Return what a page needs of a panel, which it is told about from now on."""
         try:
             view = self._view(name)
-            data: dict[str, Any] = {"snapshot": view.reading.snapshot, "traits": page_traits(view)}
         except Exception as exc:
             log.exception("A panel of a workbench could not be opened.")
-            data = {"fault": f"This panel could not be opened: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"}
-        self.reading.snapshot["panels"][name] = data
-        return data
+            return {"fault": f"This panel could not be opened: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"}
+        self._fetched.add(name)
+        return {"snapshot": view.reading.snapshot, "traits": page_traits(view)}
 
     @traitlets.validate("panels")
     def _known_panels(self, proposal: Any) -> list[str]:
@@ -245,31 +228,22 @@ class Workbench(RunView):
         return {name: _size(size) for name, size in proposal["value"].items() if checked_names([name])}
 
     def _open_and_close(self, change: Any) -> None:
-        with self._together():
-            for name in change.old:
-                if name not in change.new:
-                    self.reading.snapshot["panels"].pop(name, None)
-            for name in change.new:
-                if name not in change.old:
-                    self._news.append(("", {"type": "opened", "panel": name, "data": self._open_panel(name)}))
+        self._fetched.intersection_update(change.new)
         self.refresh_static()
 
     # What panels send.
 
     def panel_sent(self, panel: str, content: dict[str, Any]) -> None:
         """Take a message of a panel for its page; of one that is closed nobody needs it."""
-        if panel in self.reading.snapshot["panels"]:
+        if panel in self._fetched:
             self._news.append((panel, content))
             self._flush()
 
     def panel_changed(self, panel: str, traits: dict[str, Any]) -> None:
         """Take new values of synced traits of a panel."""
-        known = self.reading.snapshot["panels"].get(panel)
-        if known is not None and "traits" in known:
-            news = {name: value for name, value in traits.items() if name in known["traits"]}
-            known["traits"].update(news)
-            self._news.append((panel, {"type": "traits", "traits": news}))
-            self._flush()
+        own = {name: value for name, value in traits.items() if name in page_traits(self.reading.views.get(panel))}
+        if own:
+            self.panel_sent(panel, {"type": "traits", "traits": own})
 
     def _part_changed(self, **parts: Any) -> None:
         """Send parts of the workbench itself that are others now."""
@@ -320,8 +294,6 @@ class Workbench(RunView):
                 self._reading_lock.release()
 
     def _read(self) -> None:
-        if not self._is_ready:
-            return
         super()._read()
         self._flush()
 
@@ -369,24 +341,46 @@ class Workbench(RunView):
             case {"type": "panel", "panel": str(name), "message": message} if name in self.reading.views:
                 with self._together():
                     self.reading.views[name]._message_received(widget, message, buffers)
-            case {"type": "get", "id": asked, "request": {"do": "edit", "decision": int(seq), "rule": int(place)}}:
-                with self._together():
-                    self.send({"type": "got", "id": asked, **self._edit(seq, place)})
-            case {"type": "get", "id": asked, "request": {"do": "choose", "at": int(at), "why": bool(why)}}:
-                if 0 <= at < len(self.reading.talk):
-                    self.selection.select(**self.reading.talk.fields(at, decision=why))
-                self.send({"type": "got", "id": asked, "data": None})
             case _:
                 super()._message_received(widget, content, buffers)
 
-    def _edit(self, seq: int, place: int) -> dict[str, Any]:
-        """Open the rules on one that made a decision."""
-        try:
-            self.rules.choose(self.reading.causes.rule(seq, place))
-            self.panels = [*self.panels, "rules"]
-        except NoeticConfigError as exc:
-            return {"fault": plain(exc, TEXT_LENGTH)}
-        return {"data": True}
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        match request:
+            case {"do": "panel", "panel": str(name)} if name in PANELS:
+                with self._together():
+                    return {"data": self._fetch(name)}
+            case {"do": "choose", "at": int(at), "why": bool(why)} if 0 <= at < len(self.reading.talk):
+                self.selection.select(**self.reading.talk.fields(at, decision=why))
+                return {"data": None}
+            case {"do": "edit", "decision": int(seq), "rule": int(place)}:
+                try:
+                    self.rules.choose(self.reading.causes.rule(seq, place))
+                    self.panels = [*self.panels, "rules"]
+                except NoeticConfigError as exc:
+                    return {"fault": plain(exc, TEXT_LENGTH)}
+                return {"data": None}
+        return super()._answer(request)
+
+    def to_html(self) -> str:
+        """Return the conversation and the static forms of the open panels as HTML without scripts."""
+        self._make_all()
+        return super().to_html()
+
+    def to_text(self) -> str:
+        """Return the conversation and the texts of the open panels."""
+        self._make_all()
+        return super().to_text()
+
+    def _make_all(self) -> None:
+        """Make the views of the open panels; one that cannot be made is missing, and says why on a page."""
+        for name in self.panels:
+            with self._together():
+                self.reading.faults.pop(name, None)
+                try:
+                    self._view(name)
+                except Exception as exc:
+                    self.reading.faults[name] = f"{type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"
+        self.reading.open = list(self.panels)
 
     def _release(self) -> bool:
         if isinstance(getattr(self, "reading", None), WorkbenchReading):

@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RunEvent, TurnCompleted, TurnStarted
+from noetic_nb.events import (
+    ErrorRaised,
+    ModelCalled,
+    QualityGiven,
+    RegulatorDecided,
+    RunEvent,
+    SteeringDecided,
+    StepStarted,
+    ToolCalled,
+    ToolProgress,
+    TurnCompleted,
+    TurnStarted,
+)
 from noetic_nb.markup import escape
 from noetic_nb.runs.plain_text import plain
 from noetic_nb.widgets.base.feed import Place, Reading
@@ -21,6 +33,12 @@ from noetic_nb.widgets.workbench.talk import Talk
 
 __all__ = ["WorkbenchReading"]
 
+_READ: Final = frozenset(
+    {
+        ErrorRaised, ModelCalled, QualityGiven, RegulatorDecided, SteeringDecided, StepStarted, ToolCalled, ToolProgress,
+        TurnCompleted, TurnStarted,
+    }
+)  # fmt: skip
 # A page that is open keeps what it has been sent; one that opens later has these.
 _MOST_ROWS: Final = 40
 
@@ -39,6 +57,8 @@ class WorkbenchReading(Reading):
     ----------
     views : dict of str to RunView
         The views that have been made, by the names of their panels.
+    open, faults : list of str, dict of str to str
+        What static forms show: the open panels, and why some cannot be shown.
     talk, progress, causes, questions : object
         The parts.
     conversation : Conversation or None
@@ -56,6 +76,8 @@ class WorkbenchReading(Reading):
         self.talk = Talk(moment)
         self.progress = Progress()
         self.causes = Causes(subject.run, subject.rules)
+        self.open: list[str] = []
+        self.faults: dict[str, str] = {}
         self.conversation: Conversation | None = None
         self.questions: Questions | None = None
         self._name = plain(getattr(subject.run, "run_id", "") or "run")
@@ -63,7 +85,6 @@ class WorkbenchReading(Reading):
             "name": self._name,
             "titles": [[name, panel.title, panel.lacks(subject)] for name, panel in PANELS.items()],
             "sizes": {name: list(panel.size) for name, panel in PANELS.items()},
-            "panels": {},
             "selection": dict.fromkeys(FIELDS),
             "parts": {
                 "progress": self.progress.text,
@@ -86,20 +107,22 @@ class WorkbenchReading(Reading):
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the parts that are others now."""
+        if type(event) not in _READ:  # most events are of layers and budgets
+            return None
         self.progress.take(event)
         self.causes.take(event, place.seq)
-        row = self.talk.take(event, place.seq)
+        at = self.talk.take(event, place.seq)
         if not self._is_begun:
             return None
         if isinstance(event, TurnStarted) and self.conversation is not None:
             self.conversation.turn_started(event.where.thread_id)
         news: dict[str, Any] = {}
-        if row is not None:
-            rows = self.parts["talk"]
-            known = [at for at, other in enumerate(rows) if other["at"] == row["at"]]
+        if at is not None:
+            rows, row = self.parts["talk"], self.talk.data(at)
+            known = [place for place, other in enumerate(rows) if other["at"] == at]
             if known:
                 rows[known[0]] = row
-            elif not rows or row["at"] > rows[-1]["at"]:
+            elif not rows or at > rows[-1]["at"]:
                 rows.append(row)
                 del rows[:-_MOST_ROWS]
             self.parts["turns"] = len(self.talk)
@@ -181,16 +204,18 @@ class WorkbenchReading(Reading):
             f'<p class="nn-title">Workbench: {escape(self._name)}</p><p class="nn-sub">{escape(self.progress.text)}</p>'
         )
         panels = [
-            f'<div class="nn-static-panel" data-panel="{name}"><div class="noetic-nb">{view.reading.to_html()}</div></div>'
-            for name, view in self._open
+            f'<div class="nn-static-panel" data-panel="{name}"><div class="noetic-nb">{self._html(name)}</div></div>'
+            for name in self.open
         ]
         return f"{head}{self.talk.to_html()}{''.join(panels)}"
+
+    def _html(self, name: str) -> str:
+        if name in self.faults:
+            return f'<p class="nn-fault">{escape(PANELS[name].title)}: {escape(self.faults[name])}</p>'
+        return self.views[name].reading.to_html()
 
     def to_text(self) -> str:
         """Return the conversation and the texts of the open panels."""
         texts = [f"Workbench: {self._name}. {self.progress.text}", self.talk.to_text()]
-        return "\n\n".join([*texts, *[view.reading.to_text() for _, view in self._open]])
-
-    @property
-    def _open(self) -> list[tuple[str, RunView]]:
-        return [(name, self.views[name]) for name in PANELS if name in self.snapshot["panels"] and name in self.views]
+        shown = [self.faults.get(name) or self.views[name].reading.to_text() for name in self.open]
+        return "\n\n".join([*texts, *shown])
