@@ -3,8 +3,9 @@
     python -m benchmarks.widgets [--quick]
 
 One kernel has all views open on one run that grows by 20 events each second for 60 seconds (`--quick`: for 5), then the
-workbench alone. It is opened beside a tree of 50 ipywidgets, 10 000 turns are opened in each view, thresholds are dragged over
-1 000 turns, budgets are moved, and 10 000 decisions are filtered. Figures stand beside their limits and are never asserted: a shared machine moves them by a factor of two.
+workbench alone. It is made beside a tree of 50 ipywidgets, 10 000 turns are opened in each view, thresholds are dragged over
+1 000 turns, budgets are moved, and 10 000 decisions are filtered. Figures stand beside their limits and are never asserted: a
+shared machine moves them by a factor of two.
 """
 
 from __future__ import annotations
@@ -240,8 +241,8 @@ def tree(found: list[float]) -> None:
     """Print what it costs to make a workbench and send it to a page, beside a tree of ipywidgets."""
     widgets, bench, count = found
     print(
-        f"first render of the workbench over 20 turns, kernel's part: {1e3 * bench:.0f} ms, {bench / widgets:.2f}x a tree of {count:.0f} "
-        f"ipywidgets, {1e3 * widgets:.0f} ms (limit {TREE_SHARE}x)"
+        f"first render of the workbench over 20 turns, the kernel's part: {1e3 * bench:.0f} ms, {bench / widgets:.2f}x a tree of "
+        f"{count:.0f} ipywidgets, {1e3 * widgets:.0f} ms (limit {TREE_SHARE}x with the page's part)"
     )
 
 

@@ -100,6 +100,7 @@ def test_a_deny_leads_to_its_request_to_the_item_of_its_argument_and_to_what_wou
 
     why.get_by_role("button", name="Edit it").click()
     editor = panel(root, "rules")
+    expect(editor.locator(".nn-panel-head")).to_be_in_viewport()
     expect(editor.locator("textarea").first).to_have_value('tool.name == "update_reservation_flights"')
     editor.locator("textarea").first.fill('tool.name == "update_reservation_baggages"')
     expect(editor).to_contain_text("Tried on", timeout=30_000)
@@ -291,7 +292,7 @@ def test_ten_thousand_turns_are_opened_and_the_panels_come_one_by_one(notebook: 
     turns = root.locator(".nn-turns > li")
     expect(turns.last).to_contain_text("Where is order 10000?")
     for name in ("ledger", "transcript", "allocation", "trends"):
-        expect(panel(root, name).locator(".nn-title")).to_be_visible(timeout=60_000)
+        expect(panel(root, name).locator(".nn-panel-view > .noetic-nb")).to_be_visible(timeout=60_000)
     root.get_by_role("button", name="Earlier turns").click()
     expect(turns).to_have_count(40)
     turns.first.locator("button.nn-turn").click()

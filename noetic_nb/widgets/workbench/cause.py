@@ -129,16 +129,13 @@ class Causes:
 
     def _call_of(self, seq: int) -> int | None:
         """Return the number of the agent's model call that a decision is about: the last of its execution before it."""
-        events = self._run.events
-        where = events[seq].where
-        for at in range(seq, -1, -1):
-            event = events[at]
+        where, number, found = self._run.events[seq].where, -1, None
+        for event in self._run.events[:seq]:
             if isinstance(event, ModelCalled) and event.purpose == "agent":
+                number += 1
                 if (event.where.thread_id, event.where.execution_id) == (where.thread_id, where.execution_id):
-                    return sum(
-                        1 for other in events[:at] if isinstance(other, ModelCalled) and other.purpose == "agent"
-                    )
-        return None
+                    found = number
+        return found
 
     def _arguments(self, event: SteeringDecided, seq: int, go: dict[str, Any]) -> list[dict[str, Any]]:
         self._read()

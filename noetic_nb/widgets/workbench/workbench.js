@@ -63,6 +63,7 @@ export default () => {
     const root = el.appendChild(make("div", { class: "noetic-nb nn-workbench", role: "group", "aria-label": "Workbench" }));
     const get = (request) => store.get(model, request);
     let problem = "";
+    let wanted = null;
     const failed = (error) => {
       problem = error.message;
       store.changed();
@@ -75,6 +76,8 @@ export default () => {
       select: (fields) => store.select(model, { thread_id: null, turn: null, call: null, item: null, decision: null, ...fields }),
       failed,
       redraw: store.changed,
+      /** Bring a panel into sight that is being opened. */
+      show: (name) => (wanted = name),
     };
     const head = root.appendChild(make("div", { class: "nn-bench-head" }));
     head.append(make("p", { class: "nn-title" }, "Workbench"));
@@ -152,8 +155,10 @@ export default () => {
       known?.end?.();
       known?.box.remove();
       const box = make("section", { class: "nn-panel", "aria-label": title, "data-panel": name });
+      const top = box.appendChild(make("div", { class: "nn-panel-head" }));
+      top.append(make("span", {}, title));
+      button(top, "×", () => choose(name), { class: "nn-close", "aria-label": `Close ${title}`, title: "Close this panel" });
       const inside = box.appendChild(make("div", { class: "nn-panel-view" }));
-      button(box, "×", () => choose(name), { class: "nn-close", "aria-label": `Close ${title}`, title: "Close this panel" });
       box.append(gripOf(name, title));
       let end;
       if (!panel) {
@@ -183,6 +188,10 @@ export default () => {
         const [columns, height] = sizeOf(name);
         box.style.gridColumn = `span ${columns}`;
         box.style.height = `${height}px`;
+        if (wanted === name && panels.has(name)) {
+          wanted = null;
+          setTimeout(() => box.scrollIntoView({ block: "nearest" }), 100);
+        }
         put(box.lastElementChild, { "aria-description": `${columns} of 12 columns, ${height} pixels` });
       });
       for (const chip of bar.children) put(chip, { "aria-pressed": open().includes(chip.dataset.opens) });

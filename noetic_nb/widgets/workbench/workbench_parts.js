@@ -216,7 +216,7 @@ function questionsPart(parent, { get, failed }) {
 }
 
 /** What led to the chosen decision: its request, the item each argument came from, its rules, and what else would have been. */
-function causePart(parent, { get, select, redraw }) {
+function causePart(parent, { get, select, redraw, show }) {
   const box = parent.appendChild(make("section", { class: "nn-cause", "aria-label": "Why" }));
   let shown = null;
   let cause = null;
@@ -245,6 +245,11 @@ function causePart(parent, { get, select, redraw }) {
     redraw();
   };
 
+  const edit = (rule) => {
+    show("rules");
+    get({ do: "edit", decision: shown, rule }).then(redraw, problem);
+  };
+
   function fill() {
     box.replaceChildren();
     const head = box.appendChild(make("div", { class: "nn-toolbar" }));
@@ -267,7 +272,7 @@ function causePart(parent, { get, select, redraw }) {
       line.append(make("span", {}, `Rule ${label}`));
       if (!known) continue;
       button(line, "What without it?", () => tryWithout(rule));
-      button(line, "Edit it", () => get({ do: "edit", decision: shown, rule }).catch(problem));
+      button(line, "Edit it", () => edit(rule));
     }
     if (cause.note) box.append(make("p", { class: "nn-note" }, cause.note));
     if (trial) fillTrial();
