@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 from noetic_nb.items import Item
+from noetic_nb.quick_records import made_quickly
 
 __all__ = [
     "BudgetsAllocated",
@@ -69,6 +70,7 @@ HookName: TypeAlias = Literal[
 
 
 # Plain dataclasses and no pydantic records: our own code makes them, many to a step, and nothing in them needs a check.
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class Where:
     """The place of an event: which thread, which execution, which turn (1 is the first of a thread, 0 is outside)."""
@@ -79,6 +81,7 @@ class Where:
     depth: int = 0
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class LayerTokens:
     """What one layer was given, what it used and what it yielded to history, in tokens."""
@@ -90,6 +93,7 @@ class LayerTokens:
     items: int = 0
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class ItemFate:
     """An item that was not sent, and why.
@@ -105,6 +109,7 @@ class ItemFate:
     ]
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class UnsentOffer:
     """An item that a layer offered and that was not sent, for a reason of `ItemFate`.
@@ -121,6 +126,7 @@ class UnsentOffer:
     item: Item
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class LogStretch:
     """A part of what layers made of the history: log items at ``start <= position < stop``, or `written`, which are in no log."""
@@ -130,6 +136,7 @@ class LogStretch:
     written: tuple[Item, ...] = ()
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
     """A tool as the model is offered it; `parameters` is a JSON Schema."""
@@ -140,6 +147,7 @@ class OfferedTool:
     strict: bool = False
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
     """A turn begins; the user's items are at ``start <= position < stop`` of the log."""
@@ -154,6 +162,7 @@ class TurnStarted:
     resource_id: str | None = None
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class ItemsAppended:
     """Items joined the log at `start`; each item is recorded here once and referred to by position elsewhere."""
@@ -166,6 +175,7 @@ class ItemsAppended:
     origin: Literal["user", "model", "tool", "guidance", "layer", "seed", "step"]
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class BudgetsAllocated:
     """The token budget was split. All amounts in tokens."""
@@ -182,6 +192,7 @@ class BudgetsAllocated:
     history_budget: float
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class RequestPrepared:
     """What the requests of an execution have in common, and their plans start from.
@@ -205,8 +216,15 @@ class RequestPrepared:
     """Each layer, with the least and the most tokens it is configured to get, in the order of the allocation."""
     tokenizer: str
     """Name of what counts tokens."""
+    order: str = "slot"
+    """In which order layers are sent, as `ProjectionPolicy` has it."""
+    suffixes: tuple[str, ...] = ()
+    """Layers with ``placement="suffix"``, which another order sends behind the history."""
+    tokenizer_error: float | None = None
+    """How far its requests are off reported usage on average, relative; None where nobody has measured it."""
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class MemoryTraceSpan:
     """One call of one hook of one layer."""
@@ -232,6 +250,7 @@ class MemoryTraceSpan:
     """Where the error was raised, as Python prints it, causes included."""
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class ViewAssembled:
     """What was sent to the model: a window of the log without its exclusions, after the layers' items.
@@ -274,6 +293,7 @@ class ViewAssembled:
     """Places before the window that are sent all the same: system messages."""
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class ModelCalled:
     """One call of a model ended, well or not. `items` is its answer: the tape of a replay.
@@ -299,6 +319,7 @@ class ModelCalled:
     finish_reason: Literal["stop", "tool_calls", "length", "content_filter"] | None = None
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class ToolCalled:
     """A tool call was settled: run, failed, or kept from running. `args` is what the tool got, as JSON data.
@@ -327,6 +348,7 @@ class ToolCalled:
     """The class of the error, or the kind where it is one of this library; None where there was none, or nobody knows."""
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class ToolProgress:
     """A tool that is at work has yielded something; `value` is that as JSON data, its text where it has no such form."""
@@ -339,6 +361,7 @@ class ToolProgress:
     value: Any
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class SteeringDecided:
     """An entry of the ledger: what a layer decided at an enforcement point, and which rules made it so."""
@@ -363,6 +386,7 @@ class SteeringDecided:
     """The parts of the response that the rules decided on; empty where nobody knows them."""
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class RegulatorSaw:
     """The regulator was told something; `event` is its plain form, with its own ``kind``."""
@@ -375,6 +399,7 @@ class RegulatorSaw:
     event: Mapping[str, Any]
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class RegulatorDecided:
     """The regulator was asked; `decision` is its plain form, with its own ``kind``.
@@ -398,6 +423,7 @@ class RegulatorDecided:
     """Whether it was acted on; False where it was decided after the fact."""
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class LayerStateChanged:
     """A layer's state was written; `state` is a copy of it as JSON data, None when it was cleared."""
@@ -410,6 +436,7 @@ class LayerStateChanged:
     state: Any
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class RuleChanged:
     """A rule book moved to a new version; `old` and `new` are the texts of the rule, None where it did not exist."""
@@ -424,6 +451,7 @@ class RuleChanged:
     new: str | None
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class QualityGiven:
     """Someone judged the thread's last reply, from 0 (useless) to 1 (perfect)."""
@@ -435,6 +463,7 @@ class QualityGiven:
     source: str
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class ErrorRaised:
     """Something went wrong; redacted like everything else."""
@@ -448,6 +477,7 @@ class ErrorRaised:
     step_id: str | None = None
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class WarningRaised:
     """Something went wrong and did not end the turn; the reply has it in its ``warnings``.
@@ -463,6 +493,7 @@ class WarningRaised:
     layer_id: str | None = None
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class TurnCompleted:
     """A turn ended. Tokens and cost are those of the turn, judges and layers included.
@@ -487,6 +518,7 @@ class TurnCompleted:
     finish_reason: Literal["stop", "tool_calls", "length", "content_filter"] | None = None
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class StepStarted:
     """A step begins. Its `path` names the steps around it: ``/think#2/ask#1`` is the first `ask` in the second `think`."""
@@ -499,6 +531,7 @@ class StepStarted:
     path: str
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class StepEnded:
     """A step ended: it ran, it failed, it was cancelled, or its recorded output was used instead of running it again."""
@@ -514,6 +547,7 @@ class StepEnded:
     error: str | None = None
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class ChildStarted:
     """A child execution begins (`where` is its own): what its parent's layers and log gave it.
@@ -533,6 +567,7 @@ class ChildStarted:
     handed: Mapping[str, Any]
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class ChildEnded:
     """A child execution ended (`where` is its own): what came back. `returned` are states its parent's layers merged.
@@ -554,6 +589,7 @@ class ChildEnded:
     cost: float | None
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class LayersDropped:
     """A child execution begins (`where` is its own) without layers of its parent: its step drops them by name."""
@@ -566,6 +602,7 @@ class LayersDropped:
     layer_ids: tuple[str, ...]
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class TextRetracted:
     """What was handed out of an answer while it was written is taken back: rules rejected it, or it was never finished.

@@ -185,9 +185,11 @@ def thaw(value: Any) -> Any:
     {'content': [{'text': 'a'}]}
     """
     kind = type(value)  # the usual ones first: what a type is registered as takes longer to see
+    if kind is list or kind is tuple:
+        return [inner if type(inner) in FLAT else thaw(inner) for inner in value]
     if kind is dict or kind is FrozenDict or isinstance(value, Mapping):
         return {key: inner if type(inner) in FLAT else thaw(inner) for key, inner in value.items()}
-    if isinstance(value, tuple) and kind is not tuple and hasattr(value, "_asdict"):
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return thaw(value._asdict())
     if isinstance(value, list | tuple):
         return [inner if type(inner) in FLAT else thaw(inner) for inner in value]

@@ -70,20 +70,23 @@ def _flat(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
     yield from assigned(text, raw)
 
 
-def may_hold(text: str) -> bool:
-    """Tell whether a text may hold a secret: no where `spans_of` finds none by its first look.
+def may_hold(lines: list[str]) -> bool:
+    """Tell whether some lines, each without its end, may hold a secret: no where `spans_of` finds none by its first look.
 
     That look stays within a line, and so do escapes: a text may hold one only where one of its lines may.
     """
     for _ in range(MAX_LEVELS + 1):
-        lower = text.lower()
-        if is_hinted(text) or "PRIVATE KEY" in text or may_assign(lower) or may_hold_cookies(text, lower):
+        text = "\n".join(lines)
+        if is_hinted(text) or "PRIVATE KEY" in text or may_hold_cookies(text, text.lower()):
+            return True
+        # A name and the sign behind it stand in one line.
+        if may_assign("\n".join([line for line in lines if ":" in line or "=" in line]).lower()):
             return True
         # The other lines are the same behind their escapes.
-        text = "\n".join([line for line in text.split("\n") if "\\" in line]) if "\\" in text else ""
-        if not _ESCAPE.search(text):
+        escaped = "\n".join([line for line in lines if "\\" in line]) if "\\" in text else ""
+        if not _ESCAPE.search(escaped):
             return False
-        text = _ESCAPE.sub(_read, text)
+        lines = _ESCAPE.sub(_read, escaped).split("\n")
     return False
 
 

@@ -111,7 +111,7 @@ class Redaction:
         known = self._known
         unseen = [text for text in texts if text not in known]
         new = [line for text in unseen for line in text.split("\n") if line not in known]
-        if new and may_hold("\n".join(new)):
+        if new and may_hold(new):
             return False
         if self._remembered:
             self._remember(new)
@@ -161,12 +161,19 @@ class Redaction:
         """Return JSON-like data without its secrets."""
         top: list[Any] = [None]
         made: list[Any] | dict[Any, Any]
-        # No recursion: data from outside may be nested deeper than the interpreter can call.
-        work: list[tuple[Any, Any, Any, bool]] = [(value, top, 0, False)]
-        tuples: list[tuple[Any, Any]] = []
         # What was made of a list or mapping: one that holds itself is read once. The original is kept, so that no other
         # object gets its id meanwhile.
         known: dict[tuple[int, bool], tuple[Any, Any]] = {}
+        # No recursion: data from outside may be nested deeper than the interpreter can call.
+        work: list[tuple[Any, Any, Any, bool]] = []
+        if type(value) is dict:
+            top[0] = made = self._mapping(value, False, work)
+            if not work:  # flat, as most arguments are
+                return made
+            known[id(value), False] = value, made
+        else:
+            work.append((value, top, 0, False))
+        tuples: list[tuple[Any, Any]] = []
         while work:
             value, parent, place, hide = work.pop()
             if hide and not _is_schema(value):

@@ -93,9 +93,9 @@ _SHAPES: Final = (
 )
 # Any hint at all: each pattern begins with one character that is rare and quick to find, and looks back from there.
 _ANY_HINT: Final = tuple(
-    map(
-        re.compile,
-        (
+    [
+        re.compile(pattern).search
+        for pattern in (
             r"_(?:(?<=gh[opsur]_)|(?<=hf_)|(?<=gsk_)|(?<=npm_)|(?<=_live_)|(?<=_test_)|(?<=whsec_)|(?<=github_pat_))",
             r"-(?<=[ktTXi]-)(?:(?<=sk-)|(?<=xai-)|(?<=pypi-)|(?<=gl[dr]t-)|(?<=gl(?:pa|pt)t-)|(?<=GOCSPX-))",
             r"\.(?:(?<=SG\.)|(?<=ya29\.)|(?<=hooks\.)slack\.com)",
@@ -104,8 +104,8 @@ _ANY_HINT: Final = tuple(
             r"J(?<=eyJ)",
             r"=(?<=sig=)",
             r":(?:(?<=[0-9]{8}:)|//[^\s/?#@:\"'<>\\]{0,128}:[^\s/\"'<>\\]{1,256}@)",
-        ),
-    )
+        )
+    ]
 )
 _PLAIN_HINTS: Final = ("xox", "earer", "asic", "/api/webhooks/", "SharedAccessKey")
 _AWS_SECRET: Final = re.compile(r"(?<![A-Za-z0-9/+])([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])")
@@ -126,7 +126,11 @@ _COOKIE_NAME: Final = re.compile(r"cookie[\"']?[^\S\n]{0,3}(?::|\n|\Z)")
 
 def is_hinted(text: str) -> bool:
     """Tell whether a text has a hint of an issuer's credential; no hint goes over the end of a line."""
-    return any(hint in text for hint in _PLAIN_HINTS) or any(each.search(text) for each in _ANY_HINT)
+    # A loop takes less than what `any` needs to begin: every text of every record passes here.
+    for hint in _PLAIN_HINTS:
+        if hint in text:
+            return True
+    return any(search(text) for search in _ANY_HINT)
 
 
 def may_hold_cookies(text: str, lower: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from noetic_nb.errors import ItemValidationError
@@ -37,7 +38,9 @@ __all__ = ["run_of_conversation"]
 # Where nothing is known of the times, a message takes a second from the first of 1970 on: no reader takes that for a time.
 _START_MS: Final = 0.0
 _MESSAGE_MS: Final = 1_000.0
-_OURS: Final = frozenset({"message", "function_call", "function_call_output"})
+_CALL: Final = "function_call"
+_OURS: Final = frozenset({"message", _CALL, "function_call_output"})
+_COUNTED: Final = frozenset({"input_tokens", "output_tokens"})
 _ESTIMATED: Final = ("t_ms", "input_tokens", "output_tokens", "status")
 """What may be estimated, in the order in which it is named."""
 _LABELS: Final = (
@@ -111,10 +114,15 @@ def run_of_conversation(
     """
     given = list(messages)
     redaction = Redaction() if redaction is None else redaction
-    writer = _Writer(thread_id, redaction, redaction.text(policy), closing_tools, timed)
+    items: Sequence[Item] = [item for message in given for item in message.items]
+    texts = [policy]
+    # All at once, as most conversations have no sign of a secret.
+    if not (_add_texts(items, texts) and redaction.are_plain(texts)):
+        policy, items = redaction.text(policy), [_clean(item, redaction) for item in items]
+    items = with_own_call_ids(items)
+    writer = _Writer(thread_id, redaction, policy, closing_tools, timed)
     if (first := next((message.t_ms for message in given if message.t_ms is not None), None)) is not None:
         writer.t_ms, writer.has_times = first, True
-    items = with_own_call_ids(_cleaned([item for message in given for item in message.items], redaction))
     start = 0
     for message in given:
         stop = start + len(message.items)
@@ -123,7 +131,7 @@ def run_of_conversation(
     writer.end_turn()
     if quality is not None and writer.judged is not None:
         writer.events.append(QualityGiven(writer.judged, writer.t_ms, quality, "reward"))
-    models = list(dict.fromkeys([message.model for message in given if message.model]))
+    model = next((message.model for message in given if message.model), None)
     params = next((message.params for message in given if message.params), None)
     beside = [*unmapped, *writer.unmapped]
     about: dict[str, Any] = {
@@ -131,53 +139,45 @@ def run_of_conversation(
         **dict.fromkeys(_LABELS),
         "dropped": [],
         "source": "messages",
-        "model": models[0] if models else None,
+        "model": model,
         "params": None if params is None else dict(params),
         **_clean_meta(meta or {}, redaction),
         "policy": "\n\n".join(writer.policy),
         "estimated": [name for name in _ESTIMATED if name in writer.estimated],
         "unmapped": redaction.data(beside) if beside else [],
     }
-    return Run(run_id, meta=about, events=writer.events)
+    return Run.of_settled(run_id, about, writer.events)
 
 
-def _cleaned(items: Sequence[Item], redaction: Redaction) -> Sequence[Item]:
-    """Return items without secrets; the same where there are none."""
-    texts: list[str] = []
-    # All at once where that is enough: a search through data takes longer than most texts.
-    if all(_adds_texts(item, texts) for item in items) and redaction.are_plain(texts):
-        return items
-    return [_clean(item, redaction) for item in items]
-
-
-def _adds_texts(item: Item, texts: list[str]) -> bool:
-    """Add the texts of an item; return whether it has nothing else that may be secret."""
-    # Nearly all items of others are of three forms: looked up by their keys, not walked through.
-    keys = _TEXT_KEYS.get(tuple(item))
-    if keys is None or item["status"] != "completed":
-        if not _PLAIN_KEYS.issuperset(item):
-            return False
-        keys = tuple(item)
-    for key in keys:
-        value = item[key]
-        if type(value) is str:
-            texts.append(value)
-        elif type(value) is not tuple:
-            return False
-        else:
-            for part in value:
-                if type(part) is not FrozenDict or not _PLAIN_PART.issuperset(part) or part.get("annotations"):
-                    return False
-                words = part.get("text")
-                if type(words) is not str:
-                    return False
-                texts.append(words)
+def _add_texts(items: Sequence[Item], texts: list[str]) -> bool:
+    """Add the texts of items; return whether they have nothing else that may be secret."""
+    for item in items:
+        # Nearly all items of others are of three forms: looked up by their keys, not walked through.
+        keys = _TEXT_KEYS.get(tuple(item))
+        if keys is None or item["status"] != "completed":
+            if not _PLAIN_KEYS.issuperset(item):
+                return False
+            keys = tuple(item)
+        for key in keys:
+            value = item[key]
+            if type(value) is str:
+                texts.append(value)
+            elif type(value) is not tuple:
+                return False
+            else:
+                for part in value:
+                    if type(part) is not FrozenDict or not _PLAIN_PART.issuperset(part) or part.get("annotations"):
+                        return False
+                    words = part.get("text")
+                    if type(words) is not str:
+                        return False
+                    texts.append(words)
     return True
 
 
 def _clean(item: Item, redaction: Redaction) -> Item:
     texts: list[str] = []
-    if _adds_texts(item, texts) and all(redaction.text(text) is text for text in texts):
+    if _add_texts((item,), texts) and all(redaction.text(text) is text for text in texts):
         return item
     found = redaction.data(dict(item))
     if "native" in found or item["type"] not in _OURS:  # of a provider's own making: numbers that no file holds, too
@@ -186,10 +186,15 @@ def _clean(item: Item, redaction: Redaction) -> Item:
 
 
 def _clean_meta(meta: Mapping[str, Any], redaction: Redaction) -> Mapping[str, Any]:
-    texts = [value for value in meta.values() if type(value) is str]
-    is_flat = all(type(value) in FLAT for value in meta.values())
-    if is_flat and not any(map(secret_word, meta)) and redaction.are_plain([*meta, *texts]):
-        return meta
+    texts = [*meta]
+    for value in meta.values():
+        if type(value) is str:
+            texts.append(value)
+        elif type(value) not in FLAT:
+            break
+    else:
+        if not any(map(secret_word, meta)) and redaction.are_plain(texts):
+            return meta
     cleaned: Mapping[str, Any] = redaction.data(dict(meta))
     return cleaned
 
@@ -250,16 +255,17 @@ class _Writer:
             self.tool(message, items)
 
     def append(self, items: Sequence[Item], origin: Any) -> tuple[Item, ...]:
-        made = tuple(
-            [
-                item if item.get("id") is not None else Item({"id": f"{self.thread_id}/i{self.length + place}", **item})
-                for place, item in enumerate(items)
-            ]
-        )
-        self.events.append(ItemsAppended(self.where, self.t_ms, self.length, made, origin))
-        self.length += len(made)
-        self.sent_tokens += sum(map(content_tokens, made))
-        return made
+        start = self.length
+        made = []
+        for item in items:
+            if item.get("id") is None:
+                item = Item({"id": f"{self.thread_id}/i{self.length}", **item})
+            made.append(item)
+            self.length += 1
+            self.sent_tokens += content_tokens(item)
+        kept = tuple(made)
+        self.events.append(ItemsAppended(self.where, self.t_ms, start, kept, origin))
+        return kept
 
     def user(self, items: Sequence[Item]) -> None:
         if self.is_open and not self.steps:  # written in several messages, before anybody answered
@@ -278,9 +284,8 @@ class _Writer:
         self.events.append(TurnStarted(self.where, self.t_ms, turn_id, self.length, self.length + size, query))
 
     def assistant(self, message: Message, items: Sequence[Item]) -> None:
-        calls = [item for item in items if item["type"] == "function_call"]
         if not self.is_open:
-            if self.turn == 0 and not calls and message.usage is None:
+            if self.turn == 0 and message.usage is None and not any(item["type"] == _CALL for item in items):
                 self.append(items, "seed")  # a fixed greeting, and no call of a model
                 return
             self.begin_turn("", 0)
@@ -288,10 +293,7 @@ class _Writer:
         made = self.append(items, "model")
         # The call stands before its items, as in runs of our own.
         appended = self.events.pop()
-        written = self.sent_tokens - sent
-        for name in ("input_tokens", "output_tokens"):
-            if name not in usage:
-                self.estimated.add(name)
+        self.estimated.update(_COUNTED - usage.keys())
         step = ModelCalled(
             self.where,
             self.t_ms,
@@ -301,24 +303,24 @@ class _Writer:
             message.duration_ms,
             "ok",
             made,
-            input_tokens=usage.get("input_tokens", sent),
-            output_tokens=usage.get("output_tokens", written),
-            cached_tokens=usage.get("cached_tokens", 0),
-            cost=message.cost,
+            usage.get("input_tokens", sent),
+            usage.get("output_tokens", self.sent_tokens - sent),
+            usage.get("cached_tokens", 0),
+            message.cost,
             finish_reason=message.finish_reason,
         )
-        self.events += [step, appended]
+        self.events += (step, appended)
         self.steps.append(step)
-        outputs = set()
+        calls, outputs = set(), set()
         for item, given in zip(made, message.items, strict=True):
-            if item["type"] == "function_call":
+            if item["type"] == _CALL:
                 self.calls[item["callId"]] = item
+                calls.add(item["callId"])
             elif item["type"] == "function_call_output":  # a tool that the provider ran
                 outputs.add(item.get("callId"))
                 self.result(message, item, given)
         # Text beside a call is no answer yet: the model goes on after the result.
-        is_waiting = any(call["callId"] not in outputs for call in calls)
-        self.answer = None if is_waiting else _said(made)
+        self.answer = _said(made) if calls <= outputs else None
 
     def tool(self, message: Message, items: Sequence[Item]) -> None:
         if not self.is_open:
@@ -404,6 +406,11 @@ def _reads_as_error(output: str) -> bool:
 
 
 def _object(text: str) -> Mapping[str, Any] | None:
+    """Return the arguments that a text holds, frozen; None where it holds none."""
+    return _known_object(text) if len(text) <= _SHORT_ARGUMENTS else _parsed_object(text)
+
+
+def _parsed_object(text: str) -> Mapping[str, Any] | None:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):  # what the model wrote is evidence, too: the item keeps the text
@@ -411,7 +418,13 @@ def _object(text: str) -> Mapping[str, Any] | None:
     if not isinstance(found, dict):
         return None
     try:
-        # Frozen here, as the run would do it, and then make the event again.
-        return freeze(found)  # type: ignore[no-any-return]
+        # Frozen as a run freezes it, so that it need not look through its events again.
+        return frozen_data(freeze(found))  # type: ignore[no-any-return]
     except ItemValidationError:  # NaN, an infinite number, or nested without end
         return None
+
+
+# Agents make the same calls in run after run. What is kept follows from the text alone, cannot change, and is dropped when so
+# many others came after it.
+_SHORT_ARGUMENTS: Final = 1_000
+_known_object: Final = lru_cache(maxsize=1_024)(_parsed_object)

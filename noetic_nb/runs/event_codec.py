@@ -18,7 +18,16 @@ from noetic_nb.items import Item, ItemRegistry
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.runs.payload import from_wire, frozen_data, to_wire
 
-__all__ = ["EVENT_TYPES", "SCHEMA", "SCHEMA_VERSION", "WireError", "dump_event", "parse_event", "settled"]
+__all__ = [
+    "EVENT_TYPES",
+    "PLAIN_TYPES",
+    "SCHEMA",
+    "SCHEMA_VERSION",
+    "WireError",
+    "dump_event",
+    "parse_event",
+    "settled",
+]
 
 SCHEMA: Final = "noetic_nb/run"
 SCHEMA_VERSION: Final = 2
@@ -171,6 +180,8 @@ def _is_free(hint: Any) -> bool:
 
 _FIELDS: Final[dict[type[Any], tuple[_Field, ...]]] = {}
 _FREE: Final[dict[type[Any], tuple[str, ...]]] = {}
+PLAIN_TYPES: Final[set[type[Any]]] = set()
+"""Types of events that hold nothing that can change, of those that were seen: `settled` returns them as they are."""
 
 
 def _fields_of(cls: type[Any]) -> tuple[_Field, ...]:
@@ -198,6 +209,8 @@ def _free_names(event: object) -> tuple[str, ...]:
         )
     cls = type(event)
     names = _FREE[cls] = tuple(field.name for field in _fields_of(cls) if field.is_free)
+    if not names and cls is not RequestPrepared:
+        PLAIN_TYPES.add(cls)
     return names
 
 

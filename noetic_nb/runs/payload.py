@@ -11,9 +11,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
-from noetic_nb.items.frozen import FrozenDict
+from noetic_nb.items.frozen import FrozenDict, thaw
 
-__all__ = ["from_wire", "frozen_data", "parse_json", "to_wire"]
+__all__ = ["from_wire", "frozen_data", "parse_json", "plain_data", "to_wire"]
 
 NON_FINITE: Final = "$float"
 _TEXT_OF: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
@@ -95,7 +95,9 @@ def frozen_data(value: Any, *, depth: int = 0) -> Any:
         return value
     if depth >= MAX_DEPTH:
         return FrozenDict({"$unserializable": kind.__name__, "text": f"nested more than {MAX_DEPTH} deep"})
-    if kind is dict or isinstance(value, Mapping):
+    # Lists first, as what a type is registered as takes longer to see.
+    is_list = kind is list or kind is tuple
+    if kind is dict or (not is_list and isinstance(value, Mapping)):
         settled = {
             key if type(key) is str else str(key): v if type(v) in _SETTLED else frozen_data(v, depth=depth + 1)
             for key, v in value.items()
@@ -103,7 +105,7 @@ def frozen_data(value: Any, *, depth: int = 0) -> Any:
         if isinstance(value, FrozenDict) and all(settled[key] is value[key] for key in settled):
             return value
         return FrozenDict(settled)
-    if isinstance(value, list | tuple):
+    if is_list or isinstance(value, list | tuple):
         items = tuple([v if type(v) in _SETTLED else frozen_data(v, depth=depth + 1) for v in value])
         # The same object where nothing changes: most data is frozen already, and a run is long.
         same = kind is tuple and all(new is old for new, old in zip(items, value, strict=True))
@@ -115,6 +117,20 @@ def frozen_data(value: Any, *, depth: int = 0) -> Any:
     if isinstance(value, float):
         return float(value)
     return _described(value, kind.__name__)
+
+
+def plain_data(value: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a mapping as `frozen_data` has it, in plain dicts and lists of its own.
+
+    Examples
+    --------
+    >>> plain_data({1: [2], "seen": (None,)})
+    {'1': [2], 'seen': [None]}
+    """
+    return {
+        key if type(key) is str else str(key): v if type(v) in _SETTLED else thaw(frozen_data(v, depth=1))
+        for key, v in value.items()
+    }
 
 
 def to_wire(value: Any) -> Any:

@@ -218,3 +218,91 @@ def test_arguments_that_are_nested_too_deep_are_refused() -> None:
 
     with pytest.raises(NoeticError, match="nested"):
         nn.import_run(dojo(messages=talk))
+
+
+LINES = {
+    "cut off": json.dumps(dojo()).encode()[:-40],
+    "no JSON": b"{'suite_name': 'slack'}",
+    "no UTF-8": json.dumps(dojo()).encode().replace(b"slack", b"sl\xff\xfeck"),
+    "two on one line": json.dumps(dojo()).encode() * 2,
+    "nested without end": b'{"suite_name":' + b"[" * 100_000,
+    "a number of many digits": b'{"suite_name": ' + b"1" * 5_000 + b"}",
+    "a list": b"[1]",
+    "no text": b"\x00\x00",
+}
+
+
+@pytest.mark.parametrize("ends", [b"\n", b"\r\n", b"\n\n", b"\n \r\n"])
+@pytest.mark.parametrize("name", LINES)
+def test_a_bad_line_spoils_no_other(name: str, ends: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    good = json.dumps(dojo()).encode()
+    path.write_bytes(ends.join([good, LINES[name], good]))
+
+    first, bad, last = nn.import_runs(path)
+
+    assert isinstance(bad, nn.Failed)
+    assert isinstance(bad.error, NoeticError)
+    assert (bad.path, bad.error.kind, bad.error.line, bad.error.index) == (str(path), "invalid_run_file", 2, 1)
+    assert [type(each) for each in (first, last)] == [Run, Run]
+
+
+@pytest.mark.parametrize("form", ["plain", "gzip"])
+@pytest.mark.parametrize("missing", [1, 40, 300])
+def test_of_a_file_that_was_cut_off_the_whole_lines_are_read(form: str, missing: int, tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    content = b"\n".join([json.dumps(dojo()).encode()] * 3)[:-missing]
+    path.write_bytes(gzip.compress(content) if form == "gzip" else content)
+
+    assert [type(each) for each in nn.import_runs(path)] == [Run, Run, nn.Failed]
+
+
+def test_a_packed_file_that_was_cut_off_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl.gz"
+    path.write_bytes(gzip.compress(b"\n".join([json.dumps(dojo()).encode()] * 3))[:-20])
+
+    (found,) = nn.import_runs(path)
+
+    assert is_read_or_refused(found)
+    assert isinstance(found, nn.Failed)
+
+
+def test_secrets_are_replaced_however_a_line_spells_them(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    spelled = json.dumps(dojo()).replace(KEY, "".join([f"\\u{ord(sign):04x}" for sign in KEY]))
+    inside = json.dumps(dojo(messages=[{"role": "user", "content": spelled}, {"role": "assistant", "content": "ok"}]))
+    path.write_text("\n".join([json.dumps(dojo(suite_name="other")), spelled, inside]))
+    assert KEY not in spelled + inside
+
+    runs = [run for run in nn.import_runs(path) if isinstance(run, Run)]
+
+    assert ["[redacted]" in run.turns[0].query for run in runs] == [True] * 3
+    kept = str([(run.events[:], run.meta) for run in runs])
+    assert not any(form in kept for form in (KEY, f"u{ord(KEY[-1]):04x}"))
+
+
+def test_arguments_are_those_of_each_source_and_cannot_change() -> None:
+    source = dojo()
+    given = source["messages"][2]["tool_calls"][0]["args"] = {"to": ["Ann"], "amount": 1, "note": {"a": [1]}}
+    (before,) = nn.import_run(source).select(ToolCalled)
+    given["to"].append("Eve")
+    given["amount"] = 1.0
+
+    changed, again = [nn.import_run(source).select(ToolCalled)[0] for _ in range(2)]
+
+    assert before.args == {"to": ("Ann",), "amount": 1, "note": {"a": (1,)}}
+    assert changed.args == again.args == {"to": ("Ann", "Eve"), "amount": 1.0, "note": {"a": (1,)}}
+    assert (type(before.args["amount"]), type(changed.args["amount"])) == (int, float)
+    for call in (before, changed, again):
+        with pytest.raises(TypeError, match="never change"):
+            call.args["note"]["a"] = ()  # type: ignore[index]
+
+
+def test_a_number_that_no_float_holds_is_described_in_arguments() -> None:
+    source = dojo()
+    source["messages"][2]["tool_calls"][0]["args"] = {"a": 10**400}
+
+    (call,) = nn.import_run(source).select(ToolCalled)
+
+    assert call.args is not None
+    assert call.args["a"]["$unserializable"] == "a number of 1329 bits"

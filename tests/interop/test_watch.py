@@ -271,6 +271,61 @@ def test_each_conversation_is_a_thread_with_its_turns() -> None:
         assert mine == list(read[name].events)
 
 
+def test_what_a_span_says_later_counts_for_the_calls_after() -> None:
+    agent = Agent()
+    with agent.agent() as desk:
+        node = agent.tracer.start_span("node", set_span_in_context(desk))
+        agent.model(node, calls=["c1"])
+        desk.set_attribute("gen_ai.conversation.id", "ann")
+        agent.model(node, "packed", results=[("c1", "packed")])
+        agent.model(desk, "packed", results=[("c1", "packed")])
+        node.end()
+
+    assert [event.where.thread_id for event in agent.run.select(ModelCalled)] == ["t1", "ann", "ann"]
+
+
+def test_a_call_that_waits_belongs_to_the_conversation_that_is_known_when_it_is_written() -> None:
+    agent = Agent()
+    outer = agent.tracer.start_span("outer")
+    with agent.agent(inside=outer, **{"conversation.id": "ann"}) as desk:
+        agent.model(desk, calls=["c1"])
+        agent.tool("c1", desk, output=None)
+        outer.set_attribute("gen_ai.conversation.id", "bob")
+        agent.model(desk, "packed", results=[("c1", "packed")])
+    outer.end()
+
+    calls = agent.run.select(ModelCalled, ToolCalled)
+    assert [(event.kind, event.where.thread_id) for event in calls] == [
+        ("model_called", "ann"),
+        ("tool_called", "bob"),
+        ("model_called", "bob"),
+    ]
+
+
+def test_a_call_may_name_its_conversation_where_nothing_around_it_does() -> None:
+    agent = Agent()
+    with agent.agent() as desk:
+        agent.model(desk, calls=["c1"])
+        agent.model(desk, "packed", **{"conversation.id": "ann"})
+
+    assert [event.where.thread_id for event in agent.run.select(ModelCalled)] == ["t1", "ann"]
+
+
+def test_calls_inside_of_a_span_that_becomes_a_tool_wait_for_its_end() -> None:
+    agent = Agent()
+    with agent.agent() as desk:
+        agent.model(desk, calls=["c1"])
+        late = agent.tracer.start_span("late", set_span_in_context(desk))
+        agent.model(late, "one", asked="find c1")
+        before = len(agent.run.select(ModelCalled))
+        late.set_attributes({"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "lookup"})
+        agent.model(late, "two", asked="find c1")
+        meanwhile = len(agent.run.select(ModelCalled))
+        late.end()
+
+    assert (before, meanwhile, len(agent.run.select(ModelCalled))) == (2, 2, 3)
+
+
 def test_model_calls_without_an_agent_around_them_make_turns() -> None:
     agent = Agent()
 
@@ -545,6 +600,8 @@ def test_any_agent_watched_gives_the_run_of_its_finished_spans(seed: int, turns:
             if depth < 2 and chance.random() < 0.2:
                 with agent.agent(f"helper{depth}", desk) as helper:
                     work(helper, "help", depth + 1)
+            if chance.random() < 0.2:
+                desk.set_attribute("note", f"after c{next(numbers)}")
         agent.model(desk, "done", asked=asked, results=results)
 
     for number in range(turns):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import subprocess
 from typing import Any
@@ -68,6 +69,23 @@ def test_compact_json_reads_back_as_the_value(value: Any) -> None:
 def test_a_number_that_is_not_finite_has_no_text(bad: Any) -> None:
     with pytest.raises((ValueError, OverflowError)):
         compact_json(bad)
+
+
+def test_data_that_holds_itself_is_named_and_the_next_is_written() -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+
+    with pytest.raises(ValueError, match="Circular"):
+        compact_json(circle)
+
+    assert compact_json([[]]) == "[[]]"
+
+
+@given(JSON)
+def test_compact_json_is_the_text_of_the_standard_encoder_where_no_number_is_fractional(value: Any) -> None:
+    text = json.dumps({"value": value}, ensure_ascii=False, separators=(",", ":"))
+    if not re.search(r"\d[.e]|[\ud800-\udfff]", text):
+        assert compact_json({"value": value}) == text
 
 
 def test_lone_surrogates_are_written_as_escapes_and_pairs_are_not() -> None:

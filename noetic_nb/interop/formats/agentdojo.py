@@ -55,11 +55,11 @@ def _run(document: Document, index: int | None, redaction: Redaction) -> Run:
     if not isinstance(entry, Mapping):
         refuse("it is no run")
     names = [entry.get(key) for key in _NAMES]
-    if not all(isinstance(name, str) for name in names[:3]) or not all(isinstance(n, str | None) for n in names):
+    if any(not isinstance(name, str) and (name is not None or place < 3) for place, name in enumerate(names)):
         refuse("it names no suite, pipeline and user task")
     suite, model, user_task, attack, injection_task = names
     done, security = entry.get("utility"), entry.get("security")
-    if not isinstance(done, bool | None) or not isinstance(security, bool | None):
+    if any(each is not None and not isinstance(each, bool) for each in (done, security)):
         refuse("`utility` and `security` must be true, false or null")
     messages = talk_of(entry, "messages", refuse)
     meta = {
@@ -81,12 +81,14 @@ def _run(document: Document, index: int | None, redaction: Redaction) -> Run:
 
 
 def _message(message: Mapping[str, Any], calls: Calls, model: str | None, refuse: Callable[[str], NoReturn]) -> Message:
-    role, text = message.get("role"), said(_text(message.get("content")), refuse)
+    role, text = message.get("role"), message.get("content")
+    if type(text) is not str:
+        text = said(_text(text), refuse)
     if role == "user":
         return user(text)
     if role == "tool":
         error = message.get("error")
-        if not isinstance(error, str | None):
+        if error is not None and not isinstance(error, str):
             refuse(f"the `error` of a tool must be text or null, but is {error!r:.80}")
         failed = bool(error) if "error" in message else None
         return calls.result(message.get("tool_call_id"), f"Error: {error}" if error else text, failed)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic_core import from_json
+
 from noetic_nb.errors import NoeticError
 from noetic_nb.runs.load import MAX_BYTES, MAX_LINE_BYTES, read_gzip
 
-__all__ = ["ZIP", "Document", "documents", "read_bytes", "read_document", "record", "refused"]
+__all__ = ["ZIP", "Document", "documents", "parsed_json", "read_bytes", "read_document", "record", "refused"]
 
 _GZIP: Final = b"\x1f\x8b"
 ZIP: Final = b"PK\x03\x04"
+_NOT_BLANK: Final = re.compile(rb"\S")
 # No path is longer; JSON text nearly always is, or begins with a bracket.
 _LONGEST_PATH: Final = 4_096
 
@@ -103,8 +107,12 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
     """Return the content of a file, unpacked where it is gzipped; of a ZIP file only the start."""
     try:
         with path.open("rb") as file:
-            start = file.read(4)
-            content = start if start[:2] == _GZIP or start == ZIP else start + file.read(max_bytes)
+            start = file.peek(4)[:4]
+            content = start
+            if start[:2] != _GZIP and start != ZIP:
+                # Its size first, as memory for the most that a file may hold is slow to get.
+                content = file.read(min(os.fstat(file.fileno()).st_size, max_bytes))
+                content += file.read(max_bytes + 1 - len(content))
     except OSError as error:
         raise refused(Document(None, path), error.strerror or str(error)) from error
     # By content, not by name: files are often renamed on their way.
@@ -117,19 +125,34 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
 
 
 def _parsed(content: bytes, path: Path | None) -> Document:
-    first, _, rest = content.partition(b"\n")
+    first = content[: content.find(b"\n") + 1]
     # A document a line, where the first line is one by itself: seen before all is parsed in vain.
-    if rest.strip() and first.rstrip().endswith((b"}", b"]")) and _is_json(first):
-        return Document([_Line(line) for line in content.splitlines() if line.strip()], path, by_line=True)
+    if first.rstrip().endswith((b"}", b"]")) and _NOT_BLANK.search(content, len(first)) and _is_json(first):
+        # Split at one sign where that is enough: it is found several times as fast as one of two.
+        lines = content.splitlines() if b"\r" in content else content.split(b"\n")
+        return Document([_Line(line) for line in lines if line.strip()], path, by_line=True)
     try:
-        return Document(json.loads(content), path)
+        return Document(parsed_json(content), path)
     except (ValueError, RecursionError) as error:
         raise refused(Document(None, path), f"it is not JSON ({error})") from error
 
 
+def parsed_json(text: bytes) -> Any:
+    """Return what JSON text holds, as `json.loads` does, in half the time.
+
+    What pydantic's parser takes it reads in the same way; the rest (lone surrogates, UTF-16, data nested deep, and what is no
+    JSON) is left to `json`. Names are shared between records, texts are not: they may be secret.
+    Raises `ValueError` or `RecursionError` if it cannot be read.
+    """
+    try:
+        return from_json(text, cache_strings="keys")
+    except ValueError:
+        return json.loads(text)
+
+
 def _is_json(text: bytes) -> bool:
     try:
-        json.loads(text)
+        parsed_json(text)
     except (ValueError, RecursionError):
         return False
     return True
@@ -157,7 +180,7 @@ def record(document: Document, index: int) -> Mapping[str, Any]:
         if len(value.text) > MAX_LINE_BYTES:
             raise refused(document, f"the line is longer than {MAX_LINE_BYTES:,} bytes", index=index)
         try:
-            value = json.loads(value.text)
+            value = parsed_json(value.text)
         except (ValueError, RecursionError) as error:
             raise refused(document, f"it is not JSON ({error})", index=index) from error
     if not isinstance(value, Mapping):

@@ -10,8 +10,8 @@ from typing import Any, Final, TypeAlias
 from noetic_nb.interop.spans.dialect import Dialect, Kind
 from noetic_nb.interop.spans.genai import GenAI, GenAIEvents
 from noetic_nb.interop.spans.openinference import OpenInference
+from noetic_nb.interop.spans.span_history import History
 from noetic_nb.interop.spans.span_messages import (
-    History,
     Result,
     SpanMessage,
     arguments_of,
@@ -33,16 +33,14 @@ DIALECTS: Final[tuple[Dialect, ...]] = (GenAI(), GenAIEvents(), OpenInference(),
 
 def first(method: str, span: Span) -> Any:
     """Return what the first dialect answers that has an answer."""
-    return _asked(span)[method](span)
+    return (span.answers or _asked(span))[method](span)
 
 
 def _asked(span: Span) -> Mapping[str, _Answer]:
-    """Return by method who knows what is asked of a span."""
-    answers = span.answers
-    if answers is None:
-        about = span.attributes
-        answers = span.answers = _answers(tuple(about) if len(about) <= _MOST_NAMES and not span.events else None)
-    return answers
+    """Return by method who knows what is asked of a span, which is found out once."""
+    about = span.attributes
+    span.answers = _answers(tuple(about) if len(about) <= _MOST_NAMES and not span.events else None)
+    return span.answers
 
 
 # An instrumentation writes the same names on every span, but for those that number messages.
@@ -53,20 +51,30 @@ _METHODS: Final = tuple([name for name, value in vars(Dialect).items() if callab
 @lru_cache(maxsize=256)
 def _answers(names: tuple[str, ...] | None) -> Mapping[str, _Answer]:
     """Return by method what answers for all dialects of spans with these attributes; None stands for any."""
-    spoken = [
-        each
-        for each in DIALECTS
-        if names is None or "" in each.prefixes or any(name.startswith(each.prefixes) for name in names)
-    ]
     return {
-        method: _first_of([getattr(each, method) for each in spoken if method in vars(type(each))])
+        method: _first_of(
+            [
+                answer
+                for each in DIALECTS
+                if method in vars(type(each)) and _has_any(names, each, answer := getattr(each, method))
+            ]
+        )
         for method in _METHODS
     }
 
 
+def _has_any(names: tuple[str, ...] | None, dialect: Dialect, answer: _Answer) -> bool:
+    prefixes: tuple[str, ...] = getattr(answer, "prefixes", dialect.prefixes)
+    return names is None or "" in prefixes or any(name.startswith(prefixes) for name in names)
+
+
+def _unknown(span: Span) -> None:
+    """Answer what nobody can."""
+
+
 def _first_of(answers: Sequence[_Answer]) -> _Answer:
-    if len(answers) == 1:
-        return answers[0]
+    if len(answers) < 2:
+        return answers[0] if answers else _unknown
 
     def answer(span: Span) -> Any:
         for each in answers:
@@ -80,9 +88,9 @@ def _first_of(answers: Sequence[_Answer]) -> _Answer:
 
 def kind_of(span: Span) -> Kind:
     """Return what a span is."""
-    if span.kind is None:
-        span.kind = first("kind", span) or "other"
     found: Any = span.kind
+    if found is None:
+        found = span.kind = (span.answers or _asked(span))["kind"](span) or "other"
     return found  # type: ignore[no-any-return]
 
 
@@ -133,9 +141,12 @@ class ToolUse:
 
 def model_use(span: Span) -> ModelUse:
     """Read a span of a model call."""
-    asked = _asked(span)
+    asked = span.answers or _asked(span)
     outputs: list[SpanMessage] | None = asked["outputs"](span)
-    finish = asked["finish"](span) or next((msg.finish for msg in outputs or () if msg.finish), None)
+    finish: str | None = asked["finish"](span)
+    if not finish:
+        for msg in outputs or ():
+            finish = finish or msg.finish
     return ModelUse(
         span,
         asked["inputs"](span),
@@ -145,7 +156,7 @@ def model_use(span: Span) -> ModelUse:
         asked["cost"](span),
         asked["params"](span),
         finish,
-        _error(span)[0] if span.failed or _exception(span) is not None else None,
+        _error(span)[0] if span.failed or (span.events and _exception(span) is not None) else None,
     )
 
 
@@ -171,7 +182,7 @@ def _error(span: Span, output: str | None = None) -> tuple[str, str | None]:
 
 def tool_use(span: Span) -> ToolUse:
     """Read a span of a tool call, out of what frameworks wrap around arguments and results."""
-    asked = _asked(span)
+    asked = span.answers or _asked(span)
     given = parsed(asked["tool_input"](span))
     call_id: str | None = asked["call_id"](span)
     if isinstance(given, MAPPINGS) and "input_str" in given:  # what LangChain's callbacks are given

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypeVar
 
-from noetic_nb.interop.spans.span_messages import History, SpanMessage
+from noetic_nb.interop.spans.span_history import History
+from noetic_nb.interop.spans.span_messages import SpanMessage
 from noetic_nb.interop.spans.span_record import Span
 from noetic_nb.items.messages.message import count, money
 
-__all__ = ["Dialect", "Kind", "number"]
+__all__ = ["Dialect", "Kind", "amount", "counted", "read_from"]
 
 Kind: TypeAlias = Literal["model", "tool", "agent", "memory", "other"]
+
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def read_from(*prefixes: str) -> Callable[[_Method], _Method]:
+    """Say of a method what the names of all attributes that it reads begin with, where that is less than its dialect's."""
+
+    def told(method: _Method) -> _Method:
+        method.prefixes = prefixes  # type: ignore[attr-defined]
+        return method
+
+    return told
 
 
 class Dialect:
@@ -85,18 +99,16 @@ class Dialect:
         return None
 
 
-def number(span: Span, *names: str) -> int | None:
-    """Return the first of some attributes that counts tokens."""
+def counted(span: Span, numbers: Mapping[str, Sequence[str]]) -> dict[str, int] | None:
+    """Return the numbers of tokens that are known, each by the first of its attributes; None where none is."""
     about = span.attributes
-    for name in names:
-        if name in about and (found := count(about[name])) is not None:
-            return found
-    return None
-
-
-def counted(**numbers: int | None) -> dict[str, int] | None:
-    """Return the numbers that are known, None where none is."""
-    return {name: value for name, value in numbers.items() if value is not None} or None
+    found: dict[str, int] = {}
+    for number, names in numbers.items():
+        for name in names:
+            if name in about and (tokens := count(about[name])) is not None:
+                found[number] = tokens
+                break
+    return found or None
 
 
 def amount(span: Span, *names: str) -> float | None:

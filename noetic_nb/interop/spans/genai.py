@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from noetic_nb.interop.spans.dialect import Dialect, Kind, amount, counted, number
-from noetic_nb.interop.spans.span_messages import (
-    History,
-    SpanMessage,
-    parsed,
-    read_history,
-    read_messages,
-    result_of,
-    words_of,
-)
+from noetic_nb.interop.spans.dialect import Dialect, Kind, amount, counted, read_from
+from noetic_nb.interop.spans.span_history import History, read_history
+from noetic_nb.interop.spans.span_messages import SpanMessage, parsed, read_messages, result_of, words_of
 from noetic_nb.interop.spans.span_record import Span
 
 __all__ = ["GenAI", "GenAIEvents"]
@@ -36,13 +29,25 @@ _KINDS: Final[Mapping[str, Kind]] = {
     "delete_memory": "memory",
 }
 _PARAMS: Final = {name: f"gen_ai.request.{name}" for name in ("temperature", "top_p", "max_tokens", "seed")}
-_SENT: Final = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "gen_ai.aggregated_usage.input_tokens")
-_MADE: Final = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "gen_ai.aggregated_usage.output_tokens")
-_CACHED: Final = (
-    "gen_ai.usage.cache_read.input_tokens",
-    "gen_ai.usage.cache_read_input_tokens",
-    "gen_ai.usage.details.cache_read_tokens",
-)
+_MODELS: Final = ("gen_ai.request.model", "gen_ai.response.model")
+_COSTS: Final = ("operation.cost", "gen_ai.usage.cost")
+_USAGE: Final = {
+    "input_tokens": (
+        "gen_ai.usage.input_tokens",
+        "gen_ai.usage.prompt_tokens",
+        "gen_ai.aggregated_usage.input_tokens",
+    ),
+    "output_tokens": (
+        "gen_ai.usage.output_tokens",
+        "gen_ai.usage.completion_tokens",
+        "gen_ai.aggregated_usage.output_tokens",
+    ),
+    "cached_tokens": (
+        "gen_ai.usage.cache_read.input_tokens",
+        "gen_ai.usage.cache_read_input_tokens",
+        "gen_ai.usage.details.cache_read_tokens",
+    ),
+}
 _DETAILS: Final = "gen_ai.client.inference.operation.details"
 
 
@@ -65,6 +70,7 @@ class GenAI(Dialect):
             return "tool"
         return "agent" if "agent_name" in about and "model_name" in about else None
 
+    @read_from("gen_ai.conversation.id")
     def conversation(self, span: Span) -> str | None:
         """Return ``gen_ai.conversation.id``."""
         return span.text("gen_ai.conversation.id")
@@ -91,7 +97,7 @@ class GenAI(Dialect):
             found = request.get("contents") if isinstance(request, Mapping) else None
         if found is None:
             return _before_answer(read_messages(span.attributes.get("pydantic_ai.all_messages")))
-        return read_history(found)
+        return read_history(found, span.before)
 
     def outputs(self, span: Span) -> list[SpanMessage] | None:
         """Return the answer."""
@@ -128,28 +134,32 @@ class GenAI(Dialect):
         _, _, name = span.name.partition("execute_tool ")
         return span.text("gen_ai.tool.name") or name or None
 
+    @read_from("gen_ai.tool.call.id")
     def call_id(self, span: Span) -> str | None:
         """Return ``gen_ai.tool.call.id``."""
         return span.text("gen_ai.tool.call.id")
 
+    @read_from("gen_ai.agent.name", "agent_name")
     def agent_name(self, span: Span) -> str | None:
         """Return ``gen_ai.agent.name``."""
         return span.text("gen_ai.agent.name", "agent_name")
 
+    @read_from(*_MODELS)
     def model(self, span: Span) -> str | None:
         """Return the model that was asked for, else the one that answered."""
-        return span.text("gen_ai.request.model", "gen_ai.response.model")
+        return span.text(*_MODELS)
 
+    @read_from("gen_ai.usage.", "gen_ai.aggregated_usage.")
     def usage(self, span: Span) -> Mapping[str, int] | None:
         """Return the tokens of a call; of an agent its totals."""
-        return counted(
-            input_tokens=number(span, *_SENT), output_tokens=number(span, *_MADE), cached_tokens=number(span, *_CACHED)
-        )
+        return counted(span, _USAGE)
 
+    @read_from(*_COSTS)
     def cost(self, span: Span) -> float | None:
         """Return what some instrumentations add."""
-        return amount(span, "operation.cost", "gen_ai.usage.cost")
+        return amount(span, *_COSTS)
 
+    @read_from(*_PARAMS.values())
     def params(self, span: Span) -> Mapping[str, Any] | None:
         """Return the request's parameters."""
         about = span.attributes
@@ -157,6 +167,7 @@ class GenAI(Dialect):
             name: value for name, key in _PARAMS.items() if key in about and (value := about[key]) is not None
         } or None
 
+    @read_from("gen_ai.response.finish_reasons")
     def finish(self, span: Span) -> str | None:
         """Return the first finish reason."""
         found = span.attributes.get("gen_ai.response.finish_reasons")

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from noetic_nb.interop.spans.dialect import Dialect, Kind, amount, counted, number
-from noetic_nb.interop.spans.span_messages import History, SpanMessage, parsed, read_history, read_messages
+from noetic_nb.interop.spans.dialect import Dialect, Kind, amount, counted
+from noetic_nb.interop.spans.span_history import History, read_history
+from noetic_nb.interop.spans.span_messages import SpanMessage, parsed, read_messages
 from noetic_nb.interop.spans.span_record import Span
 
 __all__ = ["OpenInference", "by_name", "messages"]
@@ -15,6 +16,11 @@ __all__ = ["OpenInference", "by_name", "messages"]
 _KINDS: Final[Mapping[str, Kind]] = {"LLM": "model", "TOOL": "tool", "AGENT": "agent", "CHAIN": "other"}
 # No message list is longer; a hostile index must not make a reader allocate.
 _MOST_MESSAGES: Final = 100_000
+_USAGE: Final = {
+    "input_tokens": ("llm.token_count.prompt",),
+    "output_tokens": ("llm.token_count.completion",),
+    "cached_tokens": ("llm.token_count.prompt_details.cache_read",),
+}
 _PARAMS: Final = ("temperature", "top_p", "max_tokens", "max_completion_tokens")
 
 
@@ -168,11 +174,7 @@ class OpenInference(Dialect):
 
     def usage(self, span: Span) -> Mapping[str, int] | None:
         """Return the tokens of a call; of an agent its totals."""
-        return counted(
-            input_tokens=number(span, "llm.token_count.prompt"),
-            output_tokens=number(span, "llm.token_count.completion"),
-            cached_tokens=number(span, "llm.token_count.prompt_details.cache_read"),
-        )
+        return counted(span, _USAGE)
 
     def cost(self, span: Span) -> float | None:
         """Return what the call cost."""

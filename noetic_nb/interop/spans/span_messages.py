@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from noetic_nb.interop.spans.span_record import MAPPINGS
-from noetic_nb.items.frozen import FrozenDict
-from noetic_nb.items.item import Item
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.items.messages.message import Role, input_text, output_text, text_message
+from noetic_nb.items.messages.message import Role
 
 __all__ = [
+    "OF_TODAY",
+    "ROLES",
     "Call",
-    "History",
     "Other",
     "Result",
     "SpanMessage",
     "Text",
     "arguments_of",
-    "items_of",
     "parsed",
-    "read_history",
     "read_messages",
     "result_of",
     "words_of",
 ]
 
-_ROLES: Final[Mapping[str, Role]] = {
+ROLES: Final[Mapping[str, Role]] = {
     "system": "system",
     "developer": "system",
     "user": "user",
@@ -43,7 +40,7 @@ _ROLES: Final[Mapping[str, Role]] = {
     "function": "tool",
     "tool-response": "tool",
 }
-_TALKERS: Final = frozenset(["system", "user", "assistant"])
+_TALKERS: Final = frozenset(["system", "user", "assistant", "tool"])
 _CALLS: Final = frozenset(["tool_call", "tool_use", "function_call", "tool-call"])
 _RESULTS: Final = frozenset(["tool_call_response", "tool_result", "tool-result", "function_call_output"])
 _THOUGHTS: Final = frozenset(["reasoning", "thinking", "reasoning_text"])
@@ -111,75 +108,23 @@ class SpanMessage:
         return [block for block in self.blocks if type(block) is Result]
 
 
-class History:
-    """What was sent to a model: a conversation that grows with every call, read from its end as far as it is needed."""
-
-    __slots__ = ("_news", "_raw", "_read", "_tail")
-
-    def __init__(self, read: list[SpanMessage] | None = None, raw: list[Any] | None = None) -> None:
-        self._read, self._raw = read, raw
-        self._tail: list[SpanMessage] | None = None
-        self._news: tuple[list[Result], list[SpanMessage]] | None = None
-
-    @property
-    def messages(self) -> list[SpanMessage]:
-        """All of it."""
-        if self._read is None:
-            self._read = read_messages(self._raw) or []
-        return self._read
-
-    @property
-    def tail(self) -> list[SpanMessage]:
-        """What was new for the call: all behind the last answer."""
-        if self._tail is None:
-            found: list[Any] = self._raw if self._read is None and self._raw is not None else self.messages
-            start = len(found)
-            while start and (found[start - 1]["role"] if self._read is None else found[start - 1].role) not in _ANSWERS:
-                start -= 1
-            self._tail = self.messages[start:] if self._read is not None else read_messages(found[start:]) or []
-        return self._tail
-
-    @property
-    def news(self) -> tuple[list[Result], list[SpanMessage]]:
-        """What of that are results, and what the user wrote."""
-        if self._news is None:
-            tail = self.tail
-            asked = [msg for msg in tail if msg.role == "user" and msg.text]
-            self._news = [result for msg in tail for result in msg.results], asked
-        return self._news
-
-
-_DICTS: Final = frozenset([dict])
-_TEXTS: Final = frozenset([str])
-_ANSWERS: Final = frozenset([name for name, role in _ROLES.items() if role == "assistant"])
-
-
-def read_history(value: Any) -> History | None:
-    """Read what was sent to a model; None for what is nothing."""
-    value = parsed(value)
-    is_plain = isinstance(value, list) and value and _DICTS.issuperset(map(type, value))
-    if is_plain and _TEXTS.issuperset([type(msg.get("role")) for msg in value]):
-        return History(raw=value)
-    found = read_messages(value)
-    return None if found is None else History(found)
-
-
 def parsed(value: Any) -> Any:
     """Return JSON text as data; what is no JSON, or no text, as it is."""
     if not isinstance(value, str):
         return value
-    if value[:1] not in ("{", "[", '"', " ", "\n"):
+    if value[:1] not in _OPENING:
         return value
     text = value.strip(_BLANK)
     try:
-        found, end = _decode(text)
-    except (ValueError, RecursionError):
+        found, end = _decode(text, 0)
+    except (ValueError, StopIteration, RecursionError):
         return value
     return found if end == len(text) else value
 
 
+_OPENING: Final = frozenset(["{", "[", '"', " ", "\n"])
 _BLANK: Final = " \t\n\r"
-_decode: Final = json.JSONDecoder().raw_decode
+_decode: Final = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # the typeshed does not know it
 
 
 def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:
@@ -190,7 +135,8 @@ def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:
     >>> read_messages('[{"role": "user", "parts": [{"type": "text", "content": "hi"}]}]')[0].text
     'hi'
     """
-    value = parsed(value)
+    if isinstance(value, str):
+        value = parsed(value)
     if type(value) is list and value and type(value[0]) is dict and "role" in value[0]:  # as nearly all are
         return _each(value, role)
     if value is None or value == "":
@@ -201,7 +147,7 @@ def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:
         return [_message(value, role)]
     if not isinstance(value, list | tuple):
         return None
-    if len(value) == 2 and isinstance(value[0], str) and value[0] in _ROLES and isinstance(value[1], str):
+    if len(value) == 2 and isinstance(value[0], str) and value[0] in ROLES and isinstance(value[1], str):
         return [_made(value[0], [Text(value[1])])]
     if value and not any(map(_is_message, value)):  # blocks of one message
         return [_made(role, [_block(each) for each in value])]
@@ -225,7 +171,7 @@ def _is_message(value: Any) -> bool:
 
 
 def _made(role: str, blocks: list[Any], finish: Any = None) -> SpanMessage:
-    known = _ROLES.get(role, "user")
+    known = ROLES.get(role, "user")
     # Results may come in a message of the user, as some APIs have it.
     if known == "tool" and Result not in map(type, blocks):
         blocks = [Result(None, None, "".join([block.text for block in blocks if type(block) is Text]))]
@@ -233,24 +179,27 @@ def _made(role: str, blocks: list[Any], finish: Any = None) -> SpanMessage:
 
 
 # A message with no other keys is wrapped in nothing, and has nothing beside its content.
-_OF_TODAY: Final = frozenset(["role", "parts", "content", "finish_reason"])
+OF_TODAY: Final = frozenset(["role", "parts", "content", "finish_reason"])
 
 
 def _message(value: Mapping[str, Any], role: str) -> SpanMessage:
-    is_of_today = _OF_TODAY.issuperset(value)
+    is_of_today = OF_TODAY.issuperset(value)
     if not is_of_today:
         value = _unwrapped(value)
     elif type(who := value.get("role")) is str and who in _TALKERS and type(parts := value.get("parts")) is list:
-        return _made(who, [_block(part) for part in parts], value.get("finish_reason"))
+        read = [_block(part) for part in parts]
+        if who != "tool" or Result in map(type, read):
+            finish = value.get("finish_reason")
+            return SpanMessage(ROLES[who], read, finish if isinstance(finish, str) and finish else None)
     given = value["role"] if "role" in value else value.get("type")
-    known = given if isinstance(given, str) and given in _ROLES else role
+    known = given if isinstance(given, str) and given in ROLES else role
     blocks: list[Any] = []
     content = value["parts"] if "parts" in value else value.get("content")
     if not is_of_today and isinstance(thoughts := value.get("reasoning_content"), str) and thoughts:
         blocks.append(Text(thoughts, is_thought=True))
     if isinstance(content, str):
         content = parsed(content) if _holds_blocks(content) else [content] if content else []
-    if _ROLES.get(known) == "tool" and not _has_results(content):
+    if ROLES.get(known) == "tool" and not _has_results(content):
         failed = value.get("status") == "error" if "status" in value else None
         call_id = value.get("tool_call_id", value.get("id"))
         blocks.append(Result(_text(call_id), _text(value.get("name")), result_of(content), failed))
@@ -301,7 +250,9 @@ def _block(part: Any) -> Text | Call | Result | Other:
         return Text(part)
     if not isinstance(part, MAPPINGS):
         return Other(part)
-    kind = _kind(part)
+    kind = part.get("type")
+    if not isinstance(kind, str) or not kind:
+        kind = None
     if not _WRAPPERS.isdisjoint(part) and (found := _wrapped(part, kind)) is not None:
         return found
     if kind is None or kind in _WORDS:
@@ -342,8 +293,9 @@ def _call(value: Any) -> Call | None:
     name = about.get("name", about.get("toolName"))
     if not isinstance(name, str) or not name:
         return None
-    call_id = _first_text(value, "id", "toolUseId", "toolCallId", "call_id")
-    return Call(call_id, name, _given(about, "arguments", "args", "input", "parameters"))
+    call_id = _text(value.get("id")) or _first_text(value, "toolUseId", "toolCallId", "call_id")
+    arguments = about.get("arguments")
+    return Call(call_id, name, arguments if arguments is not None else _given(about, "args", "input", "parameters"))
 
 
 def _given(value: Mapping[str, Any], *keys: str) -> Any:
@@ -410,29 +362,6 @@ def arguments_of(value: Any) -> Mapping[str, Any] | None:
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             return None
     return found if isinstance(found, Mapping) else None
-
-
-def items_of(msg: SpanMessage, clean: Callable[[str], str]) -> tuple[list[Item], list[Any]]:
-    """Return texts and thoughts as items, with what has no place in them; calls and results are the writer's.
-
-    `clean` takes the secrets out of a text.
-    """
-    items: list[Item] = []
-    parts: list[FrozenDict] = []
-    others: list[Any] = []
-    as_text = output_text if msg.role == "assistant" else input_text
-    for block in msg.blocks:
-        if type(block) is Text and block.is_thought:
-            items.append(
-                Item(type="reasoning", summary=(), content=(FrozenDict(type="reasoning_text", text=clean(block.text)),))
-            )
-        elif type(block) is Text:
-            parts.append(as_text(clean(block.text)))
-        elif type(block) is Other:
-            others.append(block.value)
-    if parts:
-        items.append(text_message(msg.role, tuple(parts)))
-    return items, others
 
 
 def words_of(messages: Iterable[SpanMessage] | None, role: str) -> str:

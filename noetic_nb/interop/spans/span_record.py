@@ -86,6 +86,8 @@ class Span:
     """What it is, once that has been asked."""
     answers: Mapping[str, Any] | None = None
     """Who may have an answer to what is asked of it, once something has been asked."""
+    before: Any = None
+    """The history that the model call before it was sent, where that is known: most calls are sent the same and more."""
 
     def given(self, *names: str) -> Any:
         """Return the first of some attributes that is there."""
@@ -160,28 +162,41 @@ def _otlp(value: Data, place: int) -> Span:
     )
 
 
-def live_record(value: Any, place: int) -> Span | None:
-    """Return an object of the SDK in our form, None for one without ids."""
+def live_record(value: Any, place: int, around: Span | None = None) -> Span | None:
+    """Return an object of the SDK in our form, None for one without ids; `around` is the span around it, where that is known."""
     context = value.get_span_context()
     if context is None:
         return None
-    parent, status = getattr(value, "parent", None), getattr(value, "status", None)
+    parent_id: str | None
+    if around is not None:
+        trace_id, parent_id = around.trace_id, around.span_id
+    else:
+        parent = getattr(value, "parent", None)
+        trace_id = f"{context.trace_id:032x}"
+        parent_id = None if parent is None else f"{parent.span_id:016x}"
+    status, failed, problem = getattr(value, "status", None), False, ""
     # Nearly all are unset, and the name of an enumeration takes as long to read as all else of a status.
-    is_unset = status is None or getattr(status, "is_unset", False)
-    code = None if is_unset else getattr(getattr(status, "status_code", None), "name", None)
+    if status is not None and not getattr(status, "is_unset", False):
+        failed = getattr(getattr(status, "status_code", None), "name", None) == "ERROR"
+        problem = _name(getattr(status, "description", None))
     return Span(
-        f"{context.trace_id:032x}",
+        trace_id,
         f"{context.span_id:016x}",
-        None if parent is None else f"{parent.span_id:016x}",
-        _name(getattr(value, "name", "")),
+        parent_id,
+        name if isinstance(name := getattr(value, "name", ""), str) else "",
         getattr(value, "start_time", None),
         getattr(value, "end_time", None),
-        code == "ERROR",
-        "" if is_unset else _name(getattr(status, "description", None)),
+        failed,
+        problem,
         _attributes(value.attributes),
-        [SpanEvent(_name(e.name), e.timestamp, _attributes(e.attributes)) for e in getattr(value, "events", ())],
+        # What the SDK gives out is a copy of a copy made under a lock: its own list says sooner that there are none.
+        _live_events(value) if getattr(value, "_events", True) else [],
         place,
     )
+
+
+def _live_events(value: Any) -> list[SpanEvent]:
+    return [SpanEvent(_name(e.name), e.timestamp, _attributes(e.attributes)) for e in getattr(value, "events", ())]
 
 
 _RECORD: Final = ("trace_id", "span_id", "body", "attributes", "timestamp", "observed_timestamp", "event_name")

@@ -18,7 +18,7 @@ from noetic_nb.interop.spans.calls import ModelUse, ToolUse
 from noetic_nb.interop.spans.span_messages import Result, arguments_of
 from noetic_nb.interop.spans.span_record import Span
 from noetic_nb.interop.spans.span_tree import Execution
-from noetic_nb.interop.spans.span_turns import Log, TurnWriter, asked_of, tail_of
+from noetic_nb.interop.spans.span_turns import Log, TurnWriter, asked_of
 from noetic_nb.items import Item, item_text
 from noetic_nb.items.build import content_tokens
 from noetic_nb.items.messages.message import FINISH, call_output, input_text, text_message
@@ -63,7 +63,7 @@ class RunWriter(TurnWriter):
         """Write what happened in an execution; a result follows its call, whatever the clocks say."""
         for entry in execution.entries:
             if isinstance(entry, ModelUse):
-                for result in tail_of(entry)[0]:
+                for result in entry.inputs.results if entry.inputs is not None else ():
                     log.results.setdefault(result.call_id or "", deque()).append(result)
                 for msg in entry.outputs or ():
                     for made in msg.calls:
@@ -109,25 +109,33 @@ class RunWriter(TurnWriter):
             return
         if log.length == 0:
             self.seed(log, use, is_root)
-        results, _ = tail_of(use)
-        for result in results:
-            self.answered(log, result, execution, is_root)
+        if log.waiting and use.inputs is not None:  # else nobody needs what the tools answered
+            for result in use.inputs.results:
+                self.answered(log, result, execution, is_root)
         self.open_turn(log, execution, use, is_root, use)
         sent = log.tokens
         self.at(span.end_ns if span.end_ns is not None else span.start_ns)
         mark = len(self.events)
-        items = [item for msg in use.outputs or () for item in self.message_items(log, msg, span)]
+        outputs, items = use.outputs or (), []
+        for msg in outputs:
+            items += self.message_items(log, msg, span)
         appended = self.append(log, items, "model")
         usage: Mapping[str, int] = use.usage or {}
         if "input_tokens" not in usage or "output_tokens" not in usage:
             usage = self.estimate(usage, *((sent, log.tokens - sent) if use.outputs is not None else (0, 0)))
-        calls = "function_call" in [item["type"] for item in appended]
+        calls, text = False, ""
+        for item in appended:
+            if item["type"] == "function_call":
+                calls = True
+            elif item["type"] == "message":
+                text += item_text(item)
         finish = FINISH.get(use.finish or "") or ("tool_calls" if calls else None)
+        model = self.redaction.text(use.model or "unknown")
         step = ModelCalled(
             log.where,
             self.now,
             log.steps,
-            self.redaction.text(use.model or "unknown"),
+            model,
             "agent",
             self.duration(span),
             "ok" if use.error is None else "error",
@@ -143,18 +151,18 @@ class RunWriter(TurnWriter):
         self.events.insert(mark, step)
         log.steps += 1
         if use.model and use.model != "unknown":
-            self.models[step.model] = None
+            self.models[model] = None
         if self.params is None:
             self.params = use.params
-        if self.turn is not None:
-            self.turn.calls.append(step)
-            self.turn.has_usage = self.turn.has_usage or use.usage is not None
+        turn = self.turn
+        if turn is not None:
+            turn.calls.append(step)
+            turn.has_usage = turn.has_usage or use.usage is not None
         if use.outputs is not None:
             # Text beside a call is no answer yet: the model goes on after the result.
-            text = "" if calls else "".join([item_text(item) for item in appended if item["type"] == "message"])
             log.answer = None if calls or (use.error is not None and not text) else text
-        for msg in use.outputs or () if log.issued else ():  # nothing was read ahead of a call that is written alone
-            for made in msg.calls:
+        if log.issued:  # nothing was read ahead of a call that is written alone
+            for made in [made for msg in outputs for made in msg.calls]:
                 key = made.call_id or ""
                 log.issued[key] = log.issued.get(key, 1) - 1
                 for late in log.late.pop(key, ()):

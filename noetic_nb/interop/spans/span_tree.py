@@ -18,13 +18,14 @@ from noetic_nb.interop.spans.calls import (
 )
 from noetic_nb.interop.spans.dialect import Kind
 from noetic_nb.interop.spans.own_spans import is_own
+from noetic_nb.interop.spans.span_history import History
 from noetic_nb.interop.spans.span_record import LogRecord, Span
 
-__all__ = ["Conversation", "Execution", "conversations", "executions", "invocation_of", "joined"]
+__all__ = ["DEEPEST", "Conversation", "Execution", "conversations", "executions", "invocation_of", "joined"]
 
 _Key: TypeAlias = tuple[str, str]
 # No framework nests deeper; a hostile chain of parents must not cost its square.
-_DEEPEST: Final = 512
+DEEPEST: Final = 512
 
 
 def joined(spans: Iterable[Span], logs: Iterable[LogRecord]) -> tuple[list[Span], list[dict[str, Any]]]:
@@ -141,7 +142,7 @@ class _Tree:
         """Return the spans around one, innermost first; a circle of parents ends where it closes."""
         found: list[Span] = []
         seen = {span.span_id}
-        while span.parent_id is not None and span.parent_id not in seen and len(found) < _DEEPEST:
+        while span.parent_id is not None and span.parent_id not in seen and len(found) < DEEPEST:
             parent = self.by_key.get((span.trace_id, span.parent_id))
             if parent is None:
                 break
@@ -161,13 +162,19 @@ def executions(spans: list[Span]) -> Execution:
     uses: dict[_Key, Any] = {}
     chains: dict[_Key, list[Span]] = {}
     nested: dict[_Key, list[_Key]] = {}
+    sent: History | None = None
     for span in spans:
         kind = tree.kind(span)
         if kind not in ("model", "tool", "memory"):
             continue
         key = span.trace_id, span.span_id
         chains[key] = tree.above(span)
-        uses[key] = model_use(span) if kind == "model" else tool_use(span) if kind == "tool" else span
+        if kind == "model":
+            span.before = sent
+            use = uses[key] = model_use(span)
+            span.before, sent = None, use.inputs
+        else:
+            uses[key] = tool_use(span) if kind == "tool" else span
         outer = _same_call(span, kind, chains[key], tree)
         if outer is not None:
             nested.setdefault((outer.trace_id, outer.span_id), []).append(key)

@@ -16,16 +16,17 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.interop.spans.calls import ModelUse, ToolUse, first
-from noetic_nb.interop.spans.span_messages import Call, Result, SpanMessage, items_of
+from noetic_nb.interop.spans.span_messages import Call, Other, Result, SpanMessage, Text
 from noetic_nb.interop.spans.span_record import Span
 from noetic_nb.interop.spans.span_tree import Execution
-from noetic_nb.items import Item
-from noetic_nb.items.build import content_tokens
+from noetic_nb.items import Item, item_text
+from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.items.messages.message import call, call_output, output_text, text_message
+from noetic_nb.items.messages.message import call, call_output, input_text, output_text, text_message
 from noetic_nb.redact import Redaction
+from noetic_nb.tokens import estimate_tokens
 
-__all__ = ["Log", "TurnWriter", "asked_of", "tail_of"]
+__all__ = ["Log", "TurnWriter", "asked_of"]
 
 _NS_PER_MS: Final = 1_000_000
 _ESTIMATED: Final = ("t_ms", "input_tokens", "output_tokens", "status")
@@ -128,11 +129,15 @@ class TurnWriter:
         if not items:
             return ()
         where, start = log.where, log.length
-        made = tuple([Item({"id": f"{where.execution_id}/i{at}", **item}) for at, item in enumerate(items, start)])
-        self.events.append(ItemsAppended(where, self.now, start, made, origin))
-        log.length += len(made)
-        log.tokens += sum(map(content_tokens, made))
-        return made
+        at, made = start, []
+        for item in items:
+            made.append(Item({"id": f"{where.execution_id}/i{at}", **item}))
+            log.tokens += estimate_tokens(item_text(item))
+            at += 1
+        log.length = at
+        appended = tuple(made)
+        self.events.append(ItemsAppended(where, self.now, start, appended, origin))
+        return appended
 
     def call_item(self, log: Log, call_id: str | None, name: str, arguments: Any) -> Item:
         """Make a call, without secrets, with an id that no other call of the log has, and wait for its result."""
@@ -156,15 +161,28 @@ class TurnWriter:
 
     def message_items(self, log: Log, msg: SpanMessage, span: Span) -> list[Item]:
         """Return a message as items, without secrets; its calls wait for their results."""
-        items, others = items_of(msg, self.redaction.text)
-        for other in others:
-            self.skip(span, "a part of a message cannot be read", other)
+        clean = self.redaction.text
+        items: list[Item] = []
+        later: list[Item] = []
+        parts: list[FrozenDict] = []
         for block in msg.blocks:
-            if type(block) is Call:
-                items.append(self.call_item(log, block.call_id, block.name, block.arguments))
-            elif type(block) is Result and block.call_id in log.waiting:
-                output = self.redaction.text(block.output)
-                items.append(call_output(log.waiting.pop(block.call_id)["callId"], output))
+            if isinstance(block, Call):
+                later.append(self.call_item(log, block.call_id, block.name, block.arguments))
+            elif isinstance(block, Text):
+                text = clean(block.text)
+                if block.is_thought:
+                    content = (FrozenDict(type="reasoning_text", text=text),)
+                    items.append(Item(type="reasoning", summary=(), content=content))
+                else:
+                    parts.append(output_text(text) if msg.role == "assistant" else input_text(text))
+            elif isinstance(block, Other):
+                self.skip(span, "a part of a message cannot be read", block.value)
+            elif block.call_id in log.waiting:
+                output = clean(block.output)
+                later.append(call_output(log.waiting.pop(block.call_id)["callId"], output))
+        if parts:
+            items.append(text_message(msg.role, tuple(parts)))
+        items += later
         return items
 
     # Turns
@@ -173,14 +191,16 @@ class TurnWriter:
         """Begin a turn where this entry is of another one than the last."""
         if not is_root:
             return
-        span: Span = entry.span if not isinstance(entry, Span) else entry
+        asked = use.inputs.asked if use is not None and use.inputs is not None else []
+        span: Span = entry if isinstance(entry, Span) else entry.span
         invocation, is_sure = execution.invocations.get(id(entry), (None, False))
-        asked = tail_of(use)[1] if use is not None else []
         turn = self.turn
         if turn is not None:
             text = "".join([each.text for each in asked]) if asked else ""
-            is_same = invocation is turn.invocation if invocation is not None or turn.invocation else None
-            is_same = turn.trace_id == span.trace_id if is_same is None else is_same
+            if invocation is None and turn.invocation is None:
+                is_same = turn.trace_id == span.trace_id
+            else:
+                is_same = invocation is turn.invocation
             if use is None or use.inputs is None:
                 begins = not is_same
             elif not asked or (is_same and is_sure and invocation is not None):
@@ -272,11 +292,6 @@ class TurnWriter:
                 finish_reason=last.finish_reason if last is not None else None,
             )
         )
-
-
-def tail_of(use: ModelUse | None) -> tuple[list[Result], list[SpanMessage]]:
-    """Return what was new for a call: the results and the user's messages behind the last answer."""
-    return use.inputs.news if use is not None and use.inputs is not None else ([], [])
 
 
 def _users(use: ModelUse | None) -> int:

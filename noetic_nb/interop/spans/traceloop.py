@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from noetic_nb.interop.spans.dialect import Dialect, Kind, counted, number
+from noetic_nb.interop.spans.dialect import Dialect, Kind, counted
 from noetic_nb.interop.spans.openinference import by_name, messages
-from noetic_nb.interop.spans.span_messages import History, SpanMessage, parsed, read_history, read_messages
+from noetic_nb.interop.spans.span_history import History, read_history
+from noetic_nb.interop.spans.span_messages import SpanMessage, parsed, read_messages
 from noetic_nb.interop.spans.span_record import Span
 
 __all__ = ["Traceloop"]
 
 _KINDS: Final[Mapping[str, Kind]] = {"tool": "tool", "agent": "agent", "workflow": "other", "task": "other"}
 _REQUESTS: Final = frozenset(["chat", "completion"])
+_USAGE: Final = {"input_tokens": ("llm.usage.prompt_tokens",), "output_tokens": ("llm.usage.completion_tokens",)}
 _SESSION: Final = "traceloop.association.properties."
 
 
@@ -88,10 +90,7 @@ class Traceloop(Dialect):
 
     def usage(self, span: Span) -> Mapping[str, int] | None:
         """Return the tokens, by the older names."""
-        return counted(
-            input_tokens=number(span, "llm.usage.prompt_tokens"),
-            output_tokens=number(span, "llm.usage.completion_tokens"),
-        )
+        return counted(span, _USAGE)
 
     def finish(self, span: Span) -> str | None:
         """Return why the first completion ended."""

@@ -32,6 +32,12 @@ class LiveWriter(RunWriter):
         """Tell whether the turn that is open is the work of an agent on this span."""
         return self.turn is not None and self.turn.invocation is span
 
+    def call(self, use: Any, root: Execution) -> list[RunEvent]:
+        """Write a call that has ended, with nothing inside of it; returns its events."""
+        self.entry(self.log, use, root, True)  # nothing has to be read ahead of it
+        self.log.done.clear()
+        return self._new_events()
+
     @property
     def is_answered(self) -> bool:
         """Whether the turn that is open has its answer, where no agent is on a span whose end would end it."""
@@ -42,9 +48,7 @@ class LiveWriter(RunWriter):
         """Write calls that have ended; returns their events."""
         log = self.log
         if len(root.entries) == 1 and not isinstance(root.entries[0], Execution):
-            self.entry(log, root.entries[0], root, True)  # nothing has to be read ahead of it
-            log.done.clear()
-            return self._new_events()
+            return self.call(root.entries[0], root)
         self.entries(log, root)
         # What was read ahead of these calls is of no use to the next, and their numbers may come again.
         for known in (log.results, log.by_id, log.issued, log.late, log.done):

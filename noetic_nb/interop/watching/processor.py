@@ -14,9 +14,9 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ErrorRaised, RunEvent, Where
 from noetic_nb.interop.spans.calls import first, model_use, tool_use
 from noetic_nb.interop.spans.span_record import Span, log_record
-from noetic_nb.interop.spans.span_tree import Execution, executions, invocation_of
+from noetic_nb.interop.spans.span_tree import Execution, executions
 from noetic_nb.interop.watching.live_writer import LiveWriter
-from noetic_nb.interop.watching.open_spans import CALLS, MOST_PENDING, Node, Trace, Unit
+from noetic_nb.interop.watching.open_spans import CALLS, MOST_PENDING, Around, Node, Trace, Unit, around
 from noetic_nb.interop.watching.watched_rules import Judging
 from noetic_nb.redact import Redaction, redact_text, safe_logger
 from noetic_nb.runs import Run
@@ -139,10 +139,11 @@ class RunSpanProcessor:
 
     def _drain(self) -> None:
         # Looked at again after the lock is free: another thread may have queued a span meanwhile, and gone.
-        while self._queue and self._writing.acquire(blocking=False):
+        queue = self._queue
+        while queue and self._writing.acquire(blocking=False):
             try:
-                while self._queue:
-                    take, value = self._queue.popleft()
+                while queue:
+                    take, value = queue.popleft()
                     if self._is_closed:
                         continue
                     try:
@@ -185,7 +186,7 @@ class RunSpanProcessor:
 
     def _ended(self, live: Any) -> None:
         context, parent = live.get_span_context(), live.parent
-        is_root = parent is None or parent.is_remote
+        is_root: bool = parent is None or parent.is_remote
         trace = self._traces.get(context.trace_id)
         if trace is None:
             trace = self._traces[context.trace_id] = Trace()
@@ -193,13 +194,17 @@ class RunSpanProcessor:
         if node is None:  # it began before this was added
             node = Node(live, None if parent is None else trace.open.get(parent.span_id))
             if not is_root and node.parent is None:
-                trace.orphans.append(node.end(live, self._next_place()))
+                trace.orphans.append(node.end(live, self._place))
+                self._place += 1
                 return
-        span = node.end(live, self._next_place())
-        kind = node.kind
+        span, kind = node.end(live, self._place), node.kind
+        self._place += 1
         if kind != "other":
             trace.scopes.add(node.scope)
-        if kind in CALLS or node.held or trace.orphans:
+        is_alone = not (node.is_around or trace.orphans)
+        if is_alone and kind in CALLS:
+            self._take(trace, Unit(node.start_ns, span.place, node, [span], around(node)))
+        elif kind in CALLS or node.held or trace.orphans:
             self._keep(trace, node, span, is_root)
         elif node.parent is not None:
             holder = next((outer for outer in node.above() if outer.held), None)
@@ -209,16 +214,14 @@ class RunSpanProcessor:
             trace.agents.append(span)
         if trace.pending:
             self._advance(trace, None)
-        for writer in [each for each in trace.writers if each.is_turn_of(span)]:
-            self._advance(trace, node)
-            self._write_events(writer, writer.finish_turn(trace.agents))
-        trace.is_over = trace.is_over or is_root
+        if not is_alone:
+            for writer in [each for each in trace.writers if each.is_turn_of(span)]:
+                self._advance(trace, node)
+                self._write_events(writer, writer.finish_turn(trace.agents))
+        if is_root:
+            trace.is_over = True
         if trace.is_over and not trace.open:
             self._close_trace(context.trace_id)
-
-    def _next_place(self) -> int:
-        self._place += 1
-        return self._place - 1
 
     def _keep(self, trace: Trace, node: Node, span: Span, is_root: bool) -> None:
         """Let a call that has ended wait for its place."""
@@ -228,18 +231,25 @@ class RunSpanProcessor:
             trace.orphans = []
         starts = [each.start_ns or 0 for each in spans if each is not span] if node.held else []
         start_ns = node.start_ns if node.kind == "tool" or not starts else min(starts)
-        around = list(node.above())
-        holder = trace.container(around)
-        if holder is None:
-            trace.add(Unit(start_ns, span.place, node, spans, around))
-            return
-        holder.first_ns = min(start_ns, holder.first_ns) if holder.held else start_ns
-        holder.held += spans
+        self._take(trace, Unit(start_ns, span.place, node, spans, around(node)))
+
+    def _take(self, trace: Trace, unit: Unit) -> None:
+        """Write what has ended, unless something else has to end before it."""
+        holder = unit.around.holder
+        if holder is not None:
+            holder.first_ns = min(unit.start_ns, holder.first_ns) if holder.held else unit.start_ns
+            holder.held += unit.spans
+        elif trace.pending or trace.is_blocked(unit) or self._waits_for_result(trace, unit):
+            trace.add(unit)
+        elif len(unit.spans) == 1 and unit.node.kind in CALLS:  # as most are
+            self._write_call(trace, unit)
+        else:
+            self._write(trace, [unit])
 
     def _advance(self, trace: Trace, within: Node | None, *, everything: bool = False) -> None:
         """Write the calls before which nothing can come; all of them, or those within a span, where it has ended."""
         if within is not None:
-            inside = [unit for unit in trace.pending if within is unit.node or within in unit.around]
+            inside = [unit for unit in trace.pending if within is unit.node or within in unit.around.nodes]
             if inside:
                 trace.pending = [unit for unit in trace.pending if unit not in inside]
                 self._write(trace, inside)
@@ -253,6 +263,7 @@ class RunSpanProcessor:
             stop = 1
             if trace.is_blocked(trace.pending[0]):
                 return
+            trace.pending[0].around.read_again()
             if self._waits_for_result(trace, trace.pending[0]):
                 # What the tool answered stands in the next call of the model, together with which it is written.
                 found = (place for place, unit in enumerate(trace.pending) if unit.node.kind == "model")
@@ -267,18 +278,23 @@ class RunSpanProcessor:
         span = unit.spans[-1]
         if unit.node.kind != "tool" or first("tool_output", span) is not None:
             return False
-        writer = self._writers.get(self._key(trace, unit))
-        return writer is not None and writer.is_waiting
+        return self._writer_of(trace, unit).is_waiting
 
-    def _key(self, trace: Trace, unit: Unit) -> str:
-        """Return which conversation a call belongs to: that of the outermost span which names one, else its trace."""
-        found = unit.node.conversation
-        for node in unit.around:
-            found = node.conversation or found
+    def _writer_of(self, trace: Trace, unit: Unit) -> LiveWriter:
+        """Return the writer of a conversation: that of the outermost span which names one, else of the trace."""
+        around = unit.around
+        if around.writer is not None:
+            return around.writer
+        found = around.conversation or unit.node.conversation
         if found:
             trace.conversation = trace.conversation or found
         name = found or trace.conversation
-        return f"trace {unit.spans[-1].trace_id}" if name is None else f"named {name}"
+        writer = self._writer(f"trace {unit.spans[-1].trace_id}" if name is None else f"named {name}")
+        if writer not in trace.writers:
+            trace.writers.append(writer)
+        if around.conversation:  # else the next call may name one
+            around.writer = writer
+        return writer
 
     def _writer(self, key: str) -> LiveWriter:
         writer = self._writers.get(key)
@@ -299,12 +315,26 @@ class RunSpanProcessor:
         return writer
 
     def _write(self, trace: Trace, units: list[Unit]) -> None:
-        writer = self._writer(self._key(trace, units[0]))
-        if writer not in trace.writers:
-            trace.writers.append(writer)
-        lone = units[0] if len(units) == 1 and len(units[0].spans) == 1 and units[0].node.kind in CALLS else None
-        root = _among(units) if lone is None else _alone(lone)
-        self._write_events(writer, writer.take(root))
+        unit = units[0]
+        unit.around.read_again()
+        if len(units) == 1 and len(unit.spans) == 1 and unit.node.kind in CALLS:
+            self._write_call(trace, unit)
+        else:
+            writer = self._writer_of(trace, unit)
+            self._write_events(writer, writer.take(_among(units)))
+
+    def _write_call(self, trace: Trace, unit: Unit) -> None:
+        """Write a call with nothing inside of it."""
+        writer, around, span, kind = self._writer_of(trace, unit), unit.around, unit.spans[0], unit.node.kind
+        use: Any = span
+        if kind == "model":
+            span.before = trace.sent
+            use = model_use(span)
+            span.before, trace.sent = None, use.inputs
+        elif kind == "tool":
+            use = tool_use(span)
+        around.execution.invocations = {id(use): around.invocation}
+        self._write_events(writer, writer.call(use, around.execution))
 
     def _write_events(self, writer: LiveWriter, events: list[RunEvent]) -> None:
         if events and self._is_undated:
@@ -331,7 +361,7 @@ class RunSpanProcessor:
         trace = self._traces.pop(trace_id)
         for node in trace.open.values():
             if node.held:
-                trace.add(Unit(node.first_ns, self._place, node, [*node.held, node.record], list(node.above())))
+                trace.add(Unit(node.first_ns, self._place, node, [*node.held, node.record], Around([*node.above()])))
         self._advance(trace, None, everything=True)
         of_trace = f"trace {trace_id:032x}"
         unnamed = self._writers.pop(of_trace, None)
@@ -347,20 +377,11 @@ class RunSpanProcessor:
         self._is_closed = True
 
 
-def _alone(unit: Unit) -> Execution:
-    """Return a call with nothing inside of it: most are."""
-    span, chain = unit.spans[0], [node.record for node in unit.around]
-    kind = unit.node.kind
-    use = model_use(span) if kind == "model" else tool_use(span) if kind == "tool" else span
-    agents = [node.record for node in reversed(unit.around) if node.kind == "agent"]
-    return Execution("", agents=agents, entries=[use], invocations={id(use): invocation_of(chain)})
-
-
 def _among(units: list[Unit]) -> Execution:
     """Return calls with what is inside of them."""
     spans: dict[int, Span] = {}
     for unit in units:
-        for node in unit.around:
+        for node in unit.around.nodes:
             spans[id(node.record)] = node.record
             if node.is_busy and len(unit.spans) > 1:
                 # The agent has calls of its own, which have been written: what is inside of it is its child.

@@ -152,7 +152,7 @@ def has_sound(part: Mapping[str, Any]) -> bool:
 
 def text_message(role: str, parts: tuple[FrozenDict, ...], **fields: Any) -> Item:
     """Make a message without an id."""
-    return Item(status="completed", type="message", role=role, **fields, content=parts)
+    return Item({"status": "completed", "type": "message", "role": role, **fields, "content": parts})
 
 
 def thought(text: object, **own: Any) -> Item:

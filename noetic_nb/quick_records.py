@@ -1,0 +1,46 @@
+"""Frozen records that are made quickly: an import makes tens of thousands, and a turn some dozens."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from functools import update_wrapper
+from typing import Any, TypeVar
+
+__all__ = ["made_quickly"]
+
+_Record = TypeVar("_Record")
+
+
+def made_quickly(cls: type[_Record]) -> type[_Record]:
+    """Give a frozen dataclass with slots an ``__init__`` that takes little more than half the time; all else stays.
+
+    The one of `dataclasses` looks up each field by its name, through ``object.__setattr__``; this one writes to the slot itself.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @made_quickly
+    ... @dataclass(frozen=True, slots=True)
+    ... class Point:
+    ...     x: float
+    ...     y: float = 0.0
+    >>> Point(1.0)
+    Point(x=1.0, y=0.0)
+    """
+    parameters, lines = [], []
+    scope: dict[str, Any] = {}
+    for field in fields(cls):  # type: ignore[arg-type]  # a dataclass, which no type says
+        name = field.name
+        value = name
+        scope[f"_set_{name}"] = getattr(cls, name).__set__
+        scope[f"_default_{name}"] = field.default
+        if field.default_factory is not MISSING:
+            scope[f"_make_{name}"] = field.default_factory
+            value = f"_make_{name}() if {name} is _default_{name} else {name}"
+        is_required = field.default is MISSING and field.default_factory is MISSING
+        parameters.append(name if is_required else f"{name}=_default_{name}")
+        lines.append(f"    _set_{name}(self, {value})")
+    exec("\n".join([f"def __init__(self, {', '.join(parameters)}):", *lines]), scope)
+    # With the signature that is shown for the class.
+    cls.__init__ = update_wrapper(scope["__init__"], cls.__init__)  # type: ignore[method-assign]
+    return cls
