@@ -27,7 +27,7 @@ from noetic_nb.widgets.base.host import hosted_by, page_traits
 from noetic_nb.widgets.base.moment import Moment
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection, selection_of
-from noetic_nb.widgets.workbench.conversation import NO_HARNESS, Conversation
+from noetic_nb.widgets.workbench.chat import NO_HARNESS, Conversation
 from noetic_nb.widgets.workbench.panels import COLUMNS, HEIGHTS, PANELS, Subject, checked_names
 from noetic_nb.widgets.workbench.questions import Questions
 from noetic_nb.widgets.workbench.workbench_reading import WorkbenchReading

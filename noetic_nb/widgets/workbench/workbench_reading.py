@@ -25,7 +25,7 @@ from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import FIELDS
 from noetic_nb.widgets.workbench.cause import Causes
-from noetic_nb.widgets.workbench.conversation import NO_HARNESS, Conversation
+from noetic_nb.widgets.workbench.chat import NO_HARNESS, Conversation
 from noetic_nb.widgets.workbench.panels import PANELS, Subject
 from noetic_nb.widgets.workbench.progress import Progress
 from noetic_nb.widgets.workbench.questions import Questions
