@@ -15,12 +15,11 @@ Open = Callable[..., Any]
 
 AIRLINE = """
 import noetic_nb as nn
-from noetic_nb.lab import datasets, replay, replay_regulator
-from noetic_nb.regulator import Regulator
+from noetic_nb.lab import datasets, replay
 from noetic_nb.widgets import *
 rules = nn.RuleBook()
 rules.when('tool.name == "update_reservation_flights"', id="no_changes", guidance="Do not change flights.")
-run = replay(replay_regulator(datasets.airline_run(26), Regulator.for_user("ann"), stop=False), rules=rules)
+run = replay(datasets.airline_run(26), rules=rules)
 """
 
 

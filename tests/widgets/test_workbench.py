@@ -92,7 +92,7 @@ def test_an_event_is_one_message_with_the_news_of_every_open_panel(sent: list[di
             run.append(event)
             assert len(sent) <= 1
             told = [name for message in sent for name, _ in message["news"]]
-            assert told == {"ViewAssembled": ["allocation"], "ModelCalled": ["transcript", ""]}.get(
+            assert told == {"ViewAssembled": ["allocation"], "ModelCalled": ["allocation", "transcript", ""]}.get(
                 type(event).__name__, told
             )
             assert all(len(json.dumps(message)) < 2048 for message in sent)
