@@ -116,6 +116,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
     "widgets": (
         frozenset({"base"}),
         frozenset({"allocation", "trends", "ledger", "approval", "rules", "timeline", "transcript"}),
+        frozenset({"workbench"}),
     ),
 }
 
