@@ -46,8 +46,8 @@ class Workbench(RunView):
         A run that grows, or one that was loaded or replayed. A harness is recorded, unless it is already: then its newest
         run is shown. Recording goes on when the workbench is closed.
     panels : sequence of str, optional
-        Which panels are open: ``"ledger"``, ``"transcript"``, ``"allocation"``, ``"trends"``, ``"timeline"``, ``"rules"``; all but the last
-        by default.
+        Which panels are open: ``"ledger"``, ``"transcript"``, ``"allocation"``, ``"trends"``, ``"timeline"``,
+        ``"rules"``; all but the last two by default.
     rules : RuleBook, optional
         Those that steered; by default the harness's own.
     regulator : Regulator, optional
