@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from math import isfinite, isnan, nan
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab.detection.detectors import Detecting
 from noetic_nb.regulator import Regulator, Settings
@@ -40,6 +40,7 @@ class Failure(NamedTuple):
     why: str
 
 
+@with_card(shown="as HTML")
 @dataclass(frozen=True, repr=False)
 class Calibration:
     """What detectors are worth on some runs, beside baselines.
@@ -208,15 +209,9 @@ class Calibration:
         rows = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
         return "\n".join([f"Calibration: {self._headline()}", *rows, *self._notes()])
 
-    def _repr_html_(self) -> str:
+    def _card(self) -> Card:
         head, *lines = self._cells()
-        top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
-        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>" for line in lines)
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self._notes())
-        return (
-            f"<table><caption>Calibration: {escape(self._headline())}</caption><thead><tr>{top}</tr></thead>"
-            f"<tbody>{body}</tbody></table>{notes}"
-        )
+        return Card("Calibration", facts=[("", self._headline())], table=Table(head, lines), notes=self._notes())
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write everything but functions as JSON.

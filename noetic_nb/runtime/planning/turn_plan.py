@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Literal, NamedTuple, TypeAlias, overload
 
+from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.events import (
     BudgetsAllocated,
     ItemFate,
@@ -82,6 +83,7 @@ class SentItems(ItemSequence):
         return behind + sum(map(item_tokens, self._head))
 
 
+@with_card
 class TurnPlan(NamedTuple):
     """One planned model call. All amounts in tokens.
 
@@ -109,6 +111,20 @@ class TurnPlan(NamedTuple):
     """Layers whose offer is one text, which may be cut."""
     kept: tuple[int, ...] = ()
     """Places before the window that are sent all the same: system messages."""
+
+    def _card(self) -> Card:
+        facts = [
+            ("tokens", self.total_tokens),
+            ("budget", self.policy.token_budget),
+            ("reserve", self.policy.response_reserve),
+            ("items", len(self.items)),
+            ("history", f"{self.history:,} tokens of {self.history_items:,} items"),
+            ("left out", len(self.left_out())),
+        ]
+        system = [("system", self.system, None), ("tools", self.tools, None), ("framing", self.framing, None)]
+        layers = [(f"layer {each.layer_id}", each.used, each.allocated) for each in self.layers]
+        rows = [*system, *layers, ("history", self.history, self.budgets.history_budget)]
+        return Card("TurnPlan", facts=facts, table=Table(("what is sent", "tokens", "at most"), rows))
 
     @property
     def total_tokens(self) -> int:
