@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import islice
 from typing import Any, Final, Literal, TypeAlias, TypeVar, overload
 
@@ -24,9 +24,10 @@ _Class = TypeVar("_Class")
 MAX_LINE: Final = 400
 MAX_LISTED: Final = 8
 MAX_VALUE: Final = 80
+MAX_WIDTH: Final = 120
 MAX_FACTS: Final = 30
 # A cell stays readable, and a notebook quick to open.
-MAX_PARTS: Final = 60
+MAX_PARTS: Final = 40
 MAX_DEPTH: Final = 8
 MAX_CELL: Final = 160
 MAX_ROWS: Final = 100
@@ -151,13 +152,14 @@ def _words(name: str, value: object, length: int, *, quoted: bool = False) -> st
         return str(value)
     if isinstance(value, int | float):
         return repr(value) if quoted and -_LARGE < value < _LARGE else _number(value)
+    if hasattr(type(value), "_card"):
+        card = card_of(value)
+        said = [(name, fact) for name, fact in card.facts if fact is not None]
+        return plain_line(card.name or card_line(replace(card, facts=said)), 2 * length)
     if isinstance(value, Mapping | list | tuple | set | frozenset) and not hasattr(value, "_fields"):
         return _several(value, 3 * length // 2)
     if isinstance(value, type) or (callable(value) and hasattr(value, "__name__")):
         return plain_line(value.__name__, length)
-    if hasattr(type(value), "_card"):
-        card = card_of(value)
-        return plain_line(card.name or card_line(card), 2 * length)
     return plain_line(_own(value), length)
 
 
@@ -184,12 +186,15 @@ def _several(value: Any, length: int) -> str:
 def _listed(value: Any, length: int) -> str:
     # What is nested deeper is data, which is cut as a whole.
     shown = [
-        _words("", each, length) if not isinstance(each, Mapping | list | tuple) else plain_data(each, length)
-        for each in islice(value, MAX_LISTED)
+        plain_data(each, length) if _is_data(each) else _words("", each, length) for each in islice(value, MAX_LISTED)
     ]
     if len(value) > len(shown):
         shown.append(f"… {len(value) - len(shown):,} more")
     return plain_line(f"[{', '.join(shown)}]", length)
+
+
+def _is_data(value: object) -> bool:
+    return isinstance(value, Mapping | list | tuple) and not hasattr(type(value), "_card")
 
 
 def _named(card: Card) -> str:
@@ -205,8 +210,7 @@ def card_line(card: Card) -> str:
     "Layer('notes', slot=100, hook=[recall, store])"
     """
     shown = [repr(plain_line(card.name, NAME_LENGTH))] if card.name else []
-    for name, value in card.facts[:MAX_FACTS]:
-        shown.append(f"{name}={_words(name, value, MAX_VALUE, quoted=True)}" if name else plain_line(value, MAX_CELL))
+    shown += _arguments(card.facts[:MAX_FACTS])
     groups: dict[str, list[Any]] = {}
     for label, part in card.parts:
         groups.setdefault(label, []).append(part)
@@ -220,6 +224,15 @@ def card_line(card: Card) -> str:
     return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 2]}…)"
 
 
+def _arguments(facts: Iterable[tuple[str, Any]]) -> list[str]:
+    return [
+        f"{name.replace(' ', '_')}={_words(name, value, MAX_VALUE, quoted=True)}"
+        if name
+        else plain_line(value, MAX_CELL)
+        for name, value in facts
+    ]
+
+
 def _tree(card: Card) -> Iterator[tuple[int, bool, str, Card]]:
     """Yield the parts of a card: depth, whether it is the last of its kind, how it belongs, and its card."""
     left = MAX_PARTS
@@ -228,10 +241,10 @@ def _tree(card: Card) -> Iterator[tuple[int, bool, str, Card]]:
         nonlocal left
         for place, (label, part) in enumerate(card.parts):
             is_last = place == len(card.parts) - 1
-            if left <= 0 or depth > MAX_DEPTH:
+            left -= 1
+            if left < 0 or depth > MAX_DEPTH:
                 yield depth, True, "", Card(f"… {len(card.parts) - place:,} more")
                 return
-            left -= 1
             found = card_of(part)
             yield depth, is_last, label, found
             if id(part) not in above:  # a step inside itself
@@ -263,9 +276,8 @@ def card_text(card: Card) -> str:
 
 def _head(card: Card) -> str:
     shown = [f"{plain_line(card.title)}{f' {plain_line(card.name)!r}' if card.name else ''}"]
-    for name, value in card.facts[:MAX_LISTED]:
-        shown.append(f"{name}={_words(name, value, MAX_VALUE, quoted=True)}" if name else plain_line(value, MAX_CELL))
-    return plain_line(", ".join(shown), MAX_CELL)
+    shown += _arguments(card.facts[:MAX_LISTED])
+    return plain_line(", ".join(shown), MAX_WIDTH)
 
 
 # -- HTML -------------------------------------------------------------------------------------------------------------
@@ -370,7 +382,7 @@ def _rows(table: Table | None) -> tuple[str, str]:
     more = f", the first {len(shown)} of them below" if is_cut and table.count is None else ""
     more = f", the first {len(shown)}{count} below" if is_cut and table.count is not None else more
     rows = f'<table class="nn-card-rows"><thead><tr>{head}</tr></thead><tbody>{"".join(shown)}</tbody></table>'
-    return more, f'<div class="nn-card-wide">{rows}</div>'
+    return more, f'<div class="nn-card-wide nn-scroll">{rows}</div>'
 
 
 def _cell(value: Cell) -> str:

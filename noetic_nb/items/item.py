@@ -57,10 +57,9 @@ class Item(FrozenDict):
         return f"Item({dict.__repr__(self)})"
 
     def _card(self) -> Card:
-        named = ("type", "role", "name", "status", "callId")
-        facts: list[tuple[str, Any]] = [(camel, self[camel]) for camel in named if self.get(camel)]
-        said = [(key, _said(value)) for key, value in self.items() if key not in (*named, "id")]
-        return Card("Item", str(self.get("id") or ""), [*facts, *said])
+        first, last = ("type", "role", "name"), ("status", "callId", "id")
+        keys = [*first, *[key for key in self if key not in (*first, *last)], *last]
+        return Card("Item", facts=[(key, _said(self[key])) for key in keys if self.get(key)])
 
 
 def _said(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab.replaying.recorded_tape import checked_run
 from noetic_nb.regulator import Regulator
@@ -12,6 +13,7 @@ from noetic_nb.runs.regulator_tape import DecisionTape, Redecided, tape_of
 __all__ = ["RegulatorReadings"]
 
 
+@with_card
 class RegulatorReadings:
     """The reading of one run, shared by regulators that differ in their predicates.
 
@@ -32,6 +34,9 @@ class RegulatorReadings:
     >>> [readings.first_stop(regulator) is None for regulator in loops]
     [False, True]
     """
+
+    def _card(self) -> Card:
+        return Card("RegulatorReadings", facts=[("run", self.run)])
 
     def __init__(self, run: Run) -> None:
         self.run = checked_run(run)
