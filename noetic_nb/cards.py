@@ -298,11 +298,13 @@ font:13px/1.45 var(--jp-ui-font-family,system-ui,sans-serif);max-width:100%;over
 font-variant-numeric:tabular-nums;display:table}
 .nn-card table :is(tr,th,td){background:transparent;color:inherit;border:0;vertical-align:top;max-width:none;white-space:normal}
 .nn-card table :is(th,td){padding:2px 10px 2px 0;unicode-bidi:isolate}
+.nn-card table.nn-card-facts tbody tr:nth-child(n){background:transparent}
 .nn-card table.nn-card-facts th{font-weight:400;opacity:.72;white-space:nowrap}
-.nn-card table.nn-card-rows :is(th,td){padding:3px 10px 3px 2px;border-bottom:1px solid var(--nn-card-line);min-width:2.2em}
+.nn-card table.nn-card-rows :is(th,td){padding:3px 10px 3px 2px;border-bottom:1px solid var(--nn-card-line);min-width:2.2em;
+max-width:36em;overflow-wrap:break-word}
 .nn-card table.nn-card-rows th{font-weight:600;white-space:nowrap}
-.nn-card ul{list-style:none;margin:0;padding:0 0 0 14px;border-left:1px solid var(--nn-card-line)}
-.nn-card li{margin:2px 0}
+.nn-card.nn-card ul.nn-card-tree{list-style:none;margin:0;padding:0 0 0 14px;border-left:1px solid var(--nn-card-line)}
+.nn-card.nn-card li{margin:2px 0}
 """.replace("\n", "")
 
 
@@ -329,16 +331,16 @@ def _text(value: object, length: int = MAX_CELL) -> str:
 
 def _heading(card: Card) -> str:
     name = f' <span class="nn-card-name">{_text(card.name, NAME_LENGTH)}</span>' if card.name else ""
-    said = "".join(f": {_text(value)}" for name, value in card.facts[:1] if not name)
-    return f"<strong>{_text(card.title, NAME_LENGTH)}</strong>{name}{said}"
+    said = ", ".join(_text(value) for name, value in card.facts[:MAX_FACTS] if not name)
+    return f"<strong>{_text(card.title, NAME_LENGTH)}</strong>{name}{f': {said}' if said else ''}"
 
 
 def _facts(card: Card) -> str:
     rows = [
         f'<tr><th scope="row" style="text-align:left">{_text(name, NAME_LENGTH)}</th>'
         f'<td style="text-align:left">{escape(_words(name, value, 2 * MAX_CELL))}</td></tr>'
-        for place, (name, value) in enumerate(card.facts[:MAX_FACTS])
-        if name or place
+        for name, value in card.facts[:MAX_FACTS]
+        if name
     ]
     return f'<table class="nn-card-facts"><tbody>{"".join(rows)}</tbody></table>' if rows else ""
 
@@ -347,7 +349,7 @@ def _branches(card: Card) -> Iterator[str]:
     depth = -1
     for at, _, label, part in _tree(card):
         # An item stays open for the list below it.
-        yield "<ul>" if at > depth else f"</li>{'</ul></li>' * (depth - at)}"
+        yield '<ul class="nn-card-tree">' if at > depth else f"</li>{'</ul></li>' * (depth - at)}"
         depth = at
         said = [f'<span class="nn-card-dim">{_text(label, NAME_LENGTH)}</span>'] if label else []
         facts = ", ".join(

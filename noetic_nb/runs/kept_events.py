@@ -75,7 +75,7 @@ class Events(Sequence[RunEvent]):
             (seq, event.kind, event.where.thread_id, event.where.turn, _said(event)) for seq, event in enumerate(self)
         )
         table = Table(("seq", "kind", "thread", "turn", "what"), rows, len(self), "no events yet")
-        return Card("Events", facts=[("", f"{len(self):,} events")], table=table)
+        return Card("Events", facts=[("", f"{len(self):,} event{'' if len(self) == 1 else 's'}")], table=table)
 
 
 def _said(event: RunEvent) -> str:

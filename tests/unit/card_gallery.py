@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import noetic_nb as nn
@@ -64,7 +63,7 @@ def gallery(text: str = QUESTION) -> dict[str, Any]:
     model = nn.ScriptedModel([nn.CallTool("lookup", order_id=word), nn.Reply(f"Packed: {word}")])
     harness = nn.AgentHarness(config, model=model)
     run = nn.record(harness)
-    reply = asyncio.run(harness.execute(word, thread_id="t1"))
+    reply = nn.run_sync(harness.execute(word, thread_id="t1"))
     other = nn.Run(raw, events=[TurnStarted(where, 0.0, raw, 0, 1, text, raw)])
     count = counted(3, 4)
     rule = nn.SteeringRule(id=word, applies_to=("before_tool_call",), when="true", guidance=word)

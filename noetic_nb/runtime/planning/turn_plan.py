@@ -6,6 +6,7 @@ second implementation of any of this.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Literal, NamedTuple, TypeAlias, overload
@@ -122,8 +123,8 @@ class TurnPlan(NamedTuple):
             ("left out", len(self.left_out())),
         ]
         system = [("system", self.system, None), ("tools", self.tools, None), ("framing", self.framing, None)]
-        layers = [(f"layer {each.layer_id}", each.used, each.allocated) for each in self.layers]
-        rows = [*system, *layers, ("history", self.history, self.budgets.history_budget)]
+        layers = [(f"layer {each.layer_id}", each.used, _whole(each.allocated)) for each in self.layers]
+        rows = [*system, *layers, ("history", self.history, _whole(self.budgets.history_budget))]
         return Card("TurnPlan", facts=facts, table=Table(("what is sent", "tokens", "at most"), rows))
 
     @property
@@ -193,6 +194,10 @@ class TurnPlan(NamedTuple):
             self.texts,
             self.kept,
         )
+
+
+def _whole(tokens: float) -> float:
+    return round(tokens) if math.isfinite(tokens) else tokens
 
 
 def leaves_out(plan: TurnPlan) -> bool:
