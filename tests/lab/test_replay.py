@@ -258,8 +258,8 @@ async def test_decisions_are_worked_out_and_not_copied() -> None:
 def test_regulators_that_read_alike_share_one_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     run = datasets.airline_run(26)
     readings, fed = RegulatorReadings(run), []
-    known = regulator_readings.tape_of
-    monkeypatch.setattr(regulator_readings, "tape_of", lambda *given: fed.append(1) or known(*given))
+    known = regulator_readings.fed_events
+    monkeypatch.setattr(regulator_readings, "fed_events", lambda *given: fed.append(1) or known(*given))
     caps = [Regulator.for_user("ann").with_cost_cap(cap) for cap in (10, 900, 5, 100_000)]
     loops = [Regulator.for_user("ann").with_predicates(ToolLoop(threshold=count)) for count in (2, 3, 9)]
     for regulator in (*caps, *loops):

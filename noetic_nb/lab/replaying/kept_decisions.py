@@ -28,6 +28,12 @@ class Kept:
         """Take note of something that stays."""
         self._places.setdefault((what, why), []).append(seq)
 
+    def copy(self) -> Kept:
+        """Return another one that begins with these."""
+        other = Kept()
+        other._places = {key: list(places) for key, places in self._places.items()}
+        return other
+
     def rows(self) -> list[dict[str, Any]]:
         """Return one row for each reason, as JSON data."""
         return [

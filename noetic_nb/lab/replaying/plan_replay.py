@@ -6,7 +6,7 @@ nothing, and the others share what it leaves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -59,6 +59,7 @@ class PlanChanges:
         return replace(
             inputs,
             limits=(*kept, *[_limit(layer) for layer in others]),
+            suffixes=(*[layer_id for layer_id in inputs.suffixes if layer_id in stay], *_last(others)),
             offers=(*offers, *[known[layer.id] for layer in others if layer.id in known]),
             allocated={name: given for name, given in inputs.allocated.items() if name in stay},
         )
@@ -72,6 +73,7 @@ class PlanChanges:
             "response_reserve": "reserve",
             "overflow": "overflow",
             "window_size": "window",
+            "order": "order",
         }
         return inputs.replan(budgets=budgets, **{named[name]: given for name, given in self.policy.items()})
 
@@ -84,7 +86,19 @@ class PlanChanges:
                 pair = isinstance(given, Sequence) and not isinstance(given, str)
                 given = budget_range({"min": given[0], "max": given[1]} if pair else given, layer_id=layer_id)
             limits.append((layer_id, *given))
-        return replace(event, overflow=plan.policy.overflow, window_size=plan.policy.window_size, limits=tuple(limits))
+        policy = plan.policy
+        return replace(
+            event,
+            overflow=policy.overflow,
+            window_size=policy.window_size,
+            limits=tuple(limits),
+            order=policy.order,
+            suffixes=tuple(inputs.suffixes),
+        )
+
+
+def _last(layers: Iterable[MemoryLayer]) -> list[str]:
+    return [layer.id for layer in layers if layer.placement == "suffix"]
 
 
 def _limit(layer: MemoryLayer) -> tuple[str, float, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -91,6 +91,13 @@ class RuleBook(RuleMethods):
         # The first rules are no change: version 0, and nothing to undo.
         if first:
             self._snapshot = RuleSnapshot(0, first)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Who listens is of this process, as the lock is.
+        return {**self.__dict__, "_listeners": [], "_lock": None}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.RLock())
 
     @property
     def snapshot(self) -> RuleSnapshot:
@@ -365,7 +372,7 @@ def _summary(rule: SteeringRule) -> str:
     return " ".join(parts)
 
 
-def _rules_card(version: int, rules: Collection[SteeringRule]) -> Card:
+def _rules_card(version: int, rules: RuleSnapshot) -> Card:
     """Return rules in order: where they apply and what decides them."""
     rows = (
         (
