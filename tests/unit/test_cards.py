@@ -103,7 +103,7 @@ def test_what_a_cell_shows_is_short(name: str) -> None:
     assert max(map(len, text.splitlines())) <= 410
     assert " object at 0x" not in text
     assert (html == "") == (name in TEXT_ONLY)
-    assert len(html) < 16_000
+    assert len(html) < 20_000
     if html:
         assert Page(html).text.strip()
         assert "mathjax_ignore" in html
