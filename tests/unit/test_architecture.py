@@ -29,6 +29,7 @@ FLOORS: tuple[frozenset[str], ...] = (
             "owner_only",
             "redact",
             "markup",
+            "cards",
             "names",
             "items",
             "tokens",
