@@ -13,7 +13,15 @@ from noetic_nb.items import item_tokens
 from noetic_nb.items.shared_prefix import leading_text, leading_tokens, sent_hash
 from noetic_nb.models.prompt_caching import CacheRules, cache_rules
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
-from noetic_nb.runs.shared_requests import RequestPart, Shared, first_tokens, is_whole, parts_of, shared_prefix
+from noetic_nb.runs.shared_requests import (
+    RequestPart,
+    Shared,
+    first_tokens,
+    is_whole,
+    may_be_whole,
+    parts_of,
+    shared_prefix,
+)
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["CacheReader", "PartReuse", "PrefixReuse"]
@@ -228,8 +236,8 @@ class CacheReader:
             return None
         if isinstance(event, ViewAssembled):
             request = request if self._tokenizer is None else replace(request, tokenizer=self._tokenizer)
-            parts = parts_of(request)
-            if is_whole(request, parts):
+            parts = parts_of(request) if may_be_whole(request) else ()
+            if parts and is_whole(request, parts):
                 return self.begin(request, parts, event.t_ms)
             # The next one has nothing that it could be compared with.
             gone = [key for key in self._last if key[0] == request.where.thread_id]
