@@ -291,3 +291,34 @@ def test_a_call_that_cannot_be_planned_again_is_refused() -> None:
     with pytest.raises(nn.NoeticConfigError) as caught:
         lab.near_misses([], 0)  # type: ignore[arg-type]
     assert caught.value.code == "INVALID_RUN"
+
+
+def test_hybrid_recall_names_what_is_not_near_with_its_place_among_the_others() -> None:
+    texts = ["The kettle is copper.", "A river in a garden.", "The harbour at night.", "Where is the kettle?"]
+    layer = nn.hybrid_recall(top_k=1, min_score=0.95, skip_recent=1, budget={"min": 500, "max": 500})
+    run = talk(texts, [layer])
+
+    table = lab.near_misses(run, -1)
+
+    assert "user: The kettle is copper." not in set(table.text)
+    far = table[table.text == "user: A river in a garden."].iloc[0]
+    assert (far.reason, far["rank"]) == ("below_threshold", far.top_k)
+    assert far.min_score == far.score < 0.95
+    assert recalled_with(layer, texts, far)
+    assert not recalled_with(layer, texts, far, less="min_score")
+    assert not recalled_with(layer, texts, far, less="top_k")
+
+
+def test_hybrid_recall_without_vectors_has_words_alone_and_no_scores() -> None:
+    def fails(texts: Sequence[str]) -> list[list[float]]:
+        if "kettle?" in texts[0]:
+            raise RuntimeError("no network")
+        return [[1.0, 0.0] for _ in texts]
+
+    texts = ["The kettle is copper.", "The kettle is old.", "A river.", "Where is the kettle?"]
+    run = talk(texts, [nn.hybrid_recall(fails, top_k=1, skip_recent=1)])
+
+    [row] = lab.near_misses(run, -1).itertuples()
+
+    assert (row.reason, row.rank, row.top_k) == ("beyond_top_k", 2, 2)
+    assert math.isnan(row.score)
