@@ -140,6 +140,7 @@ def _made(at: int, code: str, rng: random.Random) -> Dialogue:
 
 def _plant(maker: _Maker, sort: str, who: str, subject: Subject) -> None:
     rng = maker.rng
+    outdated: tuple[Evidence, ...] = ()
     value = maker.value(subject)
     first = rng.randrange(SESSIONS)
     told = subject.told.format(who=who, value=value)
@@ -155,5 +156,7 @@ def _plant(maker: _Maker, sort: str, who: str, subject: Subject) -> None:
         other = maker.value(subject)
         form = subject.changed if sort == "changed" else subject.disputed
         after = maker.say(later, form.format(who=who, value=other))
-        evidence = [Evidence(after, other)] if sort == "changed" else [Evidence(before, value), Evidence(after, other)]
-    maker.questions.append(Question(subject.asked.format(who=who), tuple(evidence), sort))
+        evidence = [Evidence(before, value), Evidence(after, other)]
+        if sort == "changed":
+            outdated, evidence = (evidence[0],), evidence[1:]
+    maker.questions.append(Question(subject.asked.format(who=who), tuple(evidence), sort, outdated))
