@@ -78,7 +78,7 @@ $(VENV)/.lab: $(BIN)/python pyproject.toml
 	@touch $@
 
 $(VENV)/.test: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules,otel,study,dask,test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules,otel,study,dask,tokens,test]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test
