@@ -182,7 +182,8 @@ def test_every_memory_is_recalled_with_what_its_row_names(
         named += ["min_score"] if row.min_score == row.min_score else []
         assert named, row
         assert recalled_with(layer, texts, row), row
-        if sum(text.endswith(row.text.partition(": ")[2]) for text in memories.text) == 1:
+        # An answer that was given many times may be there as another one of them.
+        if [*texts, *["Noted."] * len(texts)].count(row.text.partition(": ")[2]) == 1:
             assert not any(recalled_with(layer, texts, row, less=name) for name in named), row
 
 
