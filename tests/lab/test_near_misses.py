@@ -323,3 +323,20 @@ def test_hybrid_recall_without_vectors_has_words_alone_and_no_scores() -> None:
 
     assert (row.reason, row.rank, row.top_k) == ("beyond_top_k", 2, 2)
     assert math.isnan(row.score)
+
+
+def test_a_smaller_threshold_moves_what_stood_before() -> None:
+    near = {"The kettle is copper.": 0.1, "A river in a garden.": 0.3, "Noted.": -0.5}
+
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[near.get(text, 1.0), math.sqrt(1 - near.get(text, 1.0) ** 2)] for text in texts]
+
+    texts = ["The kettle is copper.", "A river in a garden.", "Where is my kettle?"]
+    layer = nn.hybrid_recall(embed, top_k=1, min_score=0.9, skip_recent=1, budget={"min": 500, "max": 500})
+    table = lab.near_misses(talk(texts, [layer]), -1)
+
+    [row] = table[table.text == "user: A river in a garden."].itertuples()
+    # Nearest of all with that threshold, and so in front of the one message that shares a word.
+    assert (row.rank, given_of(row, "top_k")) == (1, None)
+    assert recalled_with(layer, texts, row)
+    assert not recalled_with(layer, texts, row, less="min_score")
