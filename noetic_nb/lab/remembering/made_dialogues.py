@@ -110,7 +110,8 @@ class _Maker:
         """Have a tool asked whose long result says something."""
         asked = input_message(self.language.lookup.format(who=who), item_id=self._id())
         call_id, item_id = self._id(), self._id()
-        page = self.language.looked_up.format(page=self.rng.randint(100, 999))
+        # From 100 to 199: an amount is more, and none may stand in two items.
+        page = self.language.looked_up.format(page=100 + self.rng.randint(100, 999) % 100)
         half = page.find(". ", len(page) // 2) + 2
         call = function_call("look_up", f'{{"name": "{who}"}}', call_id, item_id=self._id())
         output = function_call_output(call_id, f"{page[:half]}{told} {page[half:]}", item_id=item_id)
