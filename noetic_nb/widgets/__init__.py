@@ -6,16 +6,20 @@ from noetic_nb.widgets.base.selection import Selection
 from noetic_nb.widgets.ledger.ledger import Ledger
 from noetic_nb.widgets.rules.rule_editor import RuleEditor
 from noetic_nb.widgets.rules.rule_magic import load_ipython_extension
+from noetic_nb.widgets.timeline.timeline import RunTimeline
 from noetic_nb.widgets.transcript.transcript import Transcript
 from noetic_nb.widgets.trends.trends import RegulatorTrends
+from noetic_nb.widgets.workbench.workbench import Workbench
 
 __all__ = [
     "Approval",
     "Ledger",
     "RegulatorTrends",
     "RuleEditor",
+    "RunTimeline",
     "Selection",
     "TokenAllocation",
     "Transcript",
+    "Workbench",
     "load_ipython_extension",
 ]
