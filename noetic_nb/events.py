@@ -235,6 +235,8 @@ class RequestPrepared:
     """Layers with ``placement="suffix"``, which another order sends behind the history."""
     tokenizer_error: float | None = None
     """How far its requests are off reported usage on average, relative; None where nobody has measured it."""
+    counter: Mapping[str, Any] | None = None
+    """Of a counter that learns: its base, the model, and the factors by which it counts now; None for all others."""
 
 
 @with_card(shown="in cells")
