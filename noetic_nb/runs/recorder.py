@@ -19,7 +19,7 @@ from noetic_nb.runs.kept_turns import KEPT_BYTES, KeptTurns
 from noetic_nb.runs.payload import frozen_data
 from noetic_nb.runs.run import Run
 
-__all__ = ["Recordable", "Recorder", "record"]
+__all__ = ["Recordable", "Recorder", "record", "recorded"]
 
 _LOG: Final = safe_logger("noetic_nb.runs")
 _MOST_EARLIER: Final = 100
@@ -148,6 +148,20 @@ def record(
     # Through the run, which knows its sources: running the cell again must not record everything twice.
     run.attach(harness, lambda: harness.subscribe(recorder))
     return run
+
+
+def recorded(harness: Recordable) -> Run | None:
+    """Return the run that follows a harness, the newest of several; None where none does.
+
+    Examples
+    --------
+    >>> import noetic_nb as nn
+    >>> harness = nn.AgentHarness(nn.AgentConfig(name="desk"))
+    >>> recorded(harness) is None, recorded(harness) is nn.record(harness), nn.record(harness) is recorded(harness)
+    (True, False, True)
+    """
+    runs = [sink.run for sink in getattr(harness, "sinks", ()) if isinstance(sink, Recorder)]
+    return runs[-1] if runs else None
 
 
 def _note_setup(run: Run, now: Mapping[str, Any]) -> None:

@@ -674,6 +674,16 @@ class AgentHarness:
         self._hub.add(sink)
         return lambda: self._hub.remove(sink)
 
+    @property
+    def sinks(self) -> tuple[EventSink, ...]:
+        """What events are sent to, in the order in which they subscribed."""
+        return self._hub.sinks
+
+    @property
+    def approve(self) -> Approve | None:
+        """What is called before a call that needs approval; None where such calls are denied at once."""
+        return self._engine.approve
+
     def _subscribers_changed(self) -> None:
         """Watch the layers' states while there is a subscriber, and only then: without one no event is made."""
         self._engine.update_sinks()

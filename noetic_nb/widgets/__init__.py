@@ -4,6 +4,7 @@ from noetic_nb.widgets.allocation.allocation import TokenAllocation
 from noetic_nb.widgets.approval.approval import Approval
 from noetic_nb.widgets.base.selection import Selection
 from noetic_nb.widgets.ledger.ledger import Ledger
+from noetic_nb.widgets.memory.memory_view import MemoryView
 from noetic_nb.widgets.rules.rule_editor import RuleEditor
 from noetic_nb.widgets.rules.rule_magic import load_ipython_extension
 from noetic_nb.widgets.transcript.transcript import Transcript
@@ -12,6 +13,7 @@ from noetic_nb.widgets.trends.trends import RegulatorTrends
 __all__ = [
     "Approval",
     "Ledger",
+    "MemoryView",
     "RegulatorTrends",
     "RuleEditor",
     "Selection",

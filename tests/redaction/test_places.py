@@ -158,6 +158,7 @@ REQUESTS: Any = [
     {"what": "lines"},
     {"what": "thread", "thread": 0},
     {"what": "turns", "thread": 0, "at": 0},
+    *({"what": what, "layer": 0, "at": 0} for what in ("writes", "change", "flows")),
 ]
 
 

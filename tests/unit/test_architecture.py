@@ -114,7 +114,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
     ),
     "widgets": (
         frozenset({"base"}),
-        frozenset({"allocation", "trends", "ledger", "approval", "rules", "transcript"}),
+        frozenset({"allocation", "trends", "ledger", "approval", "rules", "transcript", "memory", "compare"}),
     ),
 }
 
@@ -126,6 +126,7 @@ SAME_MEANING = {
     "events": "what happened, as frozen records",
     "layer": "a memory layer",
     "ledger": "what steering decided, as data and as a view",
+    "memory_view": "the memory of a thread in one's hands: as an object of the harness, and as a view in a notebook",
     "openai_chat": "OpenAI's chat completions: messages that are kept, and requests",
     "openai_responses": "OpenAI's responses API: items that are kept, and requests",
     "registry": "names that files may use, and what they stand for",
