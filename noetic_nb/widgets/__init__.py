@@ -3,6 +3,7 @@
 from noetic_nb.widgets.allocation.allocation import TokenAllocation
 from noetic_nb.widgets.approval.approval import Approval
 from noetic_nb.widgets.base.selection import Selection
+from noetic_nb.widgets.compare.compare import Compare
 from noetic_nb.widgets.ledger.ledger import Ledger
 from noetic_nb.widgets.memory.memory_view import MemoryView
 from noetic_nb.widgets.rules.rule_editor import RuleEditor
@@ -12,6 +13,7 @@ from noetic_nb.widgets.trends.trends import RegulatorTrends
 
 __all__ = [
     "Approval",
+    "Compare",
     "Ledger",
     "MemoryView",
     "RegulatorTrends",

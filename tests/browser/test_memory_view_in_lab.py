@@ -154,7 +154,8 @@ def test_a_live_state_is_edited_and_a_turn_gone_back_to(notebook: Open, cells_of
 
     expect(root.get_by_text("Saved. It takes effect")).to_be_visible()
     expect(root.locator(".nn-writes tbody tr").first).to_contain_text("edited by hand")
-    assert opened.kernel.value("(await harness.memory('ann').state('trip'))['city']") == "'Ulm'"
+    opened.kernel.run("state = await harness.memory('ann').state('trip')")
+    assert opened.kernel.value("state['city']") == "'Ulm'"
     root.locator(".nn-writes tbody tr").last.click()
     root.get_by_role("button", name="Go on from the end of turn 1 in a fork").click()
     expect(root.get_by_text("Thread ann@1 goes on from the end of turn 1")).to_be_visible()
