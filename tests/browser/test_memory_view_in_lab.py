@@ -16,7 +16,8 @@ LONG = """
 from noetic_nb.events import LayerStateChanged, Where
 from noetic_nb.runs import Run
 def wrote(n, **state):
-    return LayerStateChanged(Where("t1", f"e{n}", n), 0.0, "notes", "store", {"n": n // 3, "text": f"Order {n // 3} is packed.", **state})
+    state = {"n": n // 3, "text": f"Order {n // 3} is packed.", **state}
+    return LayerStateChanged(Where("t1", f"e{n}", n), 0.0, "notes", "store", state)
 run = Run(events=[wrote(n) for n in range(1, 601)])
 selection = Selection()
 """

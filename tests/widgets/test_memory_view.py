@@ -216,7 +216,9 @@ def test_answers_with_hostile_text_travel_as_json(name: str) -> None:
     with MemoryView(run) as view:
         for at in range(len(view.snapshot["layers"])):
             for what in ("writes", "flows"):
-                assert len(json.dumps(asked(view, what=what, layer=at, all=True), ensure_ascii=False).encode()) < 500_000
+                assert (
+                    len(json.dumps(asked(view, what=what, layer=at, all=True), ensure_ascii=False).encode()) < 500_000
+                )
             for row in asked(view, what="writes", layer=at, all=True)["rows"]:
                 detail = asked(view, what="change", layer=at, at=row["at"])
                 json.dumps(detail, ensure_ascii=False).encode()
@@ -322,7 +324,8 @@ async def test_a_state_that_was_written_meanwhile_is_not_overwritten(sent: list[
 
 async def test_a_layer_decides_what_it_can_read(sent: list[dict[str, Any]]) -> None:
     harness = nn.AgentHarness(
-        nn.AgentConfig(name="a", step=nn.react(model="m"), memory=[nn.episodic_memory()]), model=nn.ScriptedModel(["Hi."])
+        nn.AgentConfig(name="a", step=nn.react(model="m"), memory=[nn.episodic_memory()]),
+        model=nn.ScriptedModel(["Hi."]),
     )
     nn.record(harness)
     await harness.execute("Hello", thread_id="ann")
@@ -338,7 +341,9 @@ async def test_a_layer_decides_what_it_can_read(sent: list[dict[str, Any]]) -> N
 async def test_a_state_with_secrets_is_not_opened_because_they_would_be_lost(sent: list[dict[str, Any]]) -> None:
     harness = memory_harness()
     await memory_turns(harness, 1, child=False)
-    await harness.memory("ann").edit("trip", {"city": "Rome", "visits": [], "travellers": 1, "api_key": "hunter2hunter2"})
+    await harness.memory("ann").edit(
+        "trip", {"city": "Rome", "visits": [], "travellers": 1, "api_key": "hunter2hunter2"}
+    )
     with MemoryView(harness) as view:
         refused = await edits(view, sent, what="edit")
 

@@ -88,7 +88,10 @@ class Compare(RunView):
             return
         if metrics is not None:
             raise NoeticConfigError(
-                "INVALID_METRIC", "Metrics are for lists of runs.", given=metrics, hint="Pass Compare([a], [b], metrics=...)."
+                "INVALID_METRIC",
+                "Metrics are for lists of runs.",
+                given=metrics,
+                hint="Pass Compare([a], [b], metrics=...).",
             )
         one, self.other = run_of(a), run_of(b)
         reading = CompareReading((_name(one), _name(self.other)), moment)
@@ -145,8 +148,9 @@ class Compare(RunView):
         with self._reading_lock:
             turns = reading.turns
             rows = [(at + 1, *row) for at in range(len(turns.pairs)) for row in turns.rows(at)]
-        runs: Any = (self.run, self.other)
-        return Comparison(*runs, tuple(rows)).to_frame()
+        one: Any = self.run
+        other: Any = self.other
+        return Comparison(one, other, tuple(rows)).to_frame()
 
 
 class _OfSecond(NamedTuple):
@@ -168,7 +172,9 @@ class _SecondSide(Reading):
 
 
 def _is_list(source: Any) -> bool:
-    return not isinstance(source, str | bytes | Mapping) and hasattr(source, "__iter__") and not hasattr(source, "events")
+    return (
+        not isinstance(source, str | bytes | Mapping) and hasattr(source, "__iter__") and not hasattr(source, "events")
+    )
 
 
 def _name(run: RunLike) -> str:

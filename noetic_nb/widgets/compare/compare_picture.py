@@ -56,10 +56,10 @@ class ComparePicture:
                 for name, *cells in self.totals
             ]
         )
-        sums = f'<div class="nn-scroll"><table class="nn-table nn-totals"><thead><tr>{names}</tr></thead><tbody>{totals}</tbody></table></div>'
+        sums = _table("nn-totals", names, totals)
         body = "".join([_pair_html(pair) for pair in self.pairs])
         heads = "".join([f'<th scope="col">{escape(name)}</th>' for name in ("Turn", "What", *self.names)])
-        table = f'<div class="nn-scroll"><table class="nn-table nn-compared"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+        table = _table("nn-compared", heads, body)
         return f'{head}{sums}<p class="nn-sub">{escape(self._said())}</p>{table if body else ""}'
 
     def to_text(self) -> str:
@@ -72,6 +72,11 @@ class ComparePicture:
             lines.append(f"Turn {turn_text(pair)}")
             lines += [f"  {row['what']}: {parts_text(row['a'])} | {parts_text(row['b'])}" for row in pair["rows"]]
         return "\n".join(lines)
+
+
+def _table(kind: str, heads: str, body: str) -> str:
+    table = f'<table class="nn-table {kind}"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'
+    return f'<div class="nn-scroll">{table}</div>'
 
 
 def turn_text(pair: dict[str, Any]) -> str:
@@ -91,7 +96,8 @@ def _pair_html(pair: dict[str, Any]) -> str:
     for at, row in enumerate(pair["rows"]):
         turn = turn_text(pair) if at == 0 else ""
         rows.append(
-            f'<tr{" data-first" if at == 0 else ""}><th scope="row">{escape(turn)}</th><td class="nn-what">{escape(row["what"])}</td>'
+            f'<tr{" data-first" if at == 0 else ""}><th scope="row">{escape(turn)}</th>'
+            f'<td class="nn-what">{escape(row["what"])}</td>'
             f'<td class="nn-side">{parts_html(row["a"])}</td><td class="nn-side">{parts_html(row["b"])}</td></tr>'
         )
     return "".join(rows)

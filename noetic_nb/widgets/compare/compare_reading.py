@@ -40,7 +40,13 @@ class CompareReading(Reading):
         self.sides = Side(), Side()
         self.turns = ComparedTurns(*self.sides)
         self.names = [plain(name) for name in names]
-        self.snapshot = {"names": self.names, "empty": EMPTY, "totals": total_rows(*self.sides), "page": PAGE, "news": 0}
+        self.snapshot = {
+            "names": self.names,
+            "empty": EMPTY,
+            "totals": total_rows(*self.sides),
+            "page": PAGE,
+            "news": 0,
+        }
 
     @property
     def has_any(self) -> bool:
@@ -81,7 +87,8 @@ class CompareReading(Reading):
         if type(turn) is int:
             wanted = self.turns.place_of(request.get("thread"), turn)
         at = wanted if wanted is not None else start if type(start) is int and start > 0 else 0
-        first, found, stop = at, [], self.turns.stop_after(at)
+        found: list[dict[str, Any]] = []
+        first, stop = at, self.turns.stop_after(at)
         while at < stop and len(found) < PAGE:
             rows = [row for row in self.turns.rows(at) if not kind or row[0] == kind]
             shown = [row for row in rows if row[1] != row[2]] if request.get("only") is True else rows

@@ -37,7 +37,13 @@ class PairedReading(Reading):
             f"; {alone:,} run{' has' if alone == 1 else 's have'} no counterpart" if alone else ""
         )
         self.rows = [_row(each) for each in found.rows]
-        self.snapshot = {"paired": True, "title": self.title, "heads": list(HEADS), "rows": self.rows, "size": [WIDTH, HEIGHT]}
+        self.snapshot = {
+            "paired": True,
+            "title": self.title,
+            "heads": list(HEADS),
+            "rows": self.rows,
+            "size": [WIDTH, HEIGHT],
+        }
 
     def take(self, event: RunEvent, place: Place) -> None:
         """Take an event: lists do not grow."""
@@ -66,11 +72,18 @@ class PairedReading(Reading):
 def _row(each: Any) -> dict[str, Any]:
     name = plain(each.metric)
     if not each.n:
-        return {"cells": [name, "", "", "", "not known", "0"], "said": "not known in any pair", "plot": None, "clear": False}
+        return {
+            "cells": [name, "", "", "", "not known", "0"],
+            "said": "not known in any pair",
+            "plot": None,
+            "clear": False,
+        }
     bounds = f"[{_number(each.low)}, {_number(each.high)}]"
     cells = [name, _number(each.a), _number(each.b), f"{each.difference:+.4g}", bounds, f"{each.n:,}"]
     clear = each.low > 0 or each.high < 0
-    said = f"{cells[1]} | {cells[2]}, b − a = {cells[3]} {bounds}, {cells[5]} pairs" + ("" if clear else "; it may be none")
+    said = f"{cells[1]} | {cells[2]}, b − a = {cells[3]} {bounds}, {cells[5]} pairs" + (
+        "" if clear else "; it may be none"
+    )
     return {"cells": cells, "said": said, "plot": _places(each), "clear": clear}
 
 

@@ -10,10 +10,10 @@ from noetic_nb.widgets.base.text_diff import parts_html, parts_text
 from noetic_nb.widgets.memory.state_index import StateIndex, Track, Write
 from noetic_nb.widgets.memory.state_texts import (
     KINDS,
+    by_words,
     change_rows,
     count_words,
     difference,
-    by_words,
     flow_row,
     state_line,
     write_row,
@@ -101,7 +101,9 @@ class MemoryPicture:
             lines += [f"  {KINDS[kind]} {path}: {parts_text(value)}" for path, kind, value in _rows(write)]
         for flow in self.shown.flows[: -FLOWS_SHOWN - 1 : -1]:
             row = flow_row(flow)
-            lines.append(f"child {row['child']}, turn {row['turn']}: given {row['given']}; {row['left']}; {row['back']}")
+            lines.append(
+                f"child {row['child']}, turn {row['turn']}: given {row['given']}; {row['left']}; {row['back']}"
+            )
         return "\n".join(lines)
 
 

@@ -79,7 +79,9 @@ class MemoryReading(Reading):
         track = self.index.take(event)
         if track is None:
             return None
-        rows = {at: self._row(self.index.tracks[at]) for at in sorted({track.at, *range(known, len(self.index.tracks))})}
+        rows = {
+            at: self._row(self.index.tracks[at]) for at in sorted({track.at, *range(known, len(self.index.tracks))})
+        }
         layers = self.snapshot["layers"]
         for at, row in rows.items():
             if at < len(layers):

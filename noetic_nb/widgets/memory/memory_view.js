@@ -229,6 +229,7 @@ export default () => {
       field.value = message.text;
       form.hidden = false;
       field.focus();
+      field.setSelectionRange(0, 0);
     }));
     save.addEventListener("click", () => begin({ what: "save", token, text: field.value }, () => {
       token = null;

@@ -104,11 +104,10 @@ class MemoryView(RunView):
         begin = None if self._editor is None else self._begin_edit
         reading = MemoryReading(moment, layer_id=layer, begin_edit=begin)
         super().__init__(run, reading, moment=moment, selection=selection)
-        tracks = reading.index.tracks
-        if layer is not None and tracks and not getattr(self.run, "is_recording", True):
-            if layer not in {track.layer_id for track in tracks}:
-                self.close()
-                raise _unknown_layer(layer, reading.index)
+        named = {track.layer_id for track in reading.index.tracks}
+        if layer is not None and named and layer not in named and not getattr(self.run, "is_recording", True):
+            self.close()
+            raise _unknown_layer(layer, reading.index)
 
     @traitlets.observe("position")
     def _moved(self, change: Any) -> None:
@@ -143,9 +142,7 @@ class MemoryView(RunView):
         ]
         return pandas.DataFrame(rows, columns=_COLUMNS)
 
-    def difference(
-        self, layer: str, turn: int, *, against: int | None = None, thread_id: str | None = None
-    ) -> Any:
+    def difference(self, layer: str, turn: int, *, against: int | None = None, thread_id: str | None = None) -> Any:
         """Return what differs between the states of a layer at the ends of two turns.
 
         Parameters

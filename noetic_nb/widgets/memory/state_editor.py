@@ -119,7 +119,10 @@ def _parsed(text: str) -> Any:
         return json.loads(text, parse_constant=refuse)
     except (ValueError, RecursionError) as exc:
         raise NoeticConfigError(
-            "INVALID_STATE", f"This is no JSON: {exc}", given=plain(text, TEXT_LENGTH), hint="Write null to clear the state."
+            "INVALID_STATE",
+            f"This is no JSON: {exc}",
+            given=plain(text, TEXT_LENGTH),
+            hint="Write null to clear the state.",
         ) from exc
 
 

@@ -13,8 +13,8 @@ from noetic_nb.widgets.memory.state_diff import Change, state_diff
 from noetic_nb.widgets.memory.state_index import Flow, Write
 
 __all__ = [
-    "FIRST_OF_CHILD", "KINDS", "MOST_ROWS", "UNKNOWN_BEFORE", "by_words", "change_rows", "count_words", "difference", "flow_row", "is_secret_change",
-    "shown_state", "state_line", "state_text", "write_row",
+    "FIRST_OF_CHILD", "KINDS", "MOST_ROWS", "UNKNOWN_BEFORE", "by_words", "change_rows", "count_words", "difference",
+    "flow_row", "is_secret_change", "shown_state", "state_line", "state_text", "write_row",
 ]  # fmt: skip
 
 KINDS: Final = {"added": "+", "removed": "−", "changed": "~"}
@@ -71,7 +71,7 @@ def is_secret_change(before: Any, after: Any) -> bool:
     >>> is_secret_change({"api_key": "a"}, {"api_key": "b"}), is_secret_change({"n": 1}, {"n": 2})
     (True, False)
     """
-    return before != after and shown_state(before)[0] == shown_state(after)[0]
+    return bool(before != after) and bool(shown_state(before)[0] == shown_state(after)[0])
 
 
 def counts_of(write: Write) -> tuple[int, int, int] | None:
@@ -81,7 +81,9 @@ def counts_of(write: Write) -> tuple[int, int, int] | None:
     if write.counts is None:
         changes, is_cut = difference(write.last.event.state, write.event.state, COUNTED)
         kinds = [change.kind for change in changes]
-        write.counts = (-1, -1, -1) if is_cut else (kinds.count("added"), kinds.count("removed"), kinds.count("changed"))
+        write.counts = (
+            (-1, -1, -1) if is_cut else (kinds.count("added"), kinds.count("removed"), kinds.count("changed"))
+        )
     return None if write.counts[0] < 0 else write.counts
 
 
@@ -118,12 +120,12 @@ def state_line(state: Any) -> str:
 
 
 def state_text(state: Any) -> tuple[str, bool]:
-    """Return a state as indented JSON, and whether its end is missing.
+    r"""Return a state as indented JSON, and whether its end is missing.
 
     Examples
     --------
     >>> state_text({"city": "Rome"})[0]
-    '{\\n  "city": "Rome"\\n}'
+    '{\n  "city": "Rome"\n}'
     """
     if state is None:
         return "empty", False
@@ -134,7 +136,9 @@ def state_text(state: Any) -> tuple[str, bool]:
 
 def change_rows(changes: list[Change]) -> list[tuple[str, str, Parts]]:
     """Return the first differences as rows: where, of which kind, and the values in parts."""
-    return [(plain(change.path, 160) or "the whole state", change.kind, _parts(change)) for change in changes[:MOST_ROWS]]
+    return [
+        (plain(change.path, 160) or "the whole state", change.kind, _parts(change)) for change in changes[:MOST_ROWS]
+    ]
 
 
 def _parts(change: Change) -> Parts:
