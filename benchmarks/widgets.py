@@ -29,7 +29,8 @@ import anywidget
 from IPython.display import display
 from noetic_nb import AgentConfig, AgentHarness, RuleBook, ScriptedModel, react, record, working_memory
 from noetic_nb.events import (
-    LayerStateChanged, LayerTokens, ModelCalled, QualityGiven, SteeringDecided, ToolCalled, TurnCompleted, TurnStarted, ViewAssembled, Where)
+    LayerStateChanged, LayerTokens,
+    ModelCalled, QualityGiven, SteeringDecided, ToolCalled, TurnCompleted, TurnStarted, ViewAssembled, Where)
 from noetic_nb.lab import replay_regulator
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run

@@ -40,6 +40,8 @@ class CompareReading(Reading):
         self.sides = Side(), Side()
         self.turns = ComparedTurns(*self.sides)
         self.names = [plain(name) for name in names]
+        # While runs that are there are read, nobody waits for messages.
+        self._is_followed = False
         self.snapshot = {
             "names": self.names,
             "empty": EMPTY,
@@ -62,9 +64,16 @@ class CompareReading(Reading):
         if not self.sides[side].take(event, place.seq, place.call, shows=self.moment.shows(event.where)):
             return None
         self.turns.grown()
+        if not self._is_followed:
+            return None
         self.snapshot["totals"] = total_rows(*self.sides)
         self.snapshot["news"] += 1
         return {"type": "grown", "news": self.snapshot["news"], "totals": self.snapshot["totals"]}
+
+    def begin(self) -> None:
+        """Add up what both runs come to: from now on pages follow."""
+        self._is_followed = True
+        self.snapshot["totals"] = total_rows(*self.sides)
 
     def answer(self, request: dict[str, Any]) -> Any:
         """Answer ``{what: "pairs", start, only, kind, turn, thread}`` and ``{what: "strip", start}``.

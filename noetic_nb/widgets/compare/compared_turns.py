@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from noetic_nb.events import RunEvent, TurnCompleted, TurnStarted, ViewAssembled, Where
+from noetic_nb.events import (
+    ChildStarted,
+    ItemsAppended,
+    ModelCalled,
+    RequestPrepared,
+    RunEvent,
+    TurnCompleted,
+    TurnStarted,
+    ViewAssembled,
+    Where,
+)
 from noetic_nb.lab.replaying.comparison import turn_pairs, turn_rows
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
 from noetic_nb.runs.turns import TurnBook, TurnSummary
@@ -45,20 +55,22 @@ class Side:
         self.totals: dict[str, float | None] = dict.fromkeys(TOTALS, 0)
         self._by: dict[tuple[str, int], TurnPart] = {}
         self._index = RequestIndex()
-        self.requests: dict[int, RecordedRequest] = {}
+        # Requests are put together when a pair is looked at, of what they are made of: opening a long run is quick.
+        self._unread: list[tuple[RunEvent, int, int | None]] = []
+        self._requests: dict[int, RecordedRequest] = {}
 
     def take(self, event: RunEvent, seq: int, call: int | None, *, shows: bool) -> bool:
         """Read one event; returns whether a turn began or ended with it."""
-        at = self._index.take(event, seq=seq, call=call)
-        if isinstance(event, ViewAssembled) and at is not None:
-            self.requests[id(event)] = self._index.requests[at]
+        kind = type(event)
+        if kind in _OF_REQUESTS:
+            self._unread.append((event, seq, call))
         where = event.where
         if not shows or where.turn < 1:
             return False
         key = where.thread_id, where.turn
         part = self._by.get(key)
         # A second start under one number is a turn of its own, as in `Run.turns`.
-        if part is None or (isinstance(event, TurnStarted) and part.begun):
+        if part is None or (kind is TurnStarted and part.begun):
             part = self._by[key] = TurnPart(where)
             self.turns.append(part)
             self._add("turns", 1)
@@ -72,12 +84,23 @@ class Side:
             return True
         return False
 
+    @property
+    def requests(self) -> dict[int, RecordedRequest]:
+        """The requests so far, by the ``id`` of their view."""
+        for event, seq, call in self._unread:
+            at = self._index.take(event, seq=seq, call=call)
+            if at is not None and isinstance(event, ViewAssembled):
+                self._requests[id(event)] = self._index.requests[at]
+        self._unread.clear()
+        return self._requests
+
     def _add(self, name: str, number: float | None) -> None:
         before = self.totals[name]
         # Where one turn is not known, neither is the sum.
         self.totals[name] = None if before is None or number is None else before + number
 
 
+_OF_REQUESTS: Final = frozenset({ItemsAppended, ChildStarted, RequestPrepared, ViewAssembled, ModelCalled})
 TOTALS: Final = ("turns", "turns that failed", "model calls", "tool calls", "tokens in", "tokens out", "cost")
 
 

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 __all__ = ["Change", "state_diff"]
 
-# Lists beyond this product of lengths are compared from both ends only: a second of work, and no reader sees the rest.
-_MOST: Final = 1_000_000
+# Lists beyond this product of lengths are compared from both ends only: it is a fifth of a second of work.
+_MOST: Final = 250_000
 # Deeper data is compared as a whole: the interpreter allows about a thousand calls, and recorded data ends at 200.
 _DEEPEST: Final = 100
 

@@ -22,7 +22,7 @@ UNKNOWN_BEFORE: Final = "The first state that is recorded; what it was before is
 FIRST_OF_CHILD: Final = "What the child began with."
 
 # Characters of JSON: of a larger state its beginning is compared, and a list of writes does not count its changes.
-COMPARED: Final = 200_000
+COMPARED: Final = 100_000
 COUNTED: Final = 20_000
 # Rows of a difference, characters of a value in it, of a whole state and of its beginning in a list.
 MOST_ROWS: Final = 200
