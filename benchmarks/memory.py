@@ -27,6 +27,8 @@ from noetic_nb.memory import (
     assemble_view,
     budget,
 )
+from noetic_nb.runs.prefix_reuse import CacheReader
+from noetic_nb.runs.recorded_requests import RequestIndex
 from noetic_nb.tokens import estimate_tokens
 
 LAYERS: Final = 20
@@ -50,6 +52,7 @@ GOALS: Final = {
     "a turn with a window after 1 500 turns / after 10": ("window, late", "window, early", 1.5),
     "a turn steered over its thread after 1 500 turns / after 110": ("thread rules, late", "thread rules, early", 1.5),
     "the same / steered over the execution": ("thread rules, late", "execution rules, late", 4.0),
+    "a call with caching read / one whose request is read": ("cache read", "request read", 1.3),
 }
 
 
@@ -105,6 +108,24 @@ def _rules(scope: Any) -> MemoryLayer:
     return nn.steering(book, scope=scope)
 
 
+async def _read_by(reader: Any) -> nn.AgentHarness:
+    """Return an agent with five layers, one of which changes at every call, whose run is read as it grows."""
+
+    def says(at: int) -> Any:
+        return lambda p: f"turn {p.ctx.turn} " * 20 if at == 3 else "the same " * 20
+
+    layers = [MemoryLayer(id=f"l{at}", slot=at, scope="thread", hooks=MemoryHooks(recall=says(at))) for at in range(5)]
+    step = nn.react(model="gpt-4o", instructions="You answer. " * 200)
+    harness = nn.AgentHarness(
+        nn.AgentConfig(name="desk", step=step, memory=layers), model=nn.ScriptedModel(lambda request: "yes " * 20)
+    )
+    run = nn.record(harness)
+    run.subscribe(lambda event: reader.take(event))
+    for _ in range(100):
+        await harness.execute("And now? " * 10)
+    return harness
+
+
 async def measure_turns(rounds: int, samples: dict[str, list[float]]) -> None:
     """Add what a turn costs late in a conversation, and early in it."""
     contestants = {
@@ -114,6 +135,8 @@ async def measure_turns(rounds: int, samples: dict[str, list[float]]) -> None:
         "thread rules, early": await _after(110, _rules("thread")),
         "thread rules, late": await _after(1_500, _rules("thread")),
         "execution rules, late": await _after(1_500, _rules("execution")),
+        "request read": await _read_by(RequestIndex()),
+        "cache read": await _read_by(CacheReader()),
     }
     for _ in range(rounds):
         for name, harness in contestants.items():

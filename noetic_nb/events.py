@@ -216,6 +216,12 @@ class RequestPrepared:
     """Each layer, with the least and the most tokens it is configured to get, in the order of the allocation."""
     tokenizer: str
     """Name of what counts tokens."""
+    order: str = "slot"
+    """In which order layers are sent, as `ProjectionPolicy` has it."""
+    suffixes: tuple[str, ...] = ()
+    """Layers with ``placement="suffix"``, which another order sends behind the history."""
+    tokenizer_error: float | None = None
+    """How far its requests are off reported usage on average, relative; None where nobody has measured it."""
 
 
 @made_quickly

@@ -6,6 +6,7 @@ turns that stub into a module ``__getattr__``. This file adds what the stub cann
 
 from __future__ import annotations
 
+import copyreg
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -59,6 +60,7 @@ def attach(
     True
     """
     from_stub, listed, names = attach_stub(package, file)
+    _pickle_by_name(package)
     elsewhere = dict(also or {})
     unknown = moved_names(package)
 
@@ -149,3 +151,15 @@ def make_callable(package: str, function: Callable[..., object]) -> None:
         __wrapped__ = staticmethod(function)
 
     sys.modules[package].__class__ = CallableModule
+    _pickle_by_name(package)
+
+
+def _pickle_by_name(package: str) -> None:
+    """Let a package be sent to another process inside a function that uses it: cloudpickle knows plain modules only."""
+    kind = type(sys.modules[package])
+    if kind is not ModuleType:
+        copyreg.pickle(kind, _by_name)
+
+
+def _by_name(module: ModuleType) -> tuple[Callable[[str], ModuleType], tuple[str]]:
+    return import_module, (module.__name__,)

@@ -163,6 +163,12 @@ class ItemView(ItemSequence):
         absolute = self._start + position
         return self._store.sums[absolute + 1] - self._store.sums[absolute]
 
+    def same_start(self, other: ItemView) -> int:
+        """Return how many items two views begin with that are the same place of one log; O(1)."""
+        if self._store is not other._store or self._start != other._start:
+            return 0
+        return min(self._stop, other._stop) - self._start
+
     def places_of(self, items: Iterable[Item]) -> list[int]:
         """Return where these very items are in this view, in order; O(items), whatever the length of the log."""
         places, start, stop = self._store.places(), self._start, self._stop
@@ -294,6 +300,16 @@ class ItemLog:
             As `parse_item`; the log is unchanged then.
         """
         return self.extend((item,))[0]
+
+    def recount(self, tokenizer: Tokenizer) -> None:
+        """Count the items by another tokenizer from now on; views that were taken before keep their counts."""
+        if tokenizer is self._store.tokenizer:
+            return
+        origins = self._store.origins
+        store = _Store(tokenizer)
+        store.extend(self._store.items[: self._length])
+        store.origins = {position: origin for position, origin in origins.items() if position < self._length}
+        self._store, self._view = store, None
 
     def extend(self, items: Iterable[Mapping[str, Any]], *, own_call_ids: bool = False) -> tuple[Item, ...]:
         """Add several items; all are checked before the first is added.

@@ -1,10 +1,14 @@
 """Experiments on recorded runs: data sets, replay through another regulator, other rules."""
 
 from noetic_nb.lab import datasets
+from noetic_nb.lab.caching_changes import what_if_cached
 from noetic_nb.lab.detection.calibration import Calibration
 from noetic_nb.lab.detection.stopping_value import economics
 from noetic_nb.lab.detection.threshold_search import calibrate
 from noetic_nb.lab.regulator_replay import first_stop, replay_regulator
+from noetic_nb.lab.remembering.losses import Losses, lost
+from noetic_nb.lab.remembering.memory_benches import memory_bench
+from noetic_nb.lab.remembering.near_misses import near_misses
 from noetic_nb.lab.replaying.comparison import Comparison, compare
 from noetic_nb.lab.replaying.forks import fork
 from noetic_nb.lab.replaying.regulator_readings import RegulatorReadings
@@ -21,6 +25,7 @@ __all__ = [
     "Calibration",
     "Comparison",
     "Evaluation",
+    "Losses",
     "RegulatorReadings",
     "Suggestion",
     "Suggestions",
@@ -33,11 +38,15 @@ __all__ = [
     "first_stop",
     "fork",
     "lint",
+    "lost",
+    "memory_bench",
+    "near_misses",
     "pareto",
     "replay",
     "replay_regulator",
     "suggest",
     "sweep",
+    "what_if_cached",
 ]
 
 __getattr__ = moved_names(__name__)

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.lab.recorded_calls import RecordedCall
@@ -34,6 +34,18 @@ class TrialResult:
     error: str | None = None
     skipped: tuple[str, ...] = ()
     """Rules whose judge was not consulted."""
+
+
+class Written(Protocol):
+    """A ledger that grows with each decision, as rules read it in ``call.state``."""
+
+    def given(self, call: RecordedCall) -> RecordedCall:
+        """Return a call with the ledger as it is now."""
+        ...
+
+    def took(self, call: RecordedCall, decision: SteeringDecision) -> None:
+        """Write what was decided."""
+        ...
 
 
 def as_snapshot(rules: Any) -> RuleSnapshot:
@@ -168,38 +180,52 @@ def try_rules(
     policy: Policy,
     judge: ModelClient | None = None,
     stop: Callable[[], bool] | None = None,
+    ledger: Callable[[], Written] | None = None,
 ) -> list[TrialResult]:
     """Return what rules decide on each recorded call.
 
     Without a `judge`, such as a cassette, the rules that need one are skipped. `stop` is checked between calls: True
-    ends the work with `asyncio.CancelledError`.
+    ends the work with `asyncio.CancelledError`. `ledger` makes what rules find in ``call.state``.
     """
     trial = _Trial(rules, policy, judge)
     if trial.needs_loop:
-        return run_sync(_try_in_loop(trial, calls, stop))
+        return run_sync(_try_in_loop(trial, calls, stop, ledger))
     results: list[TrialResult] = []
+    written = None if ledger is None else ledger()
     for call in calls:
         if stop is not None and stop():
             raise asyncio.CancelledError
+        if written is not None:
+            call = written.given(call)
         # Rules that await nothing finish in one step: no loop is needed, which makes a trial several times faster.
         coroutine = trial.evaluate(call)
         try:
             coroutine.send(None)
         except StopIteration as done:
             results.append(done.value)
+            if written is not None:
+                written.took(call, done.value.decision)
         else:
             # A plain function returned something to await, which only a loop can do.
             coroutine.close()
-            return run_sync(_try_in_loop(trial, calls, stop))
+            return run_sync(_try_in_loop(trial, calls, stop, ledger))
     return results
 
 
 async def _try_in_loop(
-    trial: _Trial, calls: Sequence[RecordedCall], stop: Callable[[], bool] | None
+    trial: _Trial,
+    calls: Sequence[RecordedCall],
+    stop: Callable[[], bool] | None,
+    ledger: Callable[[], Written] | None,
 ) -> list[TrialResult]:
     results: list[TrialResult] = []
+    written = None if ledger is None else ledger()
     for call in calls:
         if stop is not None and stop():
             raise asyncio.CancelledError
+        if written is not None:
+            call = written.given(call)
         results.append(await trial.evaluate_in_time(call))
+        if written is not None:
+            written.took(call, results[-1].decision)
     return results

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 __all__ = ["MAKES_LAYERS", "BuiltIn", "built_in"]
 
@@ -24,6 +24,8 @@ class BuiltIn:
     make: Callable[..., Any]
     args: tuple[Any, ...]
     named: Mapping[str, Any]
+    placement: Literal["prefix", "suffix"] | None = None
+    """Where its user put it, None where that is as the function has it."""
 
     @property
     def kind(self) -> str:
@@ -47,7 +49,8 @@ def _is_default(value: Any, parameter: inspect.Parameter) -> bool:
 def built_in(make: Callable[P, L]) -> Callable[P, L]:
     """Let the layers that a function makes know how they were made: a decorator.
 
-    A layer that is changed afterwards, by `dataclasses.replace` or `MemoryLayer.with_hooks`, is one of the user's own.
+    A layer that is changed afterwards, by `dataclasses.replace` or `MemoryLayer.with_hooks`, is one of the user's
+    own; one that is `MemoryLayer.placed` is not.
 
     Examples
     --------

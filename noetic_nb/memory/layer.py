@@ -294,6 +294,9 @@ class MemoryLayer(Generic[Handle]):
         What a failing enforcement hook means; the stack's own default is deny.
     name : str, optional
         For people.
+    placement : {"prefix", "suffix"}, optional
+        Where its items stand with ``ProjectionPolicy(order="cache")``: before the history (None does, too), or before the latest
+        user message, as suits what changes from call to call.
     reviews_responses : callable, optional
         Whether `after_model_call` may reject a response as things stand: a stream is held only for a layer that may. None
         for always.
@@ -326,6 +329,7 @@ class MemoryLayer(Generic[Handle]):
     enforces: bool = False
     on_steering_error: Literal["deny", "allow", "raise"] | None = None
     name: str | None = None
+    placement: Literal["prefix", "suffix"] | None = None
     reviews_responses: Callable[[], bool] | None = field(default=None, repr=False, compare=False)
     original_id: str | None = field(default=None, repr=False)
     """The id in the parent, of a layer that a child inherits beside one of its own with that id."""
@@ -367,6 +371,7 @@ class MemoryLayer(Generic[Handle]):
             ("on_init_error", self.on_init_error, ("throw", "disable")),
             ("recall_mode", self.recall_mode, ("atomic", "eventual")),
             ("rerender_timing", self.rerender_timing, ("immediate", "batched")),
+            ("placement", self.placement, (None, "prefix", "suffix")),
             ("on_steering_error", self.on_steering_error, (None, "deny", "allow", "raise")),
         ):
             if given not in known:
@@ -401,6 +406,28 @@ class MemoryLayer(Generic[Handle]):
         ('recall',)
         """
         return replace(self, hooks=replace(self.hooks, **hooks))  # type: ignore[arg-type]
+
+    def placed(self, placement: Literal["prefix", "suffix"]) -> MemoryLayer[Handle]:
+        """Return the same layer with another `placement`; one that is built in keeps its form in JSON.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_LAYER_OPTION``.
+
+        Examples
+        --------
+        >>> from noetic_nb.layers import working_memory
+        >>> layer = working_memory().placed("suffix")
+        >>> layer.placement, layer.made_by.kind
+        ('suffix', 'working_memory')
+        """
+        if placement not in ("prefix", "suffix"):
+            raise self._refused("INVALID_LAYER_OPTION", "placement", placement, "Use 'prefix' or 'suffix'.")
+        other = replace(self, placement=placement)
+        if self.made_by is not None:
+            object.__setattr__(other, "made_by", replace(self.made_by, placement=placement))
+        return other
 
 
 _IN_HOOKS: Final = {

@@ -20,9 +20,10 @@ from noetic_nb.items.build import unresolved_positions
 from noetic_nb.items.log import ItemView
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["Overflow", "ProjectedHistory", "ProjectionPolicy", "assemble_view", "project_tail"]
+__all__ = ["Order", "Overflow", "ProjectedHistory", "ProjectionPolicy", "assemble_view", "project_tail"]
 
 Overflow: TypeAlias = Literal["truncate", "sliding_window", "summarize"]
+Order: TypeAlias = Literal["slot", "cache"]
 
 
 class ProjectionPolicy(BaseModel):
@@ -63,6 +64,11 @@ class ProjectionPolicy(BaseModel):
     """Model that writes summaries; the step's own where it is None."""
     window_size: Annotated[int, Field(ge=0)] | None = None
     """Items kept under ``sliding_window`` (0 and None mean all), never summarised under ``summarize``."""
+
+    order: Order = "slot"
+    """Where layers stand: ``slot`` puts all of them before the history, by slot; ``cache`` puts those with
+    ``placement="suffix"`` before the latest user message, so that what changes does not break the cached beginning. The same
+    items are sent either way."""
 
     @field_validator("token_budget", "response_reserve", "window_size", mode="before")
     @classmethod

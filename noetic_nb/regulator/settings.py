@@ -169,6 +169,16 @@ class Settings:
         )
         return replace(self, predicates=changed)
 
+    def reads_as(self, other: Settings) -> bool:
+        """Tell whether both take the same from events, so that only what predicates say of it may differ.
+
+        Examples
+        --------
+        >>> RELEASE_SETTINGS.reads_as(RELEASE_SETTINGS.with_cost_cap(5)), RELEASE_SETTINGS.reads_as(RECOMMENDED_SETTINGS)
+        (True, False)
+        """
+        return all(getattr(self, name) == getattr(other, name) for name in _READING)
+
     def with_words(self, words: WordLists) -> Settings:
         """Return settings with other word lists, for clusters and for every keyword scorer."""
         changed = tuple(
@@ -230,6 +240,8 @@ class Settings:
         except (TypeError, KeyError, AttributeError) as exc:
             raise ValueError(f"The settings of a snapshot cannot be read: {exc}. Given: {data!r:.160}.") from exc
 
+
+_READING: Final = tuple(field.name for field in fields(Settings) if field.name != "predicates")
 
 RELEASE_SETTINGS: Final = Settings()
 

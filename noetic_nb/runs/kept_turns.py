@@ -68,6 +68,8 @@ def _size(value: Any) -> int:
         return size
     if isinstance(value, tuple | list):
         return 4 * len(value) + sum([_size(inner) for inner in value]) if value else 0
+    if isinstance(value, str | int | float):  # of a class of its own, such as the input of a turn
+        return len(value) if isinstance(value, str) else 4
     if kind is OfferedTool:
         return _tool_size(value)
     size, names = _SHAPES.get(kind) or _shape_of(kind)

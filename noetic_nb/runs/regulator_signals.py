@@ -21,8 +21,8 @@ from noetic_nb.events import (
     TurnCompleted,
     TurnStarted,
 )
-from noetic_nb.redact import Redaction
 from noetic_nb.regulator import Regulator
+from noetic_nb.runs.decision_redaction import DecisionRedaction
 from noetic_nb.runs.decision_words import decision_detail, decision_label, reason_of
 from noetic_nb.runs.drift_scores import DriftScores
 from noetic_nb.runs.plain_text import plain
@@ -34,8 +34,6 @@ CURRENCIES: Final = ("tokens_in", "usd", "wallclock_ms")
 """What is spent beside output tokens, as caps name it."""
 BETWEEN_TURNS: Final = frozenset({"quality", "correction"})
 """Where it is decided while no turn runs."""
-# Texts that are looked through at once, and kept until then.
-MOST_UNREAD: Final = 1_000
 
 
 class Signals:
@@ -76,9 +74,7 @@ class Signals:
         self.thread_id = thread_id
         self._meta: Mapping[str, Any] = {} if meta is None else meta
         self.threads: dict[str, ThreadSignals] = {}
-        # A decision holds words of texts, which are known as those of a secret only once the texts went by.
-        self._rule = Redaction(remembered=100_000)
-        self._unread: list[Any] = []
+        self._words = DecisionRedaction()
         self._drift = None if regulator_of is None else DriftScores(regulator_of)
 
     def take(self, event: RunEvent) -> tuple[ThreadSignals, TurnSignals] | None:
@@ -86,14 +82,7 @@ class Signals:
         change = _CHANGES.get(type(event))
         if change is None:
             return None
-        if isinstance(event, RegulatorSaw):
-            self._unread.append(event.event)
-        elif isinstance(event, TurnStarted):
-            self._unread.append(event.query)
-        elif isinstance(event, TurnCompleted):
-            self._unread.append(event.text)
-        if len(self._unread) > MOST_UNREAD:
-            self._learn()
+        self._words.take(event)
         where = event.where
         if self.thread_id is not None and where.thread_id != self.thread_id:
             return None
@@ -152,24 +141,8 @@ class Signals:
         )
         return _spend(thread, turn, thread.spent + event.output_tokens) or paid
 
-    def _learn(self) -> None:
-        """Learn the secrets in the texts that went by."""
-        unread, self._unread = self._unread, []
-        texts = [
-            text
-            for seen in unread
-            for text in ((seen,) if isinstance(seen, str) else seen.values())
-            if isinstance(text, str)
-        ]
-        # Most have no sign of a secret, which is seen at once.
-        if not self._rule.are_plain(texts):
-            for seen in unread:
-                self._rule.data(seen)
-
     def _decision(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
-        if event.decision.get("kind") != "continue":
-            self._learn()
-        return _decided(thread, turn, event, self._rule)
+        return _decided(thread, turn, event, self._words)
 
 
 _RAN: Final = frozenset({"ok", "error", "invalid_result"})
@@ -185,7 +158,7 @@ _CHANGES: Final[dict[type[Any], Callable[[Signals, ThreadSignals, TurnSignals, A
 }
 
 
-def _decided(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, rule: Redaction) -> bool:
+def _decided(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, words: DecisionRedaction) -> bool:
     is_first = thread.regulator in (None, event.layer_id)
     began = is_first and _begin_task(thread, turn, event)
     known = event.cost_cap is not None and _is_first_regulator(thread, event.layer_id)
@@ -195,7 +168,7 @@ def _decided(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, 
     spent = known and _spend(thread, turn, event.tokens_out)
     ruled = is_first and _rule(thread, turn, event.thresholds)
     read = is_first and _read(turn, event)
-    return _decide(thread, turn, event, is_first, rule) or began or spent or capped or ruled or read
+    return _decide(thread, turn, event, is_first, words) or began or spent or capped or ruled or read
 
 
 def _begin_task(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided) -> bool:
@@ -306,7 +279,9 @@ def _loops(thresholds: Mapping[str, Any]) -> tuple[bool, bool]:
     return False, False
 
 
-def _decide(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, is_first: bool, rule: Redaction) -> bool:
+def _decide(
+    thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, is_first: bool, words: DecisionRedaction
+) -> bool:
     decision = event.decision
     kind = str(decision.get("kind"))
     if kind == "continue":
@@ -325,7 +300,7 @@ def _decide(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, i
         repeated.times += 1
         repeated.stops = repeated.stops or event.stops
         return True
-    decision = rule.data(decision)
+    decision = words.decision(decision)
     mark = Mark(plain(kind), decision_label(decision), decision_detail(decision, event.suggestion), event.stops)
     for known in turn.marks:
         if (known.label, known.detail) == (mark.label, mark.detail):

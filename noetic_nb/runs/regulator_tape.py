@@ -7,7 +7,7 @@ something was decided. Thresholds are looked at in predicates only, so another n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from noetic_nb.errors import NoeticConfigError
@@ -216,7 +216,7 @@ class DecisionTape:
         NoeticConfigError
             ``OTHER_READING`` where the settings differ in more than their predicates: what was read is not what they look at.
         """
-        if replace(settings, predicates=self.template.settings.predicates) != self.template.settings:
+        if not settings.reads_as(self.template.settings):
             raise NoeticConfigError(
                 "OTHER_READING",
                 "These settings read a run in another way: topics, turns, learning or measures differ.",
@@ -266,10 +266,11 @@ class DecisionTape:
         answers = []
         for place, predicate in enumerate(settings.predicates):
             known = self._answers.get((rule, place))
-            found = known[1] if known is not None and known[0] == predicate else []
-            check = predicate.check
-            # A run that grows adds moments; those before them are answered.
-            found += [check(reading) for reading in readings[len(found) :]]
+            found = known[1] if known is not None and (known[0] is predicate or known[0] == predicate) else []
+            if len(found) < len(readings):
+                check = predicate.check
+                # A run that grows adds moments; those before them are answered.
+                found += [check(reading) for reading in readings[len(found) :]]
             self._answers[rule, place] = predicate, found
             answers.append(found)
         return answers

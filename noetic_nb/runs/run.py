@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     import pandas
 
     from noetic_nb.items.messages import MessageFormat
+    from noetic_nb.models.pricing import Price
+    from noetic_nb.models.prompt_caching import CacheRules
+    from noetic_nb.tokens import Tokenizer
 
 __all__ = ["Events", "Run"]
 
@@ -317,8 +320,8 @@ class Run:
         Parameters
         ----------
         name : str
-            ``turns``, ``allocations``, ``items``, ``spans``, ``tools``, ``ledger``, ``decisions`` or ``regulator``; what their
-            columns mean is described in `noetic_nb.runs.tables`.
+            ``turns``, ``allocations``, ``tokens``, ``items``, ``spans``, ``tools``, ``ledger``, ``decisions``, ``regulator`` or
+            ``warnings``; what their columns mean is described in `noetic_nb.runs.tables`.
 
         Returns
         -------
@@ -332,6 +335,59 @@ class Run:
             ``UNKNOWN_TABLE`` for another name.
         """
         return frame(Recorded(self.run_id, self._events[:], self.turns), name)
+
+    def caching(
+        self,
+        *,
+        rules: CacheRules | str | None = None,
+        price: Price | None = None,
+        tokenizer: str | Tokenizer | None = None,
+    ) -> pandas.DataFrame:
+        """Return what caching of prompts does to the agent's model calls: what each has in common with the call before it.
+
+        Parameters
+        ----------
+        rules : CacheRules or str, optional
+            By which all models are taken to cache, or the name of a model whose rules these are. Where absent, what the provider
+            of each model publishes; of a model of which nothing is known, nothing is predicted.
+        price : pair of float or callable, optional
+            US dollars per million (input, output) tokens, or a function of model and usage; that of the price list where absent.
+        tokenizer : str, TokenCalibration or callable, optional
+            What counted the tokens of the run, where its name alone does not say so.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each part of each request that the run has all of, after the columns that every table of a run begins
+            with. ``call`` is its place among the agent's model calls (missing while it is under way), ``provider`` that of the
+            rules (None: nothing is known of the ``model``), ``part``: ``tools``, ``system``, ``layer:<id>``, ``history`` or
+            ``appended``.
+
+            In tokens: ``tokens`` of the part, its framing included; ``shared``, those in the prefix shared with the call before
+            it, of the same model in the same thread; ``cached``, those that the cache is predicted to hold, of all calls of the
+            model in the run; ``written``, those that it is paid to take up; ``paid``, all of them at the price of ordinary input
+            tokens. ``broke``: the shared prefix ends in this part.
+
+            In US dollars: ``cost_fresh`` without a cache, ``cost_cached`` with it, missing where the price is not known. Of the
+            whole call, as the provider counted: ``input_tokens``, and ``reported``, the cached ones of them.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_CACHE_RULES``, ``INVALID_PRICE``.
+
+        References
+        ----------
+        .. [1] docs/behaviour/runs.md, "What caching does".
+
+        Examples
+        --------
+        >>> Run("empty").caching().columns[6:12].to_list()
+        ['call', 'model', 'provider', 'part', 'tokens', 'shared']
+        """
+        from noetic_nb.runs.caching_table import caching_frame  # most runs are not asked
+
+        return caching_frame(self.run_id, self._events[:], rules, price, tokenizer)
 
     # Messages of others
 
@@ -519,13 +575,13 @@ class Run:
         copied._config, copied._bundle = self._config, self._bundle
         return copied
 
-    def with_events(self, instead: Mapping[int, RunEvent]) -> Run:
+    def with_events(self, instead: Mapping[int, RunEvent | tuple[RunEvent, ...]]) -> Run:
         """Return an independent run with other events at some places; for many runs that differ in little.
 
         Parameters
         ----------
         instead : mapping of int to RunEvent
-            By the place of the event that each stands for.
+            By the place of the event that each stands for; a tuple of several, or of none.
 
         Examples
         --------
@@ -535,10 +591,15 @@ class Run:
         (0.25,)
         """
         changed = Run(self.run_id, meta=self.meta)
-        events = list(self._events)
+        events: list[Any] = list(self._events)
         known: dict[int, tuple[Any, Any]] = {}
-        for seq, event in instead.items():
-            events[seq] = settled(event, known)
+        # From the end, so that places in front stay what they are.
+        for seq in sorted(instead, reverse=True):
+            event = instead[seq]
+            if isinstance(event, tuple):
+                events[seq : seq + 1] = [settled(each, known) for each in event]
+            else:
+                events[seq] = settled(event, known)
         changed._events = events
         return changed
 

@@ -12,8 +12,8 @@ from .context.reply import ReplyWarning as ReplyWarning
 from .durability.checkpoints import Checkpoints as Checkpoints
 from .execution.handle import Handle as Handle
 from .harness import AgentHarness as AgentHarness
+from .planning.make_plan import plan_turn as plan_turn
 from .planning.turn_plan import TurnPlan as TurnPlan
-from .planning.turn_plan import plan_turn as plan_turn
 from .threads.memory_view import MemoryView as MemoryView
 from .threads.turn_stream import TurnStream as TurnStream
 

@@ -24,7 +24,7 @@ __all__ = ["dump_built_in", "load_built_in"]
 Convert = Callable[[Any, str], Any]
 """Turns what is at a place of a configuration into JSON, or back."""
 
-_KEYS: Final = frozenset({"kind", "options"})
+_KEYS: Final = frozenset({"kind", "options", "placement"})
 
 
 def dump_built_in(made: BuiltIn, where: str, dump: Convert) -> dict[str, Any]:
@@ -33,7 +33,8 @@ def dump_built_in(made: BuiltIn, where: str, dump: Convert) -> dict[str, Any]:
     Raises `NoeticConfigError` as `dump` does, for an option that has no JSON form.
     """
     options = {name: _dumped(name, value, f"{where}.options.{name}", dump) for name, value in made.options.items()}
-    return {"kind": made.kind, **({"options": options} if options else {})}
+    placement = {} if made.placement is None else {"placement": made.placement}
+    return {"kind": made.kind, **({"options": options} if options else {}), **placement}
 
 
 def _dumped(name: str, value: Any, where: str, dump: Convert) -> Any:
@@ -75,9 +76,9 @@ def load_built_in(data: Mapping[str, Any], resolve: Callable[[Any], Any]) -> Mem
     if not isinstance(options, Mapping) or data.keys() - _KEYS:
         raise NoeticConfigError(
             "INVALID_LAYER_OPTION",
-            f"A layer has a kind and options, and nothing else: {kind!r}.",
+            f"A layer has a kind, options and a placement, and nothing else: {kind!r}.",
             given=dict(data),
-            hint="Such as {'kind': 'working_memory', 'options': {'scope': 'resource'}}.",
+            hint="Such as {'kind': 'working_memory', 'options': {'scope': 'resource'}, 'placement': 'suffix'}.",
         )
     named = {to_snake(name): _loaded(to_snake(name), value, resolve) for name, value in options.items()}
     try:
@@ -86,7 +87,7 @@ def load_built_in(data: Mapping[str, Any], resolve: Callable[[Any], Any]) -> Mem
         raise NoeticConfigError(
             "INVALID_LAYER_OPTION", f"The layer {kind!r} cannot be made of these options: {exc}", given=dict(options)
         ) from exc
-    return layer
+    return layer.placed(data["placement"]) if "placement" in data else layer
 
 
 def _loaded(name: str, value: Any, resolve: Callable[[Any], Any]) -> Any:

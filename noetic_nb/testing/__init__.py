@@ -1,4 +1,4 @@
-"""For tests: a clock, ids and a loop under control, and contract tests for layers, models and stores of your own.
+"""For tests: a clock, ids and a loop under control, a simulated provider, contract tests for what you wrote yourself.
 
 A scripted model is in `noetic_nb.models`.
 """
@@ -8,6 +8,7 @@ from noetic_nb.testing.event_loop import VirtualTimeLoop, drive_loop
 from noetic_nb.testing.findings import ContractCheck, Finding
 from noetic_nb.testing.layer_contract import check_layer
 from noetic_nb.testing.model_contract import check_model
+from noetic_nb.testing.simulated_provider import SimulatedProvider
 from noetic_nb.testing.storage_contract import check_storage
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "FakeClock",
     "Finding",
     "SeededIds",
+    "SimulatedProvider",
     "VirtualTimeLoop",
     "check_layer",
     "check_model",

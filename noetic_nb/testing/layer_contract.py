@@ -6,8 +6,9 @@ import copy
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, Final
 
 from noetic_nb.items import (
@@ -18,12 +19,13 @@ from noetic_nb.items import (
     input_message,
     item_text,
 )
+from noetic_nb.items.shared_prefix import sent_text
 from noetic_nb.memory import ExecutionContext, LayerStack, LayerStateStore, MemoryLayer, resolve_scope_key
 from noetic_nb.memory.declared import check_layers
 from noetic_nb.memory.hook_timeout import HookTimeout
 from noetic_nb.memory.layer import DEFAULT_TIMEOUTS_MS
 from noetic_nb.memory.layer_functions import LayerData
-from noetic_nb.memory.recall import BudgetOverrun, MiscountedTokens
+from noetic_nb.memory.recall import BudgetOverrun, MiscountedTokens, RecallEntry
 from noetic_nb.models.client import ModelResponse, Usage
 from noetic_nb.shell import Shell
 from noetic_nb.storage import InMemoryStorage
@@ -39,6 +41,8 @@ LIMIT_MS: Final = 2_000.0
 # The smallest allocation that is tried where a layer asks for less: a sentence fits.
 SMALL_BUDGET: Final = 32.0
 LARGE_BUDGET: Final = 4_000.0
+# After which a layer in the prefix is asked again: most caches of providers are still warm.
+LATER_MS: Final = 60_000.0
 # Long enough that a layer which keeps what it reads has more to offer than a small budget holds.
 _WORDS: Final = "The order was packed in Lyon, sent by train and came with a note about the broken blue cup. " * 6
 _MARK: Final = "zebra-7741"
@@ -71,7 +75,7 @@ def check_layer(layer: Any, *, fs: Any = None, shell: Shell | None = None) -> Co
 
         ``state_lost``, ``state_not_json``, ``not_copyable``, ``child_shares_state``, ``scope_leak``, ``params_mutated``,
         ``budget_ignored``, ``tokens_miscounted``, ``blocks_loop``, ``hook_failed``, ``hook_timeout``, ``never_runs``,
-        ``data_failed``.
+        ``data_failed``, ``prefix_unstable``.
 
     Raises
     ------
@@ -265,7 +269,11 @@ class _Trial:
         asked = await stack.append(ctx, [input_message(text, ids=self.ids)], log=log)
         log.extend(asked.items)
         for budget in self._budgets():
-            await stack.recall(ctx, query=text, log=log, budgets={self.layer.id: budget})
+            shown = await stack.recall(ctx, query=text, log=log, budgets={self.layer.id: budget})
+        if self.layer.placement == "prefix":
+            self.clock.advance(LATER_MS)
+            again = await stack.recall(ctx, query=text, log=log, budgets={self.layer.id: budget})
+            self._compare_prefix(shown, again)
         await stack.project_history(ctx, tuple(log.items))
         call = function_call("lookup", '{"order_id": "A17"}', f"call-{ctx.execution_id}", ids=self.ids)
         first = ModelResponse((call,), Usage(100, 10), finish_reason="tool_calls")
@@ -290,6 +298,17 @@ class _Trial:
             self._read_data(stack, ctx)
             await self._child(stack, ctx, log)
             await stack.feedback(ctx, kind="quality", value=0.5, source="user")
+
+    def _compare_prefix(self, shown: Sequence[RecallEntry], again: Sequence[RecallEntry]) -> None:
+        """Note a layer in the cached beginning of a request that shows something else where nothing has happened."""
+        texts = [[sent_text(item) for entry in entries for item in entry.items] for entries in (shown, again)]
+        if texts[0] != texts[1]:
+            changed = next((pair for pair in zip_longest(*texts, fillvalue="") if pair[0] != pair[1]), ("", ""))
+            self.notes.add(
+                "prefix_unstable",
+                f"It stands in the prefix, and shows something else a minute later, with the same state, log and query: "
+                f"{changed[0]:.80} and {changed[1]:.80}. Everything behind it is paid in full then: say placement='suffix'.",
+            )
 
     def _budgets(self) -> list[float]:
         low, high = self.layer.limits

@@ -59,6 +59,15 @@ def random_rules(rng: random.Random) -> nn.RuleBook:
     def asks(call: Any) -> Any:
         return ask("Sure?") if call.tool_args["amount"] == 40 else None
 
+    @rules.rule(on="before_tool_call")
+    def remembers(call: Any) -> Any:
+        refused = [entry for entry in call.state["ledger"] if entry.get("action") == "deny"]
+        return deny("Three times no.") if len(refused) > 2 else None
+
+    @rules.rule(on="after_model_call")
+    def counts(response: Any) -> Any:
+        return guide("Come to an end.") if len(response.state["ledger"]) % 7 == 6 else None
+
     rules.when("tool.args.place == 2", id="cel", on="before_tool_call", tools=["find"], guidance="Not two.")
     rules.when(
         'origin(tool.args.amount) == "user"',
@@ -105,6 +114,42 @@ def offering_layer(rng: random.Random, layer_id: str) -> MemoryLayer:
     return MemoryLayer(id=layer_id, slot=1, scope="thread", budget=budget, hooks=MemoryHooks(recall=recall))
 
 
+def storing_layer(rng: random.Random, layer_id: str) -> MemoryLayer:
+    """Return a layer that notes every answer and offers its notes, kept for the thread."""
+    most = rng.choice([1, 3])
+
+    def recall(p: Any) -> Any:
+        notes = [] if p.state is None else p.state["notes"]
+        return {
+            "items": [input_message(note, "developer", item_id=f"{layer_id}-{at}") for at, note in enumerate(notes)]
+        }
+
+    def store(p: Any) -> Any:
+        notes = [] if p.state is None else p.state["notes"]
+        return {"state": {"notes": [*notes, f"{layer_id}: {len(p.log)} items, {p.response.items[-1]['type']}"][-most:]}}
+
+    hooks = MemoryHooks(recall=recall, store=store, on_spawn=lambda p: {"child_state": p.parent_state})
+    return MemoryLayer(id=layer_id, slot=2, scope="thread", budget=rng.choice(["auto", 40]), hooks=hooks)
+
+
+def projecting_layer(rng: random.Random) -> MemoryLayer:
+    """Return a layer that sends the history without the oldest messages of tools, or with a note in their place."""
+    note = rng.random() < 0.5
+
+    def project_history(p: Any) -> Any:
+        if len(p.items) < 6:
+            return None
+        kept = list(p.items[-4:])
+        while kept and kept[0]["type"] == "function_call_output":
+            kept.pop(0)
+        first = [input_message("What was before is left out.", "developer", item_id="left-out")] if note else []
+        return {"items": [*first, *kept]}
+
+    return MemoryLayer(
+        id="projecting", slot=3, scope="execution", budget=0, hooks=MemoryHooks(project_history=project_history)
+    )
+
+
 def random_answer(rng: random.Random) -> Any:
     drawn = rng.random()
     if drawn < 0.35:
@@ -118,9 +163,13 @@ def random_answer(rng: random.Random) -> Any:
     )
 
 
-async def random_run(seed: int) -> Run:
+async def random_run(seed: int, *, edits: bool = True) -> Run:
+    """Return the run of an agent; with `edits` rules are switched while it goes on."""
     rng = random.Random(seed)
     layers: list[Any] = [offering_layer(rng, f"layer{at}") for at in range(rng.randrange(3))]
+    layers += [storing_layer(rng, f"notes{at}") for at in range(rng.randrange(3))]
+    if rng.random() < 0.4:
+        layers.append(projecting_layer(rng))
     rules = random_rules(rng)
     layers.append(nn.steering(rules, scope=rng.choice(["execution", "thread", "resource"])))
     if rng.random() < 0.7:
@@ -156,7 +205,7 @@ async def random_run(seed: int) -> Run:
             await harness.execute(f"message {turn}, pay 40 " * rng.randrange(1, 6), thread_id=thread, resource_id="ann")
         if rng.random() < 0.4 and thread in run.threads:
             await harness.feedback(thread, quality=rng.random())
-        if rng.random() < 0.3 and len(rules):
+        if rng.random() < 0.3 and edits and len(rules):
             first = next(iter(rules)).id
             rules.disable(first) if rules[first].enabled else rules.enable(first)
     run.stop_recording()

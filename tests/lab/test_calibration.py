@@ -10,13 +10,15 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ItemsAppended, ModelCalled, ToolCalled, TurnCompleted, TurnStarted, Where
 from noetic_nb.items import assistant_message, input_message
 from noetic_nb.lab import Calibration, calibrate, datasets, first_stop, replay_regulator
-from noetic_nb.lab.detection.baselines import changes_state
+from noetic_nb.lab.detection.baselines import COUNTS, changes_state
+from noetic_nb.lab.detection.resampling import area
 from noetic_nb.regulator import CallBudget, CostCap, KeywordScorer, Regulator, ScopeDrift, ToolLoop
 from noetic_nb.runs import Run
 
@@ -136,11 +138,56 @@ def test_every_detector_stands_beside_the_baselines_and_is_judged_by_other_domai
         assert (table[f"{name}_high"].isna() | (table[f"{name}_high"] >= table[name] - 1e-12)).all()
 
 
+def test_the_gain_is_what_a_detector_has_over_the_best_baseline_on_the_same_runs() -> None:
+    runs = telling({"shop": 0, "bank": 2})
+
+    def half_knows(run: Run) -> float:
+        if run.run_id.endswith("-2"):
+            raise ValueError("not this one")
+        return calls_of(run) + 3 * (not run.meta["outcome"])
+
+    found = calibrate({"knows": lambda run: not run.meta["outcome"], "half knows": half_knows}, runs, samples=200)
+
+    table = found.table
+    for row in table[table.detector == "knows"].itertuples():
+        same = table[(table.split == row.split) & (table.domain == row.domain) & table.baseline]
+        best = same.loc[same.auc_within.idxmax()]
+        assert row.gain == pytest.approx(1 - best.auc_within)
+        assert (row.gain_low, row.gain_high) == pytest.approx((1 - best.auc_within_high, 1 - best.auc_within_low))
+        assert row.best_baseline == best.detector
+    assert row_of(found, "knows").gain_low > 0
+    # What it cannot score does not count for the baseline either.
+    row = row_of(found, "half knows", "domain left out", "bank")
+    scored = [run for run in runs if run.meta["domain"] == "bank" and not run.run_id.endswith("-2")]
+    failed = np.asarray([not run.meta["outcome"] for run in scored])
+    own, other = (
+        area(np.asarray([score(run) for run in scored], dtype=float), failed)
+        for score in (half_knows, COUNTS[row.best_baseline])
+    )
+    assert (row.runs, row.not_scored) == (40, 20)
+    assert row.gain == own - other
+    assert table[table.baseline].gain.isna().all()
+    assert set(table[table.baseline].best_baseline) == {""}
+
+
+def test_what_only_counts_calls_gains_nothing_and_that_is_said() -> None:
+    runs = telling({"shop": 0, "bank": 2})
+    found = calibrate({"own": calls_of}, runs, samples=200, max_stopped_good=0.2)
+    row = row_of(found, "own")
+    assert (row.gain, row.gain_low, row.gain_high, row.best_baseline) == (0.0, 0.0, 0.0, "calls")
+    assert found.detector == "own"
+    said = "On held-out tasks own cannot be told from the baseline calls (AUC +0.00 [+0.00, +0.00])."
+    assert said in repr(found)
+    telling_more = calibrate({"own": lambda run: not run.meta["outcome"]}, runs, samples=200, max_stopped_good=0.2)
+    assert "cannot be told from the baseline" not in repr(telling_more)
+
+
 def test_the_baseline_of_calls_is_the_same_as_a_function_that_counts_them() -> None:
     table = calibrate(calls_of, telling({"shop": 0, "bank": 3}, tasks=8), samples=50).table
+    only_of_detectors = ["detector", "baseline", "auc_within_corrected", "best_baseline", *table.filter(like="gain")]
 
-    ours = table[table.detector == "calls_of"].drop(columns=["detector", "baseline", "auc_within_corrected"])
-    theirs = table[table.detector == "calls"].drop(columns=["detector", "baseline", "auc_within_corrected"])
+    ours = table[table.detector == "calls_of"].drop(columns=only_of_detectors)
+    theirs = table[table.detector == "calls"].drop(columns=only_of_detectors)
     assert ours.reset_index(drop=True).equals(theirs.reset_index(drop=True))
 
 

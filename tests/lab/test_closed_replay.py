@@ -9,7 +9,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, SteeringDecided, ToolCalled, ViewAssembled
+from noetic_nb.events import ModelCalled, QualityGiven, SteeringDecided, ToolCalled, ViewAssembled
 from noetic_nb.lab import datasets, fork, replay
 from noetic_nb.layers import regulation
 from noetic_nb.regulator import CallBudget, Regulator
@@ -77,12 +77,34 @@ async def test_with_nothing_changed_the_tape_answers_everything_and_no_tool_runs
     assert RAN == []
 
 
-@pytest.mark.parametrize("seed", [1, 3, 6, 7, 8, 10, 11, 12])
+@pytest.mark.parametrize("seed", range(24))
 async def test_a_random_agent_lives_the_same_turns_on_its_tape(seed: int) -> None:
-    run = await random_run(seed)
+    run = await random_run(seed, edits=False)
     again = await closed(run)
     assert (again.meta["replay"]["diverged"], again.meta["replay"]["stopped"]) == ({}, None)
     assert not nn.compare(run, again).differences
+
+
+async def test_people_answer_on_the_tape_as_they_did() -> None:
+    rules = nn.RuleBook()
+    rules.when("tool.args.amount > 3", id="asks", tools="pay", action="ask", guidance="Sure?")
+    rules.when('response.text == "Secret."', id="shown", on="after_model_call", action="ask")
+    replies = [nn.CallTool("pay", amount=5), nn.CallTool("pay", amount=5), "Secret."]
+    answers = iter([False, True, True])
+    step = nn.react(model="scripted", tools=[pay])
+    config = nn.AgentConfig(name="desk", step=step, memory=[rules])
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(replies), approve=lambda name, args: next(answers))
+    run = nn.record(harness)
+    await harness.execute("pay 5")
+    run.stop_recording()
+    RAN.clear()
+    assert [call[2] for call in tools_of(run)] == ["denied", "ok"]
+
+    again = await closed(run)
+
+    assert (again.meta["replay"]["diverged"], again.meta["replay"]["stopped"]) == ({}, None)
+    assert not nn.compare(run, again).differences
+    assert RAN == []
 
 
 async def test_another_rule_leaves_the_tape_where_the_request_differs() -> None:
@@ -152,6 +174,22 @@ async def test_a_fork_with_another_message() -> None:
     assert said(new) == [("pay 60", "Paid."), ("pay nothing", "Nothing paid.")]
 
 
+@pytest.mark.parametrize(("turns", "last"), [(0, 1), (1, 2), (2, 3), (9, 3), ("all", 3)])
+async def test_a_fork_goes_on_with_what_the_user_wrote_later_where_it_is_asked_to(turns: Any, last: int) -> None:
+    step = nn.react(model="scripted", tools=[pay])
+    config = nn.AgentConfig(name="desk", step=step)
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(["A.", "Other.", "B.", "C."]))
+    run = nn.record(harness)
+    for message, thread in (("one", "t1"), ("elsewhere", "t2"), ("two", "t1"), ("three", "t1")):
+        await harness.execute(message, thread_id=thread)
+    await harness.feedback("t1", quality=0.1)
+    run.stop_recording()
+    new = await forked(run, at=0, edit="won", model=nn.ScriptedModel(["1.", "2.", "3."]), turns=turns)
+    assert said(new) == [("won", "1."), ("two", "2."), ("three", "3.")][:last]
+    assert not new.select(QualityGiven)
+    assert ("turns" in new.meta["replay"]["changed"]) == (turns != 0)
+
+
 async def test_a_fork_with_other_items_shows_them_from_this_call_on() -> None:
     run = await chat()
     asked: list[list[str]] = []
@@ -200,6 +238,7 @@ async def test_what_cannot_be_gone_on_with_is_refused() -> None:
         "UNKNOWN_CALL": lambda: fork(run, at=9, model=model),
         "MODEL_NEEDED": lambda: fork(run, at=0),
         "INVALID_EDIT": lambda: fork(run, at=0, edit=3, model=model),  # type: ignore[arg-type]
+        "INVALID_COUNT": lambda: fork(run, at=0, model=model, turns=-1),
         "UNKNOWN_LAYER_REFERENCE": lambda: replay(run, mode="closed", layers=["fact"], model=model),
     }.items():
         with pytest.raises(NoeticConfigError) as caught:
@@ -208,3 +247,54 @@ async def test_what_cannot_be_gone_on_with_is_refused() -> None:
     with pytest.raises(NoeticConfigError) as caught:
         fork(airline, at=0, model=model)
     assert caught.value.code == "OPEN_LOOP_ONLY"
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+async def test_a_run_is_counted_again_with_its_own_tokenizer() -> None:
+    note = nn.static_content("Be kind. " * 40)
+    config = nn.AgentConfig(
+        name="desk",
+        step=nn.react(model="scripted", tools=[pay]),
+        memory=[note],
+        projection=nn.ProjectionPolicy(token_budget=160, response_reserve=10),
+    )
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(REPLIES[1:]), tokenizer=words)
+    run = nn.record(harness)
+    await harness.execute("pay 60 " * 20)
+    await harness.execute("pay 5")
+    run.stop_recording()
+
+    open_loop = await asyncio.to_thread(lambda: replay(run, tokenizer=words))
+    assert list(open_loop.events) == list(run.events)
+    assert {row["what"] for row in open_loop.meta["replay"]["kept"]} == {"offers"}
+    small = await asyncio.to_thread(lambda: replay(run, projection={"token_budget": 90}, tokenizer=words))
+    assert small.meta["replay"]["tokens"]["after"] < small.meta["replay"]["tokens"]["before"]
+    again = await closed(run, tokenizer=words)
+    assert not nn.compare(run, again).differences
+    new = await forked(run, at=1, model=nn.ScriptedModel(["Paid."]), tokenizer=words)
+    assert new.select(ViewAssembled)[0].layers == run.select(ViewAssembled)[0].layers
+
+    # Nothing is taken for counted that was not.
+    for other in (await closed(run), await forked(run, at=1, model=nn.ScriptedModel(["Paid."]))):
+        assert [row["what"] for row in other.meta["replay"]["kept"]] == ["tokens"]
+    kept = replay(run).meta["replay"]["kept"]
+    assert [row["why"] for row in kept if row["what"] == "plans"] == [
+        f"the tokenizer '{__name__}.words': pass it as tokenizer="
+    ]
+    with pytest.raises(NoeticConfigError, match="NOT_RECORDED"):
+        replay(run, projection={"token_budget": 90})
+    for wrong, code in ((3, "INVALID_TOKENIZER"), ("words", "UNKNOWN_TOKENIZER")):
+        with pytest.raises(NoeticConfigError, match=code):
+            replay(run, tokenizer=wrong)  # type: ignore[arg-type]
+
+
+def test_a_run_is_asked_again_with_a_counter_by_its_name() -> None:
+    run = datasets.airline(1)[0]
+    by_name, by_function = (
+        replay(run, tokenizer=counter) for counter in ("o200k_base", nn.tokenizers.get("o200k_base"))
+    )
+    assert by_name.events == by_function.events
+    assert run.caching(tokenizer="o200k_base").equals(run.caching(tokenizer=nn.tokenizers.get("o200k_base")))

@@ -18,7 +18,7 @@ from noetic_nb.events import (
     SteeringDecided,
     ViewAssembled,
 )
-from noetic_nb.items import freeze
+from noetic_nb.items import freeze, item_text
 from noetic_nb.lab import RegulatorReadings, datasets, replay, replay_regulator
 from noetic_nb.lab.replaying import regulator_readings
 from noetic_nb.layers import regulation
@@ -27,6 +27,8 @@ from noetic_nb.regulator import CallBudget, Regulator, ToolLoop, decisions
 from noetic_nb.runs import Run, load_run
 from noetic_nb.runs.event_codec import dump_event
 from noetic_nb.runs.recorded_requests import recorded_request
+from noetic_nb.steering import deny
+from noetic_nb.steering.layer import rulebook_of
 from noetic_nb.testing import FakeClock, SeededIds
 from tests.lab.random_agents import find, offering_layer, pay, random_run
 
@@ -46,7 +48,7 @@ async def test_a_replay_with_nothing_changed_gives_every_decision_and_plan_again
     assert worked_out(again) == worked_out(run)
     assert list(again.events) == list(run.events)
     kept = {(row["what"], row["why"]) for row in again.meta["replay"]["kept"] if row["what"] != "offers"}
-    assert kept <= {("plans", "an allocation without a request")}
+    assert kept <= {("plans", "an allocation without a request"), ("rules", "a call that was never made")}
 
 
 def ledger(run: Run) -> list[tuple[Any, ...]]:
@@ -145,6 +147,14 @@ async def test_another_regulator_decides_at_the_moments_of_the_recorded_one() ->
     assert not stops[0].enforced
     assert stops[0].thresholds == tight.thresholds
     assert len(again.select(RegulatorDecided)) == len(run.select(RegulatorDecided))
+    denied = [event for event in again.select(SteeringDecided) if event.layer_id == "regulation"]
+    assert [(event.tool_name, event.action, event.enforced) for event in denied] == [
+        ("pay", "deny", False),
+        ("pay", "deny", False),  # a broken task stays so
+    ]
+    assert denied[0].guidance == stops[0].suggestion
+    assert again.meta["replay"]["decisions"]["after"]["deny"] == 2
+    assert again.to_frame("ledger").query("not enforced").action.tolist() == ["deny", "deny"]
     bare = await chat([], PAYING, "pay 60", "pay 5")
     assert [e.decision for e in replay(bare, regulator=tight).select(RegulatorDecided)] == [
         e.decision for e in replay_regulator(bare, tight).select(RegulatorDecided)
@@ -248,8 +258,8 @@ async def test_decisions_are_worked_out_and_not_copied() -> None:
 def test_regulators_that_read_alike_share_one_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     run = datasets.airline_run(26)
     readings, fed = RegulatorReadings(run), []
-    known = regulator_readings.tape_of
-    monkeypatch.setattr(regulator_readings, "tape_of", lambda *given: fed.append(1) or known(*given))
+    known = regulator_readings.fed_events
+    monkeypatch.setattr(regulator_readings, "fed_events", lambda *given: fed.append(1) or known(*given))
     caps = [Regulator.for_user("ann").with_cost_cap(cap) for cap in (10, 900, 5, 100_000)]
     loops = [Regulator.for_user("ann").with_predicates(ToolLoop(threshold=count)) for count in (2, 3, 9)]
     for regulator in (*caps, *loops):
@@ -299,3 +309,59 @@ async def test_a_break_that_stops_later_turns_is_decided_again() -> None:
     free = replay(run, regulator=Regulator.for_user("ann").with_predicates(ToolLoop(threshold=9)))
     assert not [event for event in free.select(RegulatorDecided) if event.stops]
     assert not [event for event in free.select(SteeringDecided) if event.layer_id == "regulation"]
+
+
+@pytest.mark.parametrize("seed", range(24))
+async def test_the_same_rules_given_as_others_write_the_recorded_ledger(seed: int) -> None:
+    run = await random_run(seed, edits=False)
+    book = next(book for layer in run.made_by.memory if (book := rulebook_of(layer)) is not None)  # type: ignore[attr-defined]
+
+    again = await asyncio.to_thread(lambda: replay(run, rules=book))
+
+    assert worked_out(again) == worked_out(run)
+
+
+async def test_layers_that_enforce_are_evaluated() -> None:
+    run = await chat([], PAYING, "pay 60", "pay 5")
+    rules = nn.RuleBook()
+    rules.at_most(0, "pay", id="none")
+    tight = Regulator.for_user("ann").with_predicates(CallBudget(total=1, per_tool={}))
+    again = await asyncio.to_thread(lambda: replay(run, layers=[nn.steering(rules), regulation(tight)]))
+    assert [row[2] for row in ledger(again) if row[1] == "pay" and row[4] is False][:1] == ["deny"]
+    assert [event for event in again.select(RegulatorDecided) if event.stops]
+
+
+async def test_rules_read_the_ledger_that_they_would_have_written() -> None:
+    run = await chat([], PAYING, "pay 60", "pay 5")
+    seen: list[list[tuple[Any, ...]]] = []
+    rules = nn.RuleBook()
+
+    @rules.rule(on="before_tool_call")
+    def once(call: Any) -> Any:
+        seen.append([(entry["kind"], entry.get("toolName"), entry["action"]) for entry in call.state["ledger"]])
+        call.state["ledger"].clear()  # changes nothing but this copy
+        return deny("Once.") if any(row[2] == "deny" for row in seen[-1]) or call.tool_name == "find" else None
+
+    again = await asyncio.to_thread(lambda: replay(run, rules=rules))
+
+    answer = ("model_turn", None, "allow")
+    assert seen == [[answer], [answer, ("tool_call", "find", "deny"), answer], [answer]]  # the ledger is that of a turn
+    assert [row[2] for row in ledger(again) if row[0] == "before_tool_call"] == ["deny", "deny", "allow"]
+
+
+@pytest.mark.parametrize("seed", range(24))
+async def test_the_layers_of_a_run_offer_over_its_log_what_they_had_offered(seed: int) -> None:
+    run = await random_run(seed, edits=False)
+    layers = run.made_by.memory  # type: ignore[attr-defined]
+    again = await asyncio.to_thread(
+        lambda: replay(run, layers=[layer.id if layer.id == "projecting" else layer for layer in layers])
+    )
+    assert [offered(view) for view in again.select(ViewAssembled)] == [
+        offered(view) for view in run.select(ViewAssembled)
+    ]
+    in_children = {row["why"] for row in again.meta["replay"]["kept"] if row["what"] in ("offers", "layers")}
+    assert bool(in_children) <= any(view.where.depth for view in run.select(ViewAssembled))
+
+
+def offered(view: ViewAssembled) -> list[tuple[str, str]]:
+    return [(layer_id, item_text(item)) for layer_id, item in view.layer_items]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import signal
@@ -17,15 +18,20 @@ import joblib
 import pandas
 import pytest
 
+import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.lab import datasets, first_stop, replay, replay_regulator, sweep
+from noetic_nb.events import RegulatorDecided
+from noetic_nb.lab import RegulatorReadings, datasets, first_stop, replay, replay_regulator, sweep
+from noetic_nb.lab.replaying import regulator_readings
 from noetic_nb.lab.statistics.intervals import interval
-from noetic_nb.lab.sweeping.threshold_replays import ThresholdReplays
+from noetic_nb.layers import regulation
 from noetic_nb.models import ModelRequest, ModelResponse, ScriptedModel, Usage
-from noetic_nb.regulator import Regulator
+from noetic_nb.regulator import CallBudget, Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs.regulator_tape import with_thresholds
 from noetic_nb.steering import RuleBook
+from noetic_nb.testing import SeededIds
+from tests.lab.random_agents import random_run
 
 ANN = Regulator.recommended("ann")
 SPACE = {"call_budget.total": [5, 10, 20], "cost_cap.tokens_out": [300, 900]}
@@ -57,11 +63,38 @@ def _is_same(one: pandas.DataFrame, other: pandas.DataFrame) -> bool:
 def test_a_run_read_once_is_replayed_as_it_is_alone(regulator: Regulator, thresholds: dict[str, Any]) -> None:
     graded = [replay_regulator(run, regulator, grader=lambda reply: len(reply) % 7 / 7) for run in _airline(6)]
     for run in (*_airline(6), *graded):
-        shared = ThresholdReplays(run, regulator)
-        shared.under({"procedural_warning": {"min_corrections": 1}})
-        found, alone = shared.under(thresholds), replay(run, regulator=_with(regulator, thresholds))
+        shared = RegulatorReadings(run)
+        shared.replay(_with(regulator, {"procedural_warning": {"min_corrections": 1}}))
+        other = _with(regulator, thresholds)
+        found, alone = shared.replay(other), replay(run, regulator=other)
         assert found.events[:] == alone.events[:]
         assert found.meta["replay"] == alone.meta["replay"]
+    for run in _airline(6):
+        numbers = _with(regulator, thresholds)
+        assert replay(run, regulator=numbers).events[:] == replay_regulator(run, numbers).events[:]
+
+
+# Of the first dozen those in which a regulator decides.
+@pytest.mark.parametrize("seed", [0, 1, 2, 4, 5, 7, 8, 10, 11])
+async def test_a_regulated_run_is_read_once_for_all_regulators(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = await random_run(seed)
+    recorded = await asyncio.to_thread(replay, run)
+    assert recorded.select(RegulatorDecided)
+    read: list[Run] = []
+    known = regulator_readings.tape_of
+    monkeypatch.setattr(regulator_readings, "tape_of", lambda *given: read.append(given[0]) or known(*given))
+    others = [Regulator.for_user("ann").with_predicates(CallBudget(total=total)) for total in (0, 1, 2, 99)]
+
+    readings = RegulatorReadings(run)
+    found = await asyncio.to_thread(lambda: [readings.replay(other) for other in [*others, None, *others]])
+
+    assert len(read) == 2  # with what was learned by another, and as recorded
+    assert found[:4] == found[5:]
+    assert found[4].events[:] == recorded.events[:]
+    for other, shared in zip(others, found, strict=False):
+        alone = await asyncio.to_thread(lambda other=other: replay(run, regulator=other))
+        assert shared.events[:] == alone.events[:]
+        assert shared.meta["replay"] == alone.meta["replay"]
 
 
 def test_a_grade_between_turns_stops_the_next_turn_as_alone() -> None:
@@ -76,7 +109,9 @@ def test_a_grade_between_turns_stops_the_next_turn_as_alone() -> None:
     regulator = Regulator.for_user("ann")
     numbers = {"quality_decline": {"poor_mean": 0.6}}
     alone = replay(run, regulator=_with(regulator, numbers))
-    assert ThresholdReplays(run, regulator).under(numbers).events[:] == alone.events[:]
+    readings = RegulatorReadings(run)
+    readings.replay(regulator)
+    assert readings.replay(_with(regulator, numbers)).events[:] == alone.events[:]
     assert first_stop(alone) is not None
 
 
@@ -143,6 +178,18 @@ def denied(run: Run) -> float:
     return run.meta["replay"]["decisions"]["after"].get("deny", 0)
 
 
+class _Fatal:
+    """A metric that kills every process but one."""
+
+    def __init__(self, spared: int) -> None:
+        self.spared = spared
+
+    def __call__(self, run: Run) -> float:
+        if os.getpid() != self.spared:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 1.0
+
+
 @functools.cache
 def _expected() -> pandas.DataFrame:
     space = {"rules": [[], _book()], "call_budget.total": [5, 10, 20]}
@@ -166,6 +213,110 @@ def test_threads_and_processes_give_the_same_table() -> None:
     assert _is_same(one, processes)
 
 
+@nn.tool
+def find(place: int) -> str:
+    """Find something."""
+    return f"found {place}"
+
+
+@nn.tool
+def pay(amount: float) -> str:
+    """Pay."""
+    return f"paid {amount:g}"
+
+
+def at_most(count: int) -> RuleBook:
+    rules = RuleBook()
+    rules.at_most(count, "pay", id="most")
+    return rules
+
+
+@functools.cache
+def _native() -> tuple[Run, ...]:
+    async def recorded(amount: int) -> Run:
+        replies = [nn.CallTool("find", place=4), nn.CallTool("pay", amount=amount), "Paid.", "Anything else?"]
+        step = nn.react(model="scripted", instructions="Work.", tools=[find, pay])
+        regulator = Regulator.for_user("ann").with_predicates(CallBudget(total=9))
+        config = nn.AgentConfig(name="desk", step=step, memory=[at_most(5), regulation(regulator)])
+        harness = nn.AgentHarness(config, model=nn.ScriptedModel(replies), ids=SeededIds(seed=amount))
+        run = nn.record(harness)
+        await harness.execute(f"pay {amount}")
+        await harness.execute("thanks")
+        run.stop_recording()
+        run.meta["task_id"] = amount
+        return run
+
+    return tuple([asyncio.run(recorded(amount)) for amount in (5, 60)])
+
+
+def ran(run: Run) -> float:
+    return run.meta["replay"]["calls"]["after"]["tool"]
+
+
+def kept(run: Run) -> float:
+    return len(run.meta["replay"]["kept"])
+
+
+def apologised(run: Run) -> float:
+    return sum([turn.text == "Sorry." for turn in run.turns])
+
+
+@pytest.mark.parametrize("mode", ["open", "closed"])
+def test_runs_of_an_agent_are_swept_alike_here_and_in_processes(mode: str) -> None:
+    def swept(**options: Any) -> pandas.DataFrame:
+        space = {"rules": [at_most(9), at_most(0)], "call_budget.total": [1, 9]}
+        metrics = {"ran": ran, "denied": denied, "apologised": apologised, "kept": kept}
+        model = nn.ScriptedModel(["Sorry.", "Bye."])
+        return sweep(space, _native(), metrics=metrics, mode=mode, model=model, **options)
+
+    one = swept(n_jobs=1)
+    assert one["failed"].tolist() == [0] * 4, one.attrs["failures"]
+    if mode == "open":  # the past stands
+        assert one["ran"].tolist() == [2.0] * 4
+        assert one["denied"].tolist() == [1.0, 0.0, 2.0, 1.0]  # the budget of calls denies, too
+    else:  # a call that is not made is answered by the model
+        assert one["ran"].tolist() == [1.0, 2.0, 1.0, 1.0]
+        assert one["apologised"].tolist() == [0.0, 0.0, 1.0, 1.0]
+    assert _is_same(one, swept(n_jobs=2))
+    with joblib.parallel_config("threading", n_jobs=2):
+        assert _is_same(one, swept())
+
+
+def test_a_closed_sweep_replays_as_alone_and_teaches_no_regulator() -> None:
+    regulator = Regulator.for_user("ann").with_predicates(CallBudget(total=9))
+    before = regulator.export_json("everything")
+    frame = sweep(
+        {"call_budget.total": [1, 9], "projection": [None, {"token_budget": 5_000}]},
+        _native(),
+        metrics={"ran": ran},
+        mode="closed",
+        regulator=regulator,
+        model=nn.ScriptedModel(["Sorry.", "Bye."]),
+        n_jobs=1,
+    )
+    for row in frame.to_dict("records"):
+        numbers = _with(regulator, {"call_budget": {"total": row["call_budget.total"]}})
+        alone = [
+            replay(run, regulator=numbers, mode="closed", model=nn.ScriptedModel(["Sorry.", "Bye."]))
+            for run in _native()
+        ]
+        assert row["ran"] == sum(map(ran, alone)) / 2
+    assert regulator.export_json("everything") == before
+
+
+def test_an_imported_run_cannot_be_swept_closed() -> None:
+    with pytest.raises(NoeticConfigError, match=r"OPEN_LOOP_ONLY|made by another system") as refused:
+        sweep({"call_budget.total": [5]}, _airline(2), metrics={"s": stopped}, regulator=ANN, mode="closed", n_jobs=1)
+    assert refused.value.code == "NOTHING_REPLAYED"
+
+
+def test_rules_of_another_process_are_those_of_the_agent() -> None:
+    one = sweep({"call_budget.total": [1, 9]}, _native(), metrics={"kept": kept}, n_jobs=1)
+    two = sweep({"call_budget.total": [1, 9]}, _native(), metrics={"kept": kept}, n_jobs=2)
+    assert one["kept"].tolist() == [0.0, 0.0]
+    assert _is_same(one, two)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_dask_gives_the_same_table() -> None:
     distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
@@ -178,8 +329,42 @@ def test_dask_gives_the_same_table() -> None:
         joblib.parallel_config("dask"),
     ):
         frame = _again()
+        with pytest.raises(NoeticError) as died:
+            sweep({"call_budget.total": [2]}, _airline(1), metrics={"s": _Fatal(os.getpid())}, regulator=ANN)
+    assert died.value.kind == "worker_died"
     assert frame.attrs["backend"].startswith("dask")
     assert _is_same(one, frame)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_ray_gives_the_same_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
+    from ray.util.joblib import register_ray
+
+    one = _again(n_jobs=1)
+    register_ray()
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        with joblib.parallel_config("ray"):
+            frame = _again()
+            with pytest.raises(NoeticError) as died:
+                sweep({"call_budget.total": [2, 3]}, _airline(2), metrics={"s": _Fatal(os.getpid())}, regulator=ANN)
+    finally:
+        ray.shutdown()
+    assert frame.attrs["backend"] == "ray"
+    assert _is_same(one, frame)
+    assert died.value.kind == "worker_died"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # newer Pythons warn of forks beside threads
+def test_a_backend_that_gives_nothing_back_before_the_end_is_asked_round_by_round() -> None:
+    done: list[int] = []
+    with joblib.parallel_config("multiprocessing", n_jobs=2):
+        frame = _again(progress=lambda finished, of: done.append(finished))
+    assert frame.attrs["backend"] == "multiprocessing"
+    assert _is_same(_again(n_jobs=1), frame)
+    assert done == list(range(1, 7))
 
 
 def test_samples_are_drawn_without_repeats_and_by_their_seed() -> None:
@@ -296,6 +481,21 @@ def test_an_interrupted_sweep_keeps_its_rows_and_goes_on(tmp_path: Path) -> None
     assert not asked
 
 
+def test_an_interrupted_sweep_of_processes_keeps_its_rows(tmp_path: Path) -> None:
+    path, space = tmp_path / "sweep.jsonl", {"call_budget.total": list(range(1, 13))}
+
+    def interrupt(done: int, of: int) -> None:
+        if done >= 4:
+            raise KeyboardInterrupt
+
+    options: dict[str, Any] = {"metrics": {"s": stopped}, "regulator": ANN, "n_jobs": 2}
+    with pytest.warns(RuntimeWarning, match="it was interrupted"):
+        part = sweep(space, _airline(4), **options, resume=path, progress=interrupt)
+    assert 4 <= len(part) < 12
+    whole = sweep(space, _airline(4), **options, resume=path)
+    assert _is_same(whole, sweep(space, _airline(4), **{**options, "n_jobs": 1}))
+
+
 def test_a_file_of_another_sweep_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "sweep.jsonl"
     options: dict[str, Any] = {"metrics": {"s": stopped}, "regulator": ANN, "n_jobs": 1, "resume": path}
@@ -337,16 +537,9 @@ def test_a_worker_that_dies_once_costs_only_time(tmp_path: Path) -> None:
     assert _is_same(expected, frame)
 
 
-def test_workers_that_always_die_are_an_error(tmp_path: Path) -> None:
-    mine = os.getpid()
-
-    def fatal(run: Run) -> float:
-        if os.getpid() != mine:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return 1.0
-
+def test_workers_that_always_die_are_an_error() -> None:
     with pytest.raises(NoeticError) as died:
-        sweep({"call_budget.total": [2, 3]}, _airline(2), metrics={"s": fatal}, regulator=ANN, n_jobs=2)
+        sweep({"call_budget.total": [2, 3]}, _airline(2), metrics={"s": _Fatal(os.getpid())}, regulator=ANN, n_jobs=2)
     assert died.value.kind == "worker_died"
 
 
@@ -414,6 +607,41 @@ def test_a_live_model_needs_a_ceiling_and_stops_at_it() -> None:
         assert len(sweep({"word": list("abcdef")}, _airline(2), max_cost={"tokens": 45}, **options)) == 1
     with pytest.raises(NoeticConfigError, match="price of this model is not known"):
         sweep({"word": list("ab")}, _airline(2), max_cost=2.0, **{**options, "model": _Live(None)})
+
+
+def test_what_was_paid_for_is_kept_when_threads_reach_the_ceiling(tmp_path: Path) -> None:
+    live, path = _Live(), tmp_path / "sweep.jsonl"
+    options: dict[str, Any] = {"metrics": {"m": lambda run: 1}, "apply": _ask, "model": live, "resume": path}
+    space = {"word": list("abcdefghijklmnopqrstuvwxyz")}
+    with pytest.warns(RuntimeWarning, match="ceiling"):
+        part = sweep(space, _airline(1), max_cost=6.0, n_jobs=2, **options)
+    # The ceiling is reached with the twelfth answer; the row of one other may be under way then.
+    assert 11 <= len(part) <= live.asked <= 13
+    assert "goes on" in part.attrs["stopped"]
+    asked = live.asked
+    whole = sweep(space, _airline(1), max_cost=100.0, n_jobs=2, **options)
+    assert len(whole) == len(space["word"])
+    assert live.asked == asked + len(whole) - len(part)
+    assert whole.attrs["stopped"] is None
+    with pytest.raises(NoeticConfigError) as refused:
+        sweep(space, _airline(1), **{**options, "model": ScriptedModel(["yes"]), "n_jobs": 1})
+    assert refused.value.code == "OTHER_SWEEP"
+
+
+def test_a_live_model_goes_on_closed_under_the_ceiling() -> None:
+    live = _Live()
+    space = {"rules": [at_most(count) for count in (9, 0, 1)]}
+    options: dict[str, Any] = {"metrics": {"ran": ran}, "mode": "closed", "model": live, "n_jobs": 2}
+    with pytest.raises(NoeticConfigError) as refused:
+        sweep(space, _native(), **options)
+    assert refused.value.code == "COST_CEILING"
+    frame = sweep(space, _native(), max_cost=100.0, **options)
+    assert frame["ran"].tolist() == [2.0, 1.0, 2.0]
+    assert live.asked > 0
+    with pytest.warns(RuntimeWarning, match="ceiling"):
+        cut = sweep(space, _native(), max_cost=0.5, **options)
+    assert set(cut["ran"]) <= {2.0}  # what asked for nothing
+    assert len(cut) < 3
 
 
 def test_a_script_is_fresh_for_every_run() -> None:

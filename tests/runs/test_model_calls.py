@@ -12,7 +12,7 @@ from noetic_nb.events import ItemFate, LayerTokens
 from noetic_nb.runs.model_calls import Calls, CallShare
 from noetic_nb.runs.palette import CATEGORY, LAYER_COLOURS, _luminance, ink_on
 from noetic_nb.runs.plain_text import clip, plain
-from noetic_nb.widgets.allocation.allocation_picture import LEAST_WIDTH, widths
+from noetic_nb.widgets.allocation.call_bars import LEAST_WIDTH, widths
 from tests.widgets.scenes import demo_run, layer, many_layers_run, view
 
 counts = st.integers(0, 5000)
@@ -137,7 +137,7 @@ def test_reading_a_run_finds_every_call() -> None:
 
 
 def test_up_to_seventeen_layers_have_colours_of_their_own() -> None:
-    assert len(set(LAYER_COLOURS) | set(CATEGORY.values())) == len(LAYER_COLOURS) + len(CATEGORY) == 21
+    assert len(set(LAYER_COLOURS) | set(CATEGORY.values())) == len(LAYER_COLOURS) + len(CATEGORY) == 22
     assert sum(1 for event in many_layers_run().events if Calls().take(event)) == 1
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import EventSink, QualityGiven
+from noetic_nb.events import EventSink, ItemsAppended, QualityGiven
 from noetic_nb.runs import Recorder, Run, record
 from noetic_nb.testing import FakeClock, SeededIds
 from tests.runs.factories import where
@@ -118,3 +119,19 @@ def test_threads_lose_no_event() -> None:
         worker.join()
 
     assert len(recorder.run.events) == len(received) == 800
+
+
+def test_what_a_child_is_given_is_recorded_and_told_to_who_listens(caplog: pytest.LogCaptureFixture) -> None:
+    inner = nn.react(model="scripted")
+    harness = nn.AgentHarness(
+        nn.AgentConfig(name="desk", step=nn.spawn("child", inner)), model=nn.ScriptedModel(["Hello."])
+    )
+    run = nn.record(harness)
+    heard: list[object] = []
+    run.subscribe(heard.append)
+    nn.run_sync(harness.execute("Hi"))
+    given = [
+        event for event in heard if isinstance(event, ItemsAppended) and event.where.depth and event.origin == "user"
+    ]
+    assert "not recorded" not in caplog.text
+    assert [nn.items.item_text(item) for event in given for item in event.items] == ["Hi"]

@@ -1,11 +1,15 @@
-"""Names that a package no longer offers say where they are found."""
+"""Names that a package no longer offers say where they are found; a package is itself in another process."""
 
 from __future__ import annotations
 
+import pickle
 from importlib import import_module
+from typing import Any
 
+import cloudpickle
 import pytest
 
+import noetic_nb as nn
 import noetic_nb.regulator
 from noetic_nb.moved import MOVED
 
@@ -29,3 +33,9 @@ def test_a_moved_name_says_where_it_is_and_is_there(package: str, name: str, whe
 def test_a_name_that_never_was_is_an_attribute_error(package: str) -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing_of_the_sort'"):
         _ = import_module(package).nothing_of_the_sort
+
+
+@pytest.mark.parametrize("package", [nn, nn.steering, nn.memory], ids=["noetic_nb", "steering", "memory"])
+def test_a_function_that_uses_the_package_can_be_sent_to_another_process(package: Any) -> None:
+    assert pickle.loads(pickle.dumps(package)) is package
+    assert cloudpickle.loads(cloudpickle.dumps(lambda: package))() is package

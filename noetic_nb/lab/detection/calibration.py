@@ -82,8 +82,9 @@ class Calibration:
             ``detector``, ``baseline``, ``domain`` (``"all"`` and each), ``split`` (``"in sample"``, ``"held out"``, ``"domain
             left out"``: fitted on the other domains), ``runs``, ``failed`` and ``not_scored`` runs, ``threshold`` (missing:
             off), and with their ``_low`` and ``_high`` ``stopped_failed``, ``stopped_good``, ``precision``, ``recall``,
-            ``base_rate`` (of failed runs), ``auc`` and ``auc_within`` (pairs of one domain only). ``auc_within_corrected`` is
-            the lower end that holds for all detectors that were tried, on the row that decides.
+            ``base_rate`` (of failed runs), ``auc``, ``auc_within`` (pairs of one domain only) and ``gain``: by how much
+            ``auc_within`` is above that of ``best_baseline``, the one that is highest on these runs (empty for baselines).
+            ``auc_within_corrected`` is the lower end that holds for all detectors that were tried, on the row that decides.
         """
         import pandas
 
@@ -172,6 +173,12 @@ class Calibration:
 
     def _notes(self) -> list[str]:
         notes = [f"{name} is {OFF}: {why}" for name, why in self.reasons.items()]
+        row = next((row for row in self._rows if row["detector"] == self.detector and is_judged(row)), None)
+        if row is not None and row.get("best_baseline") and not row["gain_low"] > 0:
+            notes.append(
+                f"On held-out tasks {self.detector} cannot be told from the baseline {row['best_baseline']} "
+                f"(AUC {_interval(row, 'gain', 1, '{:+.2f}')})."
+            )
         if self.unlabelled:
             notes.append(f"{self.unlabelled} runs without a label are left out.")
         by_detector: dict[str, list[Failure]] = {}
@@ -193,13 +200,15 @@ class Calibration:
             "good runs stopped",
             "AUC",
             "AUC in a domain",
+            "more than the best baseline",
         )
         lines: list[tuple[str, ...]] = [head]
         for row in self._rows:
             shares = [_interval(row, name, 100, "{:.0f} %") for name in ("stopped_failed", "stopped_good")]
             scores = [_interval(row, name, 1, "{:.2f}") for name in ("auc", "auc_within")]
             threshold = OFF if isnan(row["threshold"]) else f"{row['threshold']:.4g}"
-            lines.append((row["detector"], row["domain"], row["split"], threshold, *shares, *scores))
+            gain = f"{_interval(row, 'gain', 1, '{:+.2f}')} {row['best_baseline']}" if row.get("best_baseline") else ""
+            lines.append((row["detector"], row["domain"], row["split"], threshold, *shares, *scores, gain))
         return lines
 
     def __repr__(self) -> str:

@@ -146,10 +146,12 @@ class Fitting:
         self.max_stopped_good, self.samples, self.seed = max_stopped_good, samples, seed
         self.fit: Booleans = np.asarray(folds_of(groups, domains, failed.tolist(), 2, seed)) == 0
         self._weights: dict[bytes, Floats] = {}
+        self._within: dict[tuple[str, bytes, bytes], tuple[float, Floats]] = {}
 
     def table(self, detectors: Sequence[Scored]) -> list[dict[str, Any]]:
         """Return the rows of every detector, and what is corrected for the detectors that are no baselines."""
-        rows = [row for detector in detectors for row in self._rows(detector)]
+        baselines = [detector for detector in detectors if detector.baseline]
+        rows = [row for detector in detectors for row in self._rows(detector, baselines)]
         tried = [detector for detector in detectors if not detector.baseline]
         ends = dict(zip([each.name for each in tried], self._corrected(tried), strict=True))
         for row in rows:
@@ -171,18 +173,48 @@ class Fitting:
         known = where & ~np.isnan(scores)
         return fitted_threshold(scores[known], self.failed[known], self.max_stopped_good)
 
-    def _rows(self, detector: Scored) -> Iterator[dict[str, Any]]:
+    def _rows(self, detector: Scored, baselines: Sequence[Scored]) -> Iterator[dict[str, Any]]:
         names = sorted(set(self.domains.tolist()))
-        scores = detector.scores(self.fit)
-        threshold = self._fitted(scores, self.fit)
-        yield self._row(detector, scores, threshold, self.fit, ALL, IN_SAMPLE)
-        yield self._row(detector, scores, threshold, ~self.fit, ALL, HELD_OUT)
-        for name in names:
-            yield self._row(detector, scores, threshold, ~self.fit & (self.domains == name), name, HELD_OUT)
-        for name in names if len(names) > 1 else ():
-            elsewhere = self.domains != name
-            scores = detector.scores(elsewhere)
-            yield self._row(detector, scores, self._fitted(scores, elsewhere), ~elsewhere, name, LEFT_OUT)
+        places = [(self.fit, self.fit, ALL, IN_SAMPLE), (self.fit, ~self.fit, ALL, HELD_OUT)]
+        places += [(self.fit, ~self.fit & (self.domains == name), name, HELD_OUT) for name in names]
+        if len(names) > 1:
+            places += [(self.domains != name, self.domains == name, name, LEFT_OUT) for name in names]
+        for fitted, where, domain, split in places:
+            scores = detector.scores(fitted)
+            threshold = self._fitted(scores, fitted)
+            yield {
+                **self._row(detector, scores, threshold, where, domain, split),
+                **self._gain(detector, [] if detector.baseline else baselines, fitted, where),
+            }
+
+    def _gain(self, detector: Scored, baselines: Sequence[Scored], fitted: Booleans, where: Booleans) -> dict[str, Any]:
+        """Return how much larger the area is than that of the best baseline on the runs that both can score."""
+        scored = where & ~np.isnan(detector.scores(fitted))
+        best, found = "", (nan, np.full(self.samples, nan))
+        highest = -1.0
+        for each in baselines:
+            known = scored & ~np.isnan(each.scores(fitted))
+            value, drawn = self._area_within(each, fitted, known)
+            if value > highest:
+                own, own_drawn = self._area_within(detector, fitted, known)
+                best, highest, found = each.name, value, (own - value, own_drawn - drawn)
+        low, high = percentiles(found[1])
+        return {"best_baseline": best, "gain": found[0], "gain_low": low, "gain_high": high}
+
+    def _area_within(self, detector: Scored, fitted: Booleans, known: Booleans) -> tuple[float, Floats]:
+        """Return the area over pairs of one domain, and that of each sample: the same samples for the same runs."""
+        key = detector.name, fitted.tobytes(), known.tobytes()
+        if key not in self._within:
+            groups = [group for group, is_here in zip(self.groups, known, strict=True) if is_here]
+            scores, failed = detector.scores(fitted)[known], self.failed[known]
+            strata = self.domains[known].tolist()
+            drawn = (
+                areas(scores, failed, self._weights_of(known, groups), strata)
+                if len(set(groups)) > 1
+                else np.full(self.samples, nan)
+            )
+            self._within[key] = area(scores, failed, strata), drawn
+        return self._within[key]
 
     def _row(
         self, detector: Scored, scores: Floats, threshold: float | None, where: Booleans, domain: str, split: str

@@ -6,14 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from noetic_nb.events import RuleChanged
-from noetic_nb.lab.replaying.kept_decisions import Kept
+from noetic_nb.lab.replaying.kept_decisions import Kept, note_counts
 from noetic_nb.lab.replaying.plan_replay import plan_changes
 from noetic_nb.lab.replaying.recorded_agent import RecordedAgent, agent_of, tools_by_name
 from noetic_nb.lab.replaying.replay_summary import summary
 from noetic_nb.lab.replaying.tape_answers import Tape
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
+from noetic_nb.runtime import AgentConfig
 from noetic_nb.sync import run_sync
+from noetic_nb.tokens import Tokenizer
 
 __all__ = ["closed_replay"]
 
@@ -28,10 +30,12 @@ def closed_replay(
     regulator: Regulator | None = None,
     model: Any = None,
     tools: Iterable[Any] | None = None,
+    tokenizer: Tokenizer | None = None,
 ) -> Run:
     """Run a recorded run again; see `replay`."""
-    config = agent_of(run)
-    tape = Tape(run, model, tools_by_name(tools))
+    given_tools = tools_by_name(tools)
+    config = agent_of(run, given_tools, rules=rules, layers=layers)
+    tape = Tape(run, model, given_tools, tokenizer=tokenizer)
     agent = RecordedAgent(run, config, tape)
     agent.lay(layers, rules, regulator)
     changes = plan_changes(run, budgets, projection, None)
@@ -42,7 +46,7 @@ def closed_replay(
         "of": run.run_id,
         "mode": "closed",
         "changed": [name for name, value in given.items() if value is not None],
-        "kept": _kept(run, rules),
+        "kept": _kept(run, again, rules),
         "diverged": tape.diverged,
         "stopped": tape.stopped,
         **summary(run, again, views_changed=False),
@@ -50,9 +54,16 @@ def closed_replay(
     return again
 
 
-def _kept(run: Run, rules: Any) -> list[dict[str, Any]]:
+def _kept(run: Run, again: Run, rules: Any) -> list[dict[str, Any]]:
     kept = Kept()
+    note_counts(run, again, kept)
     for seq, event in enumerate(run.events):
         if isinstance(event, RuleChanged) and rules is None:
-            kept.add("rules", "edits made while the run went on are left out", seq)
+            known = isinstance(run.made_by, AgentConfig)  # a file has the rules of its end only
+            why = (
+                "edits made while the run went on are left out"
+                if known
+                else "the rules are those of the end of the run"
+            )
+            kept.add("rules", why, seq)
     return kept.rows()

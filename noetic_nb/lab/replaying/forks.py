@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, TurnStarted
+from noetic_nb.lab.replaying.kept_decisions import Kept, note_counts
 from noetic_nb.lab.replaying.recorded_agent import RecordedAgent, agent_of, tools_by_name
 from noetic_nb.lab.replaying.recorded_tape import checked_run
 from noetic_nb.lab.replaying.replay_summary import summary
@@ -16,6 +17,8 @@ from noetic_nb.models.client import check_clients
 from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_requests import recorded_request
 from noetic_nb.sync import awaited, run_sync
+from noetic_nb.tokenizers.named import asked_tokenizer
+from noetic_nb.tokens import Tokenizer
 
 __all__ = ["fork"]
 
@@ -30,11 +33,13 @@ def fork(
     layers: Iterable[Any] | None = None,
     tools: Iterable[Any] | None = None,
     thread_id: str | None = None,
+    turns: int | Literal["all"] = 0,
+    tokenizer: str | Tokenizer | None = None,
 ) -> Run:
     """Go on from a model call of a recorded run, with something else.
 
     What was before the call is run again on the tape, so that layers, rules and regulator know of it. The fork ends with the
-    turn of the call: what the user wrote later was written to another answer.
+    turn of the call, as what the user wrote later was written to another answer; `turns` lets it follow all the same.
 
     Parameters
     ----------
@@ -55,6 +60,11 @@ def fork(
         What runs from this call on. Without, a call has its recorded result where the same call was recorded.
     thread_id : str, optional
         Count the calls of this thread only.
+    turns : int or "all"
+        How many of the user's later messages in this thread follow, as they were written. Grades and corrections do not: they
+        were about other answers.
+    tokenizer : str, TokenCalibration or callable, optional
+        What the run was counted with, where its name alone does not say so.
 
     Returns
     -------
@@ -64,7 +74,8 @@ def fork(
     Raises
     ------
     NoeticConfigError
-        ``UNKNOWN_CALL``, ``MODEL_NEEDED``, ``OPEN_LOOP_ONLY``, ``NO_AGENT``, ``INVALID_EDIT``, and what `replay` raises.
+        ``UNKNOWN_CALL``, ``MODEL_NEEDED``, ``OPEN_LOOP_ONLY``, ``NO_AGENT``, ``INVALID_EDIT``, ``INVALID_COUNT``, and what
+        `replay` raises.
 
     References
     ----------
@@ -83,8 +94,11 @@ def fork(
     """
     checked_run(run)
     check_clients(model)
+    counter = asked_tokenizer(tokenizer)
     request = recorded_request(run, at, thread_id=thread_id)
-    config = agent_of(run)
+    listed = None if layers is None else list(layers)
+    given_tools = tools_by_name(tools)
+    config = agent_of(run, given_tools, layers=listed)
     if model is None:
         raise NoeticConfigError(
             "MODEL_NEEDED",
@@ -99,9 +113,12 @@ def fork(
             given=edit,
             hint='Such as edit="Another message".',
         )
-    tape = Tape(run, model, tools_by_name(tools), request)
+    if turns != "all" and (type(turns) is not int or turns < 0):
+        raise NoeticConfigError(
+            "INVALID_COUNT", "That is no number of turns.", given=turns, hint='Such as turns=2, or turns="all".'
+        )
+    tape = Tape(run, model, given_tools, request, counter)
     agent = RecordedAgent(run, config, tape)
-    listed = None if layers is None else list(layers)
     agent.lay(listed, None, None)
     if rules is not None:
         agent.switch_rules(rules)
@@ -110,7 +127,13 @@ def fork(
         agent.memory.append(_edit_layer(tape, edit, edited))
     events = tuple(run.events)
     place = _turn_of(events, request.where, request.seq)
-    again = run_sync(agent.live(events[: place + 1], edit if isinstance(edit, str) else None))
+    later = [
+        event
+        for event in events[place + 1 :]
+        if isinstance(event, TurnStarted) and event.where.thread_id == request.where.thread_id
+    ]
+    lived = (*events[: place + 1], *(later if turns == "all" else later[:turns]))
+    again = run_sync(agent.live(lived, (place, edit) if isinstance(edit, str) else None))
     if callable(edit) and not edited:
         raise NoeticConfigError(
             "INVALID_EDIT",
@@ -118,13 +141,15 @@ def fork(
             given=request.place,
             hint="Fork from the first call of its step.",
         )
-    given = {"edit": edit, "rules": rules, "layers": layers, "tools": tools}
+    kept = Kept()
+    note_counts(run, again, kept)
+    given = {"edit": edit, "rules": rules, "layers": layers, "tools": tools, "turns": turns or None}
     again.meta["replay"] = {
         "of": run.run_id,
         "mode": "fork",
         "at": request.place,
         "changed": ["model", *[name for name, value in given.items() if value is not None]],
-        "kept": [],
+        "kept": kept.rows(),
         "stopped": tape.stopped,
         **summary(run, again, views_changed=False),
     }

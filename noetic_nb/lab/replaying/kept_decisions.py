@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Kept"]
+from noetic_nb.events import RequestPrepared
+from noetic_nb.runs import Run
+
+__all__ = ["Kept", "note_counts"]
 
 
 class Kept:
@@ -25,9 +28,22 @@ class Kept:
         """Take note of something that stays."""
         self._places.setdefault((what, why), []).append(seq)
 
+    def copy(self) -> Kept:
+        """Return another one that begins with these."""
+        other = Kept()
+        other._places = {key: list(places) for key, places in self._places.items()}
+        return other
+
     def rows(self) -> list[dict[str, Any]]:
         """Return one row for each reason, as JSON data."""
         return [
             {"what": what, "why": why, "count": len(places), "first": places[0]}
             for (what, why), places in self._places.items()
         ]
+
+
+def note_counts(run: Run, again: Run, kept: Kept) -> None:
+    """Take note of requests that were counted by something else than those of a run that was really run again."""
+    before, after = ({event.tokenizer for event in each.select(RequestPrepared)} for each in (run, again))
+    for name in sorted(before - after) if after else ():
+        kept.add("tokens", f"counted with {name!r} in the recorded run, and not here: pass tokenizer=")

@@ -6,7 +6,7 @@ nothing, and the others share what it leaves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
 from noetic_nb.runtime.planning.plan_inputs import PlanInputs
 from noetic_nb.runtime.planning.turn_plan import TurnPlan, budgets_allocated
+from noetic_nb.tokens import Tokenizer
 
 __all__ = ["PlanChanges", "plan_again", "plan_changes"]
 
@@ -49,20 +50,22 @@ class PlanChanges:
         """Return what the call at a place of the run is planned from: other layers come behind the recorded ones."""
         if self.layers is None:
             return inputs
-        kept = [limit for limit in inputs.limits if limit[0] in self.layers]
-        offers = [entry for entry in inputs.offers if entry.layer_id in self.layers]
         others = self.others if seq in self.offers else ()
+        # A request of a child has what was offered then, also by a layer that is run elsewhere.
+        stay = self.layers if others else self.layers | {layer.id for layer in self.others}
+        kept = [limit for limit in inputs.limits if limit[0] in stay]
+        offers = [entry for entry in inputs.offers if entry.layer_id in stay]
         known = self.offers.get(seq, {})
         return replace(
             inputs,
             limits=(*kept, *[_limit(layer) for layer in others]),
+            suffixes=(*[layer_id for layer_id in inputs.suffixes if layer_id in stay], *_last(others)),
             offers=(*offers, *[known[layer.id] for layer in others if layer.id in known]),
-            allocated={name: given for name, given in inputs.allocated.items() if name in self.layers},
+            allocated={name: given for name, given in inputs.allocated.items() if name in stay},
         )
 
-    def replan(self, recorded: PlanInputs, seq: int) -> TurnPlan:
-        """Plan the call at a place of the run."""
-        inputs = self.inputs_of(recorded, seq)
+    def replan(self, inputs: PlanInputs) -> TurnPlan:
+        """Plan a call from what `inputs_of` gave."""
         known = {layer_id for layer_id, _, _ in inputs.limits}
         budgets = {layer_id: given for layer_id, given in self.budgets.items() if layer_id in known}
         named = {
@@ -70,22 +73,32 @@ class PlanChanges:
             "response_reserve": "reserve",
             "overflow": "overflow",
             "window_size": "window",
+            "order": "order",
         }
         return inputs.replan(budgets=budgets, **{named[name]: given for name, given in self.policy.items()})
 
-    def prepared(self, event: RequestPrepared, plan: TurnPlan) -> RequestPrepared:
+    def prepared(self, event: RequestPrepared, plan: TurnPlan, inputs: PlanInputs) -> RequestPrepared:
         """Return what the requests of an execution have in common, as it is now."""
         limits = []
-        for layer_id, low, high in event.limits:
-            if self.layers is not None and layer_id not in self.layers:
-                continue
+        for layer_id, low, high in inputs.limits:
             given = self.budgets.get(layer_id, (low, high))
             if layer_id in self.budgets:
                 pair = isinstance(given, Sequence) and not isinstance(given, str)
                 given = budget_range({"min": given[0], "max": given[1]} if pair else given, layer_id=layer_id)
             limits.append((layer_id, *given))
-        limits += [_limit(layer) for layer in self.others]
-        return replace(event, overflow=plan.policy.overflow, window_size=plan.policy.window_size, limits=tuple(limits))
+        policy = plan.policy
+        return replace(
+            event,
+            overflow=policy.overflow,
+            window_size=policy.window_size,
+            limits=tuple(limits),
+            order=policy.order,
+            suffixes=tuple(inputs.suffixes),
+        )
+
+
+def _last(layers: Iterable[MemoryLayer]) -> list[str]:
+    return [layer.id for layer in layers if layer.placement == "suffix"]
 
 
 def _limit(layer: MemoryLayer) -> tuple[str, float, float]:
@@ -132,7 +145,7 @@ def plan_changes(run: Run, budgets: Any, projection: Any, layers: frozenset[str]
     return PlanChanges(budgets or {}, policy, layers)
 
 
-def plan_again(run: Run, changes: PlanChanges, kept: Kept) -> dict[int, Any]:
+def plan_again(run: Run, changes: PlanChanges, kept: Kept, tokenizer: Tokenizer | None = None) -> dict[int, Any]:
     """Plan every call of a run; returns events by the place of those they stand for.
 
     Raises
@@ -141,7 +154,7 @@ def plan_again(run: Run, changes: PlanChanges, kept: Kept) -> dict[int, Any]:
         ``NOT_RECORDED`` where something is to be another and no call of the run can be planned again; what
         `PlanInputs.replan` raises.
     """
-    index = RequestIndex()
+    index = RequestIndex(tokenizer)
     allocated: dict[tuple[str, str], list[tuple[int, BudgetsAllocated]]] = {}
     prepared: dict[tuple[str, str], tuple[int, RequestPrepared]] = {}
     of_view: dict[int, tuple[list[tuple[int, BudgetsAllocated]], tuple[int, RequestPrepared] | None]] = {}
@@ -167,15 +180,16 @@ def plan_again(run: Run, changes: PlanChanges, kept: Kept) -> dict[int, Any]:
             kept.add("plans", _reason(request, error), request.seq)
             continue
         assert view is not None
-        plan = changes.replan(recorded, request.seq)
+        inputs = changes.inputs_of(recorded, request.seq)
+        plan = changes.replan(inputs)
         plans.append((recorded, plan))
         found[request.seq] = plan.as_event(view.where, view.t_ms, view.step, view.projection, view.appended)
         splits, common = of_view[request.seq]
         for seq, event in splits:
             found[seq] = _allocated(event, plan.policy, plan.budgets)
         if common is not None and changes:
-            found[common[0]] = changes.prepared(common[1], plan)
-        for layer_id in dict.fromkeys(entry.layer_id for entry in changes.inputs_of(recorded, request.seq).offers):
+            found[common[0]] = changes.prepared(common[1], plan, inputs)
+        for layer_id in dict.fromkeys(entry.layer_id for entry in inputs.offers):
             if layer_id in changes.offers.get(request.seq, {}):
                 continue
             kept.add("offers", f"of layer {layer_id}", request.seq)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from noetic_nb.arguments import closest
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import ItemsAppended, QualityGiven, RegulatorSaw, TurnStarted
+from noetic_nb.events import ItemsAppended, ModelCalled, QualityGiven, RegulatorSaw, TurnStarted
 from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.items import thaw
+from noetic_nb.lab.replaying.rebuilt_agent import rebuilt_agent
 from noetic_nb.lab.replaying.recorded_tape import is_native
 from noetic_nb.lab.replaying.rules_in_force import recorded_rules
 from noetic_nb.lab.replaying.tape_answers import Tape
@@ -21,6 +22,7 @@ from noetic_nb.layers.regulator_layer import regulator_of
 from noetic_nb.memory import MemoryLayer, ProjectionPolicy
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run, record
+from noetic_nb.runs.recorded_counter import recorded_counter
 from noetic_nb.runtime import AgentConfig, AgentHarness
 from noetic_nb.steering import RuleBook, steering
 from noetic_nb.steering.layer import policy_of, rulebook_of
@@ -32,8 +34,13 @@ from noetic_nb.sync import awaited
 __all__ = ["RecordedAgent", "agent_of", "tools_by_name"]
 
 
-def agent_of(run: Run) -> AgentConfig:
-    """Return the configuration of the agent that a run is of."""
+def agent_of(
+    run: Run, tools: Mapping[str, Tool], *, rules: Any = None, layers: Sequence[Any] | None = None
+) -> AgentConfig:
+    """Return the configuration of the agent that a run is of: as it is in this process, or made again from the run.
+
+    `rules` and `layers` take the place of recorded ones, which are not needed then.
+    """
     if not is_native(run):
         raise NoeticConfigError(
             "OPEN_LOOP_ONLY",
@@ -42,14 +49,9 @@ def agent_of(run: Run) -> AgentConfig:
             hint='Use mode="open".',
         )
     config = run.made_by
-    if not isinstance(config, AgentConfig):
-        raise NoeticConfigError(
-            "NO_AGENT",
-            "The agent of this run is not in this process, so that it cannot be run again.",
-            given=run.run_id,
-            hint="Make its configuration and say run.made_with(config).",
-        )
-    return config
+    if isinstance(config, AgentConfig):
+        return config
+    return rebuilt_agent(run, tools, rules=rules, layers=layers)
 
 
 def tools_by_name(tools: Iterable[Any] | None) -> dict[str, Tool]:
@@ -75,16 +77,22 @@ class _Clock:
         return self.t_ms
 
 
+# Where items come from that the runtime makes; an answer is also what a child handed back.
+_MADE_HERE: Final = frozenset({"tool", "guidance", "step", "model"})
+
+
 class _Ids:
     """Ids of the run while there are any: they are sent as well, and count as tokens."""
 
     def __init__(self, run: Run) -> None:
+        # What the user wrote is given again with its ids, and answers of the tape have theirs.
+        answered = {item.get("id") for event in run.select(ModelCalled) for item in event.items}
         made = [
             item["id"]
             for event in run.select(ItemsAppended)
-            if event.origin in ("tool", "guidance", "step")
+            if event.origin in _MADE_HERE or (event.origin == "user" and event.where.depth)
             for item in event.items
-            if "id" in item
+            if "id" in item and item["id"] not in answered
         ]
         self._known = {"item": list(dict.fromkeys(made))}
 
@@ -212,14 +220,21 @@ class RecordedAgent:
             }
         )
 
-    async def live(self, events: Sequence[Any], text: str | None = None) -> Run:
-        """Run the turns that begin in some events; `text` takes the place of the user's last message."""
+    async def live(self, events: Sequence[Any], edited: tuple[int, str] | None = None) -> Run:
+        """Run the turns that begin in some events; `edited` is the place of one, and the text of its message instead."""
         clock = _Clock()
+        counted = self.tape.tokenizer
+        if counted is None and self.config.tokenizer is None:
+            counted = recorded_counter(self.run.events)
         harness = AgentHarness(
-            self._taped(), model=_Switching(self, clock), clock=clock, ids=_Ids(self.run), approve=self.tape.approve
+            self._taped(),
+            model=_Switching(self, clock),
+            clock=clock,
+            ids=_Ids(self.run),
+            tokenizer=counted,
+            approve=self.tape.approve,
         )
         again = record(harness, run=Run(f"{self.run.run_id}-replay", meta={**self.run.meta, "source": "replay"}))
-        last = max((at for at, event in enumerate(events) if isinstance(event, TurnStarted)), default=-1)
         for place, event in enumerate(events):
             if self.tape.stopped is not None:
                 break
@@ -232,8 +247,8 @@ class RecordedAgent:
                     case TurnStarted():
                         self.tape.begin_turn(thread_id, event.where.turn)
                         items = _message(self.run.events, event)
-                        if text is not None and place == last:
-                            items = _with_text(items, text)
+                        if edited is not None and place == edited[0]:
+                            items = _with_text(items, edited[1])
                         await harness.execute(items, thread_id=thread_id, resource_id=event.resource_id)
                     case QualityGiven(source=source) if source != "grader":
                         await harness.feedback(thread_id, quality=event.quality, source=source)

@@ -10,7 +10,7 @@ from noetic_nb.events import ModelCalled, RegulatorDecided, RunEvent, SteeringDe
 from noetic_nb.runs import Run
 from noetic_nb.runs.turns import TurnSummary
 
-__all__ = ["costs_of", "drops_of", "sent_tokens", "summary", "tokens_of"]
+__all__ = ["actions_of", "costs_of", "drops_of", "kinds_of", "sent_tokens", "summary", "tokens_of"]
 
 _RAN = frozenset({"ok", "error", "invalid_result"})
 
@@ -50,8 +50,8 @@ def summary(before: Run, after: Run, *, views_changed: bool) -> dict[str, Any]:
     """
     old, new = tuple(before.events), tuple(after.events)
     return {
-        "decisions": _pair(_actions(old), _actions(new)),
-        "regulator": _pair(_kinds(old), _kinds(new)),
+        "decisions": _pair(actions_of(old), actions_of(new)),
+        "regulator": _pair(kinds_of(old), kinds_of(new)),
         "calls": _pair(_calls(old), _calls(new)),
         "tokens": _pair(_sum(old, sent_tokens), _sum(new, sent_tokens)),
         "drops": _pair(_sum(old, drops_of), _sum(new, drops_of)),
@@ -63,11 +63,13 @@ def _pair(before: Any, after: Any) -> dict[str, Any]:
     return {"before": before, "after": after}
 
 
-def _actions(events: Iterable[RunEvent]) -> dict[str, int]:
+def actions_of(events: Iterable[RunEvent]) -> dict[str, int]:
+    """Return how often rules decided what, by action."""
     return dict(sorted(Counter(event.action for event in events if isinstance(event, SteeringDecided)).items()))
 
 
-def _kinds(events: Iterable[RunEvent]) -> dict[str, int]:
+def kinds_of(events: Iterable[RunEvent]) -> dict[str, int]:
+    """Return how often a regulator decided what, by kind, and how many of them stopped a turn."""
     decided = [event for event in events if isinstance(event, RegulatorDecided)]
     kinds = Counter(str(event.decision.get("kind")) for event in decided)
     return {**dict(sorted(kinds.items())), "stops": sum([event.stops for event in decided])}

@@ -5,28 +5,20 @@ In the open form every recorded point is judged as it was: the past stands, what
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RunEvent
-from noetic_nb.lab.replaying.decisions_again import decide_moments, was_regulated
-from noetic_nb.lab.replaying.kept_decisions import Kept
-from noetic_nb.lab.replaying.plan_replay import PlanChanges, plan_again, plan_changes
+from noetic_nb.lab.replaying.open_points import layers_in
 from noetic_nb.lab.replaying.recorded_tape import checked_run
-from noetic_nb.lab.replaying.replay_summary import summary
-from noetic_nb.lab.replaying.rule_replay import LedgerReplay, decide_again
-from noetic_nb.lab.replaying.rules_in_force import recorded_rules
-from noetic_nb.lab.rule_trial import as_snapshot
+from noetic_nb.lab.replaying.regulator_readings import RegulatorReadings
 from noetic_nb.models.client import ModelClient, check_clients
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
-from noetic_nb.runs.regulator_feed import RegulatorFeed
-from noetic_nb.steering.evaluation.evaluate import Policy
-from noetic_nb.sync import run_sync
+from noetic_nb.tokenizers.named import asked_tokenizer
+from noetic_nb.tokens import Tokenizer
 
-__all__ = ["open_replay", "replay"]
+__all__ = ["replay"]
 
 
 def replay(
@@ -40,6 +32,7 @@ def replay(
     model: ModelClient | Mapping[str, ModelClient] | None = None,
     tools: Iterable[Any] | None = None,
     mode: Literal["open", "closed"] = "open",
+    tokenizer: str | Tokenizer | None = None,
 ) -> Run:
     """Work a recorded run out again, with nothing changed or under another configuration.
 
@@ -64,6 +57,8 @@ def replay(
         Closed: what runs then. Without, a call has its recorded result where the same call was recorded.
     mode : {"open", "closed"}
         Judge every recorded point, or go on from the first that differs.
+    tokenizer : str, TokenCalibration or callable, optional
+        What the run was counted with, where its name alone does not say so.
 
     Returns
     -------
@@ -96,11 +91,12 @@ def replay(
         )
     checked_run(run)
     check_clients(model)
+    counter = asked_tokenizer(tokenizer)
     if regulator is not None and not isinstance(regulator, Regulator):
         raise NoeticConfigError(
             "INVALID_REGULATOR", "That is no regulator.", given=regulator, hint="Use Regulator.for_user(name)."
         )
-    listed = None if layers is None else _listed(layers)
+    listed = None if layers is None else layers_in(layers)
     if mode == "closed":
         from noetic_nb.lab.replaying.closed_replay import (
             closed_replay,  # with the runtime, which most replays never need
@@ -115,154 +111,17 @@ def replay(
             regulator=regulator,
             model=model,
             tools=tools,
+            tokenizer=counter,
         )
     if tools is not None:
         raise NoeticConfigError("INVALID_MODE", "An open replay runs no tool.", given=mode, hint='Use mode="closed".')
-    kept = Kept()
-    others = tuple([layer for layer in listed or () if not isinstance(layer, str)])
-    names = None
-    if listed is not None:
-        own = {layer.id for layer in others}
-        names = (frozenset([layer for layer in listed if isinstance(layer, str)]) | _always(run)) - own
-    changes = plan_changes(run, budgets, projection, names)
-    if others:
-        from noetic_nb.lab.replaying.layer_replay import offers_of
-
-        changes = dataclasses.replace(
-            changes, others=others, offers=run_sync(offers_of(run, others, kept, _judge(model)))
-        )
-    about = {
-        "rules": rules,
-        "budgets": budgets,
-        "projection": projection,
-        "layers": layers,
-        "regulator": regulator,
-        "model": model,
-    }
-    changed = [name for name, given in about.items() if given is not None]
-    return open_replay(run, changes, rules=rules, regulator=regulator, model=_judge(model), changed=changed, kept=kept)
-
-
-def _judge(model: Any) -> ModelClient | None:
-    if not isinstance(model, Mapping):
-        found: ModelClient | None = model
-        return found
-    return _Routed(model)
-
-
-class _Routed:
-    """Answers each request with the client of its model's name."""
-
-    def __init__(self, clients: Mapping[str, ModelClient]) -> None:
-        self._clients = clients
-
-    async def complete(self, request: Any) -> Any:
-        client = self._clients.get(request.model)
-        if client is None:
-            raise NoeticConfigError(
-                "UNKNOWN_MODEL",
-                "There is no client for this model.",
-                given=request.model,
-                hint=f"There are {', '.join(map(repr, self._clients))}.",
-            )
-        return await client.complete(request)
-
-
-def _listed(layers: Any) -> list[Any]:
-    from noetic_nb.memory import MemoryLayer
-
-    listed = None if isinstance(layers, str | Mapping) or not isinstance(layers, Iterable) else list(layers)
-    if listed is None or not all(isinstance(layer, str | MemoryLayer) for layer in listed):
-        raise NoeticConfigError(
-            "INVALID_LAYER",
-            "Layers are a list of layers, or of the ids of recorded ones.",
-            given=layers,
-            hint='Such as layers=["facts"].',
-        )
-    return listed
-
-
-def _always(run: Run) -> frozenset[str]:
-    """Return the layers of rules and regulators, which are arguments of their own."""
-    from noetic_nb.events import RegulatorDecided, RequestPrepared
-    from noetic_nb.steering.layer import LAYER_ID
-
-    known = {limit[0] for event in run.events if isinstance(event, RequestPrepared) for limit in event.limits}
-    own = {event.layer_id for event in run.events if isinstance(event, RegulatorDecided)} | {LAYER_ID}
-    return frozenset(known & own)
-
-
-def open_replay(
-    run: Run,
-    changes: PlanChanges,
-    *,
-    rules: Any = None,
-    regulator: Regulator | None = None,
-    model: ModelClient | None = None,
-    changed: Iterable[str] = (),
-    kept: Kept,
-) -> Run:
-    """Judge every recorded point; see `replay`."""
-    ledger = _ledger(run, rules, model, kept)
-    instead: dict[int, Any] = dict(plan_again(run, changes, kept))
-    watched = was_regulated(run)
-    if watched:
-        instead |= decide_moments(run, regulator, kept)
-    instead |= ledger.instead
-    events: list[RunEvent] = []
-    for seq, event in enumerate(tuple(run.events)):
-        now = instead.get(seq, event)
-        added = ledger.added.get(seq)
-        if added is not None and added.hook == "before_tool_call":
-            events.append(added)
-        if now is not None:
-            events.append(now)
-        if added is not None and added.hook != "before_tool_call":
-            events.append(added)
-    if regulator is not None and not watched:
-        events = _regulated(events, regulator)
-    into = Run(f"{run.run_id}-replay", meta={**run.meta, "source": "replay"}, events=events)
-    if rules is None and regulator is None:
-        into.made_with(run.made_by)
-        if run.made_by is None:
-            into.bundle = run.bundle
-    into.meta["replay"] = {
-        "of": run.run_id,
-        "mode": "open",
-        "changed": list(changed),
-        "kept": kept.rows(),
-        "stopped": None,
-        **summary(run, into, views_changed=bool(changes)),
-    }
-    return into
-
-
-def _ledger(run: Run, rules: Any, model: ModelClient | None, kept: Kept) -> LedgerReplay:
-    known = recorded_rules(run)
-    if rules is not None:
-        snapshot = as_snapshot(rules)
-        policy, scope = (Policy(), "execution") if known is None else (known.policy, known.scope)
-        return decide_again(run, lambda seq: snapshot, policy, scope, kept, judge=model, is_new=True)
-    if known is None:
-        return _unknown(run, kept)
-    return decide_again(run, known.at, known.policy, known.scope, kept, judge=model)
-
-
-def _unknown(run: Run, kept: Kept) -> LedgerReplay:
-    from noetic_nb.events import SteeringDecided
-    from noetic_nb.steering.layer import LAYER_ID
-
-    for seq, event in enumerate(run.events):
-        if isinstance(event, SteeringDecided) and event.layer_id == LAYER_ID:
-            kept.add("rules", "the run does not have them", seq)
-    return LedgerReplay()
-
-
-def _regulated(events: list[RunEvent], regulator: Regulator) -> list[RunEvent]:
-    """Let a regulator that was not there observe a run."""
-    into: list[RunEvent] = []
-    feed = RegulatorFeed(regulator, None, into, "regulation")
-    for event in events:
-        for _ in feed.take(event):
-            pass
-    return into
+    readings = RegulatorReadings(
+        run,
+        rules=rules,
+        budgets=budgets,
+        projection=projection,
+        layers=listed,
+        model=model,
+        tokenizer=counter,
+    )
+    return readings.replay(regulator)

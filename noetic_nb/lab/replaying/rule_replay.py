@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from noetic_nb.events import ModelCalled, RunEvent, SteeringDecided, ToolCalled, TurnCompleted, TurnStarted
 from noetic_nb.lab.recorded_calls import RecordedCall, calls_of
 from noetic_nb.lab.replaying.kept_decisions import Kept
+from noetic_nb.lab.replaying.ledger_again import MAX_ENTRIES, WrittenLedger, owner_of, recorded_states, with_state
 from noetic_nb.lab.rule_trial import TrialResult, try_rules
 from noetic_nb.memory import PastCall
 from noetic_nb.models.client import CUT_OFF, ModelClient
@@ -45,6 +47,7 @@ def decide_again(
     *,
     judge: ModelClient | None = None,
     is_new: bool = False,
+    max_entries: int = MAX_ENTRIES,
 ) -> LedgerReplay:
     """Evaluate rules at every recorded call and response.
 
@@ -63,6 +66,8 @@ def decide_again(
     is_new : bool
         Whether the rules are others than the recorded ones: then there is a decision at every call, and rules whose judge is
         not there are left out, where they otherwise leave the recorded decision as it is.
+    max_entries : int
+        How many entries the ledger keeps.
     """
     events = tuple(run.events)
     calls, about = calls_of(run), _recorded(events)
@@ -83,8 +88,29 @@ def decide_again(
             kept.add("rules", why, place)
         elif rules is not None:
             groups.setdefault(id(rules), (rules, []))[1].append((call, place))
+    evaluated = {place for _, members in groups.values() for _, place in members}
+    others = [
+        place
+        for place, event in enumerate(events)
+        if isinstance(event, SteeringDecided) and event.layer_id == LAYER_ID and place not in evaluated
+    ]
+    for place in sorted(set(others) - set(about.values())):
+        if not _is_late(events[place]):
+            kept.add("rules", "a call that was never made", place)
+    stay = frozenset([place for place in others if not _is_late(events[place])])
+    states: dict[int, Any] | None = None
     for rules, members in groups.values():
-        results = try_rules(rules, [call for call, _ in members], policy=policy, judge=judge)
+        asked = [call for call, _ in members]
+        ledger: Callable[[], WrittenLedger] | None = None
+        # Of all forms of rules only a function can read the ledger.
+        if any(rule.enabled and rule.predicate is not None for rule in rules):
+            if is_new:
+                lasted = {call.seq: _duration(events, place) for call, place in members}
+                ledger = partial(WrittenLedger, events, scope, max_entries, lasted, stay)
+            else:
+                states = recorded_states(events) if states is None else states
+                asked = [call if place not in states else with_state(call, states[place]) for call, place in members]
+        results = try_rules(rules, asked, policy=policy, judge=judge, ledger=ledger)
         for (call, place), result in zip(members, results, strict=True):
             recorded = None if place is None else events[place]
             if result.skipped:
@@ -98,6 +124,16 @@ def decide_again(
             else:
                 found.instead[place] = decided
     return found
+
+
+def _is_late(event: Any) -> bool:
+    """Tell whether this is what a judge came to after the fact, about a decision that has a row of its own."""
+    return event.outcome in ("late", "late_fault")
+
+
+def _duration(events: Sequence[RunEvent], place: int | None) -> float:
+    event = None if place is None else events[place]
+    return event.duration_ms if isinstance(event, SteeringDecided) else 0.0
 
 
 def _not_again(
@@ -187,8 +223,7 @@ def _with_earlier(events: Sequence[RunEvent], calls: Iterable[RecordedCall], sco
         key = event.where.thread_id, event.where.turn
         match event:
             case TurnStarted():
-                owner = key[0] if event.resource_id is None else event.resource_id
-                owners[key] = "" if scope == "global" else key[0] if scope == "thread" else owner
+                owners[key] = owner_of(event, scope)
                 at_start[key] = earlier.get(owners[key], "")
             case ToolCalled():
                 made.setdefault(key, []).append(event)

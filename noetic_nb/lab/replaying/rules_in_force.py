@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RuleChanged
+from noetic_nb.lab.replaying.ledger_again import MAX_ENTRIES
 from noetic_nb.memory.scope import MemoryScope
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook, parse_rules
@@ -30,6 +31,7 @@ class RulesInForce:
     versions: tuple[tuple[int, RuleSnapshot | None], ...]
     policy: Policy
     scope: str
+    max_entries: int = MAX_ENTRIES
 
     def at(self, seq: int) -> RuleSnapshot | None:
         """Return the rules at a place of the run."""
@@ -53,7 +55,9 @@ def recorded_rules(run: Run) -> RulesInForce | None:
     for layer in getattr(run.made_by, "memory", ()):
         book = rulebook_of(layer)
         if book is not None:
-            return RulesInForce(_versions(book, edits), policy_of(layer) or Policy(), layer.scope)
+            options = {} if layer.made_by is None else layer.made_by.options
+            most = options.get("max_ledger_entries", MAX_ENTRIES)
+            return RulesInForce(_versions(book, edits), policy_of(layer) or Policy(), layer.scope, most)
     bundle = run.bundle
     if bundle is None or not bundle.get("rules"):
         return None
@@ -65,7 +69,8 @@ def recorded_rules(run: Run) -> RulesInForce | None:
     known = {name: options[name] for name in ("on_error", "on_unparseable", "max_retries") if name in options}
     scope = options.get("scope", "execution")
     versions = ((0, None), (edits[-1][0] + 1, rules)) if edits else ((0, rules),)
-    return RulesInForce(versions, Policy(**known), scope if scope in get_args(MemoryScope) else "execution")
+    scope = scope if scope in get_args(MemoryScope) else "execution"
+    return RulesInForce(versions, Policy(**known), scope, options.get("max_ledger_entries", MAX_ENTRIES))
 
 
 def _options(config: Any) -> dict[str, Any]:

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.events import ModelCalled, ToolCalled
+from noetic_nb.events import ModelCalled, SteeringDecided, ToolCalled
 from noetic_nb.items import Item, item_text, thaw
 from noetic_nb.items.json_form import json_form
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.models.client import ModelRequest, ModelResponse, TokenLogprob, Usage
 from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
+from noetic_nb.runtime.execution.approval import RESPONSE
 from noetic_nb.steps import Tool
 from noetic_nb.sync import awaited
+from noetic_nb.tokens import Tokenizer
 
 __all__ = ["Tape", "contents"]
 
@@ -45,25 +47,35 @@ class Tape:
         Run what the tape does not have.
     until : RecordedRequest, optional
         A fork: up to this call the tape answers whatever is asked, from it on never.
+    tokenizer : callable, optional
+        What the run was counted with, where it was not the default.
     """
 
     run: Run
     model: Any = None
     tools: Mapping[str, Tool] = field(default_factory=dict)
     until: RecordedRequest | None = None
+    tokenizer: Tokenizer | None = None
     diverged: dict[str, str] = field(default_factory=dict)
     """By thread, where it is no longer the recorded one."""
     stopped: str | None = None
     forked: bool = False
 
     def __post_init__(self) -> None:
-        index = RequestIndex()
+        index = RequestIndex(self.tokenizer)
         self._others: dict[tuple[str, str], list[ModelCalled]] = {}
         self._results: dict[tuple[str, str], list[ToolCalled]] = {}
+        # What people answered who were asked to approve: True, or why not.
+        self._asked: dict[tuple[str, str], list[bool | str]] = {}
         for event in self.run.events:
             index.take(event)
             if isinstance(event, ModelCalled) and event.purpose != "agent":
                 self._others.setdefault((event.purpose, event.model), []).append(event)
+            elif isinstance(event, SteeringDecided) and event.layer_id == "approval":
+                answer = True if event.action == "allow" else event.guidance or False
+                # The text of a response that was to be approved is not in the row.
+                about = "" if event.tool_name is None else _arguments(thaw(event.args or {}))
+                self._asked.setdefault((event.tool_name or RESPONSE, about), []).append(answer)
             elif isinstance(event, ToolCalled) and event.status in _RETURNED:
                 self._results.setdefault((event.name, _arguments(thaw(event.args or {}))), []).append(event)
         self._waiting: dict[str, list[RecordedRequest]] = {}
@@ -136,9 +148,11 @@ class Tape:
     def _stop(self, why: str) -> NoeticError:
         return NoeticError("llm_failed", f"The replay stopped: {why}", hint="Pass model=.")
 
-    def approve(self, name: str, args: Mapping[str, Any]) -> bool:
-        """Approve a call that was made in the recorded run; nobody is there to be asked about another."""
-        return bool(self._results.get((name, _arguments(thaw(args)))))
+    def approve(self, name: str, args: Mapping[str, Any]) -> bool | str:
+        """Answer as the person did who was asked about this call; one that nobody was asked about, as it was made or not."""
+        key = name, "" if name == RESPONSE else _arguments(thaw(args))
+        asked = self._asked.get(key)
+        return asked.pop(0) if asked else bool(self._results.get(key))
 
     def taped(self, tool: Tool) -> Tool:
         """Return a tool that gives recorded results, and runs nothing unless it is one of `tools` and the run has diverged."""

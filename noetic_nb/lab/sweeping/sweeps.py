@@ -7,6 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import closing
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
@@ -134,12 +135,12 @@ def sweep(
         fixed["model"] = ceiling.metered(model) if live and ceiling is not None else model
     groups, grouped = _groups(found, by)
     data = data_digest(found)
-    about = {name: label_of(value) for name, value in fixed.items() if name != "model"}
+    about = {name: _names(model) if name == "model" else label_of(value) for name, value in fixed.items()}
     made_by = None if apply is None else code_of(apply)
     measures = {name: code_of(metric) for name, metric in metrics.items()}
     versions = _versions()
     digest = digest_of(data, points.names, points.labels, about, made_by, measures, seed, versions["noetic_nb"])
-    job = Job(digest, points, found, dict(metrics), fixed, apply, live)
+    job = Job(digest, points, found, dict(metrics), fixed, apply, ceiling if live else None)
     workers = Workers(n_jobs, in_threads=live)
     rows, stopped = _finished(job, workers, resume, ceiling, progress or _line_of_text())
     _raise_where_all_failed(job, rows)
@@ -205,28 +206,38 @@ def _fill(
     progress: Callable[[int, int], object],
 ) -> str | None:
     """Add what is missing; return why some still is."""
-    # Configurations that differ in thresholds only stand together, as they share one reading of a run.
-    rest = [at for at, name in enumerate(job.space.names) if name in REPLAYED]
+    # Configurations that differ in their regulator only stand together, as they share one reading of a run.
+    rest = [at for at, name in enumerate(job.space.names) if name in REPLAYED and name != "regulator"]
     left = [place for place in range(len(job.space)) if place not in rows]
     left.sort(key=lambda place: [str(job.space.labels[place][at]) for at in rest])
     try:
-        for chunk in workers.measured(job, left) if left else ():
-            if ceiling is not None and ceiling.error is not None:
-                raise ceiling.error
-            if ceiling is not None and ceiling.reached:
-                return _stopped(rows, job, file, "the ceiling of max_cost was reached")
-            for row in chunk:
-                rows[row.place] = row
-                if file is not None:
-                    file.add(row)
-            progress(len(rows), len(job.space))
+        with closing(workers.measured(job, left)) as chunks:
+            for chunk in chunks:
+                if ceiling is not None and ceiling.error is not None:
+                    raise ceiling.error
+                for row in chunk:
+                    if row.is_cut:
+                        continue
+                    rows[row.place] = row
+                    if file is not None:
+                        file.add(row)
+                progress(len(rows), len(job.space))
     except KeyboardInterrupt:
         return _stopped(rows, job, file, "it was interrupted")
     except NoeticError as error:
         if error.kind != "worker_died" or not rows:
             raise
         return _stopped(rows, job, file, str(error))
+    if len(rows) < len(job.space):
+        return _stopped(rows, job, file, "the ceiling of max_cost was reached")
     return None
+
+
+def _names(model: Any) -> Any:
+    """Return which kinds of models answer: their state changes with every answer."""
+    return (
+        {name: _names(one) for name, one in model.items()} if isinstance(model, Mapping) else type(model).__qualname__
+    )
 
 
 def _stopped(rows: Mapping[int, Measured], job: Job, file: ResumeFile | None, why: str) -> str:

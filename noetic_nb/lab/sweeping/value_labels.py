@@ -37,9 +37,15 @@ def digest_of(*parts: Any) -> str:
 
 
 def data_digest(runs: Iterable[Run]) -> str:
-    """Return a digest of what runs hold; when they were read does not count."""
+    """Return a digest of what runs hold and were made with; when they were read does not count."""
     total = hashlib.sha256()
+    # Many runs are of one agent; an agent kept here keeps its id.
+    made: dict[int, tuple[Any, str]] = {}
     for run in runs:
+        agent = run.made_by
+        if agent is None or id(agent) not in made:
+            made[id(agent)] = agent, digest_of(run.bundle)
+        total.update(made[id(agent)][1].encode())
         meta = {key: value for key, value in run.meta.items() if key != "created_ms"}
         total.update(digest_of(run.run_id, meta).encode())
         for event in run.events:

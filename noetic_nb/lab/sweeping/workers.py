@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import BrokenExecutor
+import warnings
+from collections.abc import Generator, Iterator, Sequence
 from math import ceil
 from typing import Any, Final
 
@@ -17,6 +17,8 @@ __all__ = ["Workers"]
 CHUNKS: Final = 4
 # A chunk is not longer than this, as finished work is kept chunk by chunk.
 LONGEST: Final = 32
+# What joblib raises where a worker dies: of processes, of Dask (also where it had the runs), of Ray.
+_DIED: Final = frozenset({"BrokenExecutor", "KilledWorker", "FutureCancelledError", "RayActorError"})
 
 # What the worker of a thread has read, so that the next chunk needs no second reading; of one sweep at a time.
 _own: Final = threading.local()
@@ -35,7 +37,9 @@ def _packed(job: Job) -> Any:
     import numpy
 
     try:
-        data = cloudpickle.dumps(job)
+        # A run alone leaves behind what it was made with, by which its rules are decided again and its agent runs again.
+        made = [(run.made_by, run.bundle if run.made_by is None else None) for run in job.runs]
+        data = cloudpickle.dumps((job, made))
     except Exception as exc:
         raise NoeticConfigError(
             "NOT_PICKLABLE",
@@ -50,7 +54,15 @@ def _packed(job: Job) -> Any:
 def _unpacked(payload: Any) -> Job:
     import cloudpickle
 
-    job: Job = cloudpickle.loads(payload.tobytes())
+    if not hasattr(payload, "tobytes"):  # a reference of Ray
+        import ray
+
+        payload = ray.get(payload)
+    job: Job
+    job, made = cloudpickle.loads(payload.tobytes())
+    for run, (config, bundle) in zip(job.runs, made, strict=True):
+        run.made_with(config)
+        run.bundle = bundle
     return job
 
 
@@ -82,10 +94,11 @@ class Workers:
         else:
             self.count = joblib.effective_n_jobs(self.n_jobs)
         self._shares = in_threads or self.count == 1 or bool(getattr(active, "supports_sharedmem", False))
+        self._hands_over = in_threads or bool(getattr(active, "supports_return_generator", False))
         kind = "threading" if in_threads else type(active).__name__.removesuffix("Backend").lower()
         self.name = "sequential" if self.count == 1 and not kind.startswith("dask") else kind
 
-    def measured(self, job: Job, places: Sequence[int]) -> Iterator[list[Measured]]:
+    def measured(self, job: Job, places: Sequence[int]) -> Generator[list[Measured], None, None]:
         """Yield the configurations at some places, chunk by chunk as they are finished.
 
         Raises
@@ -94,12 +107,14 @@ class Workers:
             ``worker_died`` where workers die before one of them has finished a chunk.
         """
         left = list(places)
+        if not left:
+            return
         if self.count == 1 and self._shares:
             own = Measurements(job)
             for place in left:
                 yield [own.at(place)]
             return
-        payload = job if self._shares else _packed(job)
+        payload = job if self._shares else self._sent(_packed(job))
         while left:
             before = len(left)
             try:
@@ -108,7 +123,7 @@ class Workers:
                     left = [place for place in left if place not in done]
                     yield chunk
             except Exception as exc:
-                if not (isinstance(exc, BrokenExecutor) or type(exc).__name__ == "KilledWorker"):
+                if _DIED.isdisjoint([cls.__name__ for cls in type(exc).__mro__]):
                     raise
                 # Others may have taken its memory or its machine; whoever dies at once does so of the work itself.
                 if len(left) == before:
@@ -120,12 +135,34 @@ class Workers:
                         "n_jobs=1 shows where it crashes.",
                     ) from exc
 
+    def _sent(self, packed: Any) -> Any:
+        if self.name != "ray":
+            return packed
+        import ray  # which would otherwise send it with every chunk
+
+        return ray.put(packed)
+
     def _chunks(self, payload: Any, digest: str, places: Sequence[int]) -> Iterator[list[Measured]]:
         from joblib import Parallel, delayed
 
-        size = min(LONGEST, max(1, ceil(len(places) / (CHUNKS * self.count))))
-        chunks = [places[at : at + size] for at in range(0, len(places), size)]
-        parallel = Parallel(
-            n_jobs=self.n_jobs, backend=self._backend, return_as="generator_unordered", batch_size=1, max_nbytes="100K"
-        )
-        yield from parallel(delayed(_work)(payload, digest, chunk) for chunk in chunks)
+        # What a live model was paid for is kept at once.
+        longest = 1 if self._backend is not None else LONGEST
+        size = min(longest, max(1, ceil(len(places) / (CHUNKS * self.count))))
+        work = [delayed(_work)(payload, digest, places[at : at + size]) for at in range(0, len(places), size)]
+        options = {"n_jobs": self.n_jobs, "backend": self._backend, "batch_size": 1, "max_nbytes": "100K"}
+        if self._hands_over:
+            done = Parallel(return_as="generator_unordered", **options)(work)
+            try:
+                # Not `yield from`, which would close it outside of what follows.
+                while (chunk := next(done, None)) is not None:
+                    yield chunk
+            finally:
+                # Who ends a sweep early knows that some of it is not done.
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", message=r"\d+ tasks (which were still|have been successfully)")
+                    done.close()
+            return
+        # Some backends give nothing back before all is done: then a round at a time, by the same workers.
+        with Parallel(**options) as parallel:
+            for at in range(0, len(work), self.count):
+                yield from parallel(work[at : at + self.count])

@@ -53,6 +53,7 @@ def describe(config: AgentConfig, models: ModelClient | Mapping[str, ModelClient
             "scope": layer.scope,
             "budget": dict(layer.budget) if isinstance(layer.budget, Mapping) else layer.budget,
             "hooks": list(layer.hooks.names()),
+            **({"placement": layer.placement} if layer.placement else {}),
         }
         for layer in config.memory
     ]

@@ -18,10 +18,11 @@ from noetic_nb.items.build import content_tokens
 from noetic_nb.items.log import ItemView
 from noetic_nb.memory import BudgetConfig, BudgetPlan, MemoryLayer, ProjectionPolicy, allocate_budgets
 from noetic_nb.memory.layer import budget_range
-from noetic_nb.memory.projection import Overflow
+from noetic_nb.memory.projection import Order, Overflow
 from noetic_nb.memory.recall import RecallEntry, places_that_fit, text_that_fits
 from noetic_nb.runtime.planning.log_stretches import of_stretches
-from noetic_nb.runtime.planning.turn_plan import TurnPlan, leaves_out, plan_turn
+from noetic_nb.runtime.planning.make_plan import plan_turn
+from noetic_nb.runtime.planning.turn_plan import TurnPlan, leaves_out
 from noetic_nb.tokens import Tokenizer
 
 __all__ = ["PlanInputs", "all_items", "plan_inputs"]
@@ -41,12 +42,14 @@ RECORDED: Final = _Recorded()
 class PlanInputs:
     """What `plan_turn` decides from, for one recorded call.
 
-    `limits` are the least and the most tokens of each layer, `allocated` what each was given. `summary` stands for history
+    `limits` are the least and the most tokens of each layer, `allocated` what each was given, `suffixes` the layers that may be
+    sent behind the history. `summary` stands for history
     that is left out, with ``overflow="summarize"``.
     """
 
     log: ItemView
     limits: tuple[tuple[str, float, float], ...]
+    suffixes: tuple[str, ...]
     policy: ProjectionPolicy
     offers: tuple[RecallEntry, ...]
     summary: RecallEntry | None
@@ -65,6 +68,7 @@ class PlanInputs:
         reserve: float | None = None,
         overflow: Overflow | None = None,
         window: int | _Recorded | None = RECORDED,
+        order: Order | None = None,
     ) -> TurnPlan:
         """Plan the call again; what is not given is as it was.
 
@@ -78,6 +82,8 @@ class PlanInputs:
             What happens to what does not fit. A summary is sent only where one was recorded.
         window : int or None, optional
             Items that the policy keeps; None is no window.
+        order : {"slot", "cache"}, optional
+            Where layers stand; the same items are sent.
 
         Returns
         -------
@@ -94,7 +100,7 @@ class PlanInputs:
         .. [1] docs/behaviour/runtime.md, "Planning a call again".
         """
         layers = self._layers({} if budgets is None else _as_budgets(budgets))
-        policy = self._policy(total, reserve, overflow, window)
+        policy = self._policy(total, reserve, overflow, window, order)
         split = allocate_budgets(
             layers,
             total_budget=policy.token_budget,
@@ -135,13 +141,24 @@ class PlanInputs:
                 )
         return tuple(
             [
-                MemoryLayer(id=layer_id, slot=0, scope="thread", budget=_budget(budgets, layer_id, low, high))
+                MemoryLayer(
+                    id=layer_id,
+                    slot=0,
+                    scope="thread",
+                    budget=_budget(budgets, layer_id, low, high),
+                    placement="suffix" if layer_id in self.suffixes else None,
+                )
                 for layer_id, low, high in self.limits
             ]
         )
 
     def _policy(
-        self, total: float | None, reserve: float | None, overflow: Overflow | None, window: int | _Recorded | None
+        self,
+        total: float | None,
+        reserve: float | None,
+        overflow: Overflow | None,
+        window: int | _Recorded | None,
+        order: Order | None,
     ) -> ProjectionPolicy:
         changed: dict[str, Any] = {}
         if total is not None:
@@ -154,6 +171,8 @@ class PlanInputs:
                 changed["window_size"] = None  # which has no meaning there
         if not isinstance(window, _Recorded):
             changed["window_size"] = window
+        if order is not None:
+            changed["order"] = order
         return ProjectionPolicy(**{**self.policy.model_dump(), **changed}) if changed else self.policy
 
     def _held(self, entry: RecallEntry, split: BudgetPlan) -> RecallEntry:
@@ -242,10 +261,12 @@ def plan_inputs(view: ViewAssembled, prepared: RequestPrepared, log: ItemView, t
         response_reserve=view.reserve,
         overflow=prepared.overflow,
         window_size=prepared.window_size,
+        order=prepared.order,
     )
     return PlanInputs(
         log,
         prepared.limits,
+        prepared.suffixes,
         policy,
         tuple([entry for entry in offers if entry.layer_id in layers]),
         next((entry for entry in offers if entry.layer_id not in layers), None),

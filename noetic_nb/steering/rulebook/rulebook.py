@@ -90,6 +90,13 @@ class RuleBook(RuleMethods):
         if first:
             self._snapshot = RuleSnapshot(0, first)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Who listens is of this process, as the lock is.
+        return {**self.__dict__, "_listeners": [], "_lock": None}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.RLock())
+
     @property
     def snapshot(self) -> RuleSnapshot:
         """The rules as they are now; never changes."""

@@ -24,11 +24,11 @@ const many = (number, word) => `${number.toLocaleString("en-US")} ${word}${numbe
 function segment(height) {
   const box = make("svg", { height });
   box.append(make("rect", { class: "nn-mark", width: "100%", height }));
-  if (height >= 20) box.append(make("text", { x: 6, y: height / 2 + 4.5, "font-size": 12 }));
+  if (height >= 20) box.append(make("text", { x: 6, y: height / 2 + 4.5, "font-size": 12 }), make("path", { class: "nn-broke", visibility: "hidden" }));
   return box;
 }
 
-function drawBar(svg, segments, data, label, limit) {
+function drawBar(svg, segments, data, label, limit, broke = null) {
   const height = Number(svg.getAttribute("height"));
   let left = 0;
   put(svg, { "aria-label": label });
@@ -37,11 +37,14 @@ function drawBar(svg, segments, data, label, limit) {
     const [kind, name, , ink] = part;
     put(box, { x: `${left.toFixed(3)}%`, width: `${width}%` });
     left += width;
-    const [rect, text] = box.children;
-    const words = `${name}${kind === "yielded" ? " (yielded)" : ""}: ${tokens} tokens`;
+    const [rect, text, wedge] = box.children;
+    const breaks = broke !== null && key === broke;
+    const words = `${name}${kind === "yielded" ? " (yielded)" : ""}: ${tokens} tokens${breaks ? "; broke the prefix here" : ""}`;
     put(rect, { "data-readout": words, "aria-label": words, "data-part": ownerOf(key), tabindex: -1, role: "button" });
     paint(rect, part, data);
     if (!text) return;
+    put(wedge, { d: data.broke, visibility: breaks ? null : "hidden" });
+    put(text, { x: breaks ? 14 : 6 });
     text.dataset.name = kind === "yielded" ? "" : name;
     text.dataset.value = kind === "yielded" ? "" : `${name} ${tokens}`;
     put(text, { fill: ink });
@@ -113,6 +116,7 @@ export default () => {
     if (message.type === "empty") data.empty = message.text;
     const end = data.first + data.calls.length;
     if (message.type === "place" && message.at >= data.first && message.at < end) data.calls[message.at - data.first].place = message.place;
+    if (message.type === "billed" && message.at >= data.first && message.at < end) data.calls[message.at - data.first] = message.call;
     if (message.type !== "call") return true;
     if (message.at < end) return true; // already in the snapshot this page began with
     if (message.at > end || message.layersAt > data.layers.length) return false;
@@ -147,11 +151,13 @@ export default () => {
     grid.append(make("span", { class: "nn-row-name" }, "Tokens"));
     const axis = grid.appendChild(make("svg", { class: "nn-axis", width: "100%", height: 22, "aria-hidden": "true" }));
     body.append(readout(root, "Click a part for its items. Drag over the strip to look at fewer calls."));
+    const caching = body.appendChild(make("p", { class: "nn-caching" }));
     const legend = body.appendChild(make("ul", { class: "nn-legend", "aria-label": "Tokens by part" }));
     const items = body.appendChild(make("div", { class: "nn-part-items", hidden: "" }));
     const itemsHead = items.appendChild(make("p", { class: "nn-change" }));
     const itemsList = items.appendChild(make("ul", { class: "nn-list nn-items nn-tall" }));
     const itemsNote = items.appendChild(make("p", { class: "nn-note" }));
+    const counted = body.appendChild(make("p", { class: "nn-note nn-counted" }));
     const note = body.appendChild(make("p", { class: "nn-note" }));
     const out = body.appendChild(store.fold("out", make("details")));
     const outHead = out.appendChild(make("summary"));
@@ -355,7 +361,8 @@ export default () => {
       root.classList.toggle("nn-other", Boolean(other));
       setText(sent.row[0], other ? "Would be sent" : "Sent");
       setText(planned.row[0], other ? "Would be planned" : "Planned");
-      drawBar(sent, picture.sent, store.data, `Sent: ${picture.head}`, picture.limit);
+      drawBar(sent, picture.sent, store.data, `Sent: ${picture.head}`, picture.limit, picture.broke);
+      setText(caching, picture.caching);
       drawBar(planned, picture.planned, store.data, "Planned before the call", picture.limit);
       drawAxis(axis, picture.ticks);
       fitLabels(sent);
@@ -394,6 +401,8 @@ export default () => {
       if (call === undefined) return void fetchCall(at);
       if (call.fault !== undefined) return setText(sub, call.fault);
       setText(sub, `${call.title}: ${call.head}`);
+      setText(counted, call.counted);
+      counted.hidden = !call.counted;
       // While sliders are moved, the picture is theirs.
       if (drawn !== call || !root.classList.contains("nn-other")) drawPicture(null);
       drawn = call;
@@ -402,7 +411,7 @@ export default () => {
       out.hidden = call.out.length === 0;
       setText(outHead, call.dropped);
       patch(outList, call.out, () => make("li"), setText);
-      patch(rows, call.rows, () => namedRow(4), (line, row) => {
+      patch(rows, call.rows, () => namedRow(store.data.columns.length - 1), (line, row) => {
         [partOf(row[0], data)[1], ...row.slice(2)].forEach((text, column) => setText(line.children[column], text));
       });
     }

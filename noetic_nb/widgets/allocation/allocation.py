@@ -7,11 +7,12 @@ history. Loaded and live runs look the same: both are runs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import traitlets
 
 from noetic_nb.events import ModelCalled
+from noetic_nb.runs import Run
 from noetic_nb.runs.run_source import run_of
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
 from noetic_nb.widgets.allocation.allocation_reading import AllocationReading
@@ -19,6 +20,9 @@ from noetic_nb.widgets.base.assets import script, style
 from noetic_nb.widgets.base.moment import Moment
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = ["TokenAllocation"]
 
@@ -133,6 +137,37 @@ class TokenAllocation(RunView):
         with self._reading_lock:
             found = self._allocation.index.find(call, thread_id=thread_id)
             return found.replan(budgets=budgets, total=total, reserve=reserve)
+
+    def what_if_cached(self, **changes: Any) -> pandas.DataFrame:
+        """Return what caching would do to the calls of this view, put together in another way.
+
+        Parameters
+        ----------
+        **changes
+            ``order``, ``freeze``, ``last``, ``rules`` and ``price``, as `noetic_nb.lab.what_if_cached` takes them.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The table of `Run.caching`, of the thread and the turns that are shown.
+
+        Raises
+        ------
+        NoeticConfigError
+            As `noetic_nb.lab.what_if_cached`.
+
+        Examples
+        --------
+        >>> from noetic_nb.runs import Run
+        >>> with TokenAllocation(Run()) as view:
+        ...     view.what_if_cached(last="changing").empty
+        True
+        """
+        from noetic_nb.lab.caching_changes import what_if_cached  # views are drawn without it
+
+        run = self.run if isinstance(self.run, Run) else Run("", events=self.run.events)
+        found: pandas.DataFrame = self.moment.rows(what_if_cached(run, **changes))
+        return found
 
     def _selected(self, fields: dict[str, Any]) -> None:
         with self._reading_lock:

@@ -17,17 +17,11 @@ from noetic_nb.events import (
 from noetic_nb.runs.model_calls import NO_PLANS, Calls
 from noetic_nb.runs.palette import ink_on, layer_colour
 from noetic_nb.runs.plain_text import sendable
+from noetic_nb.runs.prefix_reuse import CacheReader, PrefixReuse
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
-from noetic_nb.widgets.allocation.allocation_picture import (
-    COLUMNS,
-    EMPTY,
-    LOOKS,
-    NOTE,
-    call_data,
-    fixed_parts,
-    static_html,
-    static_text,
-)
+from noetic_nb.widgets.allocation.allocation_picture import COLUMNS, EMPTY, NOTE, call_data, static_html, static_text
+from noetic_nb.widgets.allocation.call_bars import BROKE_PATH, LOOKS, fixed_parts
+from noetic_nb.widgets.allocation.call_caching import NO_CACHING, CallCaching, caching_of
 from noetic_nb.widgets.allocation.call_items import items_of
 from noetic_nb.widgets.allocation.call_strip import add_bar, bar_of, new_strip, strip_of
 from noetic_nb.widgets.allocation.what_if import settings_of, what_if_data
@@ -59,6 +53,9 @@ class AllocationReading(Reading):
         self._skip = max(0, len(drawn) - CALLS_KEPT)
         self.calls = Calls()
         self.index = RequestIndex()
+        self._cache = CacheReader()
+        # By the place among the drawn calls; None where the run does not have all of the request.
+        self._reuse: list[PrefixReuse | None] = []
         self.shown = -1
         self._next = 0
         # By the place among the drawn calls: that among all requests, and the other way round.
@@ -75,6 +72,7 @@ class AllocationReading(Reading):
             "looks": LOOKS,
             "fixed": fixed_parts(),
             "columns": list(COLUMNS),
+            "broke": BROKE_PATH,
             "layers": [],
             "first": 0,
             "calls": [],
@@ -93,6 +91,7 @@ class AllocationReading(Reading):
         found = self.index.take(event, seq=place.seq, call=place.call)
         if isinstance(event, ModelCalled) and place.call is not None:
             self._next = place.call + 1
+        reuse = self._cache.read(event, None if found is None else self.index.requests[found])
         if not self.moment.shows(event.where):
             return None
         share = self.calls.take(event)
@@ -100,13 +99,15 @@ class AllocationReading(Reading):
             if found in self._at and isinstance(event, ModelCalled):
                 self._by_call[place.call or 0] = self._at[found]
                 self._open.pop((event.where.thread_id, event.where.execution_id), None)
-                return self._placed(self._at[found], place.call)
+                placed = self._placed(self._at[found], place.call)
+                return placed if self.calls.ended is None else self._billed(self.calls.ended, place.call)
             if not self.calls.lacks_plans or self.snapshot["empty"] == NO_PLANS:
                 return None
             self.snapshot["empty"] = NO_PLANS
             return {"type": "empty", "text": NO_PLANS}
         assert found is not None
         at = len(self._drawn)
+        self._reuse.append(reuse)
         self._at[found] = at
         self._drawn.append(found)
         key = event.where.thread_id, event.where.execution_id
@@ -125,7 +126,8 @@ class AllocationReading(Reading):
         if at < self._skip:
             self.snapshot["first"] = at + 1
             return None
-        data = {"thread": sendable(event.where.thread_id), "place": place_of_call, **call_data(share, self.calls.order)}
+        picture = call_data(share, self.calls.order, self.caching(at))
+        data = {"thread": sendable(event.where.thread_id), "place": place_of_call, **picture}
         self.snapshot["calls"].append(data)
         if len(self.snapshot["calls"]) > CALLS_KEPT:
             del self.snapshot["calls"][0]
@@ -140,6 +142,16 @@ class AllocationReading(Reading):
         self.snapshot["calls"][kept]["place"] = place
         return {"type": "place", "at": at, "place": place}
 
+    def _billed(self, at: int, place: int | None) -> dict[str, Any] | None:
+        """Draw a call again, with what it was billed at."""
+        kept = at - self.snapshot["first"]
+        if kept < 0:
+            return None
+        thread = self.snapshot["calls"][kept]["thread"]
+        data = {"thread": thread, "place": place, **call_data(self.calls.all[at], self.calls.order)}
+        self.snapshot["calls"][kept] = data
+        return {"type": "billed", "at": at, "call": data}
+
     def _layer(self, name: str, place: int) -> list[str]:
         fill = layer_colour(place)
         return [name, fill, ink_on(fill)]
@@ -147,6 +159,10 @@ class AllocationReading(Reading):
     def request(self, at: int) -> RecordedRequest:
         """Return the request of a drawn call."""
         return self.index.requests[self._drawn[at]]
+
+    def caching(self, at: int) -> CallCaching:
+        """Return what caching does to a drawn call; nothing where none is drawn."""
+        return caching_of(self._reuse[at], self.calls) if self._reuse else NO_CACHING
 
     def at_of(self, fields: dict[str, Any]) -> int | None:
         """Return which drawn call someone chose; the first of the turn where only a turn was, None where there is none."""
@@ -172,7 +188,7 @@ class AllocationReading(Reading):
                 return {
                     "thread": sendable(recorded.where.thread_id),
                     "place": recorded.place,
-                    **call_data(self.calls.all[at], order),
+                    **call_data(self.calls.all[at], order, self.caching(at)),
                 }
             if what == "items":
                 return items_of(recorded, self.calls)
@@ -191,8 +207,10 @@ class AllocationReading(Reading):
 
     def to_html(self) -> str:
         """Return the shown call as HTML without scripts."""
-        return static_html(self.calls.all, self.shown, self.calls.order, self.snapshot["empty"], self.snapshot["strip"])
+        shown, order, caching = self.shown, self.calls.order, self.caching(self.shown)
+        return static_html(self.calls.all, shown, order, self.snapshot["empty"], self.snapshot["strip"], caching)
 
     def to_text(self) -> str:
         """Return the shown call as plain text."""
-        return static_text(self.calls.all, self.shown, self.calls.order, self.snapshot["empty"])
+        shown, order, caching = self.shown, self.calls.order, self.caching(self.shown)
+        return static_text(self.calls.all, shown, order, self.snapshot["empty"], caching)

@@ -9,16 +9,14 @@ from noetic_nb.events import (
     ErrorRaised,
     ModelCalled,
     RegulatorDecided,
-    RegulatorSaw,
     RunEvent,
     SteeringDecided,
     ToolCalled,
-    TurnStarted,
     ViewAssembled,
     WarningRaised,
     Where,
 )
-from noetic_nb.redact import Redaction
+from noetic_nb.runs.decision_redaction import DecisionRedaction
 
 __all__ = ["CallBook", "CallRecord", "Outcome"]
 
@@ -75,8 +73,7 @@ class CallBook:
         self._before: dict[tuple[str, str], list[tuple[int, Outcome]]] = {}
         self._in_turn: dict[tuple[str, int], int] = {}
         self._of_decision: dict[int, int] = {}
-        # A decision holds words of texts, which are known as those of a secret only once the texts went by.
-        self._rule = Redaction(remembered=100_000)
+        self._words = DecisionRedaction()
 
     def take(self, event: RunEvent, seq: int, number: int | None = None) -> int | None:
         """Read one event; returns the place in `calls` of the call that is new or has changed, None where none is.
@@ -90,16 +87,12 @@ class CallBook:
         elif kind is ModelCalled:
             assert isinstance(event, ModelCalled)
             return None if number is None else self._call(event, seq, number)
-        elif kind is RegulatorSaw:
-            assert isinstance(event, RegulatorSaw)
-            self._rule.data(event.event)
-        elif kind is TurnStarted:
-            assert isinstance(event, TurnStarted)
-            self._rule.text(event.query)
         elif isinstance(event, _OUTCOMES):
             if isinstance(event, RegulatorDecided) and event.decision.get("kind") != "continue":
-                event = replace(event, decision=self._rule.data(event.decision))
+                event = replace(event, decision=self._words.decision(event.decision))
             return self._outcome(event, seq)
+        else:
+            self._words.take(event)
         return None
 
     def of_decision(self, seq: int) -> int | None:

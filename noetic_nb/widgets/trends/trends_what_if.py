@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from noetic_nb.events import RegulatorDecided, RegulatorSaw, RunEvent, TurnCompleted, TurnStarted
-from noetic_nb.redact import Redaction
+from noetic_nb.events import RegulatorDecided, RunEvent
 from noetic_nb.regulator import Regulator, decisions
+from noetic_nb.runs.decision_redaction import DecisionRedaction
 from noetic_nb.runs.decision_words import decision_label
 from noetic_nb.runs.plain_text import count
 from noetic_nb.runs.regulator_tape import DecisionTape, Redecided, tape_of
@@ -61,7 +61,7 @@ class WhatIf:
     def __init__(self, run: Any, moment: Moment) -> None:
         self.run = run
         self.moment = moment
-        self._rule = Redaction(remembered=100_000)
+        self._words = DecisionRedaction()
         self._learned = 0
         self._details: dict[int, tuple[decisions.Decision, Any]] = {}
         self._tapes: dict[int | None, tuple[Regulator | None, DecisionTape, Feed, int, RunEvent | None]] = {}
@@ -119,17 +119,11 @@ class WhatIf:
         )
 
     def _learn_secrets(self) -> None:
-        # A decision holds words of texts, which are known as those of a secret only once the texts went by.
         events = self.run.events
         if self._learned > len(events):
             self._learned = 0
         for event in islice(events, self._learned, None):
-            match event:
-                case RegulatorSaw():
-                    if not self._rule.are_plain([text for text in event.event.values() if isinstance(text, str)]):
-                        self._rule.data(event.event)
-                case TurnStarted(query=text) | TurnCompleted(text=text):
-                    self._rule.text(text)
+            self._words.take(event)
         if self._learned != len(events):
             self._learned = len(events)
             self._details.clear()
@@ -140,7 +134,7 @@ class WhatIf:
         if known is None:
             if len(self._details) > DETAILS_KEPT:
                 self._details.clear()
-            known = self._details[id(decision)] = decision, self._rule.data(decisions.to_dict(decision))
+            known = self._details[id(decision)] = decision, self._words.decision(decisions.to_dict(decision))
         return known[1]
 
     def _row(self, run_id: str, each: Redecided) -> tuple[Any, ...]:

@@ -1,0 +1,164 @@
+"""What providers publish about caching of prompts: data, each with its source and the day it was read.
+
+A provider keeps the beginning of a request for a while; another request that begins alike is charged less for that part. Only
+what is published and precise enough to predict a number of tokens is here. Of all other models nothing is predicted.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Final
+
+from noetic_nb.errors import NoeticConfigError
+
+__all__ = ["CACHE_RULES", "SIMULATED", "CacheRules", "cache_rules", "checked_rules"]
+
+SIMULATED: Final = "simulated-"
+"""Begins the name of a model of a simulated provider, which caches by the rules of the model that the name goes on with."""
+
+_OPENAI: Final = "https://developers.openai.com/api/docs/guides/prompt-caching"
+_OPENAI_PRICES: Final = "https://developers.openai.com/api/docs/pricing"
+_ANTHROPIC: Final = "https://platform.claude.com/docs/en/build-with-claude/prompt-caching"
+_READ_ON: Final = "2026-11-22"
+_MINUTES: Final = 60_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRules:
+    """How a provider caches the prompts of some models.
+
+    Parameters
+    ----------
+    provider : str
+        Whose rules they are.
+    models : str
+        Regular expression that the whole name of a model fits.
+    minimum : int
+        Shortest prefix that is cached, tokens.
+    block : int
+        Cached prefixes longer than the shortest grow by so many tokens; 1 for every length.
+    lifetime_ms : float
+        How long a prefix is kept after its last use, milliseconds; the shortest time where a range is published.
+    read : float
+        Price of a cached token, 1 is that of an ordinary input token.
+    write : float
+        Price of a token that is put into the cache; 1 is no surcharge.
+    marked : bool
+        Whether only prefixes that end at marks are cached. Marks are taken to stand behind the tools, behind the
+        instructions, and behind the last item.
+    lookback : int
+        Of marked prefixes: how many items before a mark a cached one is looked for.
+    source, prices, date : str
+        Where the rules and the prices are published, and the day they were read, ISO 8601.
+
+    Examples
+    --------
+    >>> rules = cache_rules("gpt-4.1-mini")
+    >>> rules.minimum, rules.block, rules.read, [rules.whole(tokens) for tokens in (1_000, 1_024, 1_300)]
+    (1024, 128, 0.25, [0, 1024, 1280])
+    """
+
+    provider: str
+    models: str
+    minimum: int
+    block: int
+    lifetime_ms: float
+    read: float
+    write: float = 1.0
+    marked: bool = False
+    lookback: int = 0
+    source: str = ""
+    prices: str = ""
+    date: str = ""
+
+    def whole(self, tokens: int) -> int:
+        """Return how much of a prefix is cached, in tokens."""
+        return 0 if tokens < self.minimum else self.minimum + (tokens - self.minimum) // self.block * self.block
+
+
+def _openai(models: str, read: float) -> CacheRules:
+    # 5 to 10 minutes without use, in blocks of 128 tokens from 1 024 on; writing is free in these families.
+    return CacheRules(
+        "openai", models, 1_024, 128, 5 * _MINUTES, read, source=_OPENAI, prices=_OPENAI_PRICES, date=_READ_ON
+    )
+
+
+def _anthropic(models: str, minimum: int) -> CacheRules:
+    # The shorter of the two lifetimes, which is the default; the longer one, an hour, costs 2 to write.
+    return CacheRules(
+        "anthropic",
+        models,
+        minimum,
+        1,
+        5 * _MINUTES,
+        0.1,
+        1.25,
+        marked=True,
+        lookback=20,
+        source=_ANTHROPIC,
+        prices=_ANTHROPIC,
+        date=_READ_ON,
+    )
+
+
+_DATED: Final = r"(-\d{4}-?\d{2}-?\d{2}|-latest)?"
+CACHE_RULES: Final[tuple[CacheRules, ...]] = (
+    _openai(r"gpt-4o(-mini)?" + _DATED, 0.5),
+    _openai(r"gpt-4\.1(-mini|-nano)?" + _DATED, 0.25),
+    _openai(r"(o3|o4-mini)" + _DATED, 0.25),
+    _openai(r"gpt-5(-mini|-nano)?" + _DATED, 0.1),
+    _anthropic(r"claude-(opus-4-1|opus-4|opus-4-0|sonnet-4|sonnet-4-0|sonnet-4-5|3-7-sonnet)" + _DATED, 1_024),
+    _anthropic(r"claude-(opus-4-5|opus-4-6|haiku-4-5)" + _DATED, 4_096),
+    _anthropic(r"claude-(3-5-haiku|3-haiku)" + _DATED, 2_048),
+)
+"""The first whose `models` fit a name count."""
+
+
+@cache
+def cache_rules(model: str) -> CacheRules | None:
+    """Return how the provider of a model caches prompts, None where it does not say so precisely, or is not known.
+
+    A name may have its provider in front (``openai/gpt-4o``), or `SIMULATED`.
+
+    References
+    ----------
+    .. [1] docs/behaviour/models.md, "Caching of prompts".
+
+    Examples
+    --------
+    >>> cache_rules("openai/gpt-4o-2024-08-06").provider, cache_rules("simulated-gpt-4o").provider
+    ('openai', 'simulated openai')
+    >>> cache_rules("scripted") is None
+    True
+    """
+    is_simulated = model.startswith(SIMULATED)
+    name = model.removeprefix(SIMULATED).rpartition("/")[2]
+    found = next((rules for rules in CACHE_RULES if re.fullmatch(rules.models, name)), None)
+    return replace(found, provider=f"simulated {found.provider}") if found and is_simulated else found
+
+
+def checked_rules(given: object) -> CacheRules | None:
+    """Return rules, or those of the model that is named; None for None.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_CACHE_RULES``: something else, numbers that nothing can be predicted from, a model of which nothing is known.
+    """
+    if given is None:
+        return None
+    rules = cache_rules(given) if isinstance(given, str) else given
+    numbers: list[object] = []
+    if isinstance(rules, CacheRules):
+        numbers = [rules.minimum, rules.block, rules.lifetime_ms, rules.read, rules.write, rules.lookback]
+        if all(isinstance(n, int | float) and not isinstance(n, bool) and n >= 0 for n in numbers) and rules.block >= 1:
+            return rules
+    raise NoeticConfigError(
+        "INVALID_CACHE_RULES",
+        "Rules of caching are a CacheRules with numbers of at least 0 and blocks of at least 1 token, or the name of a model "
+        "of which they are known.",
+        given=numbers or given,
+        hint="Such as 'gpt-4o', or replace(cache_rules('gpt-4o'), minimum=0) of dataclasses.",
+    )

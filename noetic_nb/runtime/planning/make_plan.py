@@ -1,0 +1,351 @@
+"""Plan a model call: what is sent, in which order, and what is left out.
+
+Pure: the harness executes a plan, `preview` shows one, and what-if questions call it again with other numbers. There is no
+second implementation of any of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Literal, TypeAlias
+
+from noetic_nb.events import ItemFate, LayerTokens, UnsentOffer
+from noetic_nb.items import Item, ItemLog, input_message, item_tokens
+from noetic_nb.items.build import content_tokens
+from noetic_nb.items.log import ItemView
+from noetic_nb.memory import BudgetPlan, MemoryLayer, ProjectionPolicy, allocate_budgets
+from noetic_nb.memory.projection import ProjectedHistory, latest_user, must_send, project_tail
+from noetic_nb.memory.recall import RecallEntry
+from noetic_nb.runtime.planning.turn_plan import SentItems, TurnPlan
+from noetic_nb.tokens import Tokenizer, estimate_tokens
+from noetic_nb.tokens import system_tokens as tokens_of_system
+
+__all__ = ["arranged", "plan_turn", "split_history"]
+
+# Neighbours that layers left out are named one by one up to here, as views show them; beyond, a turn of a long
+# conversation would write down most of it again.
+MAX_FATES: Final = 100
+
+FateReason: TypeAlias = Literal["over_budget", "outside_window", "unresolved_call", "forced", "hidden"]
+UnsentReason: TypeAlias = Literal["over_budget", "over_allocation", "trimmed"]
+
+
+def plan_turn(
+    log: ItemLog | Sequence[Item],
+    layers: Iterable[MemoryLayer],
+    policy: ProjectionPolicy,
+    recalled: Iterable[RecallEntry] = (),
+    *,
+    instructions: str = "",
+    tool_tokens: int = 0,
+    tokenizer: Tokenizer = estimate_tokens,
+    projected: Sequence[Item] | None = None,
+    budgets: BudgetPlan | None = None,
+    system_tokens: int | None = None,
+) -> TurnPlan:
+    """Decide what a model call sends.
+
+    Parameters
+    ----------
+    log : ItemLog or sequence of Item
+        The whole conversation.
+    layers : iterable of MemoryLayer
+        Whose budgets share the total.
+    policy : ProjectionPolicy
+        How much may be sent, what goes first when it is too much, and in which order it is sent.
+    recalled : iterable of RecallEntry
+        What the layers offer, in slot order.
+    instructions : str
+        System text.
+    tool_tokens : int
+        Tokens the tools' descriptions take up; they come off what is left for items.
+    tokenizer : callable
+        From text to tokens.
+    projected : sequence of Item, optional
+        What layers made of the history, instead of the log itself.
+    budgets : BudgetPlan, optional
+        An allocation made before with the same numbers.
+    system_tokens : int, optional
+        Tokens of the instructions, where they were counted before.
+
+    Returns
+    -------
+    TurnPlan
+        The request's items, tokens by origin, and the fate of every item that was left out.
+
+    References
+    ----------
+    .. [1] docs/behaviour/runtime.md, "Planning a model call".
+
+    Examples
+    --------
+    >>> from noetic_nb.items import input_message
+    >>> log = ItemLog([input_message("hello", item_id="id-1")])
+    >>> plan = plan_turn(log, [], ProjectionPolicy(token_budget=100, response_reserve=20), instructions="Be brief.")
+    >>> plan.system, plan.history, plan.total_tokens
+    (3, 29, 32)
+    """
+    if system_tokens is None:
+        system_tokens = tokens_of_system(tokenizer, instructions)
+    system = system_tokens
+    layers = tuple(layers)
+    if budgets is None:
+        budgets = allocate_budgets(
+            layers,
+            total_budget=policy.token_budget,
+            system_prompt_tokens=system,
+            response_reserve=policy.response_reserve,
+        )
+    view: Sequence[Item] = log.items if isinstance(log, ItemLog) else log
+    window = policy.window_size if policy.overflow == "sliding_window" else None
+    # The usual case, which must not take longer with a longer history: the log's running sums say that all of it fits.
+    if (
+        projected is None
+        and window is None
+        and not recalled
+        and isinstance(view, ItemView)
+        and view.tokenizer is tokenizer
+        and view.is_whole_within(policy.view_budget(system + tool_tokens))
+    ):
+        return _whole(view, policy, budgets, system, tool_tokens, tokenizer)
+    head, history = split_history(view, projected)
+    head_tokens = sum([item_tokens(item, tokenizer) for item in head])
+    left = policy.view_budget(system + tool_tokens) - head_tokens
+    offers = _Offers(budgets, tokenizer)
+    # The latest user message is always sent, so the layers share what it leaves.
+    must = must_send(history, tokenizer)
+    left = must + offers.take(recalled, left - must)
+    tail = project_tail(history, left, window=window, tokenizer=tokenizer)
+    chosen = _sent(history, tail)
+    sent = chosen
+    if offers.items and policy.order == "cache":
+        sent = arranged(head, offers.items, chosen, [layer.id for layer in layers if layer.placement == "suffix"])
+    elif head or offers.items:
+        sent = SentItems((*head, *[item for _, item in offers.items]), chosen)
+    hidden: tuple[tuple[int, int, int], ...] = ()
+    kept: tuple[int, ...] = ()
+    if history is view:
+        span, fates, floor = (tail.start, tail.stop), (*offers.fates, *tail.fates), tail.floor
+    elif projected is None:
+        tail, kept = _among_system(tail, view)
+        span, fates, floor = (tail.start, tail.stop), (*offers.fates, *tail.fates), tail.floor
+    else:
+        span, floor = (0, len(view)), 0
+        left_out, hidden = _hidden(view, sent, tokenizer, _reasons_of(history, tail))
+        fates = (*offers.fates, *left_out)
+    return TurnPlan(
+        sent,
+        policy,
+        budgets,
+        offers.usage(),
+        tuple(offers.items),
+        system,
+        tool_tokens,
+        offers.framing,
+        tail.tokens + head_tokens,
+        len(sent) - len(offers.items),
+        span,
+        fates,
+        floor,
+        hidden,
+        tuple(offers.unsent),
+        tuple(offers.texts),
+        kept,
+        tokenizer,
+    )
+
+
+def arranged(
+    head: Sequence[Item], offered: Iterable[tuple[str, Item]], history: Sequence[Item], last: Iterable[str]
+) -> Sequence[Item]:
+    """Return items in the order that keeps most of a request's beginning from one call to the next.
+
+    What the layers named in `last` offer stands before the latest user message instead of before the history: a model call
+    within the same turn still begins with all of it, and one of the next turn with all of the history before it.
+
+    Examples
+    --------
+    >>> a, b, note = input_message("a"), input_message("b"), input_message("note", "developer")
+    >>> [item["content"][0]["text"] for item in arranged((), [("notes", note)], [a, b], ["notes"])]
+    ['a', 'note', 'b']
+    """
+    late = frozenset(last)
+    front = (*head, *[item for layer_id, item in offered if layer_id not in late])
+    behind = tuple([item for layer_id, item in offered if layer_id in late])
+    if not behind:
+        return SentItems(front, history)
+    user = latest_user(history)
+    place = len(history) if user is None else user
+    return SentItems(front, history[:place], behind, history[place:])
+
+
+def _whole(
+    view: ItemView, policy: ProjectionPolicy, budgets: BudgetPlan, system: int, tool_tokens: int, tokenizer: Tokenizer
+) -> TurnPlan:
+    """Return the plan that sends a whole log and nothing else."""
+    size, shares = len(view), budgets.allocations
+    unused = tuple([LayerTokens(s.layer_id, s.allocated, 0, s.allocated) for s in shares]) if shares else ()
+    return TurnPlan(
+        view,
+        policy,
+        budgets,
+        unused,
+        (),
+        system,
+        tool_tokens,
+        0,
+        view.tokens,
+        size,
+        (0, size),
+        (),
+        tokenizer=tokenizer,
+    )
+
+
+def split_history(view: Sequence[Item], projected: Sequence[Item] | None) -> tuple[Sequence[Item], Sequence[Item]]:
+    """Return the system messages, which are always sent, and the history of which the newest part is."""
+    return _split_system(view if projected is None else _with_question(projected, view))
+
+
+def _with_question(projected: Sequence[Item], view: Sequence[Item]) -> Sequence[Item]:
+    """Return what layers chose of the history, led by the latest user message where they left none."""
+    if any(item.get("role") == "user" and item["type"] == "message" for item in projected):
+        return projected
+    question = latest_user(view)
+    return projected if question is None else (view[question], *projected)
+
+
+def _split_system(items: Sequence[Item]) -> tuple[Sequence[Item], Sequence[Item]]:
+    """Return system messages and the rest; the same object as the rest where there are none."""
+    if isinstance(items, ItemView) and not items.has_system:
+        return (), items
+    system = [item for item in items if item.get("role") == "system"]
+    return (system, [item for item in items if item.get("role") != "system"]) if system else ((), items)
+
+
+def _sent(history: Sequence[Item], tail: ProjectedHistory) -> Sequence[Item]:
+    if not tail.dropped and tail.forced is None:
+        return history[tail.start :]
+    return [history[position] for position in tail.positions()]
+
+
+def _among_system(tail: ProjectedHistory, view: Sequence[Item]) -> tuple[ProjectedHistory, tuple[int, ...]]:
+    """Return a tail of a log's history by its places in the log, and the system messages before it, which are sent as well."""
+    places = [at for at, item in enumerate(view) if item.get("role") != "system"]
+    # All of the history: what is before its first item belongs to it, too.
+    start = (places[tail.start] if tail.start < len(places) else len(view)) if tail.start else 0
+    floor = places[tail.floor] if tail.floor else 0
+    fates = tuple([replace(fate, position=places[fate.position]) for fate in tail.fates])
+    kept = tuple([at for at in range(start) if view[at].get("role") == "system"])
+    return tail._replace(start=start, stop=len(view), fates=fates, floor=min(floor, start)), kept
+
+
+def _reasons_of(history: Sequence[Item], tail: ProjectedHistory) -> dict[int, FateReason]:
+    """Return why items that layers did choose are not sent, by their identity; the latest user message is named, too."""
+    reasons: dict[int, FateReason] = {}
+    for at in (*range(tail.start), *sorted(tail.dropped)):
+        outside: FateReason = "outside_window" if at < tail.floor else "over_budget"
+        reasons[id(history[at])] = "unresolved_call" if at >= tail.start else outside
+    if tail.forced is not None:
+        reasons[id(history[tail.forced])] = "forced"
+    return reasons
+
+
+def _hidden(
+    view: Sequence[Item], sent: Sequence[Item], tokenizer: Tokenizer, reasons: Mapping[int, FateReason]
+) -> tuple[list[ItemFate], tuple[tuple[int, int, int], ...]]:
+    """Return what of the log a layer, or the budget after it, kept from being sent: fates, and long stretches as a whole.
+
+    What is sent is looked at and not what is left out, so that a window costs what is in it.
+    """
+    if isinstance(view, ItemView):
+        places = view.places_of(sent)
+    else:
+        ids = {id(item) for item in sent}
+        places = [at for at, item in enumerate(view) if id(item) in ids]
+    fates: list[ItemFate] = []
+    stretches: list[tuple[int, int, int]] = []
+    start = 0
+    for kept in (*places, len(view)):
+        left_out = view[start:kept]
+        if len(left_out) <= MAX_FATES:
+            for at, item in enumerate(left_out, start):
+                fates.append(ItemFate("history", at, item_tokens(item, tokenizer), reasons.get(id(item), "hidden")))
+        elif isinstance(left_out, ItemView) and left_out.tokenizer is tokenizer:
+            stretches.append((start, kept, left_out.tokens))
+        else:
+            stretches.append((start, kept, sum([item_tokens(item, tokenizer) for item in left_out])))
+        if kept < len(view) and reasons.get(id(view[kept])) == "forced":
+            fates.append(ItemFate("history", kept, item_tokens(view[kept], tokenizer), "forced"))
+        start = kept + 1
+    return fates, tuple(stretches)
+
+
+class _Offers:
+    """What of the layers' offers is taken, and how much each of them used."""
+
+    def __init__(self, budgets: BudgetPlan, tokenizer: Tokenizer) -> None:
+        self.items: list[tuple[str, Item]] = []
+        self.fates: list[ItemFate] = []
+        self.unsent: list[UnsentOffer] = []
+        self.texts: list[str] = []
+        self.framing = 0
+        self._budgets = budgets
+        self._tokenizer = tokenizer
+        self._used: dict[str, int] = {}
+        self._count: dict[str, int] = {}
+
+    def take(self, recalled: Iterable[RecallEntry], left: float) -> float:
+        """Take what fits, item by item; a smaller one behind a larger one may still fit."""
+        for entry in recalled:
+            layer_id = entry.layer_id
+            origin = f"layer:{layer_id}"
+            if entry.text is not None:
+                self.texts.append(layer_id)
+            # Where each stood among all that the layer returned; nearly always all of them are here.
+            places: Sequence[int] = range(len(entry.items))
+            if entry.dropped:
+                dropped = frozenset(entry.places)
+                places = [at for at in range(len(entry.items) + len(entry.dropped)) if at not in dropped]
+            for position, item in enumerate(entry.items):
+                whole = item_tokens(item, self._tokenizer)
+                content = content_tokens(item, self._tokenizer)
+                if whole > left:
+                    self.fates.append(ItemFate(origin, position, content, "over_budget"))
+                    self._leave(layer_id, places[position], "over_budget", item)
+                    continue
+                left -= whole
+                self.items.append((layer_id, item))
+                self.framing += whole - content
+                self._used[layer_id] = self._used.get(layer_id, 0) + content
+                self._count[layer_id] = self._count.get(layer_id, 0) + 1
+            for position, item in enumerate(entry.dropped, start=len(entry.items)):
+                tokens = content_tokens(item, self._tokenizer)
+                self.fates.append(ItemFate(origin, position, tokens, "over_allocation"))
+                self._leave(layer_id, entry.places[position - len(entry.items)], "over_allocation", item)
+            if entry.text is not None and entry.items:
+                self._note_cut(entry, entry.text)
+        return left
+
+    def _leave(self, layer_id: str, place: int, reason: UnsentReason, item: Item) -> None:
+        self.unsent.append(UnsentOffer(layer_id, place, len(self.items), reason, item))
+
+    def _note_cut(self, entry: RecallEntry, text: str) -> None:
+        """Note the rest of a layer's text, which its budget had no room for."""
+        item = entry.items[0]
+        kept = item["content"][0]["text"]
+        if kept is text or len(kept) == len(text):
+            return
+        rest = input_message(text[len(kept) :], "developer", item_id=item["id"])
+        self.fates.append(ItemFate(f"layer:{entry.layer_id}", 0, content_tokens(rest, self._tokenizer), "trimmed"))
+        self._leave(entry.layer_id, 0, "trimmed", rest)
+
+    def usage(self) -> tuple[LayerTokens, ...]:
+        """Return what every layer was given, used and yielded."""
+        allocated = {share.layer_id: share.allocated for share in self._budgets.allocations}
+        rows: list[LayerTokens] = []
+        for layer_id in (*allocated, *(used for used in self._used if used not in allocated)):
+            given, used = allocated.get(layer_id, 0.0), self._used.get(layer_id, 0)
+            rows.append(LayerTokens(layer_id, given, used, max(0.0, given - used), self._count.get(layer_id, 0)))
+        return tuple(rows)
