@@ -177,7 +177,7 @@ export default () => {
         bars.push([first, some.length, Math.max(...some), some.filter((count) => count > 0).length]);
       }
       const top = Math.max(1, ...bars.map(([, , count]) => count));
-      const wide = BARS / Math.max(1, Math.ceil(of / width));
+      const wide = Math.min(6, BARS / Math.max(1, Math.ceil(of / width)));
       patch(strip, bars, () => make("rect", { class: "nn-mark", tabindex: -1, role: "button" }), (mark, [first, some, count, differ], at) => {
         const high = count ? 4 + (16 * count) / top : 1.5;
         const name = some === 1 ? `Pair ${first + 1}` : `Pairs ${first + 1} to ${first + some}`;

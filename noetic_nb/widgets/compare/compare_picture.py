@@ -66,7 +66,7 @@ class ComparePicture:
         """Return plain text."""
         if not self.reading.has_any:
             return f"Compare. {self.reading.snapshot['empty']}"
-        lines = [f"Compare. a: {self.names[0]}, b: {self.names[1]}. {self._said()}"]
+        lines = [f"Compare. {', '.join(self.names)}. {self._said()}"]
         lines += [f"  {name}: {a} | {b}{f' ({more})' if more else ''}" for name, a, b, more in self.totals]
         for pair in self.pairs:
             lines.append(f"Turn {turn_text(pair)}")

@@ -39,7 +39,7 @@ class CompareReading(Reading):
         self.moment = moment
         self.sides = Side(), Side()
         self.turns = ComparedTurns(*self.sides)
-        self.names = [plain(name) for name in names]
+        self.names = [f"{side}: {plain(name)}" for side, name in zip("ab", names, strict=True)]
         # While runs that are there are read, nobody waits for messages.
         self._is_followed = False
         self.snapshot = {
@@ -170,7 +170,9 @@ def row_data(row: Row) -> dict[str, Any]:
         parts = text_parts(a, b)
         left, right = [part for part in parts if part[0] != "+"], [part for part in parts if part[0] != "-"]
     else:
-        left, right = [["" if is_same else "-", _cell(a)]], [["" if is_same else "+", _cell(b)]]
+        # A side that has no such thing has nothing to strike or underline.
+        left = [["" if is_same or a is None else "-", _cell(a)]]
+        right = [["" if is_same or b is None else "+", _cell(b)]]
         numbers = isinstance(a, int | float) and isinstance(b, int | float)
         if numbers and not is_same:
             right.append(["", f" ({_signed(b - a)})"])

@@ -77,7 +77,9 @@ class MemoryPicture:
         if not parts:
             return ""
         earlier = len(track.changes) - len(parts)
-        note = f'<p class="nn-note">{earlier:,} earlier changes are in <code>to_frame()</code>.</p>' if earlier else ""
+        note = (
+            f'<p class="nn-note">Earlier changes, {earlier:,}, are in <code>to_frame()</code>.</p>' if earlier else ""
+        )
         return f'<p class="nn-label">Changes of {escape(self._name(track))}, newest first</p>{"".join(parts)}{note}'
 
     def _flows_html(self, track: Track) -> str:
