@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any, Final, Protocol
 
 from noetic_nb.arguments import explained
+from noetic_nb.cards import Card, with_card
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, RunEvent
@@ -36,6 +37,7 @@ class Recordable(Protocol):
         ...
 
 
+@with_card
 class Recorder:
     """An event sink that appends to a run.
 
@@ -57,6 +59,9 @@ class Recorder:
 
     def __init__(self, run: Run | None = None, *, clock: Clock = SYSTEM_CLOCK, ids: Ids = SYSTEM_IDS) -> None:
         self.run = Run(clock=clock, ids=ids) if run is None else run
+
+    def _card(self) -> Card:
+        return Card("Recorder", facts=[("run", self.run)])
 
     def emit(self, event: RunEvent) -> None:
         """Take one event, from any thread; what is no event is logged and left out."""

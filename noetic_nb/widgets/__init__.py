@@ -8,8 +8,10 @@ from noetic_nb.widgets.ledger.ledger import Ledger
 from noetic_nb.widgets.memory.memory_view import MemoryView
 from noetic_nb.widgets.rules.rule_editor import RuleEditor
 from noetic_nb.widgets.rules.rule_magic import load_ipython_extension
+from noetic_nb.widgets.timeline.timeline import RunTimeline
 from noetic_nb.widgets.transcript.transcript import Transcript
 from noetic_nb.widgets.trends.trends import RegulatorTrends
+from noetic_nb.widgets.workbench.workbench import Workbench
 
 __all__ = [
     "Approval",
@@ -18,8 +20,10 @@ __all__ = [
     "MemoryView",
     "RegulatorTrends",
     "RuleEditor",
+    "RunTimeline",
     "Selection",
     "TokenAllocation",
     "Transcript",
+    "Workbench",
     "load_ipython_extension",
 ]

@@ -29,6 +29,7 @@ FLOORS: tuple[frozenset[str], ...] = (
             "owner_only",
             "redact",
             "markup",
+            "cards",
             "names",
             "items",
             "tokens",
@@ -115,7 +116,10 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
     ),
     "widgets": (
         frozenset({"base"}),
-        frozenset({"allocation", "trends", "ledger", "approval", "rules", "transcript", "memory", "compare"}),
+        frozenset(
+            {"allocation", "trends", "ledger", "approval", "rules", "timeline", "transcript", "memory", "compare"}
+        ),
+        frozenset({"workbench"}),
     ),
 }
 
