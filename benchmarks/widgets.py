@@ -22,6 +22,7 @@ OPEN_BYTES: Final = 1_000_000
 DRAG_MS: Final = 60.0
 SLIDER_MS: Final = 5.0
 FILTER_MS: Final = 100.0
+COMPARED_MS: Final = 200.0
 ZOOM_MS: Final = 50.0
 TREE_SHARE: Final = 0.5
 
@@ -31,13 +32,15 @@ import anywidget
 from IPython.display import display
 from noetic_nb import AgentConfig, AgentHarness, RuleBook, ScriptedModel, react, record, working_memory
 from noetic_nb.events import (
-    LayerTokens, ModelCalled, QualityGiven, SteeringDecided, ToolCalled, TurnCompleted, TurnStarted, ViewAssembled, Where)
+    LayerStateChanged, LayerTokens,
+    ModelCalled, QualityGiven, SteeringDecided, ToolCalled, TurnCompleted, TurnStarted, ViewAssembled, Where)
 from noetic_nb.lab import replay_regulator
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
-from noetic_nb.widgets import Ledger, RegulatorTrends, RuleEditor, RunTimeline, TokenAllocation, Transcript, Workbench
+from noetic_nb.widgets import (
+    Compare, Ledger, MemoryView, RegulatorTrends, RuleEditor, RunTimeline, TokenAllocation, Transcript, Workbench)
 
-VIEWS = TokenAllocation, Transcript, RegulatorTrends, Ledger, RunTimeline
+VIEWS = TokenAllocation, Transcript, RegulatorTrends, Ledger, RunTimeline, MemoryView
 
 def turn(n):
     w, t = Where("t1", f"e{n}", n), 1_000.0 * n
@@ -52,6 +55,7 @@ def turn(n):
                 w, t, "steering", "before_tool_call", "lookup", {"order": n}, "deny" if n % 9 == 0 else "allow", None,
                 ("limit",) if n % 9 == 0 else (), 0.1)
             yield ToolCalled(w, t, "lookup", f"c{n}", {"order": n}, "packed", 3.0, "ok")
+    yield LayerStateChanged(w, t, "notes", "store", {"orders": list(range(n, n + 20)), "last": f"Order {n} is packed."})
     yield TurnCompleted(w, t, f"turn{n}", "success", 5.0, f"Order {n} is packed and leaves today.", 1000, 4, 0.0, 2, 1)
     yield QualityGiven(w, t, 0.5 + 0.4 * ((n * 7) % 11) / 11, "grader")
 
@@ -176,6 +180,15 @@ for make in (*VIEWS, Workbench):
         took = time.process_time() - start
         report("open", ["Workbench with all panels", took, len(json.dumps(view.snapshot)), len(TEN.events)])
     view.close()
+other = Run("other", events=TEN.events)
+start = time.process_time()
+view = Compare(TEN, other)
+took = time.process_time() - start
+report("open", ["Compare, two of them", took, len(json.dumps(view.snapshot)), 2 * len(TEN.events)])
+start = time.process_time()
+view.reading.answer({"what": "pairs", "start": 0, "only": True})
+report("compared", [1e3 * (time.process_time() - start)] * 2)
+view.close()
 """
 
 ASK: Final = """
@@ -280,6 +293,7 @@ LINES: Final = {
     "filter": asked("ledger filter over 10 000 decisions, without painting", FILTER_MS),
     "zoom": asked("timeline zoom over 70 000 spans, without painting", ZOOM_MS),
     "slider": asked("allocation slider", SLIDER_MS),
+    "compared": asked("the first 100 pairs of 10 000 compared", COMPARED_MS),
 }
 
 

@@ -164,6 +164,7 @@ REQUESTS: Any = [
     *({"what": "span", "at": at} for at in range(12)),
     {"what": "thread", "thread": 0},
     {"what": "turns", "thread": 0, "at": 0},
+    *({"what": what, "layer": 0, "at": 0} for what in ("writes", "change", "flows")),
 ]
 
 

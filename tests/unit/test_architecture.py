@@ -116,7 +116,9 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
     ),
     "widgets": (
         frozenset({"base"}),
-        frozenset({"allocation", "trends", "ledger", "approval", "rules", "timeline", "transcript"}),
+        frozenset(
+            {"allocation", "trends", "ledger", "approval", "rules", "timeline", "transcript", "memory", "compare"}
+        ),
         frozenset({"workbench"}),
     ),
 }
@@ -129,6 +131,7 @@ SAME_MEANING = {
     "events": "what happened, as frozen records",
     "layer": "a memory layer",
     "ledger": "what steering decided, as data and as a view",
+    "memory_view": "the memory of a thread in one's hands: as an object of the harness, and as a view in a notebook",
     "openai_chat": "OpenAI's chat completions: messages that are kept, and requests",
     "openai_responses": "OpenAI's responses API: items that are kept, and requests",
     "registry": "names that files may use, and what they stand for",
