@@ -12,6 +12,7 @@ from noetic_nb.steering import RuleBook
 from noetic_nb.widgets.allocation.allocation import TokenAllocation
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.ledger.ledger import Ledger
+from noetic_nb.widgets.memory.memory_view import MemoryView
 from noetic_nb.widgets.rules.rule_editor import RuleEditor
 from noetic_nb.widgets.timeline.timeline import RunTimeline
 from noetic_nb.widgets.transcript.transcript import Transcript
@@ -63,6 +64,13 @@ PANELS: Final[Mapping[str, Panel]] = {
     ),
     "timeline": Panel(
         "Timeline", RunTimeline, lambda of, **more: RunTimeline(of.run, **more), (12, 420), is_open=False
+    ),
+    "memory": Panel(
+        "Memory",
+        MemoryView,
+        lambda of, **more: MemoryView(of.run, harness=of.harness, **more),
+        (12, 460),
+        is_open=False,
     ),
     "rules": Panel(
         "Rules",

@@ -47,7 +47,7 @@ class Workbench(RunView):
         run is shown. Recording goes on when the workbench is closed.
     panels : sequence of str, optional
         Which panels are open: ``"ledger"``, ``"transcript"``, ``"allocation"``, ``"trends"``, ``"timeline"``,
-        ``"rules"``; all but the last two by default.
+        ``"memory"``, ``"rules"``; all but the last three by default.
     rules : RuleBook, optional
         Those that steered; by default the harness's own.
     regulator : Regulator, optional
@@ -67,7 +67,7 @@ class Workbench(RunView):
         The open panels, in the order of the page. Can be set.
     sizes : dict of str to (int, int)
         Columns of 12, and pixels of height, of the panels that someone resized. Can be set.
-    ledger, transcript, allocation, trends, timeline, rules : RunView
+    ledger, transcript, allocation, trends, timeline, memory, rules : RunView
         The views, made when they are first wanted; ``bench.allocation.what_if(...)``.
 
     Raises
