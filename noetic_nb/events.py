@@ -220,6 +220,8 @@ class RequestPrepared:
     """In which order layers are sent, as `ProjectionPolicy` has it."""
     suffixes: tuple[str, ...] = ()
     """Layers with ``placement="suffix"``, which another order sends behind the history."""
+    tokenizer_error: float | None = None
+    """How far its requests are off reported usage on average, relative; None where nobody has measured it."""
 
 
 @made_quickly

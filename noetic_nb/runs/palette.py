@@ -24,6 +24,7 @@ CATEGORY: Final = {
     "tools": "#8A94A3",
     "framing": "#B9C0CA",
     "history": "#56B4E9",
+    "unexplained": "#8B2E5D",
 }
 """Fill of the parts that every call has, by kind."""
 
