@@ -160,6 +160,8 @@ class TurnStarted:
     stop: int
     query: str
     resource_id: str | None = None
+    waited_ms: float | None = None
+    """How long the first of its messages had waited for other turns; None where none had to."""
 
 
 @made_quickly

@@ -158,6 +158,10 @@ REQUESTS: Any = [
     *({"what": what, "at": 0} for what in ("call", "detail", "origins", "outcome", "items")),
     *({"what": what, "at": 0, "key": key} for what in ("text", "budget") for key in range(8)),
     {"what": "lines"},
+    {"what": "window"},
+    {"what": "list"},
+    {"what": "problem", "at": 0},
+    *({"what": "span", "at": at} for at in range(12)),
     {"what": "thread", "thread": 0},
     {"what": "turns", "thread": 0, "at": 0},
 ]

@@ -115,7 +115,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
     ),
     "widgets": (
         frozenset({"base"}),
-        frozenset({"allocation", "trends", "ledger", "approval", "rules", "transcript"}),
+        frozenset({"allocation", "trends", "ledger", "approval", "rules", "timeline", "transcript"}),
     ),
 }
 
