@@ -1,4 +1,4 @@
-"""Draw every figure for a page of 420 px, one of 1 400 px and a column of 85 mm, light and dark: python docs/figures.py folder.
+"""Draw every figure for a page of 420 px, one of 1 400 px and a column of 85 mm, light and dark: python -m docs.figures folder.
 
 Runs and tables are those of the data sets that ship and of the tests, so that anyone sees the same pictures.
 """
@@ -19,7 +19,7 @@ from noetic_nb.lab import datasets
 from noetic_nb.regulator import CallBudget
 from noetic_nb.runs import Run
 from tests.plots.decided_runs import decided_run
-from tests.widgets import scenes
+from tests.widgets import scenes, timeline_scenes
 
 # By name: width and height in inches, dots an inch, and the ground.
 PAGES = {
@@ -72,6 +72,12 @@ def figures() -> Iterator[tuple[str, Callable[..., Axes]]]:
         yield f"allocation-{name}", lambda ax, run=run: plots.allocation(run, ax=ax)
     for turns in (0, 8, 600):
         yield f"ledger-{turns}", lambda ax, turns=turns: plots.ledger(decided_run(turns), ax=ax)
+    for name, run in {
+        "branches": timeline_scenes.branches_run(),
+        "demo": scenes.demo_run(),
+        "untimed": timeline_scenes.untimed_run(),
+    }.items():
+        yield f"timeline-{name}", lambda ax, run=run: plots.timeline(run, ax=ax)
     yield "roc", lambda ax: plots.roc(calibration, ax=ax)
     yield "economics", lambda ax: plots.economics(worth, ax=ax)
     yield "economics-unknown", lambda ax: plots.economics(worth, saved="cost_saved", ax=ax)
@@ -94,5 +100,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     main(Path(sys.argv[1]))

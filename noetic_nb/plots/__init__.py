@@ -11,9 +11,21 @@ from noetic_nb.plots.memory_figure import memory_bench
 from noetic_nb.plots.pareto_figure import pareto
 from noetic_nb.plots.roc_figure import roc
 from noetic_nb.plots.sweep_figure import sweep
+from noetic_nb.plots.timeline_figure import timeline
 from noetic_nb.plots.trends_figure import trends
 
 # The name of `trends` in version 0.1.
 quality_and_cost = trends
 
-__all__ = ["allocation", "economics", "ledger", "memory_bench", "pareto", "quality_and_cost", "roc", "sweep", "trends"]
+__all__ = [
+    "allocation",
+    "economics",
+    "ledger",
+    "memory_bench",
+    "pareto",
+    "quality_and_cost",
+    "roc",
+    "sweep",
+    "timeline",
+    "trends",
+]

@@ -11,7 +11,6 @@ from typing import Final
 __all__ = [
     "ACTION_COLOURS", "CATEGORY", "DECISION_LOOKS", "LAYER_COLOURS", "MEAN_COLOUR", "OTHER_LOOK", "QUALITY_COLOUR",
     "SPAN_COLOURS", "TOKENS_COLOUR", "ink_on", "layer_colour",
-    "TOKENS_COLOUR", "ink_on", "layer_colour",
 ]  # fmt: skip
 
 # Okabe and Ito, "Color Universal Design" (2008), without black; sky blue is kept for history.

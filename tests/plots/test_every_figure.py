@@ -12,7 +12,6 @@ import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matplotlib.artist import ArtistInspector
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
@@ -41,6 +40,7 @@ FIGURES: dict[str, Callable[..., Axes]] = {
     "quality_and_cost": lambda **given: plots.quality_and_cost(RUN, **given),
     "roc": lambda **given: plots.roc(CALIBRATION, **given),
     "sweep": lambda **given: plots.sweep(TRIED, "cap", "s", **given),
+    "timeline": lambda **given: plots.timeline(RUN, **given),
     "trends": lambda **given: plots.trends(RUN, **given),
 }
 EMPTY: dict[str, Callable[[], Axes]] = {
@@ -50,6 +50,7 @@ EMPTY: dict[str, Callable[[], Axes]] = {
     "memory_bench": lambda: plots.memory_bench(REMEMBERED.iloc[:0]),
     "pareto": lambda: plots.pareto(TRIED.iloc[:0], "t", "s"),
     "sweep": lambda: plots.sweep(TRIED.iloc[:0], "cap", "s"),
+    "timeline": lambda: plots.timeline(Run()),
     "trends": lambda: plots.trends(Run()).child_axes[0],
 }
 
@@ -69,23 +70,13 @@ def drawn(axes: Axes) -> np.ndarray[Any, Any]:
 
 def facts(axes: Axes) -> list[Any]:
     """Return what can be compared of all artists."""
-    kept = (
-        "text",
-        "label",
-        "color",
-        "facecolor",
-        "edgecolor",
-        "linestyle",
-        "marker",
-        "xydata",
-        "width",
-        "height",
-        "xy",
-    )
     found: list[Any] = []
     for artist in axes.findobj():
-        known = ArtistInspector(artist).properties()
-        found.append((type(artist).__name__, [str(known[name]) for name in kept if name in known]))
+        given: Any = artist
+        said = given.get_text() if hasattr(artist, "get_text") else str(given.get_label())
+        colour = given.get_facecolor() if hasattr(artist, "get_facecolor") else getattr(artist, "_color", None)
+        place = given.get_xydata() if hasattr(artist, "get_xydata") else getattr(artist, "_x0", None)
+        found.append((type(artist).__name__, said, str(colour), str(place), artist.get_zorder()))
     return found
 
 
