@@ -18,6 +18,8 @@ __all__ = ["WHOLE", "Bar", "Lane", "Wanted", "Window", "Windows"]
 
 # Of a bar for several spans, so many are looked at for what most of them are, and of those with problems for the worst.
 _LOOKED_AT: Final = 16
+# Milliseconds: a float tells times since the epoch apart by less than a thousandth.
+_LEAST: Final = 0.01
 _TICKS: Final = 6
 
 
@@ -143,8 +145,9 @@ class Windows:
         end = self.end(by_time=by_time)
         start = max(0.0, min(start, end))
         stop = min(stop, end)
-        if stop <= start:
-            stop = start + 1.0
+        if stop - start < _LEAST:
+            start = max(0.0, min(start, end - _LEAST))
+            stop = start + _LEAST
         rows = [row for row in self.rows(wanted) if row.spans]
         first = max(0, min(first, len(rows) - 1))
         scale = _Scale(self.timeline, start, stop, bins, by_time)
@@ -221,7 +224,7 @@ class _Scale:
     def bars(self, row: Row) -> Any:
         """Return the bars of a row."""
         spans, starts = row.spans, row.starts if self.by_time else row.orders
-        at = max(0, bisect_right(starts, self.edges[0]) - 1)
+        at = max(0, bisect_left(starts, self.edges[0]) - 1)
         stop = bisect_right(starts, self.edges[-1])
         while at < stop:
             span = spans[at]

@@ -44,7 +44,6 @@ def test_the_timeline_is_readable_in_both_themes_and_at_every_width(notebook: Op
         opened.theme(theme)
         for width in (1400, 420):
             at_width(root, width)
-            opened.page.wait_for_timeout(400) if scene != "empty" else None
             shot(root, f"timeline-{scene}-{theme.split()[-1].lower()}-{width}")
             assert_readable(root)
             assert_contained(root)

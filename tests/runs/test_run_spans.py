@@ -233,7 +233,8 @@ def test_a_window_of_all_shows_every_span_once_and_every_problem(
     for lane in window.lanes:
         assert len(lane.bars) <= 2 * bins + 1
         assert all(0 <= bar.start <= bar.stop <= 1 for bar in lane.bars)
-        assert [bar.start for bar in lane.bars] == sorted(bar.start for bar in lane.bars)
+        near = OVERLAP_MS / (window.stop - window.start)
+        assert all(one.start <= other.start + near for one, other in zip(lane.bars, lane.bars[1:], strict=False))
     assert max((bar.severity for bar in bars), default=0) == max((span.severity for span in timeline.spans), default=0)
 
 

@@ -65,10 +65,12 @@ async def test_a_thread_says_what_it_is_doing() -> None:
     assert harness.status() == ("idle", None, 0.0, 0)
 
 
-async def test_a_turn_says_how_long_its_first_message_waited_for_the_turn_before_it() -> None:
+@pytest.mark.parametrize("durable", [False, True])
+async def test_a_turn_says_how_long_its_first_message_waited_for_the_turn_before_it(durable: bool) -> None:
     gate, clock = Gate(), FakeClock()
+    kept = {"storage": nn.InMemoryStorage(), "checkpoints": True} if durable else {}
     config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"))
-    harness = nn.AgentHarness(config, model=gate, clock=clock)
+    harness = nn.AgentHarness(config, model=gate, clock=clock, **kept)
     events = record_events(harness)
     running = asyncio.create_task(harness.execute("one"))
     await gate.entered.wait()

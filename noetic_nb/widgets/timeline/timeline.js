@@ -108,7 +108,7 @@ export default () => {
     const now = () => shown ?? store.data.window;
     const view = (start, stop) => {
       const end = now().end;
-      const least = byTime() ? 0.001 : 1;
+      const least = byTime() ? 0.01 : 1;
       const wide = Math.min(end, Math.max(stop - start, least));
       const begin = Math.max(0, Math.min(start, end - wide));
       range = wide >= end ? null : [begin, begin + wide];
@@ -385,8 +385,9 @@ export default () => {
       drawAxis(window_);
       drawPauses(window_);
       const view_ = { width: width(), names: window_.names, chosen: data.chosen };
+      const hadFocus = lanes.contains(document.activeElement);
       patch(lanes, window_.lanes, laneNode, (lane, row, at) => drawLane(lane, row, window_.first + at, view_, data));
-      oneStop(lanes, focused);
+      oneStop(lanes, focused, hadFocus);
       whole.disabled = range === null;
       out.disabled = range === null;
       left.disabled = range === null || window_.from <= 0;

@@ -93,18 +93,16 @@ function laneKeys(lanes, moved) {
   });
 }
 
-/** Give one bar the stop of the Tab key: the one that has the focus, else the chosen one, else the first. */
-function oneStop(lanes, wanted) {
+/**
+ * Give one bar the stop of the Tab key: the wanted one, else the chosen one, else the first. Where a bar had the focus, the
+ * focus stays with its span: bars are used anew for others, or are gone.
+ */
+function oneStop(lanes, wanted, hadFocus) {
   const bars = [...lanes.querySelectorAll(".nn-tl-bar")];
-  const active = bars.find((node) => node === document.activeElement);
-  let stop = active ?? bars.find((node) => node.getAttribute("aria-pressed") === "true") ?? bars[0];
-  if (active && wanted !== null && Number(active.dataset.at) !== wanted) {
-    const same = bars.find((node) => Number(node.dataset.at) === wanted);
-    if (same) {
-      same.setAttribute("tabindex", 0);
-      same.focus();
-      stop = same;
-    }
+  const stop = bars.find((node) => Number(node.dataset.at) === wanted) ?? bars.find((node) => node.getAttribute("aria-pressed") === "true") ?? bars[0];
+  if (hadFocus && stop && stop !== document.activeElement) {
+    stop.setAttribute("tabindex", 0);
+    stop.focus({ preventScroll: true });
   }
   for (const node of bars) put(node, { tabindex: node === stop ? 0 : -1, "data-lm-suppress-shortcuts": "true" });
 }

@@ -110,7 +110,8 @@ def _lane(lane: Lane, y: float) -> str:
     bars = [_bar(bar, y) for bar in lane.bars]
     # Signs on top: a bar next to it would cover one that is wider than its own.
     signs = [
-        f'<text x="{100 * bar.start:.3f}%" dx="1" y="{y + 14:g}" font-size="11" font-weight="700" fill="currentColor">'
+        f'<text class="nn-tl-ground" x="{100 * bar.start:.3f}%" dx="1" y="{y + 14:g}" font-size="11" font-weight="700" '
+        f'fill="currentColor">'
         f"{SIGNS[bar.severity]}</text>"
         for bar in lane.bars
         if bar.severity and bar.stop - bar.start < WORDY
