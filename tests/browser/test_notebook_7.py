@@ -28,7 +28,7 @@ def test_the_views_of_the_tour_are_live_in_notebook_7(
     notebook: Callable[..., Any], cells_of: Callable[..., list[str]], shot: Callable[..., Any]
 ) -> None:
     opened = notebook(
-        *cells_of("demo_run", ["TokenAllocation(run)", "RegulatorTrends(run)", "Ledger(run)"]),
+        *cells_of("Run", ["TokenAllocation(run)", "RegulatorTrends(run)", "Ledger(run)"]),
         "from noetic_nb import plots\nplots.trends(run)",
     )
     # Of Notebook itself, as it starts: it asks for settings of a plug-in of JupyterLab that it does not have.
@@ -38,13 +38,12 @@ def test_the_views_of_the_tour_are_live_in_notebook_7(
     expect(live).to_have_count(3)
     assert "Notebook" in opened.page.evaluate("window.jupyterapp.name")
 
+    opened.kernel.run("for event in scenes.demo_run().events: run.append(event)")
+    expect(live.filter(has_text="Regulator trends").locator(".nn-sub")).to_contain_text("2,220 of 2,000 output tokens")
     allocation = live.filter(has_text="Token allocation")
     expect(allocation.locator(".nn-sub")).to_contain_text("Turn 6, call 1")
     allocation.get_by_role("slider", name="Model call").focus()
     opened.page.keyboard.press("Home")
     expect(allocation.locator(".nn-sub")).to_contain_text("Turn 1, call 1")
-
-    opened.kernel.run("run.append(scenes.demo_run().events[-1])")
-    expect(live.filter(has_text=re.compile("Regulator trends"))).to_be_visible()
     expect(opened.page.locator(".jp-RenderedImage img")).to_have_count(1)
     shot(opened.page, "notebook-7")
