@@ -9,6 +9,7 @@ from noetic_nb.widgets.rules.rule_magic import load_ipython_extension
 from noetic_nb.widgets.timeline.timeline import RunTimeline
 from noetic_nb.widgets.transcript.transcript import Transcript
 from noetic_nb.widgets.trends.trends import RegulatorTrends
+from noetic_nb.widgets.workbench.workbench import Workbench
 
 __all__ = [
     "Approval",
@@ -19,5 +20,6 @@ __all__ = [
     "Selection",
     "TokenAllocation",
     "Transcript",
+    "Workbench",
     "load_ipython_extension",
 ]

@@ -29,6 +29,7 @@ FLOORS: tuple[frozenset[str], ...] = (
             "owner_only",
             "redact",
             "markup",
+            "cards",
             "names",
             "items",
             "tokens",
@@ -116,6 +117,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
     "widgets": (
         frozenset({"base"}),
         frozenset({"allocation", "trends", "ledger", "approval", "rules", "timeline", "transcript"}),
+        frozenset({"workbench"}),
     ),
 }
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from math import isfinite, isnan, nan
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab.detection.detectors import Detecting
 from noetic_nb.regulator import Regulator, Settings
+from noetic_nb.runs.plain_text import plain_line
 
 if TYPE_CHECKING:
     import pandas
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["Calibration", "Failure", "is_judged"]
 
 OFF: Final = "off"
+# As much as anyone reads of it as text; `table` and `reasons` have all of it.
+_MOST_LINES: Final = 12
+_MOST_TEXT: Final = 300
 _FORM: Final = "noetic_nb calibration 1"
 _ABOUT: Final = (
     "Intervals: 95 %, whole tasks drawn again over the scores of the row, nothing fitted again; "
@@ -40,6 +44,7 @@ class Failure(NamedTuple):
     why: str
 
 
+@with_card(shown="as HTML")
 @dataclass(frozen=True, repr=False)
 class Calibration:
     """What detectors are worth on some runs, beside baselines.
@@ -156,7 +161,7 @@ class Calibration:
             return OFF
         found = next(each for each in self._tried if each.name == self.detector).setting(self.threshold)
         shown = "" if found is None else f" ({found[0]}={found[1]:g})"
-        return f"{self.detector}: stop from a score of {self.threshold:g}{shown}"
+        return f"{plain_line(self.detector)}: stop from a score of {self.threshold:g}{shown}"
 
     def _notes(self) -> list[str]:
         notes = [f"{name} is {OFF}: {why}" for name, why in self.reasons.items()]
@@ -175,7 +180,7 @@ class Calibration:
             f"{name} could not score {len(some)} runs, which its rows leave out: {some[0].run_id}: {some[0].why}"
             for name, some in by_detector.items()
         ]
-        return [*notes, _ABOUT]
+        return [*[plain_line(note, _MOST_TEXT) for note in notes[:_MOST_LINES]], _ABOUT]
 
     def _cells(self) -> list[tuple[str, ...]]:
         head = (
@@ -195,24 +200,20 @@ class Calibration:
             scores = [_interval(row, name, 1, "{:.2f}") for name in ("auc", "auc_within")]
             threshold = OFF if isnan(row["threshold"]) else f"{row['threshold']:.4g}"
             gain = f"{_interval(row, 'gain', 1, '{:+.2f}')} {row['best_baseline']}" if row.get("best_baseline") else ""
-            lines.append((row["detector"], row["domain"], row["split"], threshold, *shares, *scores, gain))
+            named = (plain_line(row["detector"]), plain_line(row["domain"]))
+            lines.append((*named, row["split"], threshold, *shares, *scores, gain))
         return lines
 
     def __repr__(self) -> str:
         cells = self._cells()
         widths = [max(len(line[place]) for line in cells) for place in range(len(cells[0]))]
-        rows = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
+        rows = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells[: _MOST_LINES + 1]]
+        rows += [f"… {len(cells) - _MOST_LINES - 1} rows more"] if len(cells) > _MOST_LINES + 1 else []
         return "\n".join([f"Calibration: {self._headline()}", *rows, *self._notes()])
 
-    def _repr_html_(self) -> str:
+    def _card(self) -> Card:
         head, *lines = self._cells()
-        top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
-        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>" for line in lines)
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self._notes())
-        return (
-            f"<table><caption>Calibration: {escape(self._headline())}</caption><thead><tr>{top}</tr></thead>"
-            f"<tbody>{body}</tbody></table>{notes}"
-        )
+        return Card("Calibration", facts=[("", self._headline())], table=Table(head, lines), notes=self._notes())
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write everything but functions as JSON.

@@ -8,13 +8,13 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
+from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import SteeringDecided, ToolCalled, ViewAssembled
 from noetic_nb.items import item_text, thaw
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.lab.replaying.paired_runs import PairedComparison, compare_paired
 from noetic_nb.lab.replaying.replay_summary import drops_of, sent_tokens, tokens_of
-from noetic_nb.markup import escape
 from noetic_nb.redact import redact, redact_text
 from noetic_nb.runs import Run
 from noetic_nb.runs.plain_text import plain_line
@@ -28,12 +28,13 @@ __all__ = ["Comparison", "compare"]
 
 T = TypeVar("T")
 
-# As much as anyone reads of it in a cell; the frame has all of it.
-_MOST_ROWS: Final = 100
+# As much as anyone reads of it as text; the frame has all of it.
+_MOST_LINES: Final = 20
 _MOST_TEXT: Final = 80
 _COLUMNS: Final = ("turn", "what", "a", "b")
 
 
+@with_card(shown="as HTML")
 @dataclass(frozen=True)
 class Comparison:
     """Two runs side by side.
@@ -73,22 +74,16 @@ class Comparison:
 
     def __repr__(self) -> str:
         lines = [f"Comparison of {self._title()}"]
-        for turn, what, a, b in self.differences[:_MOST_ROWS]:
+        for turn, what, a, b in self.differences[:_MOST_LINES]:
             lines.append(f"  {turn:>3}  {what:<10}  {_cell(a)}  |  {_cell(b)}")
+        if len(self.differences) > _MOST_LINES:
+            lines.append(f"  … {len(self.differences) - _MOST_LINES} more")
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        head = "".join(f"<th>{name}</th>" for name in _COLUMNS)
-        body = "".join(
-            "<tr>" + "".join(f'<td style="text-align:left">{escape(_cell(cell))}</td>' for cell in row) + "</tr>"
-            for row in self.differences[:_MOST_ROWS]
-        )
-        more = len(self.differences) - _MOST_ROWS
-        note = f"; the first {_MOST_ROWS} of them" if more > 0 else ""
-        return (
-            f"<table><caption>{escape(self._title())}{note}</caption>"
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        )
+    def _card(self) -> Card:
+        # As text: what is compared may be anything, and 1 beside "one" is read as what it is.
+        rows = ((turn, what, _cell(a), _cell(b)) for turn, what, a, b in self.differences)
+        return Card("Comparison", facts=[("", self._title())], table=Table(_COLUMNS, rows, len(self.differences), ""))
 
 
 def _cell(value: Any) -> str:
