@@ -137,35 +137,22 @@ class Calibration:
         return (known or self._tried)[0].regulator(None)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the ROC curves on held-out tasks: detectors that were tried as lines, baselines dashed, chance dotted.
+        """Draw the ROC curves on held-out tasks, as `noetic_nb.plots.roc` does.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; axes of their own by default.
+            Where to draw; on a figure of their own by default.
 
         Returns
         -------
         matplotlib Axes
             The axes.
         """
-        import pandas
+        # From the floor above: figures of calibrations are drawn in one place, with all others.
+        from noetic_nb.plots import roc
 
-        baselines = {row["detector"] for row in self._rows if row["baseline"]}
-        x, y = "good runs stopped", "failed runs stopped"
-        chance = pandas.DataFrame({x: [0.0, 1.0], y: [0.0, 1.0]})
-        ax = chance.plot.line(x=x, y=y, ax=ax, label="chance", color="0.6", linestyle=":")
-        for name, curve in self.curves.items():
-            points = {x: [0.0, *curve["stopped_good"], 1.0], y: [0.0, *curve["stopped_failed"], 1.0]}
-            style = {"linestyle": "--", "linewidth": 1.0} if name in baselines else {"linewidth": 2.0}
-            pandas.DataFrame(points).plot.line(x=x, y=y, ax=ax, label=name, **style)
-        row = next((row for row in self._rows if row["detector"] == self.detector and is_judged(row)), None)
-        if row is not None:
-            ax.plot([row["stopped_good"]], [row["stopped_failed"]], "o", label=f"threshold {self.threshold:g}")
-            ax.legend()
-        ax.set_ylabel(y)
-        ax.set_title("Held-out tasks" if self.detector else f"Held-out tasks: {OFF}")
-        return ax
+        return roc(self, ax=ax)
 
     # As text and as a file
 
