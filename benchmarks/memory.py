@@ -53,6 +53,7 @@ GOALS: Final = {
     "a turn steered over its thread after 1 500 turns / after 110": ("thread rules, late", "thread rules, early", 1.5),
     "the same / steered over the execution": ("thread rules, late", "execution rules, late", 4.0),
     "a call with caching read / one whose request is read": ("cache read", "request read", 1.3),
+    "a call with caching read / one that nobody reads": ("cache read", "call", None),
 }
 
 
@@ -120,7 +121,8 @@ async def _read_by(reader: Any) -> nn.AgentHarness:
         nn.AgentConfig(name="desk", step=step, memory=layers), model=nn.ScriptedModel(lambda request: "yes " * 20)
     )
     run = nn.record(harness)
-    run.subscribe(lambda event: reader.take(event))
+    if reader is not None:
+        run.subscribe(lambda event: reader.take(event))
     for _ in range(100):
         await harness.execute("And now? " * 10)
     return harness
@@ -135,6 +137,7 @@ async def measure_turns(rounds: int, samples: dict[str, list[float]]) -> None:
         "thread rules, early": await _after(110, _rules("thread")),
         "thread rules, late": await _after(1_500, _rules("thread")),
         "execution rules, late": await _after(1_500, _rules("execution")),
+        "call": await _read_by(None),
         "request read": await _read_by(RequestIndex()),
         "cache read": await _read_by(CacheReader()),
     }

@@ -6,6 +6,7 @@ An item's id and status are this library's own: a layer's text has another id at
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from noetic_nb.items.build import item_text
@@ -55,11 +56,12 @@ def same_when_sent(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     # The text first: where it differs, as nearly always, nothing else has to be looked at.
     if one.get("content") != other.get("content") or one["type"] != other["type"]:
         return False
-    keys = (one.keys() | other.keys()) - _NOT_SENT
-    try:
-        return all(one[key] == other[key] for key in keys)
-    except KeyError:
+    if one.keys() != other.keys() and not (one.keys() ^ other.keys()) <= _NOT_SENT:
         return False
+    for key, value in one.items():
+        if key not in _NOT_SENT and other[key] != value:
+            return False
+    return True
 
 
 def leading_text(item: Mapping[str, Any]) -> tuple[str, str]:
@@ -74,6 +76,14 @@ def leading_text(item: Mapping[str, Any]) -> tuple[str, str]:
     return f"{item['type']} {item.get('role') or ''}".strip(), item_text(item)
 
 
+# A request is compared with the one before it, and with the nearest of all others, which nearly always is the same: the texts of
+# the last pairs are kept until other pairs take their place.
+@lru_cache(maxsize=8)
+def _alike(one: str, other: str) -> int:
+    """Return how many characters two texts begin with alike."""
+    return most_that_fit(min(len(one), len(other)), lambda size: one[:size] == other[:size])
+
+
 def leading_tokens(one: str, other: str, most: int, tokenizer: Tokenizer = estimate_tokens) -> int:
     """Return how many tokens two different texts begin with alike, at most `most` less one: the last of them differs.
 
@@ -85,7 +95,7 @@ def leading_tokens(one: str, other: str, most: int, tokenizer: Tokenizer = estim
     >>> leading_tokens("the colour is blue", "the colour is red", 5)
     3
     """
-    alike = one[: most_that_fit(min(len(one), len(other)), lambda size: one[:size] == other[:size])]
+    alike = one[: _alike(one, other)]
     if tokenizer is estimate_tokens:
         # Two characters of two units each may begin with the same one.
         first = [text[len(alike) : len(alike) + 1].encode("utf-16-le", "surrogatepass")[:2] for text in (one, other)]

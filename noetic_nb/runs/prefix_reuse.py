@@ -75,12 +75,19 @@ class PrefixReuse:
         return rest + self.cached * self.rules.read + self.written * self.rules.write
 
 
-class _Piece(NamedTuple):
-    """One item of the front of a request, or a text: what it is, how it begins, and what is the same only where all is."""
+_Chain: TypeAlias = int
 
+
+class _Piece(NamedTuple):
+    """One item of the front of a request, or a text: what stands before it, what it is, and how it begins.
+
+    `chain` is the same only where all of it and all before it is.
+    """
+
+    before: _Chain
     kind: str
     text: str
-    whole: int
+    chain: _Chain
     tokens: int
 
 
@@ -101,7 +108,6 @@ class _Mark:
     used_ms: float
 
 
-_Chain: TypeAlias = int
 _NO_MODEL: Final = ""
 # Of requests with the same front, and the same first item of the history, so many are compared, the newest first: with a history
 # that only grows the newest has all that the others have.
@@ -113,8 +119,6 @@ class _Front(NamedTuple):
 
     sent: _Sent
     t_ms: float
-    chains: tuple[_Chain, ...]
-    beginnings: tuple[tuple[_Chain, str, str], ...]
 
 
 class _Fronts:
@@ -127,41 +131,46 @@ class _Fronts:
     def __init__(self) -> None:
         self._kept: deque[_Front] = deque()
         self._by_chain: dict[_Chain, list[_Front]] = {}
+        # Each once, in order, and how often it was sent: most requests begin as the one before.
         self._beginnings: list[tuple[_Chain, str, str]] = []
+        self._times: dict[tuple[_Chain, str, str], int] = {}
 
     def add(self, sent: _Sent, t_ms: float) -> None:
-        chains, beginnings, chain = [], [], 0
-        for piece in sent.pieces:
-            beginnings.append((chain, piece.kind, piece.text))
-            chain = hash((chain, piece.whole))
-            chains.append(chain)
-        front = _Front(sent, t_ms, tuple(chains), tuple(beginnings))
+        front = _Front(sent, t_ms)
         self._kept.append(front)
-        for chain in chains:
-            self._by_chain.setdefault(chain, []).append(front)
-        for beginning in beginnings:
-            insort(self._beginnings, beginning)
+        for piece in sent.pieces:
+            beginning = piece[:3]
+            times = self._times[beginning] = self._times.get(beginning, 0) + 1
+            if times == 1:
+                insort(self._beginnings, beginning)
+            fronts = self._by_chain.get(piece.chain)
+            if fronts is None:
+                self._by_chain[piece.chain] = [front]
+            else:
+                fronts.append(front)
 
     def forget(self, before_ms: float) -> None:
         """Forget what was sent before a moment."""
         while self._kept and self._kept[0].t_ms < before_ms:
             gone = self._kept.popleft()
-            for chain in gone.chains:
-                fronts = self._by_chain[chain]
-                fronts.remove(gone)
+            for piece in gone.sent.pieces:
+                fronts = self._by_chain[piece.chain]
+                del fronts[0]  # the oldest of all is the oldest of its chain
                 if not fronts:
-                    del self._by_chain[chain]
-            for beginning in gone.beginnings:
-                del self._beginnings[bisect_left(self._beginnings, beginning)]
+                    del self._by_chain[piece.chain]
+                beginning = piece[:3]
+                self._times[beginning] -= 1
+                if not self._times[beginning]:
+                    del self._times[beginning]
+                    del self._beginnings[bisect_left(self._beginnings, beginning)]
 
     def most(self, sent: _Sent) -> int:
         """Return the most tokens that a request has in common with the beginning of one of these."""
         chain = tokens = 0
         for piece in sent.pieces:
-            longer = hash((chain, piece.whole))
-            if longer not in self._by_chain:
-                return tokens + self._alike((chain, piece.kind, piece.text), piece.tokens, sent.counter)
-            chain, tokens = longer, tokens + piece.tokens
+            if piece.chain not in self._by_chain:
+                return tokens + self._alike(piece[:3], piece.tokens, sent.counter)
+            chain, tokens = piece.chain, tokens + piece.tokens
         for other in reversed(self._by_chain.get(chain, [])[-MOST_COMPARED:]):
             if min(other.sent.tokens, sent.tokens) > tokens:
                 tokens = max(tokens, shared_prefix(other.sent.parts, sent.parts, sent.counter).tokens)
@@ -178,16 +187,20 @@ class _Fronts:
 
 def _pieces(parts: Sequence[RequestPart], counter: Tokenizer, known: Sequence[_Piece]) -> Iterable[_Piece]:
     """Yield the front of a request, item by item, and the first item of what follows it; the first of them are `known`."""
+    chain = 0
     for at, (origin, body, tokens) in enumerate(parts):
         if len(body) > 1 and not isinstance(body, str):
             tokens = item_tokens(body[0], counter)
-        if at < len(known):  # of an item with another id, which may count otherwise
-            kind, text, whole, _ = known[at]
-            yield _Piece(kind, text, whole, tokens)
+        if at < len(known):
+            piece = known[at]
+            if piece.tokens != tokens:  # an item with another id may count otherwise
+                piece = piece._replace(tokens=tokens)
         elif isinstance(body, str):
-            yield _Piece(origin, body, hash((origin, body)), tokens)
+            piece = _Piece(chain, origin, body, hash((chain, origin, body)), tokens)
         else:
-            yield _Piece(*leading_text(body[0]), sent_hash(body[0]), tokens)
+            piece = _Piece(chain, *leading_text(body[0]), hash((chain, sent_hash(body[0]))), tokens)
+        chain = piece.chain
+        yield piece
         if origin in ("history", "appended") and not isinstance(body, str) and body[0].get("role") != "system":
             return
 
@@ -232,7 +245,7 @@ class CacheReader:
         None for all other events, and for a request of which the run does not have all.
         """
         at = self.index.take(event, seq=seq, call=call)
-        return self.read(event, None if at is None else self.index.requests[at])
+        return None if at is None else self.read(event, self.index.requests[at])
 
     def read(self, event: RunEvent, request: RecordedRequest | None) -> PrefixReuse | None:
         """Do the same for an event that another index has read, with the request that began or ended with it."""

@@ -274,6 +274,9 @@ def _not_recorded(request: RecordedRequest, what: str) -> NoeticConfigError:
     )
 
 
+_READ: Final = frozenset({ItemsAppended, ChildStarted, RequestPrepared, ViewAssembled, ModelCalled})
+
+
 class RequestIndex:
     """The agent's model calls of a run so far; grows with `take`.
 
@@ -318,6 +321,8 @@ class RequestIndex:
         `seq` and `call` are its number in the run and among the agent's model calls, where not all events are read.
         """
         self._seq = self._seq + 1 if seq is None else seq
+        if type(event) not in _READ:  # as most events
+            return None
         match event:
             case ItemsAppended(where):
                 self._log(where).take(event)
