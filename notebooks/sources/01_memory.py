@@ -34,7 +34,11 @@ def clerk(request) -> str:
     *before, question = request.items
     if "Which seat" not in text_of(question):
         return "Noted."
-    return "A window seat." if any("window seat" in text_of(item) for item in before) else "I do not know."
+    return (
+        "A window seat."
+        if any("window seat" in text_of(item) for item in before)
+        else "I do not know."
+    )
 
 
 # %% [markdown]
@@ -53,9 +57,18 @@ TRIPS = [
 
 async def talk(said, memory=(), room=500):
     """Say these things to a new agent, then ask for the seat."""
-    policy = nn.ProjectionPolicy(token_budget=room, response_reserve=100, overflow="truncate")
-    config = nn.AgentConfig(name="clerk", step=nn.react(model="scripted"), memory=memory, projection=policy)
-    harness = nn.AgentHarness(config, model=nn.ScriptedModel(clerk), clock=FakeClock(step_ms=1), ids=SeededIds(1))
+    policy = nn.ProjectionPolicy(
+        token_budget=room, response_reserve=100, overflow="truncate"
+    )
+    config = nn.AgentConfig(
+        name="clerk", step=nn.react(model="scripted"), memory=memory, projection=policy
+    )
+    harness = nn.AgentHarness(
+        config,
+        model=nn.ScriptedModel(clerk),
+        clock=FakeClock(step_ms=1),
+        ids=SeededIds(1),
+    )
     run = nn.record(harness)
     for text in said:
         await harness.execute(text)
@@ -91,7 +104,8 @@ for position, reason in plan.left_out().items():
 
 # %% [markdown]
 """
-The same as a picture, for the call that answered the question. A bar is one request; its parts are what the request was spent on.
+The same as a picture, for the call that answered the question. `sent` is what the request was spent on; `planned` is what the conversation is
+promised at least, before anybody knows what the memory layers leave over. Here there are no layers, so it gets nearly everything.
 """
 
 # %%
@@ -102,7 +116,11 @@ plots.allocation(forgetful_run, turn=8)
 
 # %%
 for times in (1, 10):
-    print(times * len(TRIPS), "trips:", (await talk([SEAT, *TRIPS * times], room=1_000))[0])
+    print(
+        times * len(TRIPS),
+        "trips:",
+        (await talk([SEAT, *TRIPS * times], room=1_000))[0],
+    )
 
 # %% [markdown]
 """
@@ -164,7 +182,19 @@ The layer gets an *allocation* of the same 500 tokens, **uses** what it needs, a
 
 # %%
 frame = mindful_run.to_frame("allocations")
-frame[frame.turn == 8][["layer_id", "allocated", "used", "yielded", "history", "tools", "framing", "reserve", "total"]]
+frame[frame.turn == 8][
+    [
+        "layer_id",
+        "allocated",
+        "used",
+        "yielded",
+        "history",
+        "tools",
+        "framing",
+        "reserve",
+        "total",
+    ]
+]
 
 # %% [markdown]
 """
@@ -174,9 +204,21 @@ model what the block is (`framing`). Compare the conversation (`history`) with a
 
 # %%
 without = forgetful.preview()
-print("without the layer:", without.history, "tokens of conversation,", len(without.left_out()), "items left out")
+print(
+    "without the layer:",
+    without.history,
+    "tokens of conversation,",
+    len(without.left_out()),
+    "items left out",
+)
 with_layer = mindful.preview()
-print("with the layer:   ", with_layer.history, "tokens of conversation,", len(with_layer.left_out()), "items left out")
+print(
+    "with the layer:   ",
+    with_layer.history,
+    "tokens of conversation,",
+    len(with_layer.left_out()),
+    "items left out",
+)
 
 # %% [markdown]
 """

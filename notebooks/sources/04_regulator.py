@@ -102,9 +102,15 @@ def grader(reply) -> float:
 config = nn.AgentConfig(
     name="desk",
     step=nn.react(model="scripted"),
-    memory=[nn.regulation(Regulator.for_user("ann").with_predicates(QualityDecline()), grader=grader)],
+    memory=[
+        nn.regulation(
+            Regulator.for_user("ann").with_predicates(QualityDecline()), grader=grader
+        )
+    ],
 )
-desk = nn.AgentHarness(config, model=nn.ScriptedModel(tired), clock=FakeClock(step_ms=3), ids=SeededIds(1))
+desk = nn.AgentHarness(
+    config, model=nn.ScriptedModel(tired), clock=FakeClock(step_ms=3), ids=SeededIds(1)
+)
 desk_run = nn.record(desk)
 for number in range(1, 6):
     reply = await desk.execute(f"Question {number}?")
@@ -145,8 +151,13 @@ good ones the other; no threshold is good at both ends.
 
 # %%
 for threshold_tried in (5, 10, 15, 20):
-    stopped = {good: sum(count >= threshold_tried for count in counts) for good, counts in calls.items()}
-    print(f"{threshold_tried:>3} calls: stops {stopped[False]} of 10 failed runs and {stopped[True]} of 10 good ones")
+    stopped = {
+        good: sum(count >= threshold_tried for count in counts)
+        for good, counts in calls.items()
+    }
+    print(
+        f"{threshold_tried:>3} calls: stops {stopped[False]} of 10 failed runs and {stopped[True]} of 10 good ones"
+    )
 
 # %% [markdown]
 """
@@ -196,7 +207,16 @@ A threshold that was chosen on some runs looks good *on those runs*. `lab.calibr
 """
 
 # %%
-COLUMNS = ["split", "runs", "threshold", "stopped_failed", "stopped_good", "auc", "auc_low", "auc_high"]
+COLUMNS = [
+    "split",
+    "runs",
+    "threshold",
+    "stopped_failed",
+    "stopped_good",
+    "auc",
+    "auc_low",
+    "auc_high",
+]
 found = lab.calibrate(CallBudget(), airline, max_stopped_good=0.1)
 rows = found.table
 rows[(rows.detector == "call_budget") & (rows.domain == "all")][COLUMNS].round(2)
@@ -218,7 +238,7 @@ rows[(rows.detector == "call_budget") & (rows.domain == "all")][COLUMNS].round(2
 
 # %% [markdown]
 """
-*Off.* At this desk the good runs are those with more calls (an AUC *below* a half), and the calibration says so instead of giving a number. A threshold
+*Off*: no threshold (`None`, `NaN`). At this desk the good runs are those with more calls (an AUC *below* a half), and the calibration says so instead of giving a number. A threshold
 belongs to the desk where it was found.
 
 ## 5 · What a stop is worth
@@ -233,7 +253,14 @@ threshold.
 table = lab.economics(CallBudget(), airline)
 everywhere = table[(table.domain == "all") & (table.policy == "detector")]
 everywhere[everywhere.threshold.isin([1, 5, 9, 13, 17])][
-    ["threshold", "tokens_saved", "tokens_saved_low", "tokens_saved_high", "good_lost", "failed_stopped"]
+    [
+        "threshold",
+        "tokens_saved",
+        "tokens_saved_low",
+        "tokens_saved_high",
+        "good_lost",
+        "failed_stopped",
+    ]
 ].round(2)
 
 # %% [markdown]

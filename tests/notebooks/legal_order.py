@@ -2,8 +2,8 @@
 
 A cell comes after the cells that bind the names it reads, and before those that bind them anew. A cell that calls a method of
 something for its effect (`await harness.execute(...)`, `rules.when(...)`, `@rules.rule`, `table[key] = ...`) changes the cells
-that it reads from: whoever reads from those as well keeps its place before or after it. A function of the notebook that is called is
-taken to change nothing.
+that it reads from: whoever reads from those as well keeps its place before or after it. A function of the notebook that is
+called is taken to change nothing.
 """
 
 from __future__ import annotations
