@@ -36,8 +36,8 @@ SOURCES: Final = HERE / "sources"
 TEACHER_ONLY: Final = {"solution", "notes"}
 KERNEL: Final = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
-# A heading begins a slide, and so does a prediction: the answer must not stand below the question.
-_SLIDE: Final = re.compile(r"^(#{1,3} |\*\*Predict)")
+_HEADING: Final = re.compile(r"^#{1,3} ")
+_CELL: Final = re.compile(r'<div class="jp-Cell [^>]*id="cell-id=([\w-]+)">')
 _SLIDES_CSS: Final = """
 html { scroll-snap-type: y mandatory; font-size: 130%; }
 section.slide { min-height: 100vh; box-sizing: border-box; padding: 4vh 6vw; scroll-snap-align: start; break-after: page; }
@@ -103,18 +103,28 @@ def _kept(output: Any) -> Any:
     return output if data else None
 
 
+def first_of_slides(notebook: Any) -> list[str]:
+    """Return the ids of the cells that begin a slide: headings, and what answers a prediction, which must not stand below it."""
+    firsts, predicted = [], True
+    for cell in notebook.cells:
+        if predicted or _HEADING.match(cell.source):
+            firsts.append(cell.id)
+        predicted = cell.cell_type == "markdown" and "**Predict" in cell.source
+    return firsts
+
+
 def slides(notebook: Any) -> str:
     """Return a notebook that was run as slides: one HTML page without JavaScript."""
-    for number, cell in enumerate(notebook.cells):
-        if number == 0 or (cell.cell_type == "markdown" and _SLIDE.match(cell.source)):
-            cell.metadata["tags"] = sorted({*tags(cell), "slide"})
+    firsts = first_of_slides(notebook)
     exporter = HTMLExporter(embed_images=True, exclude_input_prompt=True, exclude_output_prompt=True)
     exporter.anchor_link_text = ""
     html, _ = exporter.from_notebook_node(notebook)
     html = REMOTE_LINK.sub("", SCRIPT.sub("", html))
-    html = re.sub(r'(<div[^>]*class="[^"]*\bcelltag_slide\b)', r'</section><section class="slide">\1', html)
-    html = html.replace("</section>", "", 1).replace("</main>", "</section></main>")
-    return html.replace("</head>", f"<style>{_SLIDES_CSS}</style></head>", 1)
+    opened = _CELL.sub(
+        lambda cell: f'</section><section class="slide">{cell[0]}' if cell[1] in firsts else cell[0], html
+    )
+    opened = opened.replace("</section>", "", 1).replace("</main>", "</section></main>")
+    return opened.replace("</head>", f"<style>{_SLIDES_CSS}</style></head>", 1)
 
 
 def write(text: str, target: Path) -> None:

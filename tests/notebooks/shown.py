@@ -36,10 +36,12 @@ def run(path: Path, order: Sequence[int] | None = None) -> dict[int, list[tuple[
 
 def shown(cell: Any) -> list[tuple[str, str]]:
     """Return what a cell shows, as pairs of a type and a text; pictures and live views are left aside."""
-    found = []
+    found: list[tuple[str, str]] = []
     for output in cell.outputs:
         if output.output_type == "stream":
-            found.append((str(output.name), masked(output.text)))
+            # In how many pieces a text arrives is no matter.
+            begun = found.pop()[1] if found and found[-1][0] == output.name else ""
+            found.append((str(output.name), begun + masked(output.text)))
         for kind, text in sorted(output.get("data", {}).items()):
             if kind.startswith("text/"):
                 found.append((kind, masked(text)))

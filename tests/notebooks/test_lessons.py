@@ -83,11 +83,22 @@ def test_in_the_teachers_edition_every_answer_is_right(source: Path) -> None:
     assert any("notes" in build.tags(cell) for cell in notebook.cells)
 
 
-def test_slides_are_one_page_without_script_or_network() -> None:
+def test_slides_are_one_page_without_script_or_network_and_every_cell_is_on_one() -> None:
     notebook = kept(SOURCES[0])
-    headings = sum(bool(build._SLIDE.match(cell.source)) for cell in notebook.cells if cell.cell_type == "markdown")
-    page = build.slides(notebook)
+    firsts, page = build.first_of_slides(notebook), build.slides(notebook)
+    _, *each = page.split('<section class="slide">')
+    on_slides = [re.findall(r'id="cell-id=([\w-]+)"', slide.split("</section>")[0]) for slide in each]
 
-    assert page.count('<section class="slide">') == page.count("</section>") == headings
+    assert [cells[0] for cells in on_slides] == firsts
+    assert [cell for cells in on_slides for cell in cells] == [cell.id for cell in notebook.cells]
+    assert page.count("</section>") == len(firsts)
     assert "<script" not in page
     assert not re.findall(r"""(?:src|href)=["']https?://""", page)
+
+
+def test_what_answers_a_prediction_is_on_another_slide() -> None:
+    notebook = kept(SOURCES[0])
+    firsts = build.first_of_slides(notebook)
+
+    asked = [number for number, cell in enumerate(notebook.cells) if "**Predict.**" in cell.source]
+    assert all(notebook.cells[number + 1].id in firsts for number in asked)
