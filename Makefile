@@ -54,7 +54,7 @@ $(FRAMEWORKS)/.done: $(BIN)/python pyproject.toml tests/frameworks/requirements.
 	@touch $@
 
 # Ratios against peers measured in the same run. The drift study needs the full data set: see CONTRIBUTING.md.
-BENCHMARKS := basics runtime memory steering regulator storage widgets interop watching
+BENCHMARKS := basics runtime memory tokens steering regulator storage widgets interop watching
 bench: $(VENV)/.bench
 	for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
@@ -83,9 +83,9 @@ $(VENV)/.lab: $(BIN)/python pyproject.toml
 	@touch $@
 
 $(VENV)/.test: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules,otel,study,dask,test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules,otel,study,dask,tokens,test]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules,otel,study,dask,test,bench]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules,otel,study,dask,tokens,test,bench]'
 	@touch $@

@@ -3,8 +3,8 @@
     python -m benchmarks.widgets [--quick]
 
 One kernel has all views open on one run that grows by 20 events each second for 60 seconds (`--quick`: for 5). Then 10 000
-turns are opened in each view, thresholds are dragged over 1 000 turns, budgets are moved, and 10 000 decisions are
-filtered. Figures stand beside their limits and are never asserted: a shared machine moves them by a factor of two.
+turns are opened in each view, thresholds are dragged over 1 000 turns, budgets are moved, 10 000 decisions are filtered, and
+a timeline is zoomed. Figures stand beside their limits and are never asserted: a shared machine moves them by a factor of two.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ OPEN_BYTES: Final = 1_000_000
 DRAG_MS: Final = 60.0
 SLIDER_MS: Final = 5.0
 FILTER_MS: Final = 100.0
+ZOOM_MS: Final = 50.0
 
 SCENES: Final = """
 import asyncio, json, statistics, time
@@ -32,9 +33,9 @@ from noetic_nb.events import (
 from noetic_nb.lab import replay_regulator
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
-from noetic_nb.widgets import Ledger, RegulatorTrends, RuleEditor, TokenAllocation, Transcript
+from noetic_nb.widgets import Ledger, RegulatorTrends, RuleEditor, RunTimeline, TokenAllocation, Transcript
 
-VIEWS = TokenAllocation, Transcript, RegulatorTrends, Ledger
+VIEWS = TokenAllocation, Transcript, RegulatorTrends, Ledger, RunTimeline
 
 def turn(n):
     w, t = Where("t1", f"e{n}", n), 1_000.0 * n
@@ -143,6 +144,12 @@ words = "lookup", "deny", "order", "limit", "999", "nothing"
 report("filter", median_ms(lambda n: view.reading.answer({"what": "lines", "text": words[n % len(words)] + str(n)}), 12))
 view.close()
 
+view = RunTimeline(TEN)
+end = view.reading.answer({"what": "window"})["end"]
+report("zoom", median_ms(lambda n: view.reading.answer(
+    {"what": "window", "from": 0.03 * n * end, "to": end, "bins": 300}), 30))
+view.close()
+
 async def agent():
     config = AgentConfig(name="desk", step=react(model="m", instructions="Help."), memory=[working_memory()])
     harness = AgentHarness(config, model=ScriptedModel(["It is packed and leaves today."] * 40))
@@ -208,6 +215,7 @@ LINES: Final = {
     "open": opened,
     "drag": asked("threshold drag over 1 000 turns", DRAG_MS),
     "filter": asked("ledger filter over 10 000 decisions, without painting", FILTER_MS),
+    "zoom": asked("timeline zoom over 70 000 spans, without painting", ZOOM_MS),
     "slider": asked("allocation slider", SLIDER_MS),
 }
 

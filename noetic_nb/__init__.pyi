@@ -1,3 +1,4 @@
+from . import tokenizers as tokenizers
 from .errors import NoeticConfigError as NoeticConfigError
 from .errors import NoeticError as NoeticError
 from .errors import innermost as innermost

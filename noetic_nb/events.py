@@ -160,6 +160,8 @@ class TurnStarted:
     stop: int
     query: str
     resource_id: str | None = None
+    waited_ms: float | None = None
+    """How long the first of its messages had waited for other turns; None where none had to."""
 
 
 @made_quickly
@@ -220,6 +222,8 @@ class RequestPrepared:
     """In which order layers are sent, as `ProjectionPolicy` has it."""
     suffixes: tuple[str, ...] = ()
     """Layers with ``placement="suffix"``, which another order sends behind the history."""
+    tokenizer_error: float | None = None
+    """How far its requests are off reported usage on average, relative; None where nobody has measured it."""
 
 
 @made_quickly

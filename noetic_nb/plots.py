@@ -237,7 +237,7 @@ def sweep(frame: Any, x: str, y: str, ax: Axes | None = None) -> Figure:
     return _figure(axes)
 
 
-def pareto(frame: Any, x: str, y: str, ax: Axes | None = None) -> Figure:
+def pareto(frame: Any, x: str, y: str, ax: Axes | None = None, *, label: str | None = None) -> Figure:
     """Draw the rows of a table, and of them those that none beats: less of `x` is better, and more of `y`.
 
     Parameters
@@ -248,6 +248,9 @@ def pareto(frame: Any, x: str, y: str, ax: Axes | None = None) -> Figure:
         What it costs, and what it gives.
     ax : matplotlib Axes, optional
         Where to draw; a figure of its own by default.
+    label : str, optional
+        A column whose text names the rows that are not beaten, numbered, in the legend; such as the ``layers`` of
+        `noetic_nb.lab.memory_bench`.
 
     Returns
     -------
@@ -266,13 +269,32 @@ def pareto(frame: Any, x: str, y: str, ax: Axes | None = None) -> Figure:
     'blocked'
     """
     axes = _of_columns(frame, x, y, ax)
+    if label is not None and label not in frame.columns:
+        known = ", ".join(map(str, frame.columns))
+        raise NoeticConfigError(
+            "UNKNOWN_COLUMN", "The table has no such column.", given=label, hint=f"There are {known}."
+        )
     front = pareto_rows(frame, minimise=x, maximise=y).sort_values([x, y])
     axes.plot(frame[x], frame[y], "o", color=OTHER_LOOK[0], ms=7, label="configurations")
     axes.plot(
         front[x], front[y], color=QUALITY_COLOUR, drawstyle="steps-post", lw=1.8, marker="s", ms=9, label="not beaten"
     )
+    if label is not None:
+        _name_rows(axes, front, x, y, label)
     _put_legend(axes, *axes.get_legend_handles_labels())
     return _figure(axes)
+
+
+def _name_rows(axes: Axes, front: Any, x: str, y: str, label: str) -> None:
+    """Write numbers beside rows and their names in the legend: names beside marks would cover each other."""
+    places: dict[tuple[float, float], list[str]] = {}
+    for name, at, height in zip(front[label], front[x], front[y], strict=True):
+        places.setdefault((at, height), []).append(str(name))
+    for number, (place, names) in enumerate(places.items(), 1):
+        # Above and to the left of a step there is nothing that is as good.
+        axes.annotate(str(number), place, (-6, 5), textcoords="offset points", ha="right", size=TEXT_PT - 2, color=INK)
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        axes.plot([], [], " ", label=f"{number} {clip(names[0], LABEL_LENGTH)}{more}")
 
 
 def _of_columns(frame: Any, x: str, y: str, ax: Axes | None) -> Axes:

@@ -173,6 +173,10 @@ def content_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_toke
     >>> content_tokens(input_message("abcdefgh"))
     2
     """
+    count = getattr(tokenizer, "count_content", None)
+    if count is not None:
+        counted: int = count(item)
+        return counted
     text = item_text(item)
     if text or item.get("type") in ("message", _CALL, _OUTPUT, "reasoning"):
         return tokenizer(text)

@@ -49,7 +49,7 @@ class Item(FrozenDict):
     ('c1', 'c1', None)
     """
 
-    __slots__ = ("_tokens",)
+    __slots__ = ("_counted", "_tally", "_tokens")
 
     def __repr__(self) -> str:
         return f"Item({dict.__repr__(self)})"
@@ -58,6 +58,19 @@ class Item(FrozenDict):
 # The slot itself: asking the item would go through the attributes of its data.
 remember_tokens: Final = Item._tokens.__set__  # type: ignore[attr-defined]
 _known_tokens: Final = Item._tokens.__get__  # type: ignore[attr-defined]
+_remember_counted: Final = Item._counted.__set__  # type: ignore[attr-defined]
+_known_counted: Final = Item._counted.__get__  # type: ignore[attr-defined]
+remember_tally: Final = Item._tally.__set__  # type: ignore[attr-defined]
+_known_tally: Final = Item._tally.__get__  # type: ignore[attr-defined]
+
+
+def tally_of(item: Item, counter: Tokenizer) -> tuple[Tokenizer, str, int] | None:
+    """Return what `remember_tally` kept of an item: a counter, its kind and the tokens of its text; None by another counter."""
+    try:
+        known: tuple[Tokenizer, str, int] = _known_tally(item)
+    except AttributeError:
+        return None
+    return known if known[0] is counter else None
 
 
 def is_base_type(kind: str) -> bool:
@@ -124,14 +137,14 @@ def dump_item(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def item_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens) -> int:
-    """Count the tokens of a whole item: of its compact JSON, all keys included.
+    """Count the tokens of a whole item: of its compact JSON, all keys included, or as its tokenizer counts items.
 
     Parameters
     ----------
     item : mapping
-        An item, frozen or plain. The default count of a frozen item is taken once and remembered.
+        An item, frozen or plain. A frozen item is counted once, and again by another tokenizer.
     tokenizer : callable, optional
-        From text to tokens.
+        From text to tokens. One with a method ``count_item`` counts the item itself, as its provider bills it.
 
     Returns
     -------
@@ -155,4 +168,20 @@ def item_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens)
             known = estimate_tokens(compact_json(item))
             remember_tokens(item, known)
         return known
-    return tokenizer(compact_json(item))
+    if type(item) is not Item:
+        return _count(item, tokenizer)
+    try:
+        counted_by, known = _known_counted(item)
+    except AttributeError:
+        counted_by = None
+    if counted_by is tokenizer:
+        return known
+    known = _count(item, tokenizer)
+    _remember_counted(item, (tokenizer, known))
+    return known
+
+
+def _count(item: Mapping[str, Any], tokenizer: Tokenizer) -> int:
+    count = getattr(tokenizer, "count_item", None)
+    found: int = tokenizer(compact_json(item)) if count is None else count(item)
+    return found

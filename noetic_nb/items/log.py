@@ -301,6 +301,16 @@ class ItemLog:
         """
         return self.extend((item,))[0]
 
+    def recount(self, tokenizer: Tokenizer) -> None:
+        """Count the items by another tokenizer from now on; views that were taken before keep their counts."""
+        if tokenizer is self._store.tokenizer:
+            return
+        origins = self._store.origins
+        store = _Store(tokenizer)
+        store.extend(self._store.items[: self._length])
+        store.origins = {position: origin for position, origin in origins.items() if position < self._length}
+        self._store, self._view = store, None
+
     def extend(self, items: Iterable[Mapping[str, Any]], *, own_call_ids: bool = False) -> tuple[Item, ...]:
         """Add several items; all are checked before the first is added.
 

@@ -6,6 +6,9 @@ from noetic_nb.lab.detection.calibration import Calibration
 from noetic_nb.lab.detection.stopping_value import economics
 from noetic_nb.lab.detection.threshold_search import calibrate
 from noetic_nb.lab.regulator_replay import first_stop, replay_regulator
+from noetic_nb.lab.remembering.losses import Losses, lost
+from noetic_nb.lab.remembering.memory_benches import memory_bench
+from noetic_nb.lab.remembering.near_misses import near_misses
 from noetic_nb.lab.replaying.comparison import Comparison, compare
 from noetic_nb.lab.replaying.forks import fork
 from noetic_nb.lab.replaying.regulator_readings import RegulatorReadings
@@ -22,6 +25,7 @@ __all__ = [
     "Calibration",
     "Comparison",
     "Evaluation",
+    "Losses",
     "RegulatorReadings",
     "Suggestion",
     "Suggestions",
@@ -34,6 +38,9 @@ __all__ = [
     "first_stop",
     "fork",
     "lint",
+    "lost",
+    "memory_bench",
+    "near_misses",
     "pareto",
     "replay",
     "replay_regulator",

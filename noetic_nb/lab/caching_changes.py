@@ -21,6 +21,7 @@ from noetic_nb.runs import Run
 from noetic_nb.runs.caching_table import reuse_frame
 from noetic_nb.runs.prefix_reuse import CacheReader
 from noetic_nb.runs.shared_requests import RequestPart, is_whole, parts_of
+from noetic_nb.tokenizers.named import asked_tokenizer
 
 if TYPE_CHECKING:
     import pandas
@@ -41,7 +42,7 @@ def what_if_cached(
     last: Iterable[str] | str = (),
     rules: CacheRules | str | None = None,
     price: Price | None = None,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: str | Tokenizer | None = None,
 ) -> pandas.DataFrame:
     """Return what caching would do to the calls of a run that were put together in another way.
 
@@ -80,7 +81,7 @@ def what_if_cached(
     """
     reader = CacheReader(checked_rules(rules))
     events = tuple(run.events)
-    sent = _requests(events, tokenizer)
+    sent = _requests(events, asked_tokenizer(tokenizer))
     known = {part.origin.removeprefix("layer:") for _, parts in sent.values() for part in parts if _is_layer(part)}
     turns = _as_turns(freeze)
     late = _changing(sent.values()) if isinstance(last, str) and last == "changing" else _ids("last", last)

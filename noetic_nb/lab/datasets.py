@@ -18,6 +18,7 @@ from noetic_nb.interop.formats import tau, tau2
 from noetic_nb.interop.formats.graded import AS_PUBLISHED
 from noetic_nb.interop.formats.sources import Document, read_document, refused
 from noetic_nb.lab.annotated import load_agentrewardbench, load_locomo, load_who_and_when
+from noetic_nb.lab.dialogues import load_longmemeval
 from noetic_nb.runs import Run
 from noetic_nb.runs.load import MAX_BYTES
 
@@ -33,6 +34,7 @@ __all__ = [
     "load_agentdojo",
     "load_agentrewardbench",
     "load_locomo",
+    "load_longmemeval",
     "load_tau2",
     "load_trajectories",
     "load_who_and_when",
@@ -56,6 +58,7 @@ _ELSEWHERE: Final = (
     ("agentrewardbench", "not stated"),
     ("who_and_when", "MIT"),
     ("locomo", "CC BY-NC 4.0"),
+    ("longmemeval", "MIT"),
 )
 
 

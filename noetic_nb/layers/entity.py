@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 from noetic_nb.arguments import explained
 from noetic_nb.layers.blocks import fitting_lines, tagged
 from noetic_nb.layers.collaborators import check_function, check_whole
+from noetic_nb.layers.considered import consider, plain_hits
 from noetic_nb.layers.gathering import GATHERING_TIMEOUTS_MS, gathering_hooks
 from noetic_nb.layers.handles import EntityHandle
 from noetic_nb.layers.schemas import Arguments, StoredState, option_error
@@ -159,6 +160,7 @@ def entity_memory(
 
     def recall(p: RecallParams) -> str | None:
         lines = _lines((p.state or _EMPTY)["entities"], p.query, half_life_days, p.ctx)
+        consider(id, TAG, lambda: plain_hits(lines))
         kept = fitting_lines(TAG, lines, p.budget, p.ctx.tokenize)
         return tagged(TAG, "\n".join(kept)) if kept else None
 

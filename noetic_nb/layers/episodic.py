@@ -11,6 +11,7 @@ from noetic_nb.items import Item, assistant_text, input_message, item_text
 from noetic_nb.layers.blocks import fitting_lines, tagged
 from noetic_nb.layers.callbacks import model_text
 from noetic_nb.layers.collaborators import Embed, as_embedder, check_function, check_model_name, check_whole, embed
+from noetic_nb.layers.considered import consider, plain_hits
 from noetic_nb.layers.embedding import Embedder, EmbedTexts, cosine
 from noetic_nb.layers.handles import NothingProvided
 from noetic_nb.layers.schemas import StoredState, init_hook, option_error
@@ -113,6 +114,7 @@ def episodic_memory(
             return None
         order = await _ranked(episodes, p.query, retrieval, nearness)
         lines = [_line(episodes[position]) for position in order]
+        consider(id, TAG, lambda: plain_hits(lines))
         chosen = order[: len(fitting_lines(TAG, lines, p.budget, p.ctx.tokenize))]
         # Whatever chose them, they are shown in the order in which they happened.
         return tagged(TAG, "\n".join(_line(episodes[position]) for position in sorted(chosen))) if chosen else None

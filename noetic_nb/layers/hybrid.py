@@ -5,10 +5,12 @@ An embedder sees what a message is about, keywords see the one number or name th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from noetic_nb.arguments import explained
 from noetic_nb.errors import NoeticError
+from noetic_nb.layers.considered import consider
 from noetic_nb.layers.embedding import Embedder, EmbedTexts
 from noetic_nb.layers.handles import SemanticHandle
 from noetic_nb.layers.rank_fusion import fused
@@ -98,3 +100,12 @@ class HybridRecall(MessageRecall):
         scores = {place[key]: score for key, score in words.scores(query).items() if key not in hidden}
         # The newer one first of two that are as good.
         return fused([near, sorted(scores, key=lambda position: (-scores[position], -position))])
+
+    def report(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> None:
+        """Report what was chosen among: what shares a word or is near enough, in the joint order, which has no score."""
+        consider(
+            self.layer_id,
+            self.tag,
+            lambda: [self.hit(index, position, hidden, None) for position in order],
+            top_k=self.top_k,
+        )

@@ -10,6 +10,7 @@ from noetic_nb.items import input_message
 from noetic_nb.layers.blocks import fitting_lines, tagged
 from noetic_nb.layers.callbacks import model_text
 from noetic_nb.layers.collaborators import check_function, check_model_name, check_whole
+from noetic_nb.layers.considered import consider, plain_hits
 from noetic_nb.layers.gathering import GATHERING_TIMEOUTS_MS, BufferedState, TextBuffer, emptied, gathering_hooks
 from noetic_nb.layers.handles import NothingProvided
 from noetic_nb.layers.schemas import option_error
@@ -109,6 +110,7 @@ def observational_memory(
 
     def recall(p: RecallParams) -> str | None:
         newest_first = [f"- {text}" for text in reversed((p.state or _EMPTY)["observations"])]
+        consider(id, TAG, lambda: plain_hits(newest_first))
         # Chosen from the newest, shown in the order in which they were made.
         lines = fitting_lines(TAG, newest_first, p.budget, p.ctx.tokenize)
         return tagged(TAG, "\n".join(reversed(lines))) if lines else None

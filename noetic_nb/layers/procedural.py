@@ -8,6 +8,7 @@ from typing import Any, Final
 from noetic_nb.arguments import explained
 from noetic_nb.layers.blocks import fitting_lines, tagged
 from noetic_nb.layers.collaborators import as_embedder, check_whole, embed
+from noetic_nb.layers.considered import Hit, consider
 from noetic_nb.layers.embedding import Embedder, EmbedTexts, cosine
 from noetic_nb.layers.handles import ProceduresHandle
 from noetic_nb.layers.schemas import Arguments, StoredState, copy_to_child, init_hook, option_error
@@ -112,7 +113,15 @@ def procedural_memory(
         # The query and all procedures in one call: an embedder is often a service.
         wanted, *vectors = await embed(nearness, [p.query, *(f"{name} {known[name]['when']}" for name in known)])
         scores = dict(zip(known, [cosine(wanted, vector) for vector in vectors], strict=True))
-        near = sorted((name for name in known if scores[name] >= min_score), key=lambda name: -scores[name])[:top_k]
+        nearest = sorted(known, key=lambda name: -scores[name])
+        consider(
+            id,
+            TAG,
+            lambda: [Hit(((name, _shown(name, known[name])),), scores[name]) for name in nearest],
+            top_k=top_k,
+            min_score=min_score,
+        )
+        near = [name for name in nearest if scores[name] >= min_score][:top_k]
         kept = fitting_lines(TAG, [_shown(name, known[name]) for name in near], p.budget, p.ctx.tokenize)
         return tagged(TAG, "\n".join(kept)) if kept else None
 

@@ -19,6 +19,7 @@ from noetic_nb.items import Item
 from noetic_nb.items.build import input_texts, output_texts
 from noetic_nb.layers.blocks import fitting_lines, tagged
 from noetic_nb.layers.collaborators import Embed, as_embedder, check_whole, embed
+from noetic_nb.layers.considered import Hit, consider
 from noetic_nb.layers.embedding import Embedder, EmbedTexts
 from noetic_nb.layers.handles import SemanticHandle
 from noetic_nb.layers.keywords import KeywordIndex
@@ -98,6 +99,8 @@ class MessageIndex:
     writing: set[str] = field(default_factory=set)
     words: KeywordIndex = field(default_factory=KeywordIndex)
     """Their words, where a layer looks for those; brought up to date with each look."""
+    # Of the last query: all that could be compared with it, with their cosines.
+    scored: list[tuple[float, int]] = field(default_factory=list)
     other: int = 0
     """How many of them could not be compared with the last query, as their vectors are of another length."""
 
@@ -295,7 +298,9 @@ class MessageRecall:
             # Calls and outputs stand between messages; four items to a message is more than enough to look through.
             recent = [item for item in p.log[-4 * self.skip_recent :] if item["type"] == "message"]
         hidden = {key for key, _, _ in _messages(recent[-self.skip_recent :], p.ctx.thread_id)}
-        hits = await self.nearest(index, p.query, hidden, p.ctx)
+        order = await self.ranked(index, p.query, hidden, p.ctx)
+        self.report(index, order, hidden)
+        hits = self.chosen(index, order, hidden)
         if index.other:
             p.ctx.diagnostic(self.layer_id, "recall", OtherVectors(index.other, len(index.messages)))
         lines = index.lines(hits)
@@ -375,14 +380,40 @@ class MessageRecall:
 
     async def nearest(self, index: MessageIndex, query: str, hidden: set[str], ctx: ExecutionContext) -> list[int]:
         """Return positions of what answers a query best, best first, each hit followed by its neighbours."""
-        found: dict[int, None] = {}
-        for position in (await self.ranked(index, query, hidden, ctx))[: self.top_k]:
-            found.setdefault(position)
-            for step in range(1, self.neighbours + 1):
-                for near in (position - step, position + step):
-                    if 0 <= near < len(index.messages) and index.messages[near].id not in hidden:
-                        found.setdefault(near)
-        return list(found)
+        return self.chosen(index, await self.ranked(index, query, hidden, ctx), hidden)
+
+    def chosen(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> list[int]:
+        """Return the first of a ranking, each followed by its neighbours."""
+        first = order[: self.top_k]
+        return list(dict.fromkeys([near for position in first for near in self.along(index, position, hidden)]))
+
+    def along(self, index: MessageIndex, position: int, hidden: set[str]) -> list[int]:
+        """Return the position of a hit and those of its neighbours, nearest first."""
+        around = [position]
+        for step in range(1, self.neighbours + 1):
+            around += [
+                near
+                for near in (position - step, position + step)
+                if 0 <= near < len(index.messages) and index.messages[near].id not in hidden
+            ]
+        return around
+
+    def hit(self, index: MessageIndex, position: int, hidden: set[str], score: float | None) -> Hit:
+        """Return a hit as whoever looks at what was considered gets it."""
+        at = self.along(index, position, hidden)
+        return Hit(tuple(zip(at, index.lines(at), strict=True)), score)
+
+    def report(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> None:
+        """Report what was chosen among: every message with its score."""
+        consider(
+            self.layer_id,
+            self.tag,
+            lambda: [
+                self.hit(index, position, hidden, score) for score, position in sorted(index.scored, reverse=True)
+            ],
+            top_k=self.top_k,
+            min_score=self.min_score,
+        )
 
     async def ranked(self, index: MessageIndex, query: str, hidden: set[str], ctx: ExecutionContext) -> list[int]:
         """Return positions of what is near to a query, nearest first."""
@@ -392,8 +423,9 @@ class MessageRecall:
         places = [(place, x) for place, x in enumerate(wanted) if x]
         size = math.sqrt(sum([x * x for _, x in places]))
         if not size:
+            index.scored = []
             return []
-        scored = [
+        scored = index.scored = [
             (sum([x * message.vector[place] for place, x in places]) / (size * message.length), position)
             for position, message in enumerate(index.messages)
             # Vectors of an embedder that was used before may have another length: they are passed over, not lost.

@@ -10,6 +10,7 @@ from typing import Any, Final
 from noetic_nb.arguments import explained
 from noetic_nb.layers.blocks import fitting_lines, tagged
 from noetic_nb.layers.collaborators import check_function, check_whole
+from noetic_nb.layers.considered import consider, plain_hits
 from noetic_nb.layers.gathering import GATHERING_TIMEOUTS_MS, BufferedState, TextBuffer, gathering_hooks
 from noetic_nb.layers.handles import TemporalHandle
 from noetic_nb.layers.schemas import Arguments, option_error
@@ -115,7 +116,7 @@ def temporal_memory(
         return datetime.fromtimestamp(ctx.clock.now_ms() / 1000) if now is None else now()
 
     def recall(p: RecallParams) -> str | None:
-        return _shown(p, moment(p.ctx) if ground_date_time else None, inject_ledger=inject_ledger)
+        return _shown(id, p, moment(p.ctx) if ground_date_time else None, inject_ledger=inject_ledger)
 
     async def distil(state: dict[str, Any], ctx: ExecutionContext) -> dict[str, Any]:
         assert extract is not None
@@ -155,10 +156,11 @@ def temporal_memory(
     )
 
 
-def _shown(p: RecallParams, now: datetime | None, *, inject_ledger: bool) -> str | None:
+def _shown(layer_id: str, p: RecallParams, now: datetime | None, *, inject_ledger: bool) -> str | None:
     """Return the time, where there is one to show, and as many facts as fit beside it."""
     parts: list[str] = []
     left = p.budget
+    block = ""
     if now is not None:
         # One token in hand: the pieces are counted apart and rounded up, their sum may be one more.
         block = tagged(NOW_TAG, f"Now: {now:%Y/%m/%d} ({_DAYS[now.weekday()]}) {now:%H:%M}\n{_ADVICE}")
@@ -167,6 +169,12 @@ def _shown(p: RecallParams, now: datetime | None, *, inject_ledger: bool) -> str
             left -= p.ctx.tokenize(block) + 1
     if inject_ledger:
         newest = _lines((p.state or _EMPTY)["facts"])
+        consider(
+            layer_id,
+            FACTS_TAG,
+            lambda: plain_hits(newest),
+            beside=lambda: p.ctx.tokenize(block) + 1 if block else 0,
+        )
         lines = fitting_lines(FACTS_TAG, newest, left, p.ctx.tokenize)
         if lines:
             parts.append(tagged(FACTS_TAG, "\n".join(lines)))

@@ -12,6 +12,7 @@ from noetic_nb.models.prompt_caching import CacheRules, checked_rules
 from noetic_nb.redact import Redaction
 from noetic_nb.runs.prefix_reuse import CacheReader, PrefixReuse
 from noetic_nb.runs.recorded_requests import RecordedRequest
+from noetic_nb.tokenizers.named import asked_tokenizer
 from noetic_nb.tokens import Tokenizer
 
 if TYPE_CHECKING:
@@ -33,10 +34,10 @@ def caching_frame(
     events: Iterable[RunEvent],
     rules: CacheRules | str | None,
     price: Price | None,
-    tokenizer: Tokenizer | None,
+    tokenizer: str | Tokenizer | None,
 ) -> pandas.DataFrame:
     """Return one row for each part of each request of some events; see `Run.caching`."""
-    reader = CacheReader(checked_rules(rules), tokenizer)
+    reader = CacheReader(checked_rules(rules), asked_tokenizer(tokenizer))
     reuses = [reuse for event in events if (reuse := reader.take(event)) is not None]
     return reuse_frame(run_id, reuses, {request.seq: request for request in reader.index.requests}, price)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.events import ItemFate, ModelCalled, RunEvent, ViewAssembled
 from noetic_nb.runs.plain_text import count, plain
+from noetic_nb.runs.reconciled_calls import CallUsage, UsageIndex, usage_words
 
 __all__ = ["NO_PLANS", "CallShare", "Calls", "LayerShare", "LeftOut", "Part"]
 
@@ -20,7 +21,9 @@ NO_PLANS: Final = (
     "This recording has no plans: it has what models answered, not what they were sent or how a budget was split."
 )
 
-PartKind: TypeAlias = Literal["system", "tools", "layer", "yielded", "framing", "history", "free", "reserve"]
+PartKind: TypeAlias = Literal[
+    "system", "tools", "layer", "yielded", "framing", "history", "unexplained", "free", "reserve"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,18 @@ class CallShare:
     history_items: int
     layers: tuple[LayerShare, ...]
     left_out: tuple[LeftOut, ...]
+    usage: CallUsage | None = None
+    """What the call was billed at, once it has ended."""
+
+    @property
+    def unexplained(self) -> int:
+        """Billed tokens that no part of the plan accounts for, negative where less was billed; 0 where nobody knows."""
+        return 0 if self.usage is None else self.usage.unexplained or 0
+
+    @property
+    def counted(self) -> str:
+        """What counted, how far it is known to be off, and what was billed; empty while the call is under way."""
+        return "" if self.usage is None else usage_words(self.usage)
 
     @property
     def title(self) -> str:
@@ -130,7 +145,8 @@ class CallShare:
         parts += [
             Part("framing", "Framing", self.framing),
             Part("history", "History", self.history),
-            Part("free", "Free", self.free),
+            Part("unexplained", "Unexplained", self.unexplained),
+            Part("free", "Free", max(0.0, self.free - max(0, self.unexplained))),
             Part("reserve", "Reserve", self.reserve),
         ]
         return tuple(part for part in parts if part.tokens > 0)
@@ -185,9 +201,16 @@ class Calls:
         self._answered = False
         self._in_turn: dict[tuple[str, int], int] = {}
         self._names: dict[str, str] = {}
+        self._usage = UsageIndex()
+        # By execution, the call that is under way.
+        self._open: dict[tuple[str, str], int] = {}
+        self.ended: int | None = None
+        """The place in `all` of the call that ended with the event that was read last."""
 
     def take(self, event: RunEvent) -> CallShare | None:
         """Read one event; returns the call it describes, None for all others."""
+        self.ended = None
+        usage = self._usage.take(event)
         if not isinstance(event, ViewAssembled | ModelCalled):
             return None
         where = event.where
@@ -197,11 +220,17 @@ class Calls:
             return None
         if isinstance(event, ModelCalled):
             # Judges and layers are called without a plan; the agent never is.
-            self._answered = self._answered or event.purpose == "agent"
+            if event.purpose == "agent":
+                self._answered = True
+                at = self._open.pop((where.thread_id, where.execution_id), None)
+                if at is not None and usage is not None:
+                    self.all[at] = replace(self.all[at], usage=usage)
+                    self.ended = at
             return None
         place = (where.thread_id, where.turn)
         self._in_turn[place] = self._in_turn.get(place, 0) + 1
         share = self.share(event, self._in_turn[place])
+        self._open[where.thread_id, where.execution_id] = len(self.all)
         self.all.append(share)
         return share
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
-    "CATEGORY", "DECISION_LOOKS", "LAYER_COLOURS", "MEAN_COLOUR", "OTHER_LOOK", "QUALITY_COLOUR", "TOKENS_COLOUR", "ink_on",
-    "layer_colour",
+    "CATEGORY", "DECISION_LOOKS", "LAYER_COLOURS", "MEAN_COLOUR", "OTHER_LOOK", "QUALITY_COLOUR", "SPAN_COLOURS",
+    "TOKENS_COLOUR", "ink_on", "layer_colour",
 ]  # fmt: skip
 
 # Okabe and Ito, "Color Universal Design" (2008), without black; sky blue is kept for history.
@@ -24,12 +24,19 @@ CATEGORY: Final = {
     "tools": "#8A94A3",
     "framing": "#B9C0CA",
     "history": "#56B4E9",
+    "unexplained": "#8B2E5D",
 }
 """Fill of the parts that every call has, by kind."""
 
 QUALITY_COLOUR: Final = "#0072B2"
 MEAN_COLOUR: Final = "#D55E00"
 TOKENS_COLOUR: Final = "#009E73"
+
+SPAN_COLOURS: Final = {
+    "turn": "#5B6470", "step": "#B9C0CA", "child": "#CC79A7", "model": "#0072B2", "tool": "#E69F00", "hook": "#009E73",
+    "decision": "#56B4E9", "wait": "#F0E442", "regulator": "#8A94A3", "error": "#D55E00", "warning": "#F5CE7F",
+}  # fmt: skip
+"""Fill of what ran, by its kind."""
 
 DECISION_LOOKS: Final = {
     "circuit_break": ("#D55E00", "M-6,-6h12v12h-12z"),

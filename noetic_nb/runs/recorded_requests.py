@@ -23,9 +23,11 @@ from noetic_nb.events import (
 from noetic_nb.items import Item, ItemLog, ItemRegistry, item_tokens
 from noetic_nb.items.call_ids import with_own_call_ids
 from noetic_nb.items.log import ItemView
+from noetic_nb.runs.recorded_counter import counter_named
 from noetic_nb.runtime.planning.least_budget import AbsentItem, LeastBudget, absent_items, least_budget
 from noetic_nb.runtime.planning.plan_inputs import PlanInputs, plan_inputs
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
+from noetic_nb.tokenizers.named import asked_tokenizer
 from noetic_nb.tokens import Tokenizer, estimate_tokens, tokenizer_name
 
 __all__ = ["RecordedRequest", "RequestIndex", "SentItem", "recorded_request"]
@@ -124,6 +126,13 @@ class RecordedRequest:
         return known[at] if known is not None and 0 <= at < len(known) else None
 
     @cached_property
+    def _counter(self) -> Tokenizer | None:
+        """What counted, where it was given or is an encoding that this machine has; None for the default, too."""
+        if self.tokenizer is not None or self.prepared is None:
+            return self.tokenizer
+        return counter_named(self.prepared.tokenizer)
+
+    @cached_property
     def missing(self) -> tuple[str, ...]:
         """What was not recorded and is needed to plan the call again."""
         if self.view is None:
@@ -131,7 +140,7 @@ class RecordedRequest:
         gone = [] if self.prepared is not None else ["instructions, tools and budgets, as in runs of earlier versions"]
         if self.first:
             gone.append(f"the first {self.first} items of the log")
-        if self.prepared is not None and self.tokenizer is None:
+        if self.prepared is not None and self._counter is None:
             name = self.prepared.tokenizer
             if name != tokenizer_name(estimate_tokens):
                 gone.append(f"the tokenizer {name!r}: pass it as tokenizer=")
@@ -152,7 +161,7 @@ class RecordedRequest:
         assert self.view is not None
         assert self.prepared is not None
         assert self.known is not None
-        tokenizer = self.tokenizer or estimate_tokens
+        tokenizer = self._counter or estimate_tokens
         # A log of its own, which ends here: its sums and pairs are then looked up.
         log = ItemLog(self.known, registry=_ITEMS, tokenizer=tokenizer).items
         inputs = plan_inputs(self.view, self.prepared, log, tokenizer)
@@ -245,7 +254,7 @@ class RecordedRequest:
         return self._sent(item, origin, position)
 
     def _sent(self, item: Item, origin: str, position: int | None) -> SentItem:
-        return SentItem(item, origin, position, item_tokens(item, self.tokenizer or estimate_tokens))
+        return SentItem(item, origin, position, item_tokens(item, self._counter or estimate_tokens))
 
 
 def _positions(view: ViewAssembled) -> list[int]:
@@ -400,7 +409,7 @@ class RequestIndex:
 
 
 def recorded_request(
-    run: Any, call: int | ModelCalled, *, thread_id: str | None = None, tokenizer: Tokenizer | None = None
+    run: Any, call: int | ModelCalled, *, thread_id: str | None = None, tokenizer: str | Tokenizer | None = None
 ) -> RecordedRequest:
     """Return what a model call of a run was sent, and what its plan was made from.
 
@@ -412,8 +421,8 @@ def recorded_request(
         Its place among the agent's model calls of the run, in order and from the end where it is negative, or its event.
     thread_id : str, optional
         Count the calls of this thread only.
-    tokenizer : callable, optional
-        What counted tokens, where it was not the default.
+    tokenizer : str, TokenCalibration or callable, optional
+        What counted tokens, where its name alone does not say so.
 
     Returns
     -------
@@ -441,7 +450,7 @@ def recorded_request(
     >>> [(sent.origin, sent.position) for sent in request.items], request.replan(total=10, reserve=0).fates[0].reason
     ([('history', 0)], 'forced')
     """
-    index = RequestIndex(tokenizer)
+    index = RequestIndex(asked_tokenizer(tokenizer))
     for event in run.events:
         index.take(event)
     return index.find(call, thread_id=thread_id)

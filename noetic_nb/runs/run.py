@@ -320,8 +320,8 @@ class Run:
         Parameters
         ----------
         name : str
-            ``turns``, ``allocations``, ``items``, ``spans``, ``tools``, ``ledger``, ``decisions`` or ``regulator``; what their
-            columns mean is described in `noetic_nb.runs.tables`.
+            ``turns``, ``allocations``, ``tokens``, ``items``, ``spans``, ``tools``, ``ledger``, ``decisions``, ``regulator`` or
+            ``warnings``; what their columns mean is described in `noetic_nb.runs.tables`.
 
         Returns
         -------
@@ -341,7 +341,7 @@ class Run:
         *,
         rules: CacheRules | str | None = None,
         price: Price | None = None,
-        tokenizer: Tokenizer | None = None,
+        tokenizer: str | Tokenizer | None = None,
     ) -> pandas.DataFrame:
         """Return what caching of prompts does to the agent's model calls: what each has in common with the call before it.
 
@@ -352,8 +352,8 @@ class Run:
             of each model publishes; of a model of which nothing is known, nothing is predicted.
         price : pair of float or callable, optional
             US dollars per million (input, output) tokens, or a function of model and usage; that of the price list where absent.
-        tokenizer : callable, optional
-            What counted the tokens of the run, where it was not the default.
+        tokenizer : str, TokenCalibration or callable, optional
+            What counted the tokens of the run, where its name alone does not say so.
 
         Returns
         -------

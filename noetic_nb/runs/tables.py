@@ -11,8 +11,10 @@ turns          a turn                      turn_id, query, text, outcome (None: 
                                            duration_ms, model_calls, tool_calls, resource_id, finish_reason (why the
                                            last answer ended: stop, tool_calls, length, content_filter, None)
 allocations    a layer in a sent view      layer_id, allocated, used, yielded, items, step; and of the whole view:
-                                           system, tools, framing, history, history_budget, reserve, total (tokens)
-items          an item of the log          position, origin, item_id, type, role, name, call_id, tokens, text
+                                           system, tools, framing, history, history_budget, reserve, total (tokens),
+                                           reported, unexplained, counter, known_error (as of the table tokens)
+items          an item of the log          position, origin, item_id, type, role, name, call_id, tokens, text,
+                                           counter (what counted the tokens)
 spans          a call of a layer's hook    layer_id, hook, duration_ms, status, allocated, used, yielded, item_count,
                                            error, depth
 tools          a settled tool call         tool_name, call_id, args (what the tool got), output, duration_ms, status,
@@ -23,6 +25,10 @@ ledger         a steering decision         hook, tool_name, args, action, guidan
 decisions      an answer of the regulator  layer_id, at, decision, reason, suggestion, confidence, tokens_out,
                                            cost_cap, stops, detail (the decision in its plain form), enforced
 regulator      an event the regulator saw  layer_id, event, quality, tokens_in, tokens_out, tool_name, success, detail
+tokens         a request of the agent      model, step, counter (what counted), known_error (relative, of the counter),
+                                           planned, reported (input tokens), unexplained (reported that no part of the
+                                           plan accounts for), error (planned against reported, relative), problem
+                                           (missing, negative, backwards, disagrees), cached_tokens, output_tokens
 warnings       what went wrong in a turn   code, text, layer_id, depth
                and did not end it
 =============  ==========================  ===========================================================================
@@ -38,6 +44,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import (
     ItemsAppended,
     MemoryTraceSpan,
+    ModelCalled,
     RegulatorDecided,
     RegulatorSaw,
     RunEvent,
@@ -49,7 +56,10 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import item_text, item_tokens, thaw
 from noetic_nb.runs.decision_redaction import DecisionRedaction
+from noetic_nb.runs.reconciled_calls import CallUsage, UsageIndex
+from noetic_nb.runs.recorded_counter import recorded_counter
 from noetic_nb.runs.turns import TurnSummary
+from noetic_nb.tokens import estimate_tokens, tokenizer_name
 
 if TYPE_CHECKING:
     import pandas
@@ -105,20 +115,60 @@ def _turns(run: Recorded) -> Iterator[_Row]:
 
 
 def _allocations(run: Recorded) -> Iterator[_Row]:
+    billed = _billed(run)
     for head, view in _events_of(run, ViewAssembled):
+        usage = billed.get(head[4])
+        counted: _Row = (None, None, None, None)
+        if usage is not None:
+            counted = (usage.reported, usage.unexplained, usage.counter, usage.known_error)
         for layer in view.layers:
             yield (
                 *head,
                 *(layer.layer_id, layer.allocated, layer.used, layer.yielded, layer.items, view.step),
                 *(view.system, view.tools, view.framing, view.history, view.history_budget, view.reserve, view.total),
+                *counted,
             )
 
 
+def _billed(run: Recorded) -> dict[int, CallUsage]:
+    """Return what requests came to, by the numbers of the events that sent them."""
+    index, open_at, found = UsageIndex(), dict[tuple[str, str], int](), dict[int, CallUsage]()
+    for seq, event in enumerate(run.events):
+        usage = index.take(event)
+        if isinstance(event, ViewAssembled):
+            open_at[event.where.thread_id, event.where.execution_id] = seq
+        elif isinstance(event, ModelCalled) and event.purpose == "agent":
+            at = open_at.pop((event.where.thread_id, event.where.execution_id), None)
+            if at is not None and usage is not None:
+                found[at] = usage
+    return found
+
+
+def _tokens(run: Recorded) -> Iterator[_Row]:
+    index = UsageIndex()
+    for seq, event in enumerate(run.events):
+        usage = index.take(event)
+        if usage is None:
+            continue
+        called = usage.called
+        # A model that reports nothing has not reported 0.
+        known = called.input_tokens > 0
+        yield (
+            *_head(run, called.where, seq, called.t_ms),
+            *(called.model, called.step, usage.counter, usage.known_error, usage.planned, usage.reported),
+            *(usage.unexplained, usage.error, usage.problem),
+            *((called.cached_tokens, called.output_tokens) if known else (None, None)),
+        )
+
+
 def _items(run: Recorded) -> Iterator[_Row]:
+    counter = recorded_counter(run.events) or estimate_tokens
+    counted_by = tokenizer_name(counter)
     for head, event in _events_of(run, ItemsAppended):
         for place, item in enumerate(event.items):
             known = [item.get(key) for key in ("id", "type", "role", "name", "callId")]
-            yield (*head, event.start + place, event.origin, *known, item_tokens(item), item_text(item))
+            tokens = item_tokens(item, counter)
+            yield (*head, event.start + place, event.origin, *known, tokens, item_text(item), counted_by)
 
 
 def _spans(run: Recorded) -> Iterator[_Row]:
@@ -187,12 +237,13 @@ TABLES: Final[dict[str, _Table]] = {
     ),
     "allocations": _Table(
         "layer_id:object allocated:float64 used:int64 yielded:float64 items:int64 step:int64 system:int64 tools:int64 "
-        "framing:int64 history:int64 history_budget:float64 reserve:float64 total:float64",
+        "framing:int64 history:int64 history_budget:float64 reserve:float64 total:float64 "
+        "reported:float64 unexplained:float64 counter:object known_error:float64",
         _allocations,
     ),
     "items": _Table(
         "position:int64 origin:object item_id:object type:object role:object name:object call_id:object tokens:int64 "
-        "text:object",
+        "text:object counter:object",
         _items,
     ),
     "spans": _Table(
@@ -219,6 +270,11 @@ TABLES: Final[dict[str, _Table]] = {
         "layer_id:object event:object quality:float64 tokens_in:float64 tokens_out:float64 tool_name:object "
         "success:object detail:object",
         _regulator,
+    ),
+    "tokens": _Table(
+        "model:object step:int64 counter:object known_error:float64 planned:float64 reported:float64 unexplained:float64 "
+        "error:float64 problem:object cached_tokens:float64 output_tokens:float64",
+        _tokens,
     ),
     "warnings": _Table("code:object text:object layer_id:object depth:int64", _warnings),
 }

@@ -18,7 +18,13 @@ from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
 from noetic_nb.models.client import ModelClient, check_clients
 from noetic_nb.redact import redact_head
 from noetic_nb.runtime.config.config import AgentConfig
-from noetic_nb.runtime.config.harness_arguments import HINTS, check_arguments, filesystem_of, unknown_name
+from noetic_nb.runtime.config.harness_arguments import (
+    HINTS,
+    check_arguments,
+    counter_of,
+    filesystem_of,
+    unknown_name,
+)
 from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.runtime.context.channels import ChannelHandle
 from noetic_nb.runtime.context.context import Context
@@ -39,7 +45,7 @@ from noetic_nb.steps.output_codec import system_instructions
 from noetic_nb.steps.records import as_step
 from noetic_nb.steps.traverse import llm_steps
 from noetic_nb.storage import StorageAdapter
-from noetic_nb.tokens import Tokenizer, estimate_tokens
+from noetic_nb.tokens import Tokenizer
 
 if TYPE_CHECKING:  # loaded when they are first wanted
     from noetic_nb.runtime.check import Finding
@@ -48,6 +54,7 @@ if TYPE_CHECKING:  # loaded when they are first wanted
     from noetic_nb.runtime.threads.durable_threads import DurableThreads
     from noetic_nb.runtime.threads.memory_view import MemoryView
     from noetic_nb.runtime.threads.turn_stream import Release, TurnStream
+    from noetic_nb.tokenizers import TokenCalibration
 
 __all__ = ["AgentHarness"]
 
@@ -65,8 +72,9 @@ class AgentHarness:
         Where state outlives executions; in memory by default.
     clock, ids : Clock, Ids, optional
         Sources of time and identity.
-    tokenizer : callable, optional
-        Counts tokens; see `noetic_nb.tokens`.
+    tokenizer : str or callable, optional
+        Counts tokens: a name for `noetic_nb.tokenizers.get`, such as ``"gpt-4.1"`` or ``"calibrated"``, a
+        `TokenCalibration`, or a function of a text. Instead of the configuration's; the default is an estimate.
     approve : callable, optional
         Called before a tool call that needs approval: ``approve(tool_name, args)`` answers True, False, or a text that
         says why not; may be async. Without it such calls are denied at once.
@@ -100,7 +108,7 @@ class AgentHarness:
         storage: StorageAdapter | None = None,
         clock: Clock = SYSTEM_CLOCK,
         ids: Ids = SYSTEM_IDS,
-        tokenizer: Tokenizer = estimate_tokens,
+        tokenizer: str | Tokenizer | TokenCalibration | None = None,
         approve: Approve | None = None,
         diagnostic: Diagnostic = log_diagnostic,
         fs: Any = None,  # of fsspec, which has no types
@@ -108,6 +116,7 @@ class AgentHarness:
         checkpoints: bool | Checkpoints = False,
     ) -> None:
         check_arguments(config, storage, clock, ids, tokenizer, approve, diagnostic)
+        counted_by = counter_of(config.tokenizer if tokenizer is None else tokenizer)
         check_clients(model)
         self.config = config
         self.clock = clock
@@ -131,7 +140,7 @@ class AgentHarness:
             hub=self._hub,
             clock=clock,
             ids=ids,
-            tokenizer=tokenizer,
+            tokenizer=counted_by,
             approve=approve,
             fs=filesystem_of(config.fs if fs is None else fs),
             shell=checked_shell(config.shell if shell is None else shell),
@@ -443,14 +452,16 @@ class AgentHarness:
         step = next(iter(llm_steps(self.config.step)), None)
         instructions = step.instructions if step is not None and isinstance(step.instructions, str) else ""
         last = session.ctx or session.last
+        model = step.model if step is not None and isinstance(step.model, str) else ""
+        tokenizer = self._engine.tokenizer_of(model)
         return plan_turn(
             session.log,
             self.config.memory,
             self.config.projection if step is None or step.projection is None else step.projection,
             () if last is None else last.recalled,
             instructions=instructions if step is None else system_instructions(instructions, step.output),
-            tool_tokens=0 if step is None else self._engine.setups.tools(step).tokens,
-            tokenizer=self._engine.tokenizer,
+            tool_tokens=0 if step is None else self._engine.setups.tools(step).count(tokenizer),
+            tokenizer=tokenizer,
         )
 
     def memory(self, thread_id: str = "default") -> MemoryView:

@@ -22,7 +22,7 @@ from noetic_nb.items.json_text import compact_json
 from noetic_nb.models.client import ToolSpec
 from noetic_nb.names import skeleton
 from noetic_nb.sync import awaited
-from noetic_nb.tokens import estimate_tokens
+from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["BoundArguments", "Tool", "ToolSet", "drained", "spec_tokens", "wire_name"]
 
@@ -273,8 +273,8 @@ async def drained(
         pieces.close()
 
 
-def spec_tokens(spec: ToolSpec) -> int:
-    """Estimate the tokens a tool takes up in a request: of the JSON a provider is sent.
+def spec_tokens(spec: ToolSpec, tokenizer: Tokenizer = estimate_tokens) -> int:
+    """Count the tokens a tool takes up in a request: of the JSON a provider is sent.
 
     Examples
     --------
@@ -282,7 +282,7 @@ def spec_tokens(spec: ToolSpec) -> int:
     23
     """
     shown = {"name": wire_name(spec.name), "description": spec.description, "parameters": dict(spec.parameters)}
-    return estimate_tokens(compact_json(shown))
+    return tokenizer(compact_json(shown))
 
 
 class ToolSet:
@@ -294,7 +294,7 @@ class ToolSet:
         ``TOOL_NAME_COLLISION`` where two different tools would look alike to a provider.
     """
 
-    __slots__ = ("_by_name", "_offered", "specs", "tokens", "tools")
+    __slots__ = ("_by_name", "_counted", "_offered", "specs", "tokens", "tools")
 
     def __init__(self, tools: Iterable[Tool], *, reserved: Iterable[Tool] = ()) -> None:
         """`reserved` are the functions of layers, whose names no other tool may have."""
@@ -335,6 +335,16 @@ class ToolSet:
         self.specs: tuple[ToolSpec, ...] = tuple([one.spec for one in kept])
         self.tokens = sum(one.tokens for one in kept)
         self._offered: tuple[OfferedTool, ...] | None = None
+        self._counted: tuple[Tokenizer, int] = (estimate_tokens, self.tokens)
+
+    def count(self, tokenizer: Tokenizer) -> int:
+        """Return the tokens of all definitions; counted once by the same tokenizer."""
+        counted_by, known = self._counted
+        if counted_by is not tokenizer:
+            count = getattr(tokenizer, "count_tools", None)
+            known = sum([spec_tokens(s, tokenizer) for s in self.specs]) if count is None else count(self.specs)
+            self._counted = (tokenizer, known)
+        return known
 
     @property
     def offered(self) -> tuple[OfferedTool, ...]:

@@ -6,6 +6,7 @@ from noetic_nb.widgets.base.selection import Selection
 from noetic_nb.widgets.ledger.ledger import Ledger
 from noetic_nb.widgets.rules.rule_editor import RuleEditor
 from noetic_nb.widgets.rules.rule_magic import load_ipython_extension
+from noetic_nb.widgets.timeline.timeline import RunTimeline
 from noetic_nb.widgets.transcript.transcript import Transcript
 from noetic_nb.widgets.trends.trends import RegulatorTrends
 
@@ -14,6 +15,7 @@ __all__ = [
     "Ledger",
     "RegulatorTrends",
     "RuleEditor",
+    "RunTimeline",
     "Selection",
     "TokenAllocation",
     "Transcript",

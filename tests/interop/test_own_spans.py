@@ -71,7 +71,8 @@ def recorded(turns: list[list[Any]], layers: list[str], *, content: bool, **opti
 
 
 def rows(run: Run, table: str, *, content: bool) -> list[dict[str, Any]]:
-    frame = run.to_frame(table).drop(columns=["run_id", "seq"])
+    # What counted tokens stands with the rest of what requests were planned from, which spans do not carry.
+    frame = run.to_frame(table).drop(columns=["run_id", "seq", "counter", "known_error"], errors="ignore")
     if not content:
         frame = frame.drop(columns=[name for name in frame.columns if name in TEXTS])
     return frame.astype(object).where(frame.notna(), None).to_dict("records")

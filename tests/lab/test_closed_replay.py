@@ -286,5 +286,15 @@ async def test_a_run_is_counted_again_with_its_own_tokenizer() -> None:
     ]
     with pytest.raises(NoeticConfigError, match="NOT_RECORDED"):
         replay(run, projection={"token_budget": 90})
-    with pytest.raises(NoeticConfigError, match="INVALID_TOKENIZER"):
-        replay(run, tokenizer="words")  # type: ignore[arg-type]
+    for wrong, code in ((3, "INVALID_TOKENIZER"), ("words", "UNKNOWN_TOKENIZER")):
+        with pytest.raises(NoeticConfigError, match=code):
+            replay(run, tokenizer=wrong)  # type: ignore[arg-type]
+
+
+def test_a_run_is_asked_again_with_a_counter_by_its_name() -> None:
+    run = datasets.airline(1)[0]
+    by_name, by_function = (
+        replay(run, tokenizer=counter) for counter in ("o200k_base", nn.tokenizers.get("o200k_base"))
+    )
+    assert by_name.events == by_function.events
+    assert run.caching(tokenizer="o200k_base").equals(run.caching(tokenizer=nn.tokenizers.get("o200k_base")))

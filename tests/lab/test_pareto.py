@@ -69,6 +69,12 @@ def test_figures_are_drawn_without_pyplot() -> None:
     assert len(axes.containers) == 2
     drawn = plots.pareto(frame, "t", "s")
     assert (drawn.axes[0].get_xlabel(), drawn.axes[0].get_ylabel()) == ("t", "s")
+    named = plots.pareto(frame, "t", "s", label="word")
+    assert [text.get_text() for text in named.axes[0].texts] == ["1", "2", "3"]
+    assert named.axes[0].get_legend_handles_labels()[1][2:] == ["1 a", "2 a", "3 b"]
+    with pytest.raises(NoeticConfigError) as caught:
+        plots.pareto(frame, "t", "s", label="gone")
+    assert caught.value.code == "UNKNOWN_COLUMN"
     own = Figure().subplots()
     assert plots.pareto(frame, "t", "s", ax=own) is own.get_figure()
     import matplotlib.pyplot

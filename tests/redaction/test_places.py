@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
+from noetic_nb import lab
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.events import (
     ChildEnded,
@@ -157,6 +158,10 @@ REQUESTS: Any = [
     *({"what": what, "at": 0} for what in ("call", "detail", "origins", "outcome", "items")),
     *({"what": what, "at": 0, "key": key} for what in ("text", "budget") for key in range(8)),
     {"what": "lines"},
+    {"what": "window"},
+    {"what": "list"},
+    {"what": "problem", "at": 0},
+    *({"what": "span", "at": at} for at in range(12)),
     {"what": "thread", "thread": 0},
     {"what": "turns", "thread": 0, "at": 0},
 ]
@@ -185,6 +190,25 @@ def test_experiments(found: tuple[str, str], tmp_path: Path) -> None:
     assert [row[1:] for row in comparison.differences if row[1] != "tool call"] == []
     evaluation = nn.lab.evaluate(rules, run, outcome=lambda run: True)
     assert_absent(secret, repr(evaluation) + evaluation.to_frame().to_json())
+
+
+async def test_losses_and_near_misses(found: tuple[str, str]) -> None:
+    text, secret = found
+    policy = nn.ProjectionPolicy(token_budget=90, response_reserve=0, overflow="truncate")
+    notes = nn.semantic_recall(top_k=1, skip_recent=0, budget={"min": 20, "max": 20})
+    config = nn.AgentConfig(name="d", step=nn.react(model="scripted"), memory=[notes], projection=policy)
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Noted."] * 3))
+    run = nn.record(harness)
+    for said in (f"Order A17-B: {text}", f"Again: {text}", "What was my order?"):
+        await harness.execute(said, thread_id="t")
+
+    losses = lab.lost(run, -1)
+    misses = lab.near_misses(run, -1)
+
+    assert "A17-B" in {loss.fact for loss in losses}
+    assert len(misses) > 1
+    assert_absent(secret, repr(losses) + losses.to_frame().to_json() + repr(losses.retellings))
+    assert_absent(secret, misses.to_json())
 
 
 async def test_approval_forms(found: tuple[str, str]) -> None:

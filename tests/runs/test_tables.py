@@ -52,7 +52,8 @@ def test_seq_is_the_place_of_the_event_a_row_came_from(name: str) -> None:
 
 def test_an_unknown_table_is_an_error_that_names_the_known_ones() -> None:
     with pytest.raises(
-        NoeticConfigError, match="turns, allocations, items, spans, tools, ledger, decisions, regulator, warnings"
+        NoeticConfigError,
+        match="turns, allocations, items, spans, tools, ledger, decisions, regulator, tokens, warnings",
     ):
         made().to_frame("costs")
 

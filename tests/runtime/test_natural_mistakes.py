@@ -130,7 +130,8 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "InMemoryStorage(",
     ),
     "approve=True": (lambda: harness(approve=True), "INVALID_OPTION", "True", "approve=lambda"),
-    "tokenizer=name": (lambda: harness(tokenizer="cl100k"), "INVALID_OPTION", "'cl100k'", "tokenizer=lambda"),
+    "tokenizer=name": (lambda: harness(tokenizer="cl100k"), "UNKNOWN_TOKENIZER", "'cl100k'", "'cl100k_base'"),
+    "tokenizer=number": (lambda: harness(tokenizer=4), "INVALID_OPTION", "4", "tokenizer='gpt-4.1'"),
     "tokenizer=encode": (lambda: harness(tokenizer=str.split), "INVALID_OPTION", "list", "len(encode(text))"),
     "clock=function": (lambda: harness(clock=time.time), "INVALID_OPTION", "time", "now_ms"),
     "checkpoints=storage": (

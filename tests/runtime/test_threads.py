@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
+from noetic_nb.testing import FakeClock
 from tests.runtime.factories import make_harness, record_events, texts
 
 
@@ -62,6 +63,26 @@ async def test_a_thread_says_what_it_is_doing() -> None:
     assert (during.state, during.waiting, stopping.state) == ("generating", 1, "aborting")
     assert during.turn_id == stopping.turn_id is not None
     assert harness.status() == ("idle", None, 0.0, 0)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_a_turn_says_how_long_its_first_message_waited_for_the_turn_before_it(durable: bool) -> None:
+    gate, clock = Gate(), FakeClock()
+    kept = {"storage": nn.InMemoryStorage(), "checkpoints": True} if durable else {}
+    config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"))
+    harness = nn.AgentHarness(config, model=gate, clock=clock, **kept)
+    events = record_events(harness)
+    running = asyncio.create_task(harness.execute("one"))
+    await gate.entered.wait()
+    waiting = []
+    for text in ("two", "three"):
+        waiting.append(asyncio.create_task(harness.execute(text)))
+        await asyncio.sleep(0)
+        clock.advance(40)
+    gate.open.set()
+    await asyncio.gather(running, *waiting)
+
+    assert [event.waited_ms for event in events.of("turn_started")] == [None, 80.0]
 
 
 async def test_asking_what_a_thread_does_makes_none() -> None:

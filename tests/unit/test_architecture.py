@@ -32,6 +32,7 @@ FLOORS: tuple[frozenset[str], ...] = (
             "names",
             "items",
             "tokens",
+            "tokenizers",
             "filesystem",
             "shell",
             "storage",
@@ -101,11 +102,11 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"importing", "otel_export", "guards"}),
     ),
     "lab": (
-        frozenset({"statistics", "recorded_calls", "annotated", "rule_lint_text", "caching_changes"}),
+        frozenset({"statistics", "recorded_calls", "annotated", "dialogues", "rule_lint_text", "caching_changes"}),
         frozenset({"datasets", "rule_trial", "regulator_replay"}),
         frozenset({"datasets_build", "rule_backtest", "rule_lint"}),
         frozenset({"detection", "rule_scores", "replaying"}),
-        frozenset({"sweeping"}),
+        frozenset({"remembering", "sweeping"}),
     ),
     "cli": (
         frozenset({"output"}),
@@ -115,7 +116,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
     ),
     "widgets": (
         frozenset({"base"}),
-        frozenset({"allocation", "trends", "ledger", "approval", "rules", "transcript"}),
+        frozenset({"allocation", "trends", "ledger", "approval", "rules", "timeline", "transcript"}),
     ),
 }
 
@@ -336,7 +337,11 @@ def test_every_public_name_of_the_shop_window_is_listed_and_real() -> None:
     assert len(set(nn.__all__)) == len(nn.__all__)
     assert set(nn.__all__) == for_readers == set(dir(nn))
     assert all(getattr(nn, name) is not None for name in nn.__all__)
-    assert {name for name in nn.__all__ if isinstance(getattr(nn, name), ModuleType)} == {"memory", "steering"}
+    assert {name for name in nn.__all__ if isinstance(getattr(nn, name), ModuleType)} == {
+        "memory",
+        "steering",
+        "tokenizers",
+    }
 
 
 @pytest.mark.parametrize(

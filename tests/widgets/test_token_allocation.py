@@ -12,7 +12,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled
+from noetic_nb.events import ModelCalled, RequestPrepared, ViewAssembled, Where
 from noetic_nb.memory import MemoryLayer, allocate_budgets
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Selection, TokenAllocation
@@ -218,3 +218,54 @@ def test_a_strip_of_ten_thousand_calls_stays_small_and_is_the_sum_of_its_calls()
     zoomed = reading.answer({"what": "strip", "first": 100, "last": 149})
     assert (len(zoomed["bars"]), zoomed["size"]) == (50, 1)
     assert reading.answer({"what": "call", "at": 3})["turn"] == 4
+
+
+def billed_run(reported: int) -> Run:
+    """Return one call that was planned at 200 tokens."""
+    where = Where("t", "e", 1)
+    run = Run("billed")
+    view = ViewAssembled(where, 0.0, 0, (0, 1), (), (), (), 1_000, 100, 50, 30, 0, 120, 900, 1)
+    run.append(
+        RequestPrepared(
+            where, 0.0, "s", "m", "", (), {}, None, "truncate", None, (), "o200k_base", tokenizer_error=0.005
+        )
+    )
+    run.append(view)
+    run.append(ModelCalled(where, 1.0, 0, "m", "agent", 1.0, "ok", (), reported, 3))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("reported", "row", "said"),
+    [
+        (260, ["60"], "Billed 260 input tokens, 60 of them unexplained (23 %)."),
+        (190, ["−10"], "Billed 190 input tokens, 10 fewer than planned (5.3 %)."),
+        (200, [], "Billed 200 input tokens, 0 of them unexplained (0 %)."),
+        (0, [], "Planned only: the model reported no usage."),
+        (600, ["400"], "Billed 600 input tokens, 400 of them unexplained (67 %): planned is off by more than half."),
+    ],
+    ids=["more", "less", "the same", "nothing", "far more"],
+)
+def test_what_was_billed_and_not_planned_is_a_part_of_its_own(reported: int, row: list[str], said: str) -> None:
+    with TokenAllocation(billed_run(reported)) as view:
+        call = view.snapshot["calls"][0]
+
+        assert [line[2] for line in call["rows"] if line[0] == "unexplained"] == row
+        assert [part[1] for part in call["sent"] if part[0] == "unexplained"] == [
+            cell for cell in row if cell[0] != "−"
+        ]
+        assert call["counted"] == f"Counted by o200k_base (known error 0.5 %). {said}"
+        assert said in view.to_text()
+        assert said in view.to_html()
+
+
+def test_a_call_is_drawn_again_when_it_is_billed() -> None:
+    reading = AllocationReading()
+    feed = Feed(reading, EVERYTHING)
+    messages = [message for event in billed_run(260).events if (message := feed.take(event)) is not None]
+
+    assert [message["type"] for message in messages] == ["call", "billed"]
+    assert (messages[0]["call"]["counted"], messages[1]["at"]) == ("", 0)
+    assert messages[1]["call"] == reading.snapshot["calls"][0]
+    drawn = {part[0]: part[1] for part in messages[1]["call"]["sent"]}
+    assert (drawn["unexplained"], drawn["free"]) == ("60", "640")

@@ -9,7 +9,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, TurnStarted
 from noetic_nb.lab.replaying.kept_decisions import Kept, note_counts
 from noetic_nb.lab.replaying.recorded_agent import RecordedAgent, agent_of, tools_by_name
-from noetic_nb.lab.replaying.recorded_tape import checked_run, checked_tokenizer
+from noetic_nb.lab.replaying.recorded_tape import checked_run
 from noetic_nb.lab.replaying.replay_summary import summary
 from noetic_nb.lab.replaying.tape_answers import Tape
 from noetic_nb.memory import MemoryHooks, MemoryLayer
@@ -17,6 +17,7 @@ from noetic_nb.models.client import check_clients
 from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_requests import recorded_request
 from noetic_nb.sync import awaited, run_sync
+from noetic_nb.tokenizers.named import asked_tokenizer
 from noetic_nb.tokens import Tokenizer
 
 __all__ = ["fork"]
@@ -33,7 +34,7 @@ def fork(
     tools: Iterable[Any] | None = None,
     thread_id: str | None = None,
     turns: int | Literal["all"] = 0,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: str | Tokenizer | None = None,
 ) -> Run:
     """Go on from a model call of a recorded run, with something else.
 
@@ -62,8 +63,8 @@ def fork(
     turns : int or "all"
         How many of the user's later messages in this thread follow, as they were written. Grades and corrections do not: they
         were about other answers.
-    tokenizer : callable, optional
-        What the run was counted with, where it was not the default.
+    tokenizer : str, TokenCalibration or callable, optional
+        What the run was counted with, where its name alone does not say so.
 
     Returns
     -------
@@ -93,7 +94,7 @@ def fork(
     """
     checked_run(run)
     check_clients(model)
-    checked_tokenizer(tokenizer)
+    counter = asked_tokenizer(tokenizer)
     request = recorded_request(run, at, thread_id=thread_id)
     listed = None if layers is None else list(layers)
     given_tools = tools_by_name(tools)
@@ -116,7 +117,7 @@ def fork(
         raise NoeticConfigError(
             "INVALID_COUNT", "That is no number of turns.", given=turns, hint='Such as turns=2, or turns="all".'
         )
-    tape = Tape(run, model, given_tools, request, tokenizer)
+    tape = Tape(run, model, given_tools, request, counter)
     agent = RecordedAgent(run, config, tape)
     agent.lay(listed, None, None)
     if rules is not None:

@@ -14,6 +14,7 @@ from noetic_nb.events import (
     BudgetsAllocated,
     ItemsAppended,
     ModelCalled,
+    RunEvent,
     StepEnded,
     TurnCompleted,
     TurnStarted,
@@ -28,7 +29,7 @@ from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_requests import RequestIndex
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["offers_of"]
+__all__ = ["LayersAlong", "offers_of"]
 
 _NOT_RUN = ("project_history", "on_item_append")
 
@@ -38,7 +39,9 @@ class _Turn(NamedTuple):
     query: str
 
 
-class _Layers:
+class LayersAlong:
+    """Layers that go along with a recorded run: begun, asked and stored where the agent's were."""
+
     def __init__(self, layers: Sequence[MemoryLayer], model: Any, tokenizer: Tokenizer) -> None:
         self.stack = LayerStack(layers)
         self.budgets = dict.fromkeys([layer.id for layer in layers], inf)
@@ -48,7 +51,21 @@ class _Layers:
         # What a step of the model has produced so far, with what it took.
         self.answered: dict[str, ModelResponse] = {}
 
-    async def begin(self, event: TurnStarted) -> None:
+    async def hear(self, event: RunEvent, index: RequestIndex) -> None:
+        """Take what happened, which `index` has read already: a turn's begin, answers, the end of a step and of a turn."""
+        match event:
+            case TurnStarted():
+                await self._begin(event)
+            case ModelCalled(purpose="agent", status="ok"):
+                self._answer(event)
+            case ItemsAppended(origin="model"):
+                self._produce(event)
+            case StepEnded(step_kind="llm", status="ok"):
+                await self._store(event.where.execution_id, ItemLog(index.log_of(event.where)))
+            case TurnCompleted():
+                await self._complete(event, ItemLog(index.log_of(event.where)))
+
+    async def _begin(self, event: TurnStarted) -> None:
         where = event.where
         ctx = ExecutionContext(
             execution_id=where.execution_id,
@@ -69,29 +86,30 @@ class _Layers:
         )
 
     async def offer(self, execution_id: str, log: ItemLog) -> dict[str, RecallEntry] | None:
+        """Return what the layers offer for a call, None where its turn did not begin."""
         turn = self.turns.get(execution_id)
         if turn is None:
             return None
         found = await self.stack.recall(turn.ctx, query=turn.query, log=log, budgets=self.budgets)
         return {entry.layer_id: entry for entry in found}
 
-    def answer(self, event: ModelCalled) -> None:
+    def _answer(self, event: ModelCalled) -> None:
         usage = Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
         before = self.answered.get(event.where.execution_id, ModelResponse((), Usage(0, 0)))
         cost = (before.cost or 0.0) + (event.cost or 0.0) or None
         self.answered[event.where.execution_id] = before._replace(usage=before.usage + usage, cost=cost)
 
-    def produce(self, event: ItemsAppended) -> None:
+    def _produce(self, event: ItemsAppended) -> None:
         before = self.answered.get(event.where.execution_id)
         if before is not None:
             self.answered[event.where.execution_id] = before._replace(items=(*before.items, *event.items))
 
-    async def store(self, execution_id: str, log: ItemLog) -> None:
+    async def _store(self, execution_id: str, log: ItemLog) -> None:
         response = self.answered.pop(execution_id, None)
         if response is not None and execution_id in self.turns:
             await self.stack.store(self.turns[execution_id].ctx, response=response, log=log)
 
-    async def complete(self, event: TurnCompleted, log: ItemLog) -> None:
+    async def _complete(self, event: TurnCompleted, log: ItemLog) -> None:
         self.answered.pop(event.where.execution_id, None)
         turn = self.turns.pop(event.where.execution_id, None)
         if turn is not None:
@@ -111,7 +129,7 @@ async def offers_of(
         for hook in _NOT_RUN:
             if getattr(layer.hooks, hook) is not None:
                 kept.add("layers", f"hook {hook} of layer {layer.id} is not run")
-    live = _Layers(layers, model, tokenizer)
+    live = LayersAlong(layers, model, tokenizer)
     index = RequestIndex()
     due: set[str] = set()
     last: dict[str, dict[str, RecallEntry]] = {}
@@ -119,9 +137,8 @@ async def offers_of(
     for seq, event in enumerate(tuple(run.events)):
         at = index.take(event)
         execution_id = event.where.execution_id
+        await live.hear(event, index)
         match event:
-            case TurnStarted():
-                await live.begin(event)
             case BudgetsAllocated():
                 due.add(execution_id)
             case ViewAssembled() if at is not None:
@@ -134,12 +151,4 @@ async def offers_of(
                     last[execution_id] = offered
                 if execution_id in last:
                     found[seq] = last[execution_id]
-            case ModelCalled(purpose="agent", status="ok"):
-                live.answer(event)
-            case ItemsAppended(origin="model"):
-                live.produce(event)
-            case StepEnded(step_kind="llm", status="ok"):
-                await live.store(execution_id, ItemLog(index.log_of(event.where)))
-            case TurnCompleted():
-                await live.complete(event, ItemLog(index.log_of(event.where)))
     return found

@@ -22,6 +22,7 @@ from noetic_nb.layers.regulator_layer import regulator_of
 from noetic_nb.memory import MemoryLayer, ProjectionPolicy
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run, record
+from noetic_nb.runs.recorded_counter import recorded_counter
 from noetic_nb.runtime import AgentConfig, AgentHarness
 from noetic_nb.steering import RuleBook, steering
 from noetic_nb.steering.layer import policy_of, rulebook_of
@@ -222,14 +223,16 @@ class RecordedAgent:
     async def live(self, events: Sequence[Any], edited: tuple[int, str] | None = None) -> Run:
         """Run the turns that begin in some events; `edited` is the place of one, and the text of its message instead."""
         clock = _Clock()
-        counted: dict[str, Any] = {} if self.tape.tokenizer is None else {"tokenizer": self.tape.tokenizer}
+        counted = self.tape.tokenizer
+        if counted is None and self.config.tokenizer is None:
+            counted = recorded_counter(self.run.events)
         harness = AgentHarness(
             self._taped(),
             model=_Switching(self, clock),
             clock=clock,
             ids=_Ids(self.run),
+            tokenizer=counted,
             approve=self.tape.approve,
-            **counted,
         )
         again = record(harness, run=Run(f"{self.run.run_id}-replay", meta={**self.run.meta, "source": "replay"}))
         for place, event in enumerate(events):

@@ -8,7 +8,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ViewAssembled
 from noetic_nb.runs import Run
 
-__all__ = ["checked_run", "checked_tokenizer", "is_native"]
+__all__ = ["checked_run", "is_native"]
 
 
 def is_native(run: Run) -> bool:
@@ -62,20 +62,3 @@ them can be worked out again. Given: {'t1': '1 to 3'}. Record with nn.record(har
             hint="Wait for its reply, or replay run.copy().",
         )
     return run
-
-
-def checked_tokenizer(tokenizer: Any) -> None:
-    """Refuse what counts no tokens.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_TOKENIZER``.
-    """
-    if tokenizer is not None and not callable(tokenizer):
-        raise NoeticConfigError(
-            "INVALID_TOKENIZER",
-            "A tokenizer is a function of a text.",
-            given=tokenizer,
-            hint="Pass the one that the harness was given.",
-        )

@@ -11,7 +11,7 @@ from noetic_nb.lab.replaying.decisions_added import DecisionsAdded, fed_events
 from noetic_nb.lab.replaying.decisions_again import DecisionsAgain, denied_calls, was_regulated
 from noetic_nb.lab.replaying.kept_decisions import Kept
 from noetic_nb.lab.replaying.open_points import OpenPoints, layers_in
-from noetic_nb.lab.replaying.recorded_tape import checked_run, checked_tokenizer
+from noetic_nb.lab.replaying.recorded_tape import checked_run
 from noetic_nb.lab.replaying.regulator_template import RegulatorTemplate
 from noetic_nb.lab.replaying.replay_summary import actions_of, kinds_of
 from noetic_nb.layers.regulator_layer import regulator_of
@@ -20,6 +20,7 @@ from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs.regulator_tape import DecisionTape, Redecided, tape_of
 from noetic_nb.steering.layer import rulebook_of
+from noetic_nb.tokenizers.named import asked_tokenizer
 from noetic_nb.tokens import Tokenizer
 
 __all__ = ["RegulatorReadings"]
@@ -74,11 +75,11 @@ class RegulatorReadings:
         projection: Any = None,
         layers: Iterable[Any] | None = None,
         model: ModelClient | Mapping[str, ModelClient] | None = None,
-        tokenizer: Tokenizer | None = None,
+        tokenizer: str | Tokenizer | None = None,
     ) -> None:
         self.run = checked_run(run)
         check_clients(model)
-        checked_tokenizer(tokenizer)
+        counter = asked_tokenizer(tokenizer)
         listed = None if layers is None else layers_in(layers)
         self._of_layer: Regulator | None = None
         # What enforces is evaluated as rules and a regulator are, and offers what it did.
@@ -92,7 +93,7 @@ class RegulatorReadings:
             "projection": projection,
             "layers": listed,
             "model": model,
-            "tokenizer": tokenizer,
+            "tokenizer": counter,
         }
         self._is_watched = was_regulated(run)
         self._points: OpenPoints | None = None

@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab.replaying.open_points import layers_in
-from noetic_nb.lab.replaying.recorded_tape import checked_run, checked_tokenizer
+from noetic_nb.lab.replaying.recorded_tape import checked_run
 from noetic_nb.lab.replaying.regulator_readings import RegulatorReadings
 from noetic_nb.models.client import ModelClient, check_clients
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
+from noetic_nb.tokenizers.named import asked_tokenizer
 from noetic_nb.tokens import Tokenizer
 
 __all__ = ["replay"]
@@ -31,7 +32,7 @@ def replay(
     model: ModelClient | Mapping[str, ModelClient] | None = None,
     tools: Iterable[Any] | None = None,
     mode: Literal["open", "closed"] = "open",
-    tokenizer: Tokenizer | None = None,
+    tokenizer: str | Tokenizer | None = None,
 ) -> Run:
     """Work a recorded run out again, with nothing changed or under another configuration.
 
@@ -56,8 +57,8 @@ def replay(
         Closed: what runs then. Without, a call has its recorded result where the same call was recorded.
     mode : {"open", "closed"}
         Judge every recorded point, or go on from the first that differs.
-    tokenizer : callable, optional
-        What the run was counted with, where it was not the default.
+    tokenizer : str, TokenCalibration or callable, optional
+        What the run was counted with, where its name alone does not say so.
 
     Returns
     -------
@@ -90,7 +91,7 @@ def replay(
         )
     checked_run(run)
     check_clients(model)
-    checked_tokenizer(tokenizer)
+    counter = asked_tokenizer(tokenizer)
     if regulator is not None and not isinstance(regulator, Regulator):
         raise NoeticConfigError(
             "INVALID_REGULATOR", "That is no regulator.", given=regulator, hint="Use Regulator.for_user(name)."
@@ -110,7 +111,7 @@ def replay(
             regulator=regulator,
             model=model,
             tools=tools,
-            tokenizer=tokenizer,
+            tokenizer=counter,
         )
     if tools is not None:
         raise NoeticConfigError("INVALID_MODE", "An open replay runs no tool.", given=mode, hint='Use mode="closed".')
@@ -121,6 +122,6 @@ def replay(
         projection=projection,
         layers=listed,
         model=model,
-        tokenizer=tokenizer,
+        tokenizer=counter,
     )
     return readings.replay(regulator)

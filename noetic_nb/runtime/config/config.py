@@ -63,6 +63,9 @@ class AgentConfig(Frozen):
         ``llm_failed``.
     limits : Limits or mapping, optional
         What one turn may spend; more raises ``budget_exceeded``.
+    tokenizer : str, optional
+        Name of what counts tokens, for `noetic_nb.tokenizers.get`: an encoding, a model, ``"calibrated"``, ``"estimate"``. What
+        `AgentHarness` is given comes first.
     fs : str, path or fsspec filesystem, optional
         The agent's files, ``ctx.fs``: a folder that no path leads out of, a URL, or any filesystem of fsspec, which JSON
         cannot hold. What `AgentHarness` is given comes first.
@@ -128,6 +131,7 @@ class AgentConfig(Frozen):
     stream_idle_timeout_ms: float = Field(default=IDLE_TIMEOUT_MS, allow_inf_nan=False)
     incomplete: Incomplete = "return"
     limits: Limits | None = None
+    tokenizer: str | None = None
     fs: Any = None  # of fsspec, which has no types
     shell: InstanceField[Shell] | None = None
     params: InstanceField[FrozenDict] = FrozenDict()

@@ -13,8 +13,9 @@ from typing import Any, Final
 from noetic_nb.arguments import closest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runtime.config.config import AgentConfig
+from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["HINTS", "check_arguments", "filesystem_of", "unknown_name"]
+__all__ = ["HINTS", "check_arguments", "counter_of", "filesystem_of", "unknown_name"]
 
 _STORE: Final = ("get", "set", "delete", "list")
 _CLOCK: Final = ("now_ms", "monotonic_ms")
@@ -80,13 +81,19 @@ def check_arguments(
     _has(clock, "clock", "a clock with now_ms and monotonic_ms", _CLOCK, "Write one as a class, or leave it out.")
     _has(ids, "ids", "a source of ids with new(kind)", ("new",), "Write one as a class, or leave it out.")
     for option, given, takes in (
-        ("tokenizer", tokenizer, "a text that returns its number of tokens"),
         ("approve", approve, "a tool's name and its arguments"),
         ("diagnostic", diagnostic, "a layer's id, a hook and an error"),
     ):
         if given is not None and not callable(given):
             hint = f"Pass a function: {option}=lambda ..., or leave it out."
             raise _refused(f"`{option}` is a function of {takes}.", given, hint)
+    if tokenizer is None or isinstance(tokenizer, str) or hasattr(tokenizer, "observe"):
+        return
+    if not callable(tokenizer):
+        hint = "Name one, tokenizer='gpt-4.1' or 'calibrated', pass a function, or leave it out."
+        raise _refused(
+            "`tokenizer` is a name, or a function of a text that returns its number of tokens.", tokenizer, hint
+        )
     count = tokenizer(_SAMPLE)
     if isinstance(count, bool) or not isinstance(count, int | float):
         hint = "A function that returns the tokens themselves is counted: tokenizer=lambda text: len(encode(text))."
@@ -106,6 +113,16 @@ def _has(given: Any, option: str, what: str, methods: tuple[str, ...], hint: str
 
 def _refused(what: str, given: object, hint: str) -> NoeticConfigError:
     return NoeticConfigError("INVALID_OPTION", what, given=given, hint=hint)
+
+
+def counter_of(given: Any) -> Tokenizer:
+    """Return the tokenizer of a name, a calibration or a function; the default estimate for None."""
+    if given is None or given is estimate_tokens:
+        return estimate_tokens
+    from noetic_nb.tokenizers.named import as_tokenizer  # most agents count by the estimate
+
+    found: Tokenizer = as_tokenizer(given)
+    return found
 
 
 def filesystem_of(given: Any) -> Any:

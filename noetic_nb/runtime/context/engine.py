@@ -81,6 +81,8 @@ class Engine:
         self.shell = shell
         # Summaries by thread, and by how many items they cover.
         self.summaries: dict[str, dict[int, str]] = {} if outer is None else outer.summaries
+        # By conversation, its last request and what it was billed at. Any, as that class is a floor up.
+        self.billed: dict[tuple[str, str], Any] = {} if outer is None else outer.billed
         # Steps whose state or checkpoint was found too large; each is reported once.
         self.warned_steps: set[tuple[str, str]] = set() if outer is None else outer.warned_steps
         # By execution: the `Started` of what it has started. Any, as that class is two floors up.
@@ -88,7 +90,7 @@ class Engine:
         # Models that have answered, and those that no client turned out to answer.
         self.answered: set[str] = set() if outer is None else outer.answered
         self.unanswered: set[str] = set() if outer is None else outer.unanswered
-        self.setups = StepSetups(config, stack, tokenizer, self._provided())
+        self.setups = StepSetups(config, stack, self._provided())
         self._inner: dict[tuple[int, tuple[str, ...], bool], tuple[object, Engine]] = {}
         self.depth: int = 0 if outer is None else outer.depth + 1
         """How many engines with other layers are around this one."""
@@ -245,6 +247,12 @@ class Engine:
                 given=name,
                 hint=f"The harness has {', '.join(map(repr, models)) or 'none'}.",
             )
+        return found
+
+    def tokenizer_of(self, model: str) -> Tokenizer:
+        """Return what counts for a model: the harness's own tokenizer, or what was learned of this model."""
+        learning = getattr(self.tokenizer, "calibration", None)
+        found: Tokenizer = self.tokenizer if learning is None else learning.tokenizer(model)
         return found
 
     def hook_context(self, ctx: Execution) -> ExecutionContext:

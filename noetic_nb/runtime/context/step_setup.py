@@ -10,7 +10,7 @@ from noetic_nb.steps import LLMStep, Tool
 from noetic_nb.steps.output_codec import system_instructions
 from noetic_nb.steps.tools import ToolSet
 from noetic_nb.steps.traverse import listed_tools, llm_steps
-from noetic_nb.tokens import Tokenizer
+from noetic_nb.tokens import Tokenizer, system_tokens
 
 __all__ = ["MAX_SETUPS", "StepSetup", "StepSetups"]
 
@@ -36,17 +36,14 @@ class StepSetups:
     object is gone.
     """
 
-    __slots__ = ("_config", "_layer_tools", "_setups", "_stack", "_tokenizer", "_toolsets")
+    __slots__ = ("_config", "_layer_tools", "_setups", "_stack", "_toolsets")
 
-    def __init__(
-        self, config: AgentConfig, stack: LayerStack, tokenizer: Tokenizer, layer_tools: tuple[Tool, ...]
-    ) -> None:
+    def __init__(self, config: AgentConfig, stack: LayerStack, layer_tools: tuple[Tool, ...]) -> None:
         self._config = config
         self._stack = stack
-        self._tokenizer = tokenizer
         self._layer_tools = layer_tools
         self._toolsets: dict[int, tuple[LLMStep, ToolSet]] = {}
-        self._setups: dict[tuple[int, str], tuple[LLMStep, StepSetup]] = {}
+        self._setups: dict[tuple[int, str], tuple[LLMStep, Tokenizer, StepSetup]] = {}
 
     def tools(self, step: LLMStep) -> ToolSet:
         """Return the tools of an llm step: its own or all the agent has, and what layers provide."""
@@ -68,24 +65,24 @@ class StepSetups:
             return _NO_TOOLS
         return ToolSet(listed, reserved=self._layer_tools)
 
-    def of(self, step: LLMStep, instructions: str) -> StepSetup:
+    def of(self, step: LLMStep, instructions: str, tokenizer: Tokenizer) -> StepSetup:
         """Return the set-up of an llm step; tools that a function of the context chooses are the caller's business."""
         key = (id(step), instructions)
         known = self._setups.get(key)
-        if known is not None and known[0] is step:
-            return known[1]
+        if known is not None and known[0] is step and known[1] is tokenizer:
+            return known[2]
         policy = step.projection or self._config.projection
         instructions = system_instructions(instructions, step.output)
-        system_tokens = self._tokenizer(instructions) if instructions else 0
+        system = system_tokens(tokenizer, instructions)
         budgets = allocate_budgets(
             self._stack.layers,
             total_budget=policy.token_budget,
-            system_prompt_tokens=system_tokens,
+            system_prompt_tokens=system,
             response_reserve=policy.response_reserve,
         )
         if len(self._setups) >= MAX_SETUPS:
             self._setups.clear()
         tools = _NO_TOOLS if callable(step.tools) else self.tools(step)
-        found = StepSetup(policy, tools, system_tokens, budgets, instructions)
-        self._setups[key] = (step, found)
+        found = StepSetup(policy, tools, system, budgets, instructions)
+        self._setups[key] = (step, tokenizer, found)
         return found

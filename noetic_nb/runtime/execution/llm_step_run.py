@@ -43,6 +43,7 @@ from noetic_nb.runtime.planning.make_plan import plan_turn
 from noetic_nb.runtime.planning.turn_plan import TurnPlan, leaves_out
 from noetic_nb.steps import LLMStep
 from noetic_nb.steps.output_codec import CodecOutput, OutputReader
+from noetic_nb.tokens import estimate_tokens
 
 __all__ = ["LLMStepRun"]
 
@@ -55,10 +56,31 @@ class LLMStepRun:
     """The state of one llm step while it runs."""
 
     __slots__ = (
-        "_chosen", "_hook_ctx", "_stretches",
-        "answer", "budgets", "continued", "cost", "ctx", "engine", "ephemeral", "held", "incomplete",
-        "instructions", "model", "on_delta", "policy", "produced", "reading", "recalled", "requests", "step", "system_tokens",
-        "tools", "usage",
+        "_chosen",
+        "_hook_ctx",
+        "_stretches",
+        "answer",
+        "budgets",
+        "continued",
+        "cost",
+        "ctx",
+        "engine",
+        "ephemeral",
+        "held",
+        "incomplete",
+        "instructions",
+        "model",
+        "on_delta",
+        "policy",
+        "produced",
+        "reading",
+        "recalled",
+        "requests",
+        "step",
+        "system_tokens",
+        "tokenizer",
+        "tools",
+        "usage",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, step: LLMStep, ctx: Context, model: str, instructions: str) -> None:
@@ -66,9 +88,11 @@ class LLMStepRun:
         self.step = step
         self.ctx = ctx
         self.model = model
+        self.tokenizer = engine.tokenizer_of(model)
         self.policy, self.tools, self.system_tokens, self.budgets, self.instructions = engine.setups.of(
-            step, instructions
+            step, instructions, self.tokenizer
         )
+        ctx.item_log.recount(self.tokenizer)
         self._hook_ctx: ExecutionContext | None = None
         self.recalled: tuple[RecallEntry, ...] = ()
         self.requests: tuple[RerenderRequest, ...] = ()
@@ -155,8 +179,8 @@ class LLMStepRun:
             self.policy,
             (*self.recalled, *extra) if extra else self.recalled,
             instructions=self.instructions,
-            tool_tokens=self.tools.tokens,
-            tokenizer=engine.tokenizer,
+            tool_tokens=self.tools.count(self.tokenizer),
+            tokenizer=self.tokenizer,
             projected=projected,
             budgets=self.budgets,
             system_tokens=self.system_tokens,
@@ -205,12 +229,22 @@ class LLMStepRun:
         """Report what the requests of this execution have in common, where it is not in the run already."""
         engine, ctx = self.engine, self.ctx
         # With the subscribers: one that has come since knows nothing of it.
-        now = self.step, self.model, self.instructions, self.tools.specs, engine.hub.sinks, engine.stack.layers
+        now = (
+            self.step,
+            self.model,
+            self.instructions,
+            self.tools.specs,
+            engine.hub.sinks,
+            engine.stack.layers,
+            self.tokenizer,
+        )
         before = ctx.prepared
         if before is not None and all(map(is_, now, before)):
             return
         if before is None or before[4] is not now[4] or before[0] is not now[0] or before != now:
-            emit_prepared(engine, ctx, self.step, self.policy, self.model, self.instructions, self.tools)
+            emit_prepared(
+                engine, ctx, self.step, self.policy, self.model, self.instructions, self.tools, self.tokenizer
+            )
         ctx.prepared = now
 
     async def respond(self) -> ModelResponse:
@@ -277,6 +311,10 @@ class LLMStepRun:
                 ctx, self.request(plan), step=ctx.step_count, on_delta=self.on_delta
             )
             self._hook_ctx = None  # what has been spent is another sum now
+            if self.tokenizer is not estimate_tokens:  # whose error is known, and shown where its counts are
+                from noetic_nb.runtime.execution.reconciled import reconcile
+
+                reconcile(self, plan, response.usage.input_tokens)
             if "on_model_outcome" in hooks:
                 await self.report_outcome(response, duration)
         except NoeticError as exc:

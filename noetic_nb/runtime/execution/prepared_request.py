@@ -10,7 +10,7 @@ from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.steps import LLMStep
 from noetic_nb.steps.tools import ToolSet
-from noetic_nb.tokens import tokenizer_name
+from noetic_nb.tokens import Tokenizer, known_error, tokenizer_name
 
 __all__ = ["emit_prepared"]
 
@@ -23,6 +23,7 @@ def emit_prepared(
     model: str,
     instructions: str,
     tools: ToolSet,
+    tokenizer: Tokenizer,
 ) -> None:
     """Put what an llm step is about to send, and how its requests are planned, into the run."""
     assert engine.sink is not None
@@ -40,9 +41,10 @@ def emit_prepared(
             policy.overflow,
             policy.window_size,
             tuple([(layer.id, *layer.limits) for layer in engine.stack.layers]),
-            tokenizer_name(engine.tokenizer),
+            tokenizer_name(tokenizer),
             policy.order,
             tuple([layer.id for layer in engine.stack.layers if layer.placement == "suffix"]),
+            known_error(tokenizer),
         )
     )
 

@@ -230,9 +230,10 @@ class _Search:
             if found is not None:
                 return LeastBudget(layer_id=layer_id, maximum=found, minimum=low)
         total = self._total(wanted.needed())
-        if total is not None or absent.reason == "over_budget" or high == math.inf:
+        if total is not None or high == math.inf:
             return None if total is None else LeastBudget(total=total)
-        # Neither is enough: the maximum that would be with any total, and then the total.
+        # Neither is enough, or with more in total another item of the layer takes its place: the maximum that would be
+        # with any total, and then the total.
         plenty = 1_000 * math.ceil(self.fixed + wanted.needed() + self.offered + 1)
         maximum = self._smallest(
             lambda number: self._sends(total=plenty, budgets={layer_id: (low, number)}), math.floor(high) + 1, most

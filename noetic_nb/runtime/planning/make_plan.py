@@ -19,6 +19,7 @@ from noetic_nb.memory.projection import ProjectedHistory, latest_user, must_send
 from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.runtime.planning.turn_plan import SentItems, TurnPlan
 from noetic_nb.tokens import Tokenizer, estimate_tokens
+from noetic_nb.tokens import system_tokens as tokens_of_system
 
 __all__ = ["arranged", "plan_turn", "split_history"]
 
@@ -86,7 +87,7 @@ def plan_turn(
     (3, 29, 32)
     """
     if system_tokens is None:
-        system_tokens = tokenizer(instructions) if instructions else 0
+        system_tokens = tokens_of_system(tokenizer, instructions)
     system = system_tokens
     layers = tuple(layers)
     if budgets is None:
@@ -107,7 +108,7 @@ def plan_turn(
         and view.tokenizer is tokenizer
         and view.is_whole_within(policy.view_budget(system + tool_tokens))
     ):
-        return _whole(view, policy, budgets, system, tool_tokens)
+        return _whole(view, policy, budgets, system, tool_tokens, tokenizer)
     head, history = split_history(view, projected)
     head_tokens = sum([item_tokens(item, tokenizer) for item in head])
     left = policy.view_budget(system + tool_tokens) - head_tokens
@@ -151,6 +152,7 @@ def plan_turn(
         tuple(offers.unsent),
         tuple(offers.texts),
         kept,
+        tokenizer,
     )
 
 
@@ -178,11 +180,27 @@ def arranged(
     return SentItems(front, history[:place], behind, history[place:])
 
 
-def _whole(view: ItemView, policy: ProjectionPolicy, budgets: BudgetPlan, system: int, tool_tokens: int) -> TurnPlan:
+def _whole(
+    view: ItemView, policy: ProjectionPolicy, budgets: BudgetPlan, system: int, tool_tokens: int, tokenizer: Tokenizer
+) -> TurnPlan:
     """Return the plan that sends a whole log and nothing else."""
     size, shares = len(view), budgets.allocations
     unused = tuple([LayerTokens(s.layer_id, s.allocated, 0, s.allocated) for s in shares]) if shares else ()
-    return TurnPlan(view, policy, budgets, unused, (), system, tool_tokens, 0, view.tokens, size, (0, size), ())
+    return TurnPlan(
+        view,
+        policy,
+        budgets,
+        unused,
+        (),
+        system,
+        tool_tokens,
+        0,
+        view.tokens,
+        size,
+        (0, size),
+        (),
+        tokenizer=tokenizer,
+    )
 
 
 def split_history(view: Sequence[Item], projected: Sequence[Item] | None) -> tuple[Sequence[Item], Sequence[Item]]:

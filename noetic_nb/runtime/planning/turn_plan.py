@@ -21,6 +21,7 @@ from noetic_nb.events import (
 from noetic_nb.items import Item, item_tokens
 from noetic_nb.items.log import ItemSequence, ItemView
 from noetic_nb.memory import BudgetPlan, ProjectionPolicy
+from noetic_nb.tokens import Tokenizer, estimate_tokens, known_error, tokenizer_name
 
 __all__ = ["SentItems", "TurnPlan", "budgets_allocated", "leaves_out"]
 
@@ -95,6 +96,18 @@ class TurnPlan(NamedTuple):
     """Layers whose offer is one text, which may be cut."""
     kept: tuple[int, ...] = ()
     """Places before the window that are sent all the same: system messages."""
+    tokenizer: Tokenizer = estimate_tokens
+    """What counted."""
+
+    @property
+    def counter(self) -> str:
+        """Name of what counted."""
+        return tokenizer_name(self.tokenizer)
+
+    @property
+    def known_error(self) -> float | None:
+        """How far a request of this counter is off reported usage on average, relative; None where nobody has measured it."""
+        return known_error(self.tokenizer)
 
     @property
     def total_tokens(self) -> int:

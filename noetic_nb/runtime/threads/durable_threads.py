@@ -64,12 +64,17 @@ class DurableThreads(Threads):
             return await super().run(thread, messages)
 
     async def _turn(
-        self, thread: Thread, ctx: Context, items: Sequence[Mapping[str, Any]], resumed: Resumed | None = None
+        self,
+        thread: Thread,
+        ctx: Context,
+        items: Sequence[Mapping[str, Any]],
+        resumed: Resumed | None = None,
+        waited_ms: float | None = None,
     ) -> AgentReply:
         if thread.aborted_early is not None:
             ctx.abort(thread.aborted_early)
         thread.is_opening, thread.aborted_early = False, None
-        return await super()._turn(thread, ctx, items, resumed)
+        return await super()._turn(thread, ctx, items, resumed, waited_ms)
 
     def _open(self, thread: Thread, resource_id: str | None, **more: Any) -> Context:
         ctx = super()._open(thread, resource_id, **more)

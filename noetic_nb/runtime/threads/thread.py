@@ -36,6 +36,10 @@ class Message:
     watch: Callable[[Context], None] | None = None
     reply: asyncio.Future[AgentReply] | None = None
     taken: bool = False
+    now: Callable[[], float] | None = None
+    """The clock by which it waits."""
+    queued_ms: float | None = None
+    """When it began to wait for the turn before it; None where it did not."""
 
     def take(self) -> Sequence[Mapping[str, Any]]:
         """Return the items, which are part of a turn from now on."""
@@ -125,6 +129,8 @@ class Thread:
             finally:
                 self.release(run)
         message.reply = asyncio.get_running_loop().create_future()
+        if message.now is not None:
+            message.queued_ms = message.now()
         if delivery == "between_rounds" and self.ctx is not None:
             self.between.append(message)
             self.offered.append(message)

@@ -310,7 +310,8 @@ class Threads:
         items = as_input_items(self._engine, content, "execute", serialise=False)
         # Checked now and not when its turn begins: by then the message may have waited, and others with it.
         checked = limits if limits is None or isinstance(limits, Limits) else Limits(**limits)
-        return Message(items, resource_id, checked, None if state is None else dict(state))
+        now = self._engine.clock.monotonic_ms
+        return Message(items, resource_id, checked, None if state is None else dict(state), now=now)
 
     def run(self, thread: Thread, messages: Sequence[Message]) -> Awaitable[AgentReply]:
         """Run one turn for all messages that wait; its options are those of the first message."""
@@ -322,19 +323,26 @@ class Threads:
         for message in messages:
             if message.watch is not None:
                 message.watch(ctx)
-        return self._turn(thread, ctx, [item for message in messages for item in message.take()])
+        queued = [message.queued_ms for message in messages if message.queued_ms is not None]
+        waited = self._engine.clock.monotonic_ms() - min(queued) if queued else None
+        return self._turn(thread, ctx, [item for message in messages for item in message.take()], waited_ms=waited)
 
     async def _run_cleared(self, thread: Thread, messages: Sequence[Message]) -> AgentReply:
         await self.cleared(thread.thread_id)
         return await self.run(thread, messages)
 
     async def _turn(
-        self, thread: Thread, ctx: Context, items: Sequence[Mapping[str, Any]], resumed: Resumed | None = None
+        self,
+        thread: Thread,
+        ctx: Context,
+        items: Sequence[Mapping[str, Any]],
+        resumed: Resumed | None = None,
+        waited_ms: float | None = None,
     ) -> AgentReply:
         thread.ctx = ctx
         ctx.tree.inbox = thread.between
         try:
-            return await run_turn(self._engine, ctx, items, resumed=resumed)
+            return await run_turn(self._engine, ctx, items, resumed=resumed, waited_ms=waited_ms)
         finally:
             # `last` first: a status that is read in between must find one of the two.
             thread.last, thread.ctx = ctx, None

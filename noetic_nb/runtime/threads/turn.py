@@ -37,6 +37,7 @@ class _Turn:
     turn_id: str
     first: int
     started_ms: float
+    waited_ms: float | None = None
     outcome: ExecutionEnd = "failure"
     stop: Stop | None = None
     output: Any = None  # whatever the agent's step returns
@@ -79,9 +80,14 @@ def _open_memory(engine: Engine, ctx: Context) -> TypedMemory:
 
 
 async def run_turn(
-    engine: Engine, ctx: Context, items: Sequence[Mapping[str, Any]], *, resumed: Resumed | None = None
+    engine: Engine,
+    ctx: Context,
+    items: Sequence[Mapping[str, Any]],
+    *,
+    resumed: Resumed | None = None,
+    waited_ms: float | None = None,
 ) -> AgentReply:
-    """Log the user's items and let the agent answer.
+    """Log the user's items, which have waited so long for other turns, and let the agent answer.
 
     A turn that was under way before, `resumed`, has its items logged already and its layers have their state. Raises
     `NoeticConfigError` ``NO_STEP_CONFIGURED``, or where something cannot work as it is set up, and `NoeticError` for
@@ -96,7 +102,7 @@ async def run_turn(
             hint="Pass step=... to AgentConfig, such as nn.react(...).",
         )
     first = len(ctx.item_log) if resumed is None else resumed.first
-    turn = _Turn(engine.ids.new("turn"), first, ctx.started_ms)
+    turn = _Turn(engine.ids.new("turn"), first, ctx.started_ms, waited_ms)
     ctx.turn_id = turn.turn_id
     timer = None
     if ctx.tree.limits is not None:
@@ -215,7 +221,14 @@ def _started(engine: Engine, ctx: Context, turn: _Turn, logged: Sequence[Item]) 
         stop = turn.first + len(logged)
         engine.sink.emit(
             TurnStarted(
-                ctx.where, engine.clock.now_ms(), turn.turn_id, turn.first, stop, query_of(logged), ctx.resource_id
+                ctx.where,
+                engine.clock.now_ms(),
+                turn.turn_id,
+                turn.first,
+                stop,
+                query_of(logged),
+                ctx.resource_id,
+                turn.waited_ms,
             )
         )
 

@@ -116,6 +116,7 @@ export default () => {
     if (message.type === "empty") data.empty = message.text;
     const end = data.first + data.calls.length;
     if (message.type === "place" && message.at >= data.first && message.at < end) data.calls[message.at - data.first].place = message.place;
+    if (message.type === "billed" && message.at >= data.first && message.at < end) data.calls[message.at - data.first] = message.call;
     if (message.type !== "call") return true;
     if (message.at < end) return true; // already in the snapshot this page began with
     if (message.at > end || message.layersAt > data.layers.length) return false;
@@ -156,6 +157,7 @@ export default () => {
     const itemsHead = items.appendChild(make("p", { class: "nn-change" }));
     const itemsList = items.appendChild(make("ul", { class: "nn-list nn-items nn-tall" }));
     const itemsNote = items.appendChild(make("p", { class: "nn-note" }));
+    const counted = body.appendChild(make("p", { class: "nn-note nn-counted" }));
     const note = body.appendChild(make("p", { class: "nn-note" }));
     const out = body.appendChild(store.fold("out", make("details")));
     const outHead = out.appendChild(make("summary"));
@@ -399,6 +401,8 @@ export default () => {
       if (call === undefined) return void fetchCall(at);
       if (call.fault !== undefined) return setText(sub, call.fault);
       setText(sub, `${call.title}: ${call.head}`);
+      setText(counted, call.counted);
+      counted.hidden = !call.counted;
       // While sliders are moved, the picture is theirs.
       if (drawn !== call || !root.classList.contains("nn-other")) drawPicture(null);
       drawn = call;

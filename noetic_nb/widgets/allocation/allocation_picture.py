@@ -19,6 +19,7 @@ EMPTY: Final = "No model call yet. Each call appears here as soon as the agent s
 NOTE: Final = (
     "Planned is the split of the budget before the call; tools and framing come off history. "
     "Pale with a dashed edge: allocated to a layer, not used by it, yielded to history. "
+    "Unexplained is what was billed beyond all that was planned: the provider's own additions, and the error of the counter. "
     "Shared with the beginning of the call before: of each part with its framing; ▼ where a part broke the prefix."
 )
 # Older calls stay in the run's tables; a page of a saved notebook stays light. A short list is shown at once.
@@ -95,9 +96,17 @@ def _rows(call: CallShare, order: dict[str, int]) -> list[Row]:
             "",
             str(call.history_items),
         ),
+        *_unexplained(call),
         Row(Part("free", "Free", call.free), free),
         Row(Part("reserve", "Reserve", call.reserve), "", count(call.reserve)),
     ]
+
+
+def _unexplained(call: CallShare) -> list[Row]:
+    if not call.unexplained:
+        return []
+    tokens = count(call.unexplained) if call.unexplained > 0 else f"−{count(-call.unexplained)}"
+    return [Row(Part("unexplained", "Unexplained", max(0, call.unexplained)), tokens)]
 
 
 def left_out_text(entry: LeftOut) -> str:
@@ -136,6 +145,7 @@ def call_data(call: CallShare, order: dict[str, int], caching: CallCaching = NO_
     return {
         "title": call.title,
         "head": call.headline,
+        "counted": call.counted,
         "turn": call.turn,
         "limit": None if call.total is None or call.total >= scale else round(100 * call.total / scale, 3),
         "ticks": ticks(scale),
@@ -192,6 +202,10 @@ def _all_calls(calls: Sequence[CallShare], order: dict[str, int]) -> str:
     )
 
 
+def _counted(call: CallShare) -> str:
+    return f'<p class="nn-note nn-counted">{escape(call.counted)}</p>' if call.counted else ""
+
+
 def static_html(
     calls: Sequence[CallShare],
     shown: int,
@@ -215,7 +229,7 @@ def static_html(
         f'<div class="nn-rows"><span class="nn-row-name">Sent</span>{sent}'
         f'<span class="nn-row-name">Planned</span>{planned}'
         f'<span class="nn-row-name">Tokens</span>{axis(scale)}</div>'
-        f'<p class="nn-caching">{escape(caching.line)}</p><p class="nn-note">{NOTE}</p>'
+        f'<p class="nn-caching">{escape(caching.line)}</p>{_counted(call)}<p class="nn-note">{NOTE}</p>'
         f"{_table(call, order, caching)}{_left_out(call)}{_all_calls(calls, order)}"
     )
 
@@ -233,7 +247,7 @@ def static_text(
     call = calls[shown]
     table = rows(call, order, caching)
     width = max(len(row.part.label) for row in table)
-    lines = [f"Token allocation. {call.title}", call.headline]
+    lines = [f"Token allocation. {call.title}", call.headline, *([call.counted] if call.counted else [])]
     lines += [f"  {row.part.label:<{width}}  {row.words}" for row in table]
     lines += [caching.line] if caching.line else []
     if call.dropped[0]:

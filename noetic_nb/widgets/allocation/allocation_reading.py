@@ -99,7 +99,8 @@ class AllocationReading(Reading):
             if found in self._at and isinstance(event, ModelCalled):
                 self._by_call[place.call or 0] = self._at[found]
                 self._open.pop((event.where.thread_id, event.where.execution_id), None)
-                return self._placed(self._at[found], place.call)
+                placed = self._placed(self._at[found], place.call)
+                return placed if self.calls.ended is None else self._billed(self.calls.ended, place.call)
             if not self.calls.lacks_plans or self.snapshot["empty"] == NO_PLANS:
                 return None
             self.snapshot["empty"] = NO_PLANS
@@ -140,6 +141,16 @@ class AllocationReading(Reading):
             return None
         self.snapshot["calls"][kept]["place"] = place
         return {"type": "place", "at": at, "place": place}
+
+    def _billed(self, at: int, place: int | None) -> dict[str, Any] | None:
+        """Draw a call again, with what it was billed at."""
+        kept = at - self.snapshot["first"]
+        if kept < 0:
+            return None
+        thread = self.snapshot["calls"][kept]["thread"]
+        data = {"thread": thread, "place": place, **call_data(self.calls.all[at], self.calls.order)}
+        self.snapshot["calls"][kept] = data
+        return {"type": "billed", "at": at, "call": data}
 
     def _layer(self, name: str, place: int) -> list[str]:
         fill = layer_colour(place)

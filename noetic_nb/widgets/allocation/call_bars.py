@@ -27,7 +27,7 @@ LETTER_PX: Final = 7.0
 BROKE_PATH: Final = "M0 0h13L7.8 9V60H5.2V9z"
 
 LOOKS: Final[dict[str, dict[str, str]]] = {
-    **{kind: {"fill": "$"} for kind in ("system", "tools", "layer", "framing", "history")},
+    **{kind: {"fill": "$"} for kind in ("system", "tools", "layer", "framing", "history", "unexplained")},
     "yielded": {"fill": "$", "fill-opacity": "0.22", "stroke": "$", "stroke-dasharray": "3 2"},
     # What is free is an empty frame, the reserve a light field.
     "free": {

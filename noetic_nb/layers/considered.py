@@ -1,0 +1,76 @@
+"""What a layer chose among when it recalled, for whoever asks: nothing is gathered where nobody listens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+__all__ = ["Considered", "Hit", "consider", "considering", "plain_hits"]
+
+
+class Hit(NamedTuple):
+    """One memory that might be recalled, with those that come along: keys and lines, as the layer writes them."""
+
+    lines: tuple[tuple[Hashable, str], ...]
+    score: float | None = None
+    """How near it is to the query; None where the layer has an order and no scores."""
+
+
+class Considered(NamedTuple):
+    """All that a layer chose among, best first."""
+
+    layer_id: str
+    tag: str
+    hits: tuple[Hit, ...]
+    top_k: int | None = None
+    """So many hits are recalled at most."""
+    min_score: float | None = None
+    """Hits of a smaller score are not recalled."""
+    beside: int = 0
+    """Tokens of what the layer writes before these lines."""
+
+
+_LISTENING: ContextVar[list[Considered] | None] = ContextVar("noetic_nb_considered", default=None)
+
+
+@contextmanager
+def considering() -> Iterator[list[Considered]]:
+    """Gather what the layers that are recalled meanwhile choose among.
+
+    Examples
+    --------
+    >>> with considering() as found:
+    ...     consider("notes", "notes", lambda: plain_hits(["one", "two"]))
+    >>> consider("notes", "notes", lambda: plain_hits(["three"]))
+    >>> [[line for hit in one.hits for _, line in hit.lines] for one in found]
+    [['one', 'two']]
+    """
+    found: list[Considered] = []
+    before = _LISTENING.set(found)
+    try:
+        yield found
+    finally:
+        _LISTENING.reset(before)
+
+
+def consider(
+    layer_id: str,
+    tag: str,
+    hits: Callable[[], Iterable[Hit]],
+    *,
+    top_k: int | None = None,
+    min_score: float | None = None,
+    beside: Callable[[], int] | None = None,
+) -> None:
+    """Report what a layer chooses among, best first; `hits` is called only where somebody listens."""
+    found = _LISTENING.get()
+    if found is not None:
+        taken = 0 if beside is None else beside()
+        found.append(Considered(layer_id, tag, tuple(hits()), top_k, min_score, taken))
+
+
+def plain_hits(lines: Iterable[str]) -> list[Hit]:
+    """Return lines that have an order and no scores as hits."""
+    return [Hit(((place, line),)) for place, line in enumerate(lines)]

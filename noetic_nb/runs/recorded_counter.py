@@ -1,0 +1,35 @@
+"""What counted the tokens of a run, where it can be made again from its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import RequestPrepared, RunEvent
+from noetic_nb.tokenizers.encodings import ENCODINGS
+from noetic_nb.tokenizers.named import get
+from noetic_nb.tokens import Tokenizer
+
+__all__ = ["counter_named", "recorded_counter"]
+
+
+def counter_named(name: str) -> Tokenizer | None:
+    """Return the counter of an encoding, None where it is none or its vocabulary is not on this machine.
+
+    Examples
+    --------
+    >>> counter_named("mine") is None
+    True
+    """
+    if name not in ENCODINGS:
+        return None
+    try:
+        return get(name)
+    except NoeticConfigError:  # the extra is not installed here
+        return None
+
+
+def recorded_counter(events: Iterable[RunEvent]) -> Tokenizer | None:
+    """Return the one encoding that counted all requests of a run, None where it was the default, another, or several."""
+    names = {event.tokenizer for event in events if isinstance(event, RequestPrepared)}
+    return counter_named(names.pop()) if len(names) == 1 else None

@@ -1,0 +1,112 @@
+"""Learn a counter from the usage that runs report: of the agent's calls, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from operator import is_
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.items import Item
+from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
+from noetic_nb.tokenizers.learning import Tally, TokenCalibration
+from noetic_nb.tokenizers.named import as_tokenizer
+from noetic_nb.tokens import Tokenizer, estimate_tokens
+
+if TYPE_CHECKING:
+    from noetic_nb.runs.run import Run
+
+__all__ = ["CountedCall", "counted_calls", "token_calibration"]
+
+
+class CountedCall(NamedTuple):
+    """One call as a counter sees it: what was sent by kind, what was billed, and the same of the call it continues."""
+
+    model: str
+    tally: Tally
+    reported: int
+    before: tuple[Tally, int] | None
+    new: tuple[Item, ...]
+    """What was sent that the call before did not have."""
+
+
+def counted_calls(run: Run, calibration: TokenCalibration) -> Iterator[CountedCall]:
+    """Go through the agent's calls of a run that report usage.
+
+    What a run of others does not have of a request (instructions, tools) is taken from the first call of each conversation: as
+    much as that was billed beyond its items.
+    """
+    index = RequestIndex()
+    for event in run.events:
+        index.take(event)
+    last: dict[tuple[str, str], tuple[Sequence[Item], Tally, int, Tally]] = {}
+    for at in index.places:
+        request = index.requests[at]
+        called = request.called
+        if called is None or called.input_tokens <= 0:
+            continue
+        items = _sent(request)
+        if items is None:
+            continue
+        where = called.where
+        key = where.thread_id, "" if where.depth == 0 else where.execution_id
+        counter = calibration.tokenizer(called.model)
+        before = last.pop(key, None)
+        is_longer = before is not None and len(before[0]) <= len(items)
+        if before is not None and not (is_longer and all(map(is_, before[0], items))):
+            new, base = items, None
+        else:
+            new, base = items[0 if before is None else len(before[0]) :], before
+        if request.prepared is not None:
+            beside = counter.tally((), instructions=request.prepared.instructions, tools=request.prepared.tools)
+        else:
+            beside = Tally({}) if before is None else before[3]
+        tally = (beside if base is None else base[1]) + counter.tally(new)
+        if request.prepared is None and before is None:
+            beside = Tally({}, max(0, called.input_tokens - sum(tally.counts.values()) - tally.framing))
+            tally = tally + beside
+        past = None if before is None else (before[1], before[2])
+        if past is None or called.input_tokens >= past[1] or not tally.has_all_of(past[0]):
+            yield CountedCall(called.model, tally, called.input_tokens, past, tuple(new))
+            last[key] = (items, tally, called.input_tokens, beside)
+
+
+def _sent(request: RecordedRequest) -> Sequence[Item] | None:
+    """Return what a call was sent, all of its log where its request is not in the run; None where items are missing."""
+    if request.view is None:
+        return None if request.first or request.known is None else tuple(request.known)
+    found = [sent.item for sent in request.items]
+    return None if None in found else [item for item in found if item is not None]
+
+
+def token_calibration(runs: Run | Iterable[Run], base: str | Tokenizer = estimate_tokens) -> TokenCalibration:
+    """Return a calibration that has learned from runs; pass it to a harness as its ``tokenizer``, or ask it for a model's.
+
+    Parameters
+    ----------
+    runs : Run or iterable of Run
+        With usage; calls without are passed over.
+    base : str or callable
+        What counts: a name for `noetic_nb.tokenizers.get`, or a counter.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_RUNS`` for what is no run, and what `get` raises.
+
+    Examples
+    --------
+    >>> from noetic_nb.lab import datasets
+    >>> learned = token_calibration(datasets.retail(8))
+    >>> learned.models, learned.factors("gpt-4.1").of("tool") > 1
+    (('gpt-4.1',), True)
+    """
+    calibration = TokenCalibration(as_tokenizer(base))
+    given: Any = [runs] if hasattr(runs, "events") else runs
+    for run in given:
+        if not hasattr(run, "events"):
+            raise NoeticConfigError("INVALID_RUNS", "A calibration learns from runs.", given=run)
+        for call in counted_calls(run, calibration):
+            calibration.observe(call.model, call.tally, call.reported, before=call.before)
+    calibration.learn()
+    return calibration

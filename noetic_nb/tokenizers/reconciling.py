@@ -1,0 +1,68 @@
+"""What a request was planned at beside what it was billed at: the difference, and what about it cannot be right."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+__all__ = ["DISAGREEMENT", "Reconciled", "percent", "reconciled"]
+
+DISAGREEMENT: Final = 0.5
+"""A planned count that is further from the reported one than this part of it is said to disagree."""
+
+
+class Reconciled(NamedTuple):
+    """One request: planned and reported input tokens.
+
+    `problem` is None, or what is wrong: ``missing`` (no usage was reported), ``negative``, ``backwards`` (less than for the
+    request before, of which this one has all), ``disagrees`` (planned is off by more than half of what was reported).
+    """
+
+    planned: int
+    reported: int | None
+    problem: str | None
+
+    @property
+    def unexplained(self) -> int | None:
+        """Reported tokens that no part of the plan accounts for, negative where less was billed; None where nobody knows."""
+        return None if self.reported is None else self.reported - self.planned
+
+    @property
+    def error(self) -> float | None:
+        """How far planned is off, relative to reported: -0.1 is a tenth too low; None where nobody knows."""
+        return None if not self.reported else self.planned / self.reported - 1
+
+
+def reconciled(planned: int, reported: int, *, before: int | None = None) -> Reconciled:
+    """Compare a request's planned with its reported tokens.
+
+    Parameters
+    ----------
+    planned, reported : int
+        Input tokens; 0 reported is none reported.
+    before : int, optional
+        Reported tokens of a request of which this one has all.
+
+    Examples
+    --------
+    >>> reconciled(90, 100).unexplained, reconciled(90, 100).problem
+    (10, None)
+    >>> [reconciled(90, tokens, before=95).problem for tokens in (0, -5, 60, 200)]
+    ['missing', 'negative', 'backwards', 'disagrees']
+    """
+    if reported <= 0:
+        return Reconciled(planned, None, "negative" if reported < 0 else "missing")
+    if before is not None and reported < before:
+        return Reconciled(planned, reported, "backwards")
+    off = abs(planned - reported) > DISAGREEMENT * reported
+    return Reconciled(planned, reported, "disagrees" if off else None)
+
+
+def percent(error: float | None) -> str:
+    """Return an error in words.
+
+    Examples
+    --------
+    >>> percent(0.034), percent(None)
+    ('known error 3.4 %', 'error not measured')
+    """
+    return "error not measured" if error is None else f"known error {100 * error:.2g} %"

@@ -1,0 +1,1 @@
+"""The view of what ran when."""

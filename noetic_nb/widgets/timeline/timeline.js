@@ -1,0 +1,434 @@
+// What ran when. The kernel answers a window at a time; the page draws it, moves it, and says what it points at.
+export default () => {
+  const store = storeOf((data, message) => {
+    if (message.type === "grown") data.total = message.total;
+    else if (message.type === "chosen") data.chosen = message.at;
+    else return false;
+    return true;
+  });
+  const LATE_MS = 250;
+  const PX_A_BIN = 4;
+  const COLUMNS = ["Name", "Kind", "Began", "Took", "Status", "Turn"];
+
+  function render({ model, el }) {
+    const root = el.appendChild(make("div", { class: "noetic-nb nn-tl" }));
+    root.append(make("p", { class: "nn-title" }, "Run timeline"));
+    const empty = root.appendChild(make("p", { class: "nn-empty" }));
+    const body = root.appendChild(make("div"));
+    const head = body.appendChild(make("p", { class: "nn-sub" }));
+    const note = body.appendChild(make("p", { class: "nn-note" }));
+
+    const chips = body.appendChild(make("div", { class: "nn-toolbar", role: "group", "aria-label": "Show only" }));
+    const tools = body.appendChild(make("div", { class: "nn-toolbar" }));
+    const button = (text, label) => tools.appendChild(make("button", { type: "button", "aria-label": label, title: label }, text));
+    const out = button("−", "Zoom out");
+    const into = button("+", "Zoom in");
+    const left = button("◂", "Earlier");
+    const right = button("▸", "Later");
+    const whole = button("Whole run", "Whole run");
+    const before = button("◂ problem", "Previous problem");
+    const after = button("problem ▸", "Next problem");
+    const scale = tools.appendChild(make("label", {}, "By"));
+    const scales = scale.appendChild(make("select", { "aria-label": "Width" }));
+    for (const name of ["time", "order"]) scales.append(make("option", { value: name }, name));
+    const search = tools.appendChild(make("input", { type: "search", class: "nn-tl-search", placeholder: "Name or error", "aria-label": "Name or error" }));
+    const status = tools.appendChild(make("span", { role: "status", class: "nn-number" }));
+
+    const plot = body.appendChild(make("div", { class: "nn-tl-plot" }));
+    const axis = plot.appendChild(make("div", { class: "nn-tl-axis", "aria-hidden": "true" }));
+    const grid = plot.appendChild(make("div", { class: "nn-tl-grid", "aria-hidden": "true" }));
+    const lanes = plot.appendChild(make("div", { class: "nn-tl-lanes", role: "group", "aria-label": "Spans, by rows" }));
+    const mark = plot.appendChild(make("div", { class: "nn-tl-range", hidden: "" }));
+    body.append(readout(root, "Arrow keys move between spans, Enter chooses, + and − zoom, 0 shows the whole run. Drag to zoom in."));
+    const paused = body.appendChild(make("p", { class: "nn-note" }));
+    const pager = body.appendChild(make("div", { class: "nn-toolbar" }));
+    const up = pager.appendChild(make("button", { type: "button" }, "Rows above"));
+    const down = pager.appendChild(make("button", { type: "button" }, "Rows below"));
+    const rowsText = pager.appendChild(make("span", { class: "nn-number" }));
+
+    const about = body.appendChild(make("div", { class: "nn-tl-about", hidden: "" }));
+    const trouble = body.appendChild(make("div"));
+    const troubleHead = trouble.appendChild(make("p", { class: "nn-tl-label" }));
+    const troubleList = trouble.appendChild(make("ul", { class: "nn-list nn-tl-problems" }));
+    const table = body.appendChild(make("details"));
+    table.append(make("summary", {}, "Spans as a table"));
+    const rows = tableIn(table, "Spans", COLUMNS, { wordy: (name) => name !== "Took" && name !== "Began" });
+    const paging = table.appendChild(make("div", { class: "nn-toolbar" }));
+    const older = paging.appendChild(make("button", { type: "button" }, "Earlier"));
+    const newer = paging.appendChild(make("button", { type: "button" }, "Later"));
+    const tableText = paging.appendChild(make("span", { class: "nn-number" }));
+    const problem = body.appendChild(make("p", { class: "nn-fault", role: "alert" }));
+
+    let range = null; // null: the whole run, as far as it goes
+    let first = 0;
+    let shown = null;
+    let drawnTotal = -1;
+    let detail = null;
+    let focused = null;
+    let listed = null;
+    let listStart = 0;
+    let failed = "";
+    const kinds = new Set();
+    let onlyProblems = false;
+
+    const byTime = () => store.data.timed && model.get("scale") === "time";
+    const wanted = () => ({ kinds: [...kinds], problems: onlyProblems, text: search.value, by_time: byTime() });
+    const get = (request) => store.get(model, request);
+    const fault = (error) => {
+      failed = error.message;
+      store.changed();
+    };
+    const width = () => Math.max(120, plot.clientWidth || 600);
+    const fetchWindow = newest(get, (answer) => {
+      shown = answer;
+      failed = "";
+      store.changed();
+    });
+    const refetch = () => {
+      const bins = Math.max(40, Math.round(width() / PX_A_BIN));
+      const request = { what: "window", ...wanted(), bins, first };
+      if (range) Object.assign(request, { from: range[0], to: range[1] });
+      fetchWindow(request).catch(fault);
+    };
+    const fetchList = newest((request) => get(request), (answer) => {
+      listed = answer;
+      listStart = answer.start;
+      store.changed();
+    });
+    const relist = () => {
+      if (table.open) fetchList({ what: "list", ...wanted(), start: listStart }).catch(fault);
+    };
+    const changedFilter = () => {
+      first = listStart = 0;
+      refetch();
+      relist();
+    };
+
+    // Zoom
+    const now = () => shown ?? store.data.window;
+    const view = (start, stop) => {
+      const end = now().end;
+      const least = byTime() ? 0.01 : 1;
+      const wide = Math.min(end, Math.max(stop - start, least));
+      const begin = Math.max(0, Math.min(start, end - wide));
+      range = wide >= end ? null : [begin, begin + wide];
+      refetch();
+      store.changed();
+    };
+    const zoom = (factor, at = 0.5) => {
+      const { from, to } = now();
+      const wide = (to - from) * factor;
+      const middle = from + (to - from) * at;
+      view(middle - wide * at, middle + wide * (1 - at));
+    };
+    const pan = (share) => {
+      const { from, to } = now();
+      view(from + share * (to - from), to + share * (to - from));
+    };
+    const all = () => {
+      range = null;
+      refetch();
+    };
+    out.addEventListener("click", () => zoom(2));
+    into.addEventListener("click", () => zoom(0.5));
+    left.addEventListener("click", () => pan(-0.5));
+    right.addEventListener("click", () => pan(0.5));
+    whole.addEventListener("click", all);
+    const endDrag = dragRange(plot, mark, (begin, stop) => {
+      const { from, to } = now();
+      view(from + begin * (to - from), from + stop * (to - from));
+    });
+    const middleOf = (node) => (node?.bar ? Math.max(0, Math.min((node.bar[0] + node.bar[1] / 2) / 100, 1)) : 0.5);
+    plot.addEventListener("keydown", (event) => {
+      const bar = event.target.closest(".nn-tl-bar");
+      const act = {
+        "+": () => zoom(0.5, middleOf(bar)),
+        "=": () => zoom(0.5, middleOf(bar)),
+        "-": () => zoom(2, middleOf(bar)),
+        "−": () => zoom(2, middleOf(bar)),
+        0: all,
+        Escape: () => (endDrag(), all()),
+        Enter: () => bar && use(bar),
+        " ": () => bar && use(bar),
+        n: () => toProblem(false),
+        p: () => toProblem(true),
+        PageDown: () => !down.disabled && down.click(),
+        PageUp: () => !up.disabled && up.click(),
+      }[event.key];
+      const shifted = { ArrowRight: 0.25, ArrowLeft: -0.25 }[event.key];
+      if (event.ctrlKey || event.metaKey || event.altKey || (!act && !(event.shiftKey && shifted))) return;
+      event.preventDefault();
+      if (event.shiftKey && shifted) pan(shifted);
+      else act();
+    });
+    plot.addEventListener(
+      "wheel",
+      (event) => {
+        if (!event.ctrlKey) return; // the page scrolls by itself
+        event.preventDefault();
+        const box = plot.getBoundingClientRect();
+        zoom(event.deltaY > 0 ? 1.25 : 0.8, (event.clientX - box.left) / box.width);
+      },
+      { passive: false },
+    );
+    up.addEventListener("click", () => {
+      first = Math.max(0, first - 20);
+      refetch();
+    });
+    down.addEventListener("click", () => {
+      first = Math.min(first + 20, Math.max(0, now().rows - 1));
+      refetch();
+    });
+
+    // One span
+    const look = async (request, tell) => {
+      try {
+        const found = await get({ ...request, ...wanted() });
+        detail = found;
+        focused = found.at;
+        if (tell) store.select(model, found.go);
+        bringIn(found);
+        store.changed();
+      } catch (error) {
+        fault(error);
+      }
+    };
+    const bringIn = ({ from, to, lane }) => {
+      const view_ = now();
+      const isBeside = to < view_.from || from > view_.to;
+      const isThin = to - from < (view_.to - view_.from) / (width() / PX_A_BIN);
+      const isAbove = lane !== null && (lane < view_.first || lane >= view_.first + view_.lanes.length);
+      if (isAbove) first = Math.max(0, lane - 5);
+      if (isBeside) {
+        const wide = Math.max(to - from, isThin ? 0 : view_.to - view_.from) * 1.5 || (view_.to - view_.from) / 8;
+        view((from + to) / 2 - wide / 2, (from + to) / 2 + wide / 2);
+      } else if (isAbove) refetch();
+    };
+    const zoomTo = ({ from, to }) => {
+      const pad = (to - from) * 0.1 || (byTime() ? 0.05 : 1);
+      view(from - pad, to + pad);
+    };
+    const use = (node) => {
+      const [start, wide, at, count] = node.bar;
+      focused = at;
+      if (count > 1) {
+        const { from, to } = now();
+        const pad = Math.max(wide, 0.2) * 0.15;
+        const place = (share) => from + ((to - from) * share) / 100;
+        return view(place(start - pad), place(start + Math.max(wide, 0.2) + pad));
+      }
+      return look({ what: "span", at }, true);
+    };
+    const toProblem = (back) => look({ what: "problem", at: focused ?? (back ? store.data.total : -1), back }, true);
+    before.addEventListener("click", () => toProblem(true));
+    after.addEventListener("click", () => toProblem(false));
+    lanes.addEventListener("click", (event) => {
+      const bar = event.target.closest(".nn-tl-bar");
+      if (bar) use(bar);
+    });
+    lanes.addEventListener("dblclick", () => detail && zoomTo(detail));
+    lanes.addEventListener("focusin", (event) => {
+      const bar = event.target.closest(".nn-tl-bar");
+      if (bar) focused = bar.bar[2];
+    });
+    laneKeys(lanes, (bar) => {
+      focused = bar.bar[2];
+    });
+    troubleList.addEventListener("click", (event) => {
+      const line = event.target.closest("button");
+      if (line) look({ what: "span", at: Number(line.dataset.at) }, true);
+    });
+    const useRow = (event) => {
+      const row = event.target.closest("tr");
+      if (row && !String(getSelection())) look({ what: "span", at: Number(row.dataset.at) }, true);
+    };
+    rows.addEventListener("click", useRow);
+    rows.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      useRow(event);
+    });
+    older.addEventListener("click", () => {
+      listStart = Math.max(0, listStart - 50);
+      relist();
+    });
+    newer.addEventListener("click", () => {
+      listStart += 50;
+      relist();
+    });
+    table.addEventListener("toggle", relist);
+
+    // Filters
+    scales.addEventListener("change", () => {
+      model.set("scale", scales.value);
+      model.save_changes();
+      range = null;
+      detail = null;
+      refetch();
+      store.changed();
+    });
+    search.addEventListener("input", changedFilter);
+    chips.addEventListener("click", (event) => {
+      const name = event.target.closest("button")?.dataset.kind;
+      if (name === undefined) return;
+      if (name === "problems") onlyProblems = !onlyProblems;
+      else if (!kinds.delete(name)) kinds.add(name);
+      changedFilter();
+      store.changed();
+    });
+
+    function drawChips(data, window_) {
+      const known = data.kinds.map(([name, label, colour], at) => [name, label, colour, window_.counts[at]]).filter((entry) => entry[3] > 0);
+      const count = window_.problems.length + window_.besides;
+      if (count) known.push(["problems", "✕ did not go well", null, count]);
+      patch(chips, known, chipNode, (chip, [name, label, colour, amount]) => {
+        put(chip, { "data-kind": name, "aria-pressed": String(name === "problems" ? onlyProblems : kinds.has(name)) });
+        const [swatch, text] = chip.children;
+        swatch.toggleAttribute("hidden", colour === null);
+        put(swatch.firstElementChild, { fill: colour ?? "none" });
+        setText(text, `${label} ${amount.toLocaleString("en")}`);
+      });
+    }
+    function chipNode() {
+      const chip = make("button", { type: "button", class: "nn-chip" });
+      chip.append(swatchOf({ width: 12, height: 12 }), make("span"));
+      return chip;
+    }
+
+    function drawAxis(window_) {
+      patch(axis, window_.ticks.filter(([place]) => place <= 97), () => make("span"), (node, [place, text]) => {
+        put(node, { style: place > 85 ? `right:${100 - place}%` : `left:${place}%`, class: place > 85 ? "nn-tl-tick nn-tl-last" : "nn-tl-tick" });
+        setText(node, text);
+      });
+      const lines = [
+        ...window_.ticks.map(([place]) => [place, "", "nn-tl-line"]),
+        ...window_.pauses.filter(([place]) => place > 0 && place < 100).map(([place, text]) => [place, text, "nn-tl-pause"]),
+      ];
+      patch(grid, lines, () => make("span"), (node, [place, text, look]) => put(node, { class: look, style: `left:${place}%`, title: text || null }));
+    }
+
+    function drawPauses(window_) {
+      const texts = window_.pauses.map(([, text]) => text);
+      paused.hidden = texts.length === 0;
+      setText(paused, texts.length ? `Drawn shorter, at the double lines: ${texts.join(", ")}.` : "");
+    }
+
+    function drawDetail() {
+      about.hidden = detail === null;
+      if (detail === null || about.drawn === detail) return;
+      about.drawn = detail;
+      const given = detail;
+      about.replaceChildren(make("p", { class: "nn-tl-about-head" }, given.title));
+      const facts = about.appendChild(make("p", { class: "nn-tl-facts" }));
+      for (const [name, text] of given.facts) facts.append(make("span", {}, `${name}: ${text}`));
+      if (given.error) about.append(make("p", { class: "nn-tl-quote" }, given.error));
+      const line = about.appendChild(make("div", { class: "nn-toolbar" }));
+      const toIt = line.appendChild(make("button", { type: "button" }, "Zoom to it"));
+      toIt.addEventListener("click", () => zoomTo(given));
+      if (given.around.length) line.append(make("span", {}, "Inside of:"));
+      for (const [at, text] of given.around) {
+        const link = line.appendChild(make("button", { type: "button", class: "nn-chip" }, text));
+        link.addEventListener("click", () => look({ what: "span", at }, true));
+      }
+    }
+
+    function drawTable() {
+      if (!listed) return;
+      patch(rows, listed.rows, () => namedRow(5), (row, [at, ...texts]) => {
+        put(row, { "data-at": at });
+        texts.forEach((text, place) => {
+          setText(row.children[place], text);
+          put(row.children[place], { class: place === 2 || place === 3 ? null : "nn-text" });
+        });
+      });
+      for (const row of rows.children) if (!row.hasAttribute("tabindex")) put(row, { tabindex: -1 });
+      arrowKeys(rows, "tr");
+      const stop = listed.start + listed.rows.length;
+      older.disabled = listed.start === 0;
+      newer.disabled = stop >= listed.count;
+      setText(tableText, listed.count ? `${(listed.start + 1).toLocaleString("en")} to ${stop.toLocaleString("en")} of ${listed.count.toLocaleString("en")}` : "No span.");
+    }
+
+    let late = 0;
+    let followed = store.data.chosen;
+    let opened = false;
+    function draw(data) {
+      const none = data.total === 0;
+      empty.hidden = !none;
+      body.hidden = none;
+      setText(empty, data.empty);
+      if (none) return;
+      if (!opened) {
+        // What came since the picture in the snapshot was made.
+        opened = true;
+        drawnTotal = data.total;
+        refetch();
+      } else if (drawnTotal !== data.total && !late) {
+        late = setTimeout(() => {
+          late = 0;
+          drawnTotal = store.data.total;
+          refetch();
+        }, LATE_MS);
+      }
+      if (data.chosen !== followed) {
+        followed = data.chosen;
+        if (followed !== null && followed !== detail?.at) look({ what: "span", at: followed }, false);
+      }
+      const window_ = now();
+      if (!window_) return;
+      scale.hidden = !data.timed;
+      scales.value = model.get("scale");
+      note.hidden = !data.note;
+      setText(note, data.note);
+      setText(head, window_.head);
+      drawChips(data, window_);
+      drawAxis(window_);
+      drawPauses(window_);
+      const view_ = { width: width(), names: window_.names, chosen: data.chosen };
+      const hadFocus = lanes.contains(document.activeElement);
+      patch(lanes, window_.lanes, laneNode, (lane, row, at) => drawLane(lane, row, window_.first + at, view_, data));
+      oneStop(lanes, focused, hadFocus);
+      whole.disabled = range === null;
+      out.disabled = range === null;
+      left.disabled = range === null || window_.from <= 0;
+      right.disabled = range === null || window_.to >= window_.end;
+      before.hidden = after.hidden = !window_.problems.length;
+      const total = window_.total.toLocaleString("en");
+      setText(status, window_.matched === window_.total ? `${total} spans` : `${window_.matched.toLocaleString("en")} of ${total} spans`);
+      pager.hidden = window_.rows <= window_.lanes.length;
+      up.disabled = window_.first === 0;
+      down.disabled = window_.first + window_.lanes.length >= window_.rows;
+      setText(rowsText, `rows ${window_.first + 1} to ${window_.first + window_.lanes.length} of ${window_.rows}`);
+      trouble.hidden = !window_.problems.length;
+      setText(troubleHead, window_.besides ? `Did not go well, the last ${window_.problems.length} of ${window_.problems.length + window_.besides}` : "Did not go well");
+      patch(troubleList, window_.problems, problemNode, (entry, [at, text]) => {
+        put(entry.firstElementChild, { "data-at": at, "aria-pressed": String(at === detail?.at) });
+        setText(entry.firstElementChild, text);
+      });
+      drawDetail();
+      drawTable();
+      setText(problem, failed);
+    }
+    function problemNode() {
+      const entry = make("li");
+      entry.append(make("button", { type: "button", class: "nn-tl-problem" }));
+      return entry;
+    }
+
+    const hide = store.show({ model, el, root, draw, traits: ["scale"] });
+    let wide = 0;
+    const resized = new ResizeObserver(() => {
+      if (!opened || Math.abs(plot.clientWidth - wide) < 2) return;
+      wide = plot.clientWidth;
+      refetch();
+    });
+    resized.observe(plot);
+    return () => {
+      clearTimeout(late);
+      resized.disconnect();
+      hide();
+    };
+  }
+
+  return { initialize: store.initialize, render: store.guard(render) };
+};

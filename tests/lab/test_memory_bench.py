@@ -1,0 +1,342 @@
+"""Layers compared by whether evidence was sent: the numbers are those of a harness, and the same every time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import noetic_nb as nn
+from noetic_nb import lab
+from noetic_nb.items import assistant_message, input_message, item_text
+from noetic_nb.lab.dialogues import Dialogue, Evidence, Question
+from noetic_nb.lab.remembering.folded_text import FoldedTexts
+from noetic_nb.lab.remembering.made_dialogues import made_dialogues
+from noetic_nb.lab.remembering.played_dialogues import play, shared_tokens
+from noetic_nb.layers import (
+    entity_memory,
+    episodic_memory,
+    history_window,
+    observational_memory,
+    semantic_recall,
+    static_content,
+)
+from noetic_nb.runs.recorded_requests import recorded_request
+from noetic_nb.testing import FakeClock
+from noetic_nb.tokens import estimate_tokens
+
+COLUMNS = ["layers", "budget", "recall", "low", "high", "tokens", "cost_fresh", "cost_cached", "ms"]
+
+
+def all_told(text: str) -> dict[str, list[str]]:
+    return {word.strip(".,'?s"): [text] for word in text.split() if word[0].isupper() and len(word) > 3}
+
+
+SETS: dict[str, Any] = {
+    "plain": [],
+    "window": history_window(4),
+    "semantic": semantic_recall(),
+    "observations": lambda: observational_memory(buffer_threshold=100),
+    "entities": entity_memory(all_told),
+    "both": [semantic_recall(), history_window(6), episodic_memory()],
+}
+
+
+def test_the_same_table_twice_to_the_byte() -> None:
+    first, again = [lab.memory_bench(SETS, made_dialogues(6, seed=3), budgets=[300, 900], seed=3) for _ in range(2)]
+
+    assert first.columns.tolist() == COLUMNS
+    assert first.to_csv() == again.to_csv()
+    assert first.attrs == again.attrs
+    assert len(first) == 2 * len(SETS)
+    assert first.ms.isna().all()
+
+
+def test_another_seed_makes_other_dialogues() -> None:
+    assert made_dialogues(3, seed=1) == made_dialogues(3, seed=1) != made_dialogues(3, seed=2)
+    assert made_dialogues(5, seed=1)[:3] == made_dialogues(3, seed=1)
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=40, deadline=None)
+def test_every_value_stands_in_its_evidence_and_in_no_other_item(seed: int) -> None:
+    for dialogue in made_dialogues(2, seed=seed):
+        items = [item for session in dialogue.sessions for item in session]
+        for question in dialogue.questions:
+            for evidence in question.evidence:
+                assert evidence.value is not None
+                says = [item["id"] for item in items if FoldedTexts([item_text(item)]).has(evidence.value)]
+                assert says == [evidence.item]
+                assert not FoldedTexts([question.text]).has(evidence.value)
+        changed = [question for question in dialogue.questions if question.kind == "changed"]
+        places = {item["id"]: at for at, item in enumerate(items)}
+        assert changed
+        assert all(len(question.evidence) == 1 and question.evidence[0].item in places for question in changed)
+
+
+def test_everything_is_sent_where_there_is_room_and_one_session() -> None:
+    whole = [
+        Dialogue(one.name, (tuple([item for session in one.sessions for item in session]),), one.questions)
+        for one in made_dialogues(4)
+    ]
+
+    table = lab.memory_bench({"plain": []}, whole, budgets=[100_000])
+
+    assert table.recall.tolist() == [1.0]
+    assert (table.low[0], table.high[0]) == (1.0, 1.0)
+
+
+def test_a_layer_that_tells_everything_reaches_all_of_it_and_costs_it() -> None:
+    one = made_dialogues(1)[0]
+    text = "\n".join([item_text(item) for session in one.sessions for item in session])
+    sets = {"told": static_content(lambda: text, budget={"min": 0, "max": 50_000}), "plain": []}
+
+    table = lab.memory_bench(sets, [one], budgets=[100_000]).set_index("layers")
+
+    assert table.recall["told"] == 1.0
+    assert table.recall["plain"] < 1.0
+    assert table.cost_fresh["told"] > table.cost_fresh["plain"]
+    assert math.isnan(table.low["told"])  # one dialogue has no interval
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_requests_are_those_of_a_harness(name: str) -> None:
+    """The requests of a session, token by token, beside those that the harness sends with the same layers."""
+    talk = made_dialogues(1, seed=4)[0]
+    said = [item for item in talk.sessions[1] if item["type"] == "message"]
+    one = Dialogue("d", (tuple(said),), (Question("Hm?", (Evidence(said[0]["id"]),)),))
+    budget = 100_000
+    given = SETS[name]
+    made = given() if callable(given) and not isinstance(given, nn.MemoryLayer) else given
+    layers: list[Any] = [made] if isinstance(made, nn.MemoryLayer) else list(made)
+    [played] = asyncio.run(play(one, layers, [budget], estimate_tokens, None, Counter()))
+
+    policy = nn.ProjectionPolicy(token_budget=budget, response_reserve=0, overflow="truncate")
+    config = nn.AgentConfig(name="d", step=nn.react(model="scripted"), memory=layers, projection=policy)
+    answers = [item_text(item) for item in said if item["role"] == "assistant"]
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(answers))
+    run = nn.record(harness)
+
+    async def talk_to() -> None:
+        for item in said:
+            if item["role"] == "user":
+                await harness.execute(item_text(item), thread_id="d/0", resource_id="other")
+
+    asyncio.run(talk_to())
+    requests = [recorded_request(run, at) for at in range(len(answers))]
+    texts = [[item_text(sent.item) for sent in request.items if sent.item is not None] for request in requests]
+
+    assert played.requests == len(answers) + 1  # with the question
+    assert [len(found) for found in texts] == [len(request.items) for request in requests]
+    again = asyncio.run(_texts_of(one, layers, budget))
+    assert [_without_times(found) for found in again[:-1]] == [_without_times(found) for found in texts]
+
+
+def _without_times(texts: Sequence[str]) -> list[str]:
+    # An episode begins with the moment it ended at.
+    return ["\n".join([line.partition("] ")[2] or line for line in text.split("\n")]) for text in texts]
+
+
+async def _texts_of(one: Dialogue, layers: Sequence[Any], budget: float) -> list[list[str]]:
+    from noetic_nb.lab.remembering import played_dialogues
+
+    found: list[list[str]] = []
+    player = played_dialogues._Player(one, layers, [budget], estimate_tokens, None, Counter())
+    request = player._request
+
+    async def watched(*args: Any) -> Any:
+        plans = await request(*args)
+        found.append([item_text(item) for item in plans[0].items])
+        return plans
+
+    player._request = watched  # type: ignore[method-assign]
+    await player.play()
+    return found
+
+
+def test_a_clock_measures() -> None:
+    clock = FakeClock()
+
+    def slow(p: Any) -> str:
+        clock.advance(7.0)
+        return "note"
+
+    layer = nn.MemoryLayer(id="slow", slot=1, scope="thread", hooks=nn.memory.MemoryHooks(recall=slow))
+    table = lab.memory_bench({"slow": layer, "plain": []}, made_dialogues(2), budgets=[900], clock=clock)
+
+    assert table.ms.tolist() == [7.0, 0.0]
+
+
+def test_a_cached_prefix_costs_its_share() -> None:
+    dialogues = made_dialogues(3)
+    at = {
+        share: lab.memory_bench({"p": []}, dialogues, budgets=[9_000], cached_share=share) for share in (0.0, 0.5, 1.0)
+    }
+
+    fresh = at[0.0].cost_fresh[0]
+    assert at[1.0].cost_cached[0] == pytest.approx(fresh)
+    assert at[0.5].cost_cached[0] == pytest.approx((fresh + at[0.0].cost_cached[0]) / 2)
+    assert 0 < at[0.0].cost_cached[0] < fresh
+
+
+def test_requests_that_begin_alike_share_what_they_begin_with() -> None:
+    items = [input_message("x" * size, item_id=f"i{size}") for size in (40, 80, 120)]
+    changed = [items[0], input_message("x" * 60 + "y" * 20), items[2]]
+    own = items[0]
+
+    assert shared_tokens(items, items, estimate_tokens) == sum(map(nn.item_tokens, items))
+    assert shared_tokens(items[:1], items, estimate_tokens) == nn.item_tokens(own)
+    assert shared_tokens(items, changed, estimate_tokens) == nn.item_tokens(own) + 15
+    assert shared_tokens([], items, estimate_tokens) == 0
+    assert shared_tokens([assistant_message("x" * 40)], items, estimate_tokens) == 0
+
+
+class _Growing:
+    """An embedder whose vectors grow from call to call."""
+
+    def __init__(self) -> None:
+        self.size = 2
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        self.size += 1
+        return [[1.0] * self.size for _ in texts]
+
+
+def test_vectors_of_changing_size_are_said() -> None:
+    sets = {"growing": lambda: semantic_recall(_Growing(), skip_recent=0), "plain": []}
+
+    with pytest.warns(UserWarning, match="problems, such as 'semantic-recall' of 'growing'"):
+        table = lab.memory_bench(sets, made_dialogues(2), budgets=[900])
+
+    assert {(name, layer) for name, layer, *_ in table.attrs["problems"]} == {("growing", "semantic-recall")}
+    assert table.recall[0] <= table.recall[1]
+
+
+def test_layers_without_problems_say_nothing() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table = lab.memory_bench(SETS, made_dialogues(2), budgets=[200])
+
+    assert table.attrs["problems"] == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (((), made_dialogues(1)), "INVALID_LAYERS"),
+        (({}, made_dialogues(1)), "INVALID_LAYERS"),
+        (("window", made_dialogues(1)), "INVALID_LAYERS"),
+        (({"a": [3]}, made_dialogues(1)), "INVALID_LAYERS"),
+        (([[], []], made_dialogues(1)), "INVALID_LAYERS"),
+        (({"p": []}, []), "NO_DIALOGUES"),
+        (({"p": []}, ["hello"]), "INVALID_DIALOGUE"),
+        (({"p": []}, made_dialogues(1)[0]), "INVALID_DIALOGUE"),
+        (({"p": []}, [Dialogue("d", (), ())]), "INVALID_DIALOGUE"),
+        (({"p": []}, [Dialogue("d", ((),), ())]), "INVALID_DIALOGUE"),
+        (({"p": []}, [Dialogue("d", ((input_message("x", item_id="i"),),), ())]), "NO_QUESTIONS"),
+        (
+            ({"p": []}, [Dialogue("d", ((input_message("x", item_id="i"),),), (Question("?", (Evidence("j"),)),))]),
+            "INVALID_DIALOGUE",
+        ),
+        (({"p": []}, [nn.Run()]), "INVALID_DIALOGUE"),
+    ],
+    ids=[
+        "none", "no-sets", "text", "no-layer", "twice", "empty", "no-dialogue", "one", "no-session", "silent", "no-question",
+        "no-evidence", "run",
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused(arguments: Any, code: str) -> None:
+    with pytest.raises(nn.NoeticConfigError) as caught:
+        lab.memory_bench(*arguments, budgets=[100])
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"budgets": []}, "INVALID_BUDGETS"),
+        ({"budgets": [0]}, "INVALID_BUDGETS"),
+        ({"budgets": [math.nan]}, "INVALID_BUDGETS"),
+        ({"budgets": [5, 5]}, "INVALID_BUDGETS"),
+        ({"budgets": "5"}, "INVALID_BUDGETS"),
+        ({"budgets": [5], "price": -1}, "INVALID_PRICE"),
+        ({"budgets": [5], "cached_share": 2}, "INVALID_PRICE"),
+    ],
+    ids=["none", "zero", "nan", "twice", "text", "price", "share"],
+)
+def test_bad_numbers_are_refused(options: Any, code: str) -> None:
+    with pytest.raises(nn.NoeticConfigError) as caught:
+        lab.memory_bench({"p": []}, made_dialogues(1), **options)
+    assert caught.value.code == code
+
+
+def test_locomo_is_played(tmp_path: Path) -> None:
+    talk = {"speaker_a": "Ann", "speaker_b": "Bo", "session_1_date_time": "1:56 pm on 8 May, 2023"}
+    talk["session_1"] = [  # type: ignore[assignment]
+        {"speaker": "Ann", "dia_id": "D1:1", "text": "I adopted a grey cat."},
+        {"speaker": "Bo", "dia_id": "D1:2", "text": "What is it called?"},
+        *[
+            {"speaker": "Ann", "dia_id": f"D1:{at}", "text": "It rains a lot here, as always. " * 4}
+            for at in range(3, 9)
+        ],
+    ]
+    qa = [
+        {"question": "What colour is the cat?", "answer": "grey", "evidence": ["D1:1"], "category": 4},
+        {"question": "Gone?", "answer": "-", "evidence": ["D9:9"], "category": 5},
+    ]
+    path = tmp_path / "locomo.json"
+    path.write_text(json.dumps([{"sample_id": "s", "conversation": talk, "qa": qa}]), encoding="utf-8")
+
+    table = lab.memory_bench(
+        {"plain": [], "semantic": semantic_recall(skip_recent=2)}, lab.datasets.load_locomo(path), budgets=[250]
+    )
+
+    assert table.recall.tolist() == [0.0, 1.0]
+    assert table.attrs["by_kind"]["semantic"][250] == {"category 4": 1.0}
+
+
+def test_longmemeval_is_played(tmp_path: Path) -> None:
+    entry = {
+        "question_id": "q1",
+        "question_type": "single-session-user",
+        "question": "Which colour is my new cat?",
+        "answer": "grey",
+        "haystack_sessions": [
+            [
+                {"role": "user", "content": "My new cat is grey.", "has_answer": True},
+                {"role": "assistant", "content": "Nice."},
+            ],
+            [{"role": "user", "content": "It rains."}, {"role": "assistant", "content": "Take a coat."}],
+        ],
+    }
+    path = tmp_path / "longmemeval.json"
+    path.write_text(json.dumps([entry]), encoding="utf-8")
+
+    found = lab.datasets.load_longmemeval(path)
+    table = lab.memory_bench({"plain": [], "semantic": semantic_recall(skip_recent=0)}, found, budgets=[2_000])
+
+    assert table.recall.tolist() == [0.0, 1.0]
+    assert table.attrs["by_kind"]["plain"][2_000] == {"single-session-user": 0.0}
+
+
+@pytest.mark.parametrize(
+    "data", [{}, ["x"], [{"question": "?"}], [{"question": "?", "haystack_sessions": [3]}],
+             [{"question": "?", "haystack_sessions": [[{"role": "user"}]]}]],
+    ids=["object", "text", "no-session", "number", "no-content"],
+)  # fmt: skip
+def test_files_of_another_form_are_refused(data: Any, tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+
+    with pytest.raises(nn.NoeticError) as caught:
+        lab.datasets.load_longmemeval(path)
+    assert caught.value.kind == "invalid_run_file"

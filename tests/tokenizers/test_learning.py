@@ -1,0 +1,178 @@
+"""What is learned from usage: the factors that made it, the same ones every time, and nothing from too little."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import noetic_nb as nn
+from noetic_nb import NoeticConfigError
+from noetic_nb.items import assistant_message, function_call, function_call_output, input_message
+from noetic_nb.lab.datasets import retail, telecom
+from noetic_nb.runs import Run
+from noetic_nb.runs.token_calibration import token_calibration
+from noetic_nb.tokenizers import Tally, TokenCalibration, as_tokenizer
+from noetic_nb.tokenizers.fallback import FallbackTokenizer
+from noetic_nb.tokenizers.learning import LEAST_CALLS, MAX_CALLS
+from noetic_nb.tokens import estimate_tokens, known_error
+
+FACTORS = st.floats(0.4, 3.0)
+
+
+def told(calibration: TokenCalibration, sizes: Sequence[tuple[int, int]], user: float, tool: float) -> None:
+    """Tell of calls of one conversation: each adds a question and an output, and the model bills them by these factors."""
+    tally, reported = Tally({"instructions": 300}, 7), 300 + 7
+    calibration.observe("m", tally, reported)
+    for asked, answered in sizes:
+        before = tally, reported
+        tally = tally + Tally({"user": asked, "tool": answered}, 10)
+        reported += round(user * asked + tool * answered) + 10
+        calibration.observe("m", tally, reported, before=before)
+    calibration.learn()
+
+
+@given(seed=st.integers(0, 10_000), calls=st.integers(20, 40), user=FACTORS, tool=FACTORS)
+@settings(deadline=None, max_examples=40)
+def test_the_factors_that_made_the_usage_are_found(seed: int, calls: int, user: float, tool: float) -> None:
+    rng = random.Random(seed)
+    calibration = TokenCalibration()
+    told(calibration, [(rng.randint(20, 400), rng.randint(20, 2_000)) for _ in range(calls)], user, tool)
+
+    found = calibration.factors("m")
+
+    assert found.of("tool") == pytest.approx(tool, rel=0.05)
+    assert found.of("user") == pytest.approx(user, abs=0.2)
+    assert found.known_error is not None
+    assert found.known_error < 0.05
+
+
+def test_one_wild_call_in_twenty_teaches_nothing() -> None:
+    sizes = [(100 + 7 * n, 500 + 31 * n % 400) for n in range(40)]
+    calm, wild = TokenCalibration(), TokenCalibration()
+    told(calm, sizes, 0.9, 1.4)
+    tally, reported = Tally({"instructions": 300}, 7), 307
+    wild.observe("m", tally, reported)
+    for n, (asked, answered) in enumerate(sizes):
+        before = tally, reported
+        tally = tally + Tally({"user": asked, "tool": answered}, 10)
+        reported += round(0.9 * asked + 1.4 * answered) + 10 + (3_000 if n % 20 == 5 else 0)
+        wild.observe("m", tally, reported, before=before)
+    wild.learn()
+
+    for kind in ("user", "tool"):
+        assert wild.factors("m").of(kind) == pytest.approx(calm.factors("m").of(kind), rel=0.02)
+
+
+def test_the_same_calls_give_the_same_factors() -> None:
+    one, other = token_calibration(retail(12)), token_calibration(retail(12))
+
+    assert one.factors("gpt-4.1") == other.factors("gpt-4.1")
+
+
+def test_too_few_calls_are_said_and_change_nothing() -> None:
+    calibration = TokenCalibration()
+    for _ in range(LEAST_CALLS - 1):
+        calibration.observe("m", Tally({"user": 100}, 4), 304)
+
+    counter = calibration.tokenizer("m")
+
+    assert f"{LEAST_CALLS - 1} of {LEAST_CALLS} calls of m seen" in counter.name
+    assert counter("x" * 400) == estimate_tokens("x" * 400)
+    calibration.observe("m", Tally({"user": 100}, 4), 304)
+    assert calibration.tokenizer("m")("x" * 400) == 300
+    assert counter("x" * 400) == 100  # one that was taken never changes
+    assert "0 of 8 calls of other seen" in calibration.tokenizer("other").name
+
+
+def test_factors_are_learned_anew_by_doubling() -> None:
+    calibration, changes, counter = TokenCalibration(), [], None
+    for call in range(1, 65):
+        calibration.observe("m", Tally({"user": 100}, 4), 104 + call)
+        if call >= LEAST_CALLS and calibration.tokenizer("m") is not counter:
+            counter = calibration.tokenizer("m")
+            changes.append(call)
+
+    assert changes == [8, 16, 32, 64]
+
+
+@pytest.mark.parametrize(
+    ("reported", "before"), [(0, None), (-4, None), (90, 100)], ids=["missing", "negative", "backwards"]
+)
+def test_usage_that_cannot_be_teaches_nothing(reported: int, before: int | None) -> None:
+    calibration = TokenCalibration()
+    tally = Tally({"user": 100}, 4)
+
+    assert calibration.observe("m", tally, reported, before=None if before is None else (tally, before)) is None
+    assert calibration.calls("m") == 0
+
+
+def test_only_the_newest_calls_are_kept() -> None:
+    calibration = TokenCalibration()
+    for _ in range(MAX_CALLS):
+        calibration.observe("m", Tally({"user": 100}, 4), 304)
+    for _ in range(MAX_CALLS):
+        calibration.observe("m", Tally({"user": 100}, 4), 104)
+
+    assert calibration.calls("m") == 2 * MAX_CALLS
+    assert calibration.factors("m").of("user") == pytest.approx(1.0, abs=0.01)
+
+
+def test_an_item_is_its_text_and_what_is_around_it() -> None:
+    counter = TokenCalibration().tokenizer("gpt-4.1")
+
+    items = [
+        input_message("x" * 40),
+        assistant_message("x" * 8),
+        function_call("go", "{}", "c"),
+        function_call_output("c", "x" * 20),
+    ]
+    assert [counter.count_item(item) for item in items] == [10 + 4, 2 + 4, 1 + 10, 5 + 6]
+    assert [counter.count_content(item) for item in items] == [10, 2, 1, 5]
+    tally = counter.tally(items, instructions="x" * 100)
+    assert tally == Tally({"user": 10, "assistant": 2, "call": 1, "tool": 5, "instructions": 25}, 24 + 7)
+
+
+def test_learned_on_some_tasks_it_counts_others_better() -> None:
+    runs = [run for run in retail() if run.meta["model"] == "gpt-4.1"]
+    learned = token_calibration(runs[::2]).tokenizer("gpt-4.1")
+    fresh = TokenCalibration().tokenizer("gpt-4.1")
+
+    def error(counter: nn.tokenizers.CalibratedTokenizer, some: list[Run]) -> float:
+        from noetic_nb.runs.token_calibration import counted_calls
+
+        calls = [call for run in some for call in counted_calls(run, TokenCalibration()) if call.before]
+        grown = [(sum(map(counter.count_item, c.new)), c.reported - c.before[1]) for c in calls if c.before]
+        return abs(sum(count for count, _ in grown) / sum(true for _, true in grown) - 1)
+
+    assert error(learned, runs[1::2]) < 0.03 < 0.12 < error(fresh, runs[1::2])
+
+
+def test_runs_without_usage_teach_nothing_and_what_is_no_run_is_refused() -> None:
+    assert token_calibration([]).models == ()
+    assert token_calibration(telecom(1)[0]).models == ("gpt-4.1",)
+    with pytest.raises(NoeticConfigError, match="learns from runs"):
+        token_calibration([3])  # type: ignore[list-item]
+
+
+def test_a_counter_that_fails_is_replaced_by_the_estimate() -> None:
+    def broken(text: str) -> int:
+        raise RuntimeError("no vocabulary")
+
+    counter = as_tokenizer(broken)
+
+    assert isinstance(counter, FallbackTokenizer)
+    assert (counter.fault, known_error(counter)) == (None, None)
+    assert counter("eight ch") == 2
+    assert counter.fault == "RuntimeError: no vocabulary"
+    assert known_error(counter) == known_error(estimate_tokens)
+
+
+@pytest.mark.parametrize("answer", [-1, float("nan"), float("inf"), None, True, "4"])
+def test_an_answer_that_is_no_count_is_replaced_by_the_estimate(answer: object) -> None:
+    counter = FallbackTokenizer(lambda text: answer)  # type: ignore[arg-type,return-value]
+
+    assert (counter("eight ch"), counter.fault) == (2, f"it answered {answer!r}")
