@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jupyter_client.manager import start_new_kernel
@@ -99,6 +100,13 @@ async def test_without_the_maintained_fork_the_archived_package_is_used_and_its_
     coroutine.close()
 
 
+def executed(client: Any) -> Any:
+    """Return the next answer to a cell; a kernel that starts slowly answers late to those who asked whether it is there."""
+    while (reply := client.get_shell_msg(timeout=60))["msg_type"] != "execute_reply":
+        pass
+    return reply
+
+
 @pytest.mark.parametrize("nested", ["thread", "patch"])
 def test_cells_that_are_queued_while_one_waits_run_after_it_and_in_order(
     nested: str, monkeypatch: pytest.MonkeyPatch
@@ -116,9 +124,9 @@ def test_cells_that_are_queued_while_one_waits_run_after_it_and_in_order(
             "seen.append('c')",
         ]
         sent = [client.execute(cell) for cell in cells]
-        replies = [client.get_shell_msg(timeout=60) for _ in cells]
+        replies = [executed(client) for _ in cells]
         seen = client.execute("", user_expressions={"seen": "seen"})
-        shown = client.get_shell_msg(timeout=60)
+        shown = executed(client)
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
