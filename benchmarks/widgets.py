@@ -2,9 +2,10 @@
 
     python -m benchmarks.widgets [--quick]
 
-One kernel has all views open on one run that grows by 20 events each second for 60 seconds (`--quick`: for 5). Then 10 000
-turns are opened in each view, thresholds are dragged over 1 000 turns, budgets are moved, 10 000 decisions are filtered, and
-a timeline is zoomed. Figures stand beside their limits and are never asserted: a shared machine moves them by a factor of two.
+One kernel has all views open on one run that grows by 20 events each second for 60 seconds (`--quick`: for 5), then the
+workbench alone. It is made beside a tree of 50 ipywidgets, 10 000 turns are opened in each view, thresholds are dragged over
+1 000 turns, budgets are moved, 10 000 decisions are filtered, and a timeline is zoomed. Figures stand beside their limits and
+are never asserted: a shared machine moves them by a factor of two.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ OPEN_BYTES: Final = 1_000_000
 DRAG_MS: Final = 60.0
 SLIDER_MS: Final = 5.0
 FILTER_MS: Final = 100.0
+COMPARED_MS: Final = 200.0
 ZOOM_MS: Final = 50.0
+TREE_SHARE: Final = 0.5
 
 SCENES: Final = """
 import asyncio, json, statistics, time
@@ -29,13 +32,15 @@ import anywidget
 from IPython.display import display
 from noetic_nb import AgentConfig, AgentHarness, RuleBook, ScriptedModel, react, record, working_memory
 from noetic_nb.events import (
-    LayerTokens, ModelCalled, QualityGiven, SteeringDecided, ToolCalled, TurnCompleted, TurnStarted, ViewAssembled, Where)
+    LayerStateChanged, LayerTokens,
+    ModelCalled, QualityGiven, SteeringDecided, ToolCalled, TurnCompleted, TurnStarted, ViewAssembled, Where)
 from noetic_nb.lab import replay_regulator
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
-from noetic_nb.widgets import Ledger, RegulatorTrends, RuleEditor, RunTimeline, TokenAllocation, Transcript
+from noetic_nb.widgets import (
+    Compare, Ledger, MemoryView, RegulatorTrends, RuleEditor, RunTimeline, TokenAllocation, Transcript, Workbench)
 
-VIEWS = TokenAllocation, Transcript, RegulatorTrends, Ledger, RunTimeline
+VIEWS = TokenAllocation, Transcript, RegulatorTrends, Ledger, RunTimeline, MemoryView
 
 def turn(n):
     w, t = Where("t1", f"e{n}", n), 1_000.0 * n
@@ -50,6 +55,7 @@ def turn(n):
                 w, t, "steering", "before_tool_call", "lookup", {"order": n}, "deny" if n % 9 == 0 else "allow", None,
                 ("limit",) if n % 9 == 0 else (), 0.1)
             yield ToolCalled(w, t, "lookup", f"c{n}", {"order": n}, "packed", 3.0, "ok")
+    yield LayerStateChanged(w, t, "notes", "store", {"orders": list(range(n, n + 20)), "last": f"Order {n} is packed."})
     yield TurnCompleted(w, t, f"turn{n}", "success", 5.0, f"Order {n} is packed and leaves today.", 1000, 4, 0.0, 2, 1)
     yield QualityGiven(w, t, 0.5 + 0.4 * ((n * 7) % 11) / 11, "grader")
 
@@ -65,17 +71,21 @@ LIVE: Final = """
 class Empty(anywidget.AnyWidget):
     _esm = "export default { render() {} }"
 
-async def live():
+async def live(kinds, report_as):
     events = list(scene(1 + SECONDS * 20 // 10).events)[: SECONDS * 20]
     run, costs = Run(meta=scene(1).meta), {}
-    views = [make(run) for make in VIEWS]
-    rules = RuleBook()
-    rules.when('tool.name == "refund"', id="no-refunds", guidance="Ask a person.")
-    views.append(RuleEditor(rules, run=run))
+    views = [make(run) for make in kinds]
+    if Workbench not in kinds:
+        rules = RuleBook()
+        rules.when('tool.name == "refund"', id="no-refunds", guidance="Ask a person.")
+        views.append(RuleEditor(rules, run=run))
     for view in views:
         display(view)
         if isinstance(view, RuleEditor):
             continue
+        if isinstance(view, Workbench):
+            for panel in view.panels:
+                view._answer({"do": "panel", "panel": panel})
         name, sent, take = type(view).__name__, view.send, view._take
         times, sizes = costs[name] = [], []
         def weigh(content, buffers=None, sent=sent, sizes=sizes):
@@ -101,28 +111,84 @@ async def live():
         run.append(event)
         whole.append(time.process_time() - start)
         start = time.process_time()
-        for _ in range(len(VIEWS)):
+        for _ in range(len(kinds)):
             empty.send({"at": n})
-        floor.append((time.process_time() - start) / len(VIEWS))
+        floor.append((time.process_time() - start) / len(kinds))
     for view in (*views, empty):
         view.close()
     report("live", {
-        "events": len(events), "late": late, "floor_ms": 1e3 * statistics.mean(floor),
+        "what": report_as, "events": len(events), "late": late, "floor_ms": 1e3 * statistics.mean(floor),
         "all_ms": 1e3 * statistics.mean(whole),
         "views": {name: [1e3 * statistics.mean(times), 1e3 * sorted(times)[int(0.95 * len(times))],
                          sum(sizes) / len(events), max(sizes, default=0)] for name, (times, sizes) in costs.items()}})
 
-await live()
+await live(VIEWS, "all views")
+await live([Workbench], "the workbench")
+"""
+
+# What a page is sent is part of the price: the kernel makes the state and its message, whoever shows it.
+TREE: Final = """
+import ipywidgets
+
+def tree():
+    rows = [ipywidgets.HBox([ipywidgets.Label(f"row {n}"), ipywidgets.IntSlider(value=n), ipywidgets.Text(value=str(n)),
+                             ipywidgets.Button(description="go")]) for n in range(9)]
+    whole = ipywidgets.VBox([*rows, *[ipywidgets.Label(word) for word in ("all", "of", "it", "ends")]])
+    made = [whole, *rows, *[child for row in rows for child in row.children], *whole.children[9:]]
+    return whole, made
+
+def bench():
+    made = Workbench(SMALL)
+    return made, made
+
+def shown(made):
+    if isinstance(made, Workbench):
+        # What the page draws; the static form for readers who come later is made when that is under way.
+        display(made._repr_mimebundle_()[0], raw=True)
+        for name in made.panels:
+            made._message_received(made, {"type": "get", "id": name, "request": {"do": "panel", "panel": name}}, [])
+    else:
+        display(made)
+
+def first_render(make):
+    times = []
+    for _ in range(9):
+        start = time.process_time()
+        made, parts = make()
+        shown(made)
+        times.append(time.process_time() - start)
+        for widget in parts if isinstance(parts, list) else [parts]:
+            widget.close()
+    return min(times)
+
+SMALL = scene(20)
+first_render(bench)
+a, b = first_render(tree), first_render(bench)
+report("tree", [a, b, len(tree()[1])])
 """
 
 OPEN: Final = """
 TEN = scene(10_000)
-for make in VIEWS:
+for make in (*VIEWS, Workbench):
     start = time.process_time()
     view = make(TEN)
     took = time.process_time() - start
     report("open", [make.__name__, took, len(json.dumps(view.snapshot)), len(TEN.events)])
+    if make is Workbench:
+        for name in view.panels:
+            view._answer({"do": "panel", "panel": name})
+        took = time.process_time() - start
+        report("open", ["Workbench with all panels", took, len(json.dumps(view.snapshot)), len(TEN.events)])
     view.close()
+other = Run("other", events=TEN.events)
+start = time.process_time()
+view = Compare(TEN, other)
+took = time.process_time() - start
+report("open", ["Compare, two of them", took, len(json.dumps(view.snapshot)), 2 * len(TEN.events)])
+start = time.process_time()
+view.reading.answer({"what": "pairs", "start": 0, "only": True})
+report("compared", [1e3 * (time.process_time() - start)] * 2)
+view.close()
 """
 
 ASK: Final = """
@@ -186,8 +252,17 @@ def live(found: dict[str, Any]) -> None:
             f"message {largest} (limit {EVENT_BYTES}); {mean / floor:.1f}x an empty message"
         )
     print(
-        f"live, all views: {found['all_ms']:.3f} ms an event, {found['late']} late ticks of {found['events']} (limit 0); "
+        f"live, {found['what']}: {found['all_ms']:.3f} ms an event, {found['late']} late ticks of {found['events']} (limit 0); "
         f"an empty anywidget takes {floor:.3f} ms a message"
+    )
+
+
+def tree(found: list[float]) -> None:
+    """Print what it costs to make a workbench and send it to a page, beside a tree of ipywidgets."""
+    widgets, bench, count = found
+    print(
+        f"first render of the workbench over 20 turns, the kernel's part: {1e3 * bench:.0f} ms, {bench / widgets:.2f}x a tree of "
+        f"{count:.0f} ipywidgets, {1e3 * widgets:.0f} ms (limit {TREE_SHARE}x with the page's part)"
     )
 
 
@@ -212,11 +287,13 @@ def asked(name: str, limit: float) -> Any:
 
 LINES: Final = {
     "live": live,
+    "tree": tree,
     "open": opened,
     "drag": asked("threshold drag over 1 000 turns", DRAG_MS),
     "filter": asked("ledger filter over 10 000 decisions, without painting", FILTER_MS),
     "zoom": asked("timeline zoom over 70 000 spans, without painting", ZOOM_MS),
     "slider": asked("allocation slider", SLIDER_MS),
+    "compared": asked("the first 100 pairs of 10 000 compared", COMPARED_MS),
 }
 
 
@@ -224,7 +301,7 @@ def main() -> int:
     """Run everything in one kernel and print a line for each figure."""
     seconds = 5 if "--quick" in sys.argv[1:] else 60
     before = os.getloadavg()[0]
-    found = measured([f"SECONDS = {seconds}\n{SCENES}", LIVE, OPEN, ASK])
+    found = measured([f"SECONDS = {seconds}\n{SCENES}", LIVE, TREE, OPEN, ASK])
     print(f"load of the machine: {before:.1f} before, {os.getloadavg()[0]:.1f} after, on {os.cpu_count()} processors")
     for name, figures in found:
         LINES[name](figures)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
+from noetic_nb.cards import with_card
 from noetic_nb.items import Item
 from noetic_nb.quick_records import made_quickly
 
@@ -70,6 +71,7 @@ HookName: TypeAlias = Literal[
 
 
 # Plain dataclasses and no pydantic records: our own code makes them, many to a step, and nothing in them needs a check.
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class Where:
@@ -81,6 +83,7 @@ class Where:
     depth: int = 0
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class LayerTokens:
@@ -93,6 +96,7 @@ class LayerTokens:
     items: int = 0
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class ItemFate:
@@ -109,6 +113,7 @@ class ItemFate:
     ]
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class UnsentOffer:
@@ -126,6 +131,7 @@ class UnsentOffer:
     item: Item
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class LogStretch:
@@ -136,6 +142,7 @@ class LogStretch:
     written: tuple[Item, ...] = ()
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
@@ -147,6 +154,7 @@ class OfferedTool:
     strict: bool = False
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
@@ -164,6 +172,7 @@ class TurnStarted:
     """How long the first of its messages had waited for other turns; None where none had to."""
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class ItemsAppended:
@@ -177,6 +186,7 @@ class ItemsAppended:
     origin: Literal["user", "model", "tool", "guidance", "layer", "seed", "step"]
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class BudgetsAllocated:
@@ -194,6 +204,7 @@ class BudgetsAllocated:
     history_budget: float
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class RequestPrepared:
@@ -224,8 +235,11 @@ class RequestPrepared:
     """Layers with ``placement="suffix"``, which another order sends behind the history."""
     tokenizer_error: float | None = None
     """How far its requests are off reported usage on average, relative; None where nobody has measured it."""
+    counter: Mapping[str, Any] | None = None
+    """Of a counter that learns: its base, the model, and the factors by which it counts now; None for all others."""
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class MemoryTraceSpan:
@@ -252,6 +266,7 @@ class MemoryTraceSpan:
     """Where the error was raised, as Python prints it, causes included."""
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class ViewAssembled:
@@ -295,6 +310,7 @@ class ViewAssembled:
     """Places before the window that are sent all the same: system messages."""
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class ModelCalled:
@@ -321,6 +337,7 @@ class ModelCalled:
     finish_reason: Literal["stop", "tool_calls", "length", "content_filter"] | None = None
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class ToolCalled:
@@ -350,6 +367,7 @@ class ToolCalled:
     """The class of the error, or the kind where it is one of this library; None where there was none, or nobody knows."""
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class ToolProgress:
@@ -363,6 +381,7 @@ class ToolProgress:
     value: Any
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class SteeringDecided:
@@ -388,6 +407,7 @@ class SteeringDecided:
     """The parts of the response that the rules decided on; empty where nobody knows them."""
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class RegulatorSaw:
@@ -401,6 +421,7 @@ class RegulatorSaw:
     event: Mapping[str, Any]
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class RegulatorDecided:
@@ -425,6 +446,7 @@ class RegulatorDecided:
     """Whether it was acted on; False where it was decided after the fact."""
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class LayerStateChanged:
@@ -438,6 +460,7 @@ class LayerStateChanged:
     state: Any
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class RuleChanged:
@@ -453,6 +476,7 @@ class RuleChanged:
     new: str | None
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class QualityGiven:
@@ -465,6 +489,7 @@ class QualityGiven:
     source: str
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class ErrorRaised:
@@ -479,6 +504,7 @@ class ErrorRaised:
     step_id: str | None = None
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class WarningRaised:
@@ -495,6 +521,7 @@ class WarningRaised:
     layer_id: str | None = None
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class TurnCompleted:
@@ -520,6 +547,7 @@ class TurnCompleted:
     finish_reason: Literal["stop", "tool_calls", "length", "content_filter"] | None = None
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class StepStarted:
@@ -533,6 +561,7 @@ class StepStarted:
     path: str
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class StepEnded:
@@ -549,6 +578,7 @@ class StepEnded:
     error: str | None = None
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class ChildStarted:
@@ -569,6 +599,7 @@ class ChildStarted:
     handed: Mapping[str, Any]
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class ChildEnded:
@@ -591,6 +622,7 @@ class ChildEnded:
     cost: float | None
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class LayersDropped:
@@ -604,6 +636,7 @@ class LayersDropped:
     layer_ids: tuple[str, ...]
 
 
+@with_card(shown="in cells")
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class TextRetracted:

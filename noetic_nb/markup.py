@@ -1,12 +1,22 @@
-"""The one HTML escape. Model text, tool output, file names, rule ids and errors are data wherever they are shown."""
+"""How other people's text is put before a reader: model text, tool output, file names, rule ids and errors are data.
+
+What is shown is cut to a length, holds no credential, and spells out characters that hide or reorder text. Only `escape` makes
+text safe inside HTML.
+"""
 
 from __future__ import annotations
 
 import html
+import json
 import re
 from typing import Final
 
-__all__ = ["escape"]
+from noetic_nb.redact import MARGIN, clip_data, redact, redact_head, redact_text
+
+__all__ = ["NAME_LENGTH", "clip", "escape", "plain", "plain_data", "plain_line"]
+
+# A label is read at a glance, and may not outgrow the message that carries it to a page.
+NAME_LENGTH: Final = 80
 
 # C0/C1 controls and bidirectional overrides can hide or reorder what a reader sees; they are shown as code points.
 _INVISIBLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
@@ -25,3 +35,76 @@ def escape(value: object) -> str:
     'a[U+202E]b'
     """
     return _INVISIBLE.sub(lambda m: f"[U+{ord(m.group()):04X}]", html.escape(str(value), quote=True))
+
+
+def clip(text: str, length: int) -> str:
+    """Return text of at most `length` characters; what is cut from the middle becomes an ellipsis.
+
+    Examples
+    --------
+    >>> clip("working_memory", 9), clip("notes", 9)
+    ('work…mory', 'notes')
+    """
+    if len(text) <= length:
+        return text
+    head = length // 2
+    return f"{text[:head]}…{text[len(text) - (length - head - 1) :]}"
+
+
+def plain(value: object, length: int = NAME_LENGTH) -> str:
+    r"""Return a value as short text in which every character shows and no credential does.
+
+    Examples
+    --------
+    >>> plain("a<b\u202e")
+    'a<b[U+202E]'
+    """
+    return _shown(_clean(value, length), length)
+
+
+def plain_line(value: object, length: int = NAME_LENGTH) -> str:
+    r"""Return a value as one line of such text, cut at its end.
+
+    Examples
+    --------
+    >>> plain_line("What is\n  the state of order A17?", 20)
+    'What is the state o…'
+    """
+    # Blanks go, so more is read than is shown.
+    line = " ".join(plain(value, 4 * length).split())
+    return line if len(line) <= length else f"{line[: length - 1]}…"
+
+
+def plain_data(value: object, length: int) -> str:
+    """Return JSON-like data as such text.
+
+    Examples
+    --------
+    >>> plain_data({"path": "/etc", "password": "hunter2"}, 80)
+    '{"path": "/etc", "password": "[redacted]"}'
+    """
+    small, is_cut = clip_data(value, length + MARGIN)
+    # Redacted as data first: in text, the key that gives a secret away is harder to find.
+    text = json.dumps(redact(small), ensure_ascii=False, default=_text)
+    return _shown(f"{text[: length - 1]}…" if is_cut else _clean(text, length), length)
+
+
+def _shown(text: str, length: int) -> str:
+    # Cut again, because characters that are spelled out take more room.
+    return clip(html.unescape(escape(clip(text, length))), length)
+
+
+def _clean(value: object, length: int) -> str:
+    # A text is cut generously, redacted and then cut to its length: half a credential does not look like one, and to
+    # look through megabytes for a label takes seconds.
+    text = _text(value)
+    if len(text) <= length + MARGIN:
+        return redact_text(text)
+    return f"{redact_head(text, length)[: length - 1]}…"
+
+
+def _text(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:  # a number with too many digits, or a class of the user's own
+        return f"<{type(value).__name__}>"

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
+from noetic_nb.cards import with_card
 from noetic_nb.errors import NoeticConfigError
 
 __all__ = ["Command", "LocalShell", "ScriptedShell", "Shell", "ShellResult", "checked_shell"]
@@ -36,6 +37,7 @@ NOT_FOUND: Final = 127
 _PIECE: Final = 65_536
 
 
+@with_card
 @dataclass(frozen=True, slots=True)
 class ShellResult:
     """What became of a command.

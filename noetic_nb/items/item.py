@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import ItemValidationError
 from noetic_nb.items.frozen import FrozenDict, freeze, thaw
 from noetic_nb.items.json_text import compact_json
@@ -38,6 +39,7 @@ _FIELDS: Final[dict[str, dict[str, str]]] = {
 _PART_FIELDS: Final = {"image_url": "imageUrl", "file_data": "fileData", "file_id": "fileId", "file_url": "fileUrl"}
 
 
+@with_card(shown="in cells")
 class Item(FrozenDict):
     """A frozen item. Make one with `parse_item` or the builders in `noetic_nb.items`.
 
@@ -53,6 +55,18 @@ class Item(FrozenDict):
 
     def __repr__(self) -> str:
         return f"Item({dict.__repr__(self)})"
+
+    def _card(self) -> Card:
+        first, last = ("type", "role", "name"), ("status", "callId", "id")
+        keys = [*first, *[key for key in self if key not in (*first, *last)], *last]
+        return Card("Item", facts=[(key, _said(self[key])) for key in keys if self.get(key)])
+
+
+def _said(value: Any) -> Any:
+    """Return what is read of a value: of parts of a content, their texts."""
+    is_content = isinstance(value, tuple) and value and all(isinstance(part, FrozenDict) for part in value)
+    texts = [part.get("text") or part.get("refusal") for part in value] if is_content else []
+    return " ".join(texts) if texts and all(isinstance(text, str) for text in texts) else value
 
 
 # The slot itself: asking the item would go through the attributes of its data.

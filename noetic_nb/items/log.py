@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, overload
 
-from noetic_nb.items.build import unresolved_positions
+from noetic_nb.cards import Card, Table, with_card
+from noetic_nb.items.build import item_text, unresolved_positions
 from noetic_nb.items.call_ids import with_own_call_ids
 from noetic_nb.items.item import Item, item_tokens
 from noetic_nb.items.origins import Origin, OriginIndex
@@ -106,6 +107,7 @@ class _Store:
         return new
 
 
+@with_card(shown="in cells")
 class ItemSequence(Sequence[Item]):
     """A read-only sequence of items; equal to any sequence of equal ones."""
 
@@ -121,6 +123,12 @@ class ItemSequence(Sequence[Item]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({list(self)!r})"
+
+    def _card(self) -> Card:
+        tokens = getattr(self, "tokens", None)
+        counts = [f"{len(self):,} item{'' if len(self) == 1 else 's'}"]
+        counts += [] if tokens is None else [f"{tokens:,} tokens"]
+        return Card(type(self).__name__, facts=[("", ", ".join(counts))], table=_table(self))
 
 
 class ItemView(ItemSequence):
@@ -252,6 +260,7 @@ class ItemView(ItemSequence):
         return any(near["type"] == other and near.get("callId") == call_id for near in reach)
 
 
+@with_card(shown="as HTML")
 class ItemLog:
     """An append-only log.
 
@@ -417,3 +426,15 @@ class ItemLog:
 
     def __repr__(self) -> str:
         return f"ItemLog({self._length} items, {self.tokens} tokens)"
+
+    def _card(self) -> Card:
+        return Card("ItemLog", facts=self.items._card().facts, table=_table(self.items))
+
+
+def _table(items: Sequence[Item]) -> Table:
+    """Return a row for each item."""
+    rows = (
+        (position, item["type"], item.get("role") or item.get("name"), item_tokens(item), item_text(item))
+        for position, item in enumerate(items)
+    )
+    return Table(("", "type", "who", "tokens", "text"), rows, len(items), "no items yet")

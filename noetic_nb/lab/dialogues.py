@@ -32,6 +32,8 @@ class Question(NamedTuple):
     text: str
     evidence: tuple[Evidence, ...]
     kind: str = ""
+    outdated: tuple[Evidence, ...] = ()
+    """What held before, and would be a wrong answer now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ def as_dialogues(given: Iterable[Any]) -> tuple[Dialogue, ...]:
             raise _invalid("Nothing is said in a dialogue.", one.name)
         known = {item.get("id") for session in one.sessions for item in session}
         for question in one.questions:
-            gone = [evidence.item for evidence in question.evidence if evidence.item not in known]
+            named = (*question.evidence, *question.outdated)
+            gone = [evidence.item for evidence in named if evidence.item not in known]
             if gone or not question.evidence:
                 raise _invalid(
                     f"The evidence of a question is not in its dialogue {one.name!r}.", gone or question.text

@@ -16,6 +16,10 @@ class Hit(NamedTuple):
     lines: tuple[tuple[Hashable, str], ...]
     score: float | None = None
     """How near it is to the query; None where the layer has an order and no scores."""
+    floor: float | None = None
+    """The threshold with which it would be chosen, where that is not simply its score being below the one of all."""
+    ahead: tuple[Hit, ...] | None = None
+    """With that threshold, the hits that stand before it; None for all that are named before it."""
 
 
 class Considered(NamedTuple):

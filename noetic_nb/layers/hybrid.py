@@ -10,7 +10,7 @@ from typing import Final
 
 from noetic_nb.arguments import explained
 from noetic_nb.errors import NoeticError
-from noetic_nb.layers.considered import consider
+from noetic_nb.layers.considered import Hit, consider
 from noetic_nb.layers.embedding import Embedder, EmbedTexts
 from noetic_nb.layers.handles import SemanticHandle
 from noetic_nb.layers.rank_fusion import fused
@@ -90,7 +90,7 @@ class HybridRecall(MessageRecall):
             near = await super().ranked(index, query, hidden, ctx)
         except NoeticError as exc:
             ctx.diagnostic(self.layer_id, "recall", exc)
-            near = []
+            near, index.scored = [], []
         place = {message.id: position for position, message in enumerate(index.messages)}
         words = index.words
         for gone in words.keys - place.keys():
@@ -99,13 +99,25 @@ class HybridRecall(MessageRecall):
             words.add(new, index.messages[place[new]].text)
         scores = {place[key]: score for key, score in words.scores(query).items() if key not in hidden}
         # The newer one first of two that are as good.
-        return fused([near, sorted(scores, key=lambda position: (-scores[position], -position))])
+        index.worded = sorted(scores, key=lambda position: (-scores[position], -position))
+        return fused([near, index.worded])
 
     def report(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> None:
-        """Report what was chosen among: what shares a word or is near enough, in the joint order, which has no score."""
-        consider(
-            self.layer_id,
-            self.tag,
-            lambda: [self.hit(index, position, hidden, None) for position in order],
-            top_k=self.top_k,
-        )
+        """Report what was chosen among, with its cosine: in the joint order, then what is not near enough, nearest first."""
+        consider(self.layer_id, self.tag, lambda: self.all_hits(index, order, hidden), top_k=self.top_k)
+
+    def all_hits(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> list[Hit]:
+        """Return every message that could be recalled, what is not near enough with what it would stand behind if it were.
+
+        A smaller threshold lets in all that is as near, and changes the joint order of what was there already.
+        """
+        nearest = sorted(index.scored, reverse=True)
+        hits = {at: self.hit(index, at, hidden, score) for score, at in nearest}
+        hits |= {at: self.hit(index, at, hidden, None) for at in order if at not in hits}
+        found, chosen = [hits[at] for at in order], set(order)
+        for score, at in nearest:
+            if at not in chosen:
+                joint = fused([[other for near, other in nearest if near >= score], index.worded])
+                ahead = tuple([hits[other] for other in joint[: joint.index(at)]])
+                found.append(hits[at]._replace(floor=score, ahead=ahead))
+        return found

@@ -101,6 +101,8 @@ class MessageIndex:
     """Their words, where a layer looks for those; brought up to date with each look."""
     # Of the last query: all that could be compared with it, with their cosines.
     scored: list[tuple[float, int]] = field(default_factory=list)
+    # Of the last query: what shares words with it, best first, where a layer looks for words.
+    worded: list[int] = field(default_factory=list)
     other: int = 0
     """How many of them could not be compared with the last query, as their vectors are of another length."""
 

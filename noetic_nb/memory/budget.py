@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from noetic_nb.cards import with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryLayer
 
@@ -28,6 +29,7 @@ class LayerAllocation(NamedTuple):
     allocated: float
 
 
+@with_card(shown="in cells")
 class BudgetPlan(NamedTuple):
     """How a budget was split; allocations in the order of the layers."""
 

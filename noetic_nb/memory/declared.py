@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, overload
 
+from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryLayer
 
@@ -117,11 +118,15 @@ def check_layers(layers: Iterable[MemoryLayer]) -> tuple[MemoryLayer, ...]:
     return tuple(found.values())
 
 
+@with_card
 @dataclass(frozen=True, slots=True)
 class MemoryConfig:
     """An ordered set of layers with distinct ids."""
 
     layers: tuple[MemoryLayer, ...]
+
+    def _card(self) -> Card:
+        return Card("MemoryConfig", parts=[("", layer) for layer in self.layers])
 
     def __iter__(self) -> Iterator[MemoryLayer]:
         return iter(self.layers)

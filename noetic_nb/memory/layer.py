@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias
 from typing_extensions import TypeVar
 
 from noetic_nb.arguments import explained
+from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import ItemRegistry
 from noetic_nb.memory.built_in import BuiltIn
@@ -97,6 +98,7 @@ DEFAULT_TIMEOUTS_MS: Final[Mapping[str, float]] = {
 }
 
 
+@with_card
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryHooks:
     """The moments at which a layer is called; what it does not name passes it by.
@@ -193,6 +195,9 @@ class MemoryHooks:
             if hook is not None and item.name not in _SEVERAL:
                 _takes_one(item.name, hook)
 
+    def _card(self) -> Card:
+        return Card("MemoryHooks", facts=[("", ", ".join(self.names()) or "none")])
+
     def names(self) -> tuple[str, ...]:
         """Return the names of the hooks that are there."""
         return tuple(item.name for item in fields(self) if getattr(self, item.name) is not None)
@@ -258,6 +263,7 @@ def budget_range(budget: BudgetConfig, *, layer_id: str) -> tuple[float, float]:
     return numbers[0], numbers[1]
 
 
+@with_card
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLayer(Generic[Handle]):
     """One thing an agent remembers, and when.
@@ -381,6 +387,21 @@ class MemoryLayer(Generic[Handle]):
         return NoeticConfigError(
             code, f"Layer {self.id!r} has an invalid {what}.", given=given, hint=hint, layer_id=self.id
         )
+
+    def _card(self) -> Card:
+        low, high = self.limits
+        most = "no limit" if high == math.inf else f"{high:,.0f}"
+        facts: list[tuple[str, Any]] = [
+            ("slot", self.slot.name.lower().replace("_", " ") if isinstance(self.slot, Slot) else self.slot),
+            ("scope", self.scope),
+            ("tokens", f"{low:,.0f} to {most}"),
+            ("hooks", self.hooks.names()),
+        ]
+        if self.provides:
+            facts.append(("provides", tuple(self.provides)))
+        if self.made_by is not None:
+            facts.append(("made by", self.made_by.kind))
+        return Card("MemoryLayer", self.id, facts)
 
     @property
     def recorded_id(self) -> str:

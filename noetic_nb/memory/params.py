@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from noetic_nb.cards import with_card
 from noetic_nb.items import Item, assistant_text
 from noetic_nb.items.frozen import FLAT, FrozenDict, own_copy
 from noetic_nb.items.origins import MODEL, Origin, Provenance, least_trusted, members
@@ -41,6 +42,7 @@ __all__ = [
 ExecutionOutcome: TypeAlias = Literal["success", "failure", "aborted"]
 
 
+@with_card
 class InitParams(NamedTuple):
     """An execution begins: load the state."""
 
@@ -49,6 +51,7 @@ class InitParams(NamedTuple):
     ctx: ExecutionContext
 
 
+@with_card
 class RecallParams(NamedTuple):
     """The model is about to be called: offer something for the prompt, in at most `budget` tokens."""
 
@@ -59,6 +62,7 @@ class RecallParams(NamedTuple):
     budget: float
 
 
+@with_card
 class StoreParams(NamedTuple):
     """The model has responded: keep what matters. `state` is a copy, because stores run at the same time."""
 
@@ -69,6 +73,7 @@ class StoreParams(NamedTuple):
     state: Any
 
 
+@with_card
 class SpawnParams(NamedTuple):
     """A child execution is created: decide what state it starts with."""
 
@@ -76,6 +81,7 @@ class SpawnParams(NamedTuple):
     child_ctx: ExecutionContext
 
 
+@with_card
 class ReturnParams(NamedTuple):
     """A child execution has ended: merge what it learned, and pass its result on."""
 
@@ -86,6 +92,7 @@ class ReturnParams(NamedTuple):
     child_ctx: ExecutionContext
 
 
+@with_card
 class CompleteParams(NamedTuple):
     """The execution ends."""
 
@@ -95,6 +102,7 @@ class CompleteParams(NamedTuple):
     outcome: ExecutionOutcome
 
 
+@with_card
 class DisposeParams(NamedTuple):
     """Release what the layer holds."""
 
@@ -102,6 +110,7 @@ class DisposeParams(NamedTuple):
     ctx: ExecutionContext
 
 
+@with_card
 class _PastCall(NamedTuple):
     name: str
     args: Mapping[str, Any]
@@ -111,6 +120,7 @@ class _PastCall(NamedTuple):
     execution_id: str = ""
 
 
+@with_card
 class PastCall(_PastCall):
     """A tool call of an execution tree and how it ended; `status` is ``"pending"`` from its decision until it has ended.
 
@@ -126,6 +136,7 @@ class PastCall(_PastCall):
         return found
 
 
+@with_card
 class _BeforeToolCall(NamedTuple):
     tool_name: str
     tool_args: Mapping[str, Any]
@@ -139,6 +150,7 @@ class _BeforeToolCall(NamedTuple):
     provenance: Callable[[], Provenance] | None = None
 
 
+@with_card
 class BeforeToolCallParams(_BeforeToolCall):
     """A tool is about to be called: `tool_name` is canonical, `history` holds the calls of the whole tree so far.
 
@@ -229,6 +241,7 @@ def tool_call_params(*fields: Any) -> BeforeToolCallParams:
     return BeforeToolCallParams(*fields)
 
 
+@with_card
 class AfterModelCallParams(NamedTuple):
     """The model has responded: accept, guide or deny the response before it counts."""
 
@@ -249,6 +262,7 @@ class AfterModelCallParams(NamedTuple):
         return self.response.items
 
 
+@with_card
 class ToolOutcome(NamedTuple):
     """A tool call has ended."""
 
@@ -265,6 +279,7 @@ class ToolOutcome(NamedTuple):
     """The class of the error, or the kind where it is one of this library."""
 
 
+@with_card
 class ModelOutcome(NamedTuple):
     """A model call of the agent has ended, whether or not its response will stand."""
 
@@ -278,6 +293,7 @@ class ModelOutcome(NamedTuple):
     state: Any
 
 
+@with_card
 class Feedback(NamedTuple):
     """A user or a grader judged or corrected the thread's last reply, or began a new task, outside of any execution.
 
@@ -291,6 +307,7 @@ class Feedback(NamedTuple):
     source: str = "user"
 
 
+@with_card
 class OnItemAppendParams(NamedTuple):
     """User messages or tool outputs are about to be logged: change, drop or add some."""
 
@@ -300,6 +317,7 @@ class OnItemAppendParams(NamedTuple):
     state: Any
 
 
+@with_card
 class ProjectHistoryParams(NamedTuple):
     """The history is about to be sent: choose what of it. The log itself never changes."""
 

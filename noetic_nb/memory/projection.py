@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic.alias_generators import to_camel
 
 from noetic_nb.arguments import explained
+from noetic_nb.cards import with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ItemFate
 from noetic_nb.items import Item, item_tokens, parse_item
@@ -26,6 +27,7 @@ Overflow: TypeAlias = Literal["truncate", "sliding_window", "summarize"]
 Order: TypeAlias = Literal["slot", "cache"]
 
 
+@with_card
 class ProjectionPolicy(BaseModel):
     """How much may be sent, and what happens to what does not fit.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from noetic_nb.cards import with_card
 from noetic_nb.errors import NoeticError
 
 __all__ = [
@@ -46,6 +47,7 @@ class Stop:
     suggestion: str
 
 
+@with_card(shown="in cells")
 @dataclass(frozen=True, slots=True)
 class SteeringDecision:
     """The decision of a rule, a layer, or all of them together.

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from noetic_nb.arguments import closest, explained
+from noetic_nb.cards import with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item
 
@@ -86,6 +87,7 @@ class TokenLogprob(NamedTuple):
     alternatives: tuple[tuple[str, float], ...] = ()
 
 
+@with_card
 class ModelParams(BaseModel):
     """Sampling parameters; what is None is left to the provider."""
 
@@ -115,6 +117,7 @@ class ModelParams(BaseModel):
             raise NoeticConfigError("INVALID_MODEL_PARAMS", what, given=first.get("input"), hint=hint) from exc
 
 
+@with_card
 class ToolSpec(NamedTuple):
     """A tool as the model sees it.
 
@@ -127,6 +130,7 @@ class ToolSpec(NamedTuple):
     strict: bool = False
 
 
+@with_card
 class ModelRequest(NamedTuple):
     """One question to a model: the exact view that was planned."""
 
@@ -177,6 +181,7 @@ def finish_reason_of(given: object) -> FinishReason | None:
     return _REASONS.get(given.lower()) if isinstance(given, str) else None
 
 
+@with_card
 class ModelResponse(NamedTuple):
     """A model's answer. `cost` is in US dollars, None when unknown.
 

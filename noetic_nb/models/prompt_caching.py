@@ -79,7 +79,9 @@ class CacheRules:
 
 
 def _openai(models: str, read: float) -> CacheRules:
-    # 5 to 10 minutes without use, in blocks of 128 tokens from 1 024 on; writing is free in these families.
+    # 5 to 10 minutes without use and an hour at most, in blocks of 128 tokens from 1 024 on; writing is free in these families.
+    # Some of them keep a prefix for 24 hours where a request asks for it, which is not assumed. Of models before GPT-5.6, as
+    # these are, the provider's cookbook says the same: github.com/openai/openai-cookbook, examples/Prompt_Caching_201.ipynb.
     return CacheRules(
         "openai", models, 1_024, 128, 5 * _MINUTES, read, source=_OPENAI, prices=_OPENAI_PRICES, date=_READ_ON
     )

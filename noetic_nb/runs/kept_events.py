@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, overload
 
+from noetic_nb.cards import Card, Table, card_line, card_of, with_card
 from noetic_nb.events import RunEvent
 
 __all__ = ["Events", "Keeper"]
@@ -31,6 +32,7 @@ class Keeper(Protocol):
         ...
 
 
+@with_card(shown="as HTML")
 class Events(Sequence[RunEvent]):
     """The events of a run, read-only; grows with the run. Equal to any sequence of the same events."""
 
@@ -67,3 +69,16 @@ class Events(Sequence[RunEvent]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} events>"
+
+    def _card(self) -> Card:
+        rows = (
+            (seq, event.kind, event.where.thread_id, event.where.turn, _said(event)) for seq, event in enumerate(self)
+        )
+        table = Table(("seq", "kind", "thread", "turn", "what"), rows, len(self), "no events yet")
+        return Card("Events", facts=[("", f"{len(self):,} event{'' if len(self) == 1 else 's'}")], table=table)
+
+
+def _said(event: RunEvent) -> str:
+    """Return what an event says beside its place, in one line."""
+    facts = [fact for fact in card_of(event).facts if fact[0] not in ("where", "t_ms")]
+    return card_line(Card("", facts=facts))[1:-1]

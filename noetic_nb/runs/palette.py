@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
-    "CATEGORY", "DECISION_LOOKS", "LAYER_COLOURS", "MEAN_COLOUR", "OTHER_LOOK", "QUALITY_COLOUR", "SPAN_COLOURS",
-    "TOKENS_COLOUR", "ink_on", "layer_colour",
+    "ACTION_COLOURS", "CATEGORY", "DECISION_LOOKS", "LAYER_COLOURS", "MEAN_COLOUR", "OTHER_LOOK", "QUALITY_COLOUR",
+    "SPAN_COLOURS", "TOKENS_COLOUR", "ink_on", "layer_colour",
 ]  # fmt: skip
 
 # Okabe and Ito, "Color Universal Design" (2008), without black; sky blue is kept for history.
@@ -45,6 +45,8 @@ DECISION_LOOKS: Final = {
     "low_confidence_spans": ("#56B4E9", "M0,-7L7,0L0,7L-7,0z"),
 }
 """Colour and shape of a decision, by its kind; the SVG path is drawn around (0, 0), in pixels."""
+ACTION_COLOURS: Final = {"allow": "#009E73", "guide": "#E69F00", "ask": "#56B4E9", "deny": "#D55E00"}
+"""Fill of what steering decided, by its action."""
 OTHER_LOOK: Final = ("#8A94A3", "M0,-7L7,0L0,7L-7,0z")
 
 

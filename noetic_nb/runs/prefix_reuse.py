@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias
 
@@ -13,7 +13,15 @@ from noetic_nb.items import item_tokens
 from noetic_nb.items.shared_prefix import leading_text, leading_tokens, sent_hash
 from noetic_nb.models.prompt_caching import CacheRules, cache_rules
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
-from noetic_nb.runs.shared_requests import RequestPart, Shared, first_tokens, is_whole, parts_of, shared_prefix
+from noetic_nb.runs.shared_requests import (
+    RequestPart,
+    Shared,
+    first_tokens,
+    is_whole,
+    may_be_whole,
+    parts_of,
+    shared_prefix,
+)
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["CacheReader", "PartReuse", "PrefixReuse"]
@@ -163,20 +171,24 @@ class _Fronts:
         """Return the tokens that a text has in common with the nearest of those that follow the same chain."""
         place = bisect_left(self._beginnings, beginning)
         near = self._beginnings[max(0, place - 1) : place + 1]
-        found = [leading_tokens(text, beginning[2], most, counter) for *same, text in near if same == [*beginning[:2]]]
-        return max(found, default=0)
+        # Requests that begin alike are many: of equal texts one is enough.
+        texts = {text for chain, kind, text in near if chain == beginning[0] and kind == beginning[1]}
+        return max([leading_tokens(text, beginning[2], most, counter) for text in texts], default=0)
 
 
-def _pieces(parts: Iterable[RequestPart], counter: Tokenizer) -> Iterable[_Piece]:
-    """Yield the front of a request, item by item, and the first item of what follows it."""
-    for origin, body, tokens in parts:
-        if isinstance(body, str):
+def _pieces(parts: Sequence[RequestPart], counter: Tokenizer, known: Sequence[_Piece]) -> Iterable[_Piece]:
+    """Yield the front of a request, item by item, and the first item of what follows it; the first of them are `known`."""
+    for at, (origin, body, tokens) in enumerate(parts):
+        if len(body) > 1 and not isinstance(body, str):
+            tokens = item_tokens(body[0], counter)
+        if at < len(known):  # of an item with another id, which may count otherwise
+            kind, text, whole, _ = known[at]
+            yield _Piece(kind, text, whole, tokens)
+        elif isinstance(body, str):
             yield _Piece(origin, body, hash((origin, body)), tokens)
-            continue
-        item = body[0]
-        whole = tokens if len(body) == 1 else item_tokens(item, counter)
-        yield _Piece(*leading_text(item), sent_hash(item), whole)
-        if origin in ("history", "appended") and item.get("role") != "system":
+        else:
+            yield _Piece(*leading_text(body[0]), sent_hash(body[0]), tokens)
+        if origin in ("history", "appended") and not isinstance(body, str) and body[0].get("role") != "system":
             return
 
 
@@ -228,8 +240,8 @@ class CacheReader:
             return None
         if isinstance(event, ViewAssembled):
             request = request if self._tokenizer is None else replace(request, tokenizer=self._tokenizer)
-            parts = parts_of(request)
-            if is_whole(request, parts):
+            parts = parts_of(request) if may_be_whole(request) else ()
+            if parts and is_whole(request, parts):
                 return self.begin(request, parts, event.t_ms)
             # The next one has nothing that it could be compared with.
             gone = [key for key in self._last if key[0] == request.where.thread_id]
@@ -245,12 +257,16 @@ class CacheReader:
         model = _NO_MODEL if prepared is None else prepared.model
         counter = request.tokenizer or estimate_tokens
         rules = self._rules or cache_rules(model)
-        pieces = tuple(_pieces(parts, counter)) if rules is not None and not rules.marked else ()
-        sent = _Sent(parts, sum([part.tokens for part in parts]), counter, pieces)
         thread = where.thread_id, model
         before = self._last.get(thread)
         nothing = Shared(0, {}, 0, None)
-        shared = nothing if before is None else shared_prefix(before.parts, parts, sent.counter)
+        shared = nothing if before is None else shared_prefix(before.parts, parts, counter)
+        pieces: tuple[_Piece, ...] = ()
+        if rules is not None and not rules.marked:
+            # Each part of the front is one item: those that are the same need not be looked at again.
+            known = () if before is None or before.counter is not counter else before.pieces[: shared.whole]
+            pieces = tuple(_pieces(parts, counter, known))
+        sent = _Sent(parts, sum([part.tokens for part in parts]), counter, pieces)
         cached, hits = (None, []) if rules is None else self._cached(rules, model, sent, t_ms)
         written = _written(rules, sent, cached or 0)
         self._last[thread] = sent

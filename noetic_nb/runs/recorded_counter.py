@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RequestPrepared, RunEvent
 from noetic_nb.tokenizers.encodings import ENCODINGS
+from noetic_nb.tokenizers.learning import counter_of
 from noetic_nb.tokenizers.named import get
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["counter_named", "recorded_counter"]
+__all__ = ["counter_named", "prepared_counter", "recorded_counter"]
 
 
 def counter_named(name: str) -> Tokenizer | None:
@@ -26,6 +27,16 @@ def counter_named(name: str) -> Tokenizer | None:
     try:
         return get(name)
     except NoeticConfigError:  # the extra is not installed here
+        return None
+
+
+def prepared_counter(event: RequestPrepared) -> Tokenizer | None:
+    """Return what counted a request: an encoding, or what was learned then; None where it cannot be made again here."""
+    if event.counter is None:
+        return counter_named(event.tokenizer)
+    try:
+        return counter_of(event.counter)
+    except (NoeticConfigError, KeyError, TypeError, ValueError):  # on top of a function of somebody's own
         return None
 
 

@@ -23,7 +23,7 @@ from noetic_nb.events import (
 from noetic_nb.items import Item, ItemLog, ItemRegistry, item_tokens
 from noetic_nb.items.call_ids import with_own_call_ids
 from noetic_nb.items.log import ItemView
-from noetic_nb.runs.recorded_counter import counter_named
+from noetic_nb.runs.recorded_counter import prepared_counter
 from noetic_nb.runtime.planning.least_budget import AbsentItem, LeastBudget, absent_items, least_budget
 from noetic_nb.runtime.planning.plan_inputs import PlanInputs, plan_inputs
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
@@ -127,10 +127,10 @@ class RecordedRequest:
 
     @cached_property
     def _counter(self) -> Tokenizer | None:
-        """What counted, where it was given or is an encoding that this machine has; None for the default, too."""
+        """What counted, where it was given or can be made again on this machine; None for the default, too."""
         if self.tokenizer is not None or self.prepared is None:
             return self.tokenizer
-        return counter_named(self.prepared.tokenizer)
+        return prepared_counter(self.prepared)
 
     @cached_property
     def missing(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any, Final, Protocol
 
 from noetic_nb.arguments import explained
+from noetic_nb.cards import Card, with_card
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, RunEvent
@@ -19,7 +20,7 @@ from noetic_nb.runs.kept_turns import KEPT_BYTES, KeptTurns
 from noetic_nb.runs.payload import frozen_data
 from noetic_nb.runs.run import Run
 
-__all__ = ["Recordable", "Recorder", "record"]
+__all__ = ["Recordable", "Recorder", "record", "recorded"]
 
 _LOG: Final = safe_logger("noetic_nb.runs")
 _MOST_EARLIER: Final = 100
@@ -36,6 +37,7 @@ class Recordable(Protocol):
         ...
 
 
+@with_card
 class Recorder:
     """An event sink that appends to a run.
 
@@ -57,6 +59,9 @@ class Recorder:
 
     def __init__(self, run: Run | None = None, *, clock: Clock = SYSTEM_CLOCK, ids: Ids = SYSTEM_IDS) -> None:
         self.run = Run(clock=clock, ids=ids) if run is None else run
+
+    def _card(self) -> Card:
+        return Card("Recorder", facts=[("run", self.run)])
 
     def emit(self, event: RunEvent) -> None:
         """Take one event, from any thread; what is no event is logged and left out."""
@@ -148,6 +153,20 @@ def record(
     # Through the run, which knows its sources: running the cell again must not record everything twice.
     run.attach(harness, lambda: harness.subscribe(recorder))
     return run
+
+
+def recorded(harness: Recordable) -> Run | None:
+    """Return the run that follows a harness, the newest of several; None where none does.
+
+    Examples
+    --------
+    >>> import noetic_nb as nn
+    >>> harness = nn.AgentHarness(nn.AgentConfig(name="desk"))
+    >>> recorded(harness) is None, recorded(harness) is nn.record(harness), nn.record(harness) is recorded(harness)
+    (True, False, True)
+    """
+    runs = [sink.run for sink in getattr(harness, "sinks", ()) if isinstance(sink, Recorder)]
+    return runs[-1] if runs else None
 
 
 def _note_setup(run: Run, now: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from noetic_nb.cards import Card, with_card
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ItemsAppended, RunEvent, ToolCalled
@@ -27,7 +28,7 @@ from noetic_nb.runs.payload import plain_data
 from noetic_nb.runs.plain_text import plain
 from noetic_nb.runs.save import save_events
 from noetic_nb.runs.tables import Recorded, frame
-from noetic_nb.runs.turns import TurnBook, TurnSummary, turns_table
+from noetic_nb.runs.turns import TurnBook, TurnSummary, turns_card
 
 if TYPE_CHECKING:
     import pandas
@@ -57,6 +58,7 @@ def _library_version() -> str:
 _EMPTY_BUNDLE: Final[Mapping[str, Any]] = {"config": None, "rules": None, "sources": {}, "notes": ""}
 
 
+@with_card(shown="as HTML")
 class Run:
     """Everything that happened, as data.
 
@@ -617,8 +619,8 @@ class Run:
         problem = None if self._keeper is None else self._keeper.problem
         return f"<Run {plain(self.run_id)!r}: {words}{'' if problem is None else f'; NOT SAVED: {plain(problem)}'}>"
 
-    def _repr_html_(self) -> str:
-        return turns_table(self.run_id, self.turns, problem=None if self._keeper is None else self._keeper.problem)
+    def _card(self) -> Card:
+        return turns_card(self.run_id, self.turns, problem=None if self._keeper is None else self._keeper.problem)
 
 
 def _rebuilt(run_id: str, meta: dict[str, Any], events: tuple[RunEvent, ...]) -> Run:

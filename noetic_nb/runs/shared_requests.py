@@ -16,7 +16,7 @@ from noetic_nb.items.shared_prefix import leading_text, leading_tokens, same_whe
 from noetic_nb.runs.recorded_requests import RecordedRequest, SentItem
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["RequestPart", "Shared", "first_tokens", "is_whole", "parts_of", "shared_prefix"]
+__all__ = ["RequestPart", "Shared", "first_tokens", "is_whole", "may_be_whole", "parts_of", "shared_prefix"]
 
 
 class RequestPart(NamedTuple):
@@ -73,10 +73,18 @@ def parts_of(request: RecordedRequest) -> tuple[RequestPart, ...]:
     return (*parts, RequestPart("appended", view.appended, appended)) if view.appended else tuple(parts)
 
 
+def may_be_whole(request: RecordedRequest) -> bool:
+    """Tell, without looking at its items, whether a run may have all of a request: a long history is not read in vain."""
+    view, known = request.view, request.known
+    if view is None or request.prepared is None:
+        return False
+    return bool(view.projection) or (known is not None and view.window[1] - request.first <= len(known))
+
+
 def is_whole(request: RecordedRequest, parts: Sequence[RequestPart]) -> bool:
     """Tell whether a run has all of a request: instructions, tools and every item."""
     view = request.view
-    if view is None or request.prepared is None:
+    if view is None or not may_be_whole(request):
         return False
     sizes = {True: 0, False: 0}
     for part in parts:

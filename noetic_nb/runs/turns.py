@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
+from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.events import (
     ErrorRaised,
     ModelCalled,
@@ -25,19 +26,17 @@ from noetic_nb.events import (
     WarningRaised,
     Where,
 )
-from noetic_nb.markup import escape
 from noetic_nb.runs.plain_text import plain, plain_line
 
-__all__ = ["TurnBook", "TurnSummary", "turns_table"]
+__all__ = ["TurnBook", "TurnSummary", "turns_card"]
 
-# A notebook page stays quick to open, and a cell stays readable.
-_MOST_ROWS: Final = 100
+# A cell stays readable.
 _MOST_TEXT: Final = 120
-_MOST_BYTES: Final = 190_000  # escaped text may be six times as long as what is read
 _LARGE: Final = 10**15
 _HEADINGS: Final = ("thread", "turn", "user", "reply", "outcome", "tokens in", "tokens out", "tools", "quality")
 
 
+@with_card
 @dataclass(frozen=True, slots=True)
 class TurnSummary:
     """One turn in short.
@@ -102,6 +101,16 @@ class TurnSummary:
     qualities: tuple[float, ...] = ()
     finish_reason: str | None = None
     warnings: tuple[WarningRaised, ...] = ()
+
+    def _card(self) -> Card:
+        facts: list[tuple[str, Any]] = [("user", self.query), ("reply", self.text), ("outcome", _outcome(self))]
+        facts += [("tokens in", self.input_tokens), ("tokens out", self.output_tokens)]
+        facts += [("cost", "not known" if self.cost is None else f"${self.cost:.4f}")]
+        facts += [("ms", self.duration_ms), ("quality", self.qualities)]
+        kinds = ("model_calls", "tool_calls", "steering", "decisions", "errors", "warnings")
+        facts += [(name.replace("_", " "), len(getattr(self, name))) for name in kinds]
+        known = [(name, value) for name, value in facts if value is not None and value != () and value != 0]
+        return Card("TurnSummary", f"{self.where.thread_id}, turn {self.where.turn}", known)
 
 
 @dataclass(slots=True)
@@ -251,7 +260,7 @@ class TurnBook:
             draft.add(event)
 
 
-def _cells(turn: TurnSummary) -> tuple[object, ...]:
+def _outcome(turn: TurnSummary) -> str:
     outcome: str = turn.outcome or "running"
     if turn.stopped is not None:
         reason = turn.stopped.get("reason")
@@ -259,37 +268,24 @@ def _cells(turn: TurnSummary) -> tuple[object, ...]:
         outcome = f"stopped: {kind or turn.stopped.get('kind', 'unknown')}"
     if turn.warnings:
         outcome += f"; {', '.join(dict.fromkeys(warning.code for warning in turn.warnings))}"
-    quality = f"{turn.qualities[-1]:.2f}" if turn.qualities else ""
-    # A number of hostile length is shortened like any text.
-    numbers = (turn.where.turn, turn.input_tokens, turn.output_tokens, len(turn.tool_calls))
-    number, *tokens, tools = ["" if n is None else f"{n:,}" if -_LARGE < n < _LARGE else plain(n, 20) for n in numbers]
-    texts = (plain_line(turn.query, _MOST_TEXT), plain_line(turn.text, _MOST_TEXT))
-    return (plain(turn.where.thread_id), number, *texts, plain(outcome), *tokens, tools, quality)
+    return outcome
 
 
-def turns_table(run_id: str, turns: Sequence[TurnSummary], *, problem: str | None = None) -> str:
-    """Return a static HTML table with one row per turn, at most 100 of them and 190 kB: no script, every text escaped.
+def _cells(turn: TurnSummary) -> tuple[str | float | None, ...]:
+    quality = f"{turn.qualities[-1]:.2f}" if turn.qualities else None
+    texts = (plain_line(turn.query, _MOST_TEXT), plain_line(turn.text, _MOST_TEXT), _outcome(turn))
+    counts = (turn.input_tokens, turn.output_tokens, len(turn.tool_calls))
+    return (turn.where.thread_id, turn.where.turn, *texts, *counts, quality)
+
+
+def turns_card(run_id: str, turns: Sequence[TurnSummary], *, problem: str | None = None) -> Card:
+    """Return a run as a card with a row for each turn.
 
     Examples
     --------
-    >>> turns_table("<empty>", ())
-    '<table><caption>Run &lt;empty&gt;: no turns yet</caption></table>'
+    >>> turns_card("empty", ()).facts
+    [('', 'no turns yet')]
     """
-    name = escape(plain(run_id)) + ("" if problem is None else f" (NOT SAVED: {escape(plain(problem))})")
-    if not turns:
-        return f"<table><caption>Run {name}: no turns yet</caption></table>"
-    head = "".join(f"<th>{heading}</th>" for heading in _HEADINGS)
-    rows: list[str] = []
-    size = 0
-    for turn in turns[:_MOST_ROWS]:
-        cells = "".join(f'<td style="text-align:left">{escape(cell)}</td>' for cell in _cells(turn))
-        size += len(cells.encode())
-        if size > _MOST_BYTES:
-            break
-        rows.append(f"<tr>{cells}</tr>")
-    count = "1 turn" if len(turns) == 1 else f"{len(turns)} turns"
-    more = f", the first {len(rows)} of them below" if len(turns) > len(rows) else ""
-    return (
-        f"<table><caption>Run {name}: {count}{more}</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-    )
+    count = "no turns yet" if not turns else "1 turn" if len(turns) == 1 else f"{len(turns)} turns"
+    said = count if problem is None else f"{count} (NOT SAVED: {plain(problem)})"
+    return Card("Run", run_id, [("", said)], table=Table(_HEADINGS, map(_cells, turns), empty=""))

@@ -8,15 +8,16 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from noetic_nb.arguments import explained
+from noetic_nb.cards import Card, with_card
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, LayerStateChanged, QualityGiven, TextRetracted
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import ItemLog, thaw
+from noetic_nb.markup import plain, plain_line
 from noetic_nb.memory import LayerStack, LayerStateStore
 from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
 from noetic_nb.models.client import ModelClient, check_clients
-from noetic_nb.redact import redact_head
 from noetic_nb.runtime.config.config import AgentConfig
 from noetic_nb.runtime.config.harness_arguments import (
     HINTS,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:  # loaded when they are first wanted
 __all__ = ["AgentHarness"]
 
 
+@with_card(shown="in cells")
 class AgentHarness:
     """An agent that can be talked to.
 
@@ -686,6 +688,16 @@ class AgentHarness:
         self._hub.add(sink)
         return lambda: self._hub.remove(sink)
 
+    @property
+    def sinks(self) -> tuple[EventSink, ...]:
+        """What events are sent to, in the order in which they subscribed."""
+        return self._hub.sinks
+
+    @property
+    def approve(self) -> Approve | None:
+        """What is called before a call that needs approval; None where such calls are denied at once."""
+        return self._engine.approve
+
     def _subscribers_changed(self) -> None:
         """Watch the layers' states while there is a subscriber, and only then: without one no event is made."""
         self._engine.update_sinks()
@@ -713,5 +725,12 @@ class AgentHarness:
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(unknown_name(type(self), name), name=name, obj=self)
 
+    def _card(self) -> Card:
+        engine, saved = self._engine, self._durable is not None
+        models = engine.models if isinstance(engine.models, Mapping) else {"model": engine.models}
+        facts: list[tuple[str, Any]] = [(plain(name, 40), client) for name, client in models.items()]
+        facts += [("storage", self._stack.storage), ("checkpoints", saved), ("threads", len(self._threads.by_id))]
+        return Card("AgentHarness", self.config.name, facts, [("config", self.config)])
+
     def __repr__(self) -> str:
-        return f"AgentHarness({redact_head(self.config.name, 80)[:80]!r}, {len(self._threads.by_id)} threads)"
+        return f"AgentHarness({plain_line(self.config.name)!r}, {len(self._threads.by_id)} threads)"

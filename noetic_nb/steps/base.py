@@ -10,8 +10,9 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import core_schema
 
 from noetic_nb.arguments import closest, explained
+from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.redact import redact_text
+from noetic_nb.memory.layer import MemoryLayer
 
 __all__ = ["Frozen", "InstanceField", "Requirement", "StepRecord"]
 
@@ -37,6 +38,7 @@ else:
             return core_schema.is_instance_schema(self.kind)
 
 
+@with_card
 class Frozen(BaseModel):
     """A frozen record; unknown keys are errors; keys in snake_case or camelCase.
 
@@ -62,11 +64,27 @@ class Frozen(BaseModel):
     expects: ClassVar[Mapping[str, tuple[str, str]]] = {}
     """What a field is and what to write, for what people put there by mistake; and where what is no field belongs."""
 
-    def __repr__(self) -> str:
-        # Settings of an agent may hold a key, and a cell that ends with a configuration is saved with the notebook.
-        return redact_text(super().__repr__())
+    def __str__(self) -> str:
+        return repr(self)
 
-    __str__ = __repr__
+    is_part: ClassVar[bool] = False
+    """Whether a record that holds it shows it as a part of its own."""
+
+    def _card(self) -> Card:
+        name = next((key for key in ("id", "name") if key in type(self).model_fields), "")
+        facts: list[tuple[str, Any]] = []
+        parts: list[tuple[str, Any]] = []
+        for key, field in type(self).model_fields.items():
+            value = getattr(self, key)
+            # Of settings, which have no name, what was left at its default is shown, too.
+            if key in (name, "kind") or (name and value == field.get_default(call_default_factory=True)):
+                continue
+            inside = value if isinstance(value, tuple) else (value,)
+            if inside and all(isinstance(each, MemoryLayer) or getattr(each, "is_part", False) for each in inside):
+                parts += [(key, each) for each in inside]
+            else:
+                facts.append((key, value))
+        return Card(type(self).__name__, getattr(self, name, ""), facts, parts)
 
     @explained()
     def __init__(self, **data: Any) -> None:
@@ -139,6 +157,7 @@ class StepRecord(Frozen):
     """
 
     needs: ClassVar[tuple[Requirement, ...]] = ()
+    is_part = True
 
     id: str
     # Of the saved workflow document it was read from: for those who check a configuration.

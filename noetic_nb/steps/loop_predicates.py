@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, FiniteFloat
 
+from noetic_nb.cards import Card
 from noetic_nb.steps.base import Frozen
 from noetic_nb.steps.loop_snapshot import LoopSnapshot, StepMeta, Verdict
 from noetic_nb.sync import awaited
@@ -20,7 +23,15 @@ Check: TypeAlias = Callable[[LoopSnapshot], Any]
 _GO_ON = Verdict(False)
 
 
-class MaxSteps(Frozen):
+class _Predicate(Frozen):
+    """A predicate; its repr is the call that makes it."""
+
+    def _card(self) -> Card:
+        kind = re.sub("[A-Z]", lambda found: f"_{found.group().lower()}", getattr(self, "kind", ""))
+        return replace(super()._card(), title=f"until.{kind}")
+
+
+class MaxSteps(_Predicate):
     """Stops after n successful iterations; the first always runs."""
 
     kind: Literal["maxSteps"] = "maxSteps"
@@ -31,7 +42,7 @@ class MaxSteps(Frozen):
         return lambda s: Verdict(True, f"Reached max steps ({self.n})") if s.step_count >= self.n else _GO_ON
 
 
-class MaxCost(Frozen):
+class MaxCost(_Predicate):
     """Stops when the execution has cost so many US dollars."""
 
     kind: Literal["maxCost"] = "maxCost"
@@ -42,7 +53,7 @@ class MaxCost(Frozen):
         return lambda s: Verdict(True, f"Reached max cost (${self.usd:g})") if s.cost >= self.usd else _GO_ON
 
 
-class MaxDuration(Frozen):
+class MaxDuration(_Predicate):
     """Stops when the loop has run for so many milliseconds."""
 
     kind: Literal["maxDuration"] = "maxDuration"
@@ -53,7 +64,7 @@ class MaxDuration(Frozen):
         return lambda s: Verdict(True, f"Reached max duration ({self.ms:g} ms)") if s.elapsed_ms >= self.ms else _GO_ON
 
 
-class NoToolCalls(Frozen):
+class NoToolCalls(_Predicate):
     """Stops when the last model call asked for no tool."""
 
     kind: Literal["noToolCalls"] = "noToolCalls"
@@ -63,7 +74,7 @@ class NoToolCalls(Frozen):
         return lambda s: Verdict(True, "No tool calls") if s.step_count >= 1 and not s.asked_for_tools else _GO_ON
 
 
-class Never(Frozen):
+class Never(_Predicate):
     """Never stops; the loop ends by its limits, an error or a cancellation."""
 
     kind: Literal["never"] = "never"
@@ -73,7 +84,7 @@ class Never(Frozen):
         return lambda s: _GO_ON
 
 
-class OutputContains(Frozen):
+class OutputContains(_Predicate):
     """Stops when the text of the last output contains a marker."""
 
     kind: Literal["outputContains"] = "outputContains"
@@ -84,7 +95,7 @@ class OutputContains(Frozen):
         return lambda s: Verdict(True, f"Output contains {self.marker!r}") if self.marker in s.last_text else _GO_ON
 
 
-class OutputEquals(Frozen):
+class OutputEquals(_Predicate):
     """Stops when the text of the last output is exactly this."""
 
     kind: Literal["outputEquals"] = "outputEquals"
@@ -95,7 +106,7 @@ class OutputEquals(Frozen):
         return lambda s: Verdict(True, f"Output equals {self.sentinel!r}") if s.last_text == self.sentinel else _GO_ON
 
 
-class Converged(Frozen):
+class Converged(_Predicate):
     """Stops when two outputs in a row say the same, or mean nearly the same by their embeddings."""
 
     kind: Literal["converged"] = "converged"
@@ -122,7 +133,7 @@ class Converged(Frozen):
         return check
 
 
-class Verified(Frozen):
+class Verified(_Predicate):
     """Stops when a function accepts the last output; its feedback otherwise goes to the model for the next iteration."""
 
     kind: Literal["verified"] = "verified"
@@ -134,7 +145,7 @@ class Verified(Frozen):
         return lambda s: _after(self.verify(s.last_output), _verified)
 
 
-class Custom(Frozen):
+class Custom(_Predicate):
     """Stops when a function of the snapshot says so."""
 
     kind: Literal["custom"] = "custom"
@@ -146,11 +157,14 @@ class Custom(Frozen):
         return lambda s: _after(self.check(s), _verdict)
 
 
-class _Members(Frozen):
+class _Members(_Predicate):
     predicates: tuple[UntilPredicate, ...]
 
     settles: ClassVar[bool]
     """The verdict of one member after which the others no longer matter."""
+
+    def _card(self) -> Card:
+        return replace(super()._card(), facts=[("", predicate) for predicate in self.predicates])
 
     def start(self) -> Check:
         """Return a check for one run of a loop; the members keep their own state."""

@@ -141,6 +141,8 @@ class ToolStep(StepRecord):
 class Route(Frozen):
     """Where a branch goes when its input contains `match`, upper and lower case alike."""
 
+    is_part = True
+
     match: str
     target: Step
 

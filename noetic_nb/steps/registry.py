@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MethodType
 from typing import Any, Final, TypeVar, overload
 
+from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.declared import MemoryConfig
 from noetic_nb.memory.layer import MemoryLayer
@@ -30,6 +31,7 @@ _KINDS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
+@with_card
 class Registry:
     """What references are resolved against.
 
@@ -147,6 +149,9 @@ class Registry:
                 hint="Give one of them another name.",
             )
         known[name] = thing
+
+    def _card(self) -> Card:
+        return Card("Registry", facts=[(kind, tuple(known)) for kind, known in self._known.items() if known])
 
     def names(self, kind: str) -> tuple[str, ...]:
         """Return the known names of a kind: ``fn``, ``tool``, ``layer``, ``schema``, ``codec`` or ``workflow``."""

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
+from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import thaw
 
@@ -54,6 +55,7 @@ _DATA: Final = (int, float, str, bool, list, dict, Any, None, NoneType)
 _COMPOSED: Final = (list, dict, Union, UnionType)
 
 
+@with_card
 class OutputSchema:
     """Checks values and describes itself as JSON Schema.
 
@@ -162,8 +164,8 @@ class OutputSchema:
     def __reduce__(self) -> tuple[Any, ...]:
         return OutputSchema, (self.given,)  # what checks values is made again: jsonschema's own cannot be pickled
 
-    def __repr__(self) -> str:
-        return f"OutputSchema({self.given!r})"
+    def _card(self) -> Card:
+        return Card("OutputSchema", facts=[("", self.given)])
 
 
 def as_schema(value: Any) -> Any:

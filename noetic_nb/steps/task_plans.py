@@ -26,6 +26,8 @@ MAX_PLAN_DEPTH: Final = 20
 class PlanNode(Frozen):
     """A task, or a group of tasks."""
 
+    is_part = True
+
     id: str = Field(min_length=1)
     description: str = ""
     """What is to be done; of a group, a note for the reader of the plan alone."""

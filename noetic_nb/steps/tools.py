@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
+from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.events import OfferedTool
 from noetic_nb.items import freeze, thaw
@@ -62,6 +63,7 @@ class BoundArguments(NamedTuple):
 form_of: Final = lru_cache(maxsize=512)(ModelForm)
 
 
+@with_card
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
     """A tool as a record.
@@ -103,6 +105,13 @@ class Tool:
     streams: bool = False
     spec: ToolSpec
     tokens: int
+
+    def _card(self) -> Card:
+        facts: list[tuple[str, Any]] = [("description", self.description)]
+        facts.append(("arguments", tuple(self.spec.parameters.get("properties", ()))))
+        said = (self.needs_approval, "waits for approval"), (self.streams, "streams")
+        facts += [(text, True) for holds, text in said if holds]
+        return Card("Tool", self.name, [*facts, ("tokens", self.tokens)])
 
     def arguments(self, text: str | Mapping[str, Any]) -> dict[str, Any]:
         """Check arguments, given as the JSON text a model wrote or as a mapping.

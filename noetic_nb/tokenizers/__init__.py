@@ -5,8 +5,9 @@
 
 from noetic_nb.tokenizers.encoding_tokenizer import EncodingTokenizer
 from noetic_nb.tokenizers.encodings import ENCODINGS, MODELS, Encoding
+from noetic_nb.tokenizers.factors import Factors, Tally
 from noetic_nb.tokenizers.framing import FRAMINGS, Framing, framing_of
-from noetic_nb.tokenizers.learning import CalibratedTokenizer, Factors, Tally, TokenCalibration
+from noetic_nb.tokenizers.learning import CalibratedTokenizer, TokenCalibration
 from noetic_nb.tokenizers.named import as_tokenizer, calibrated, from_ranks, get
 
 __all__ = [

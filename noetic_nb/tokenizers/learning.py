@@ -1,203 +1,24 @@
-"""Learn from reported usage how far a counter is off, for each model and kind of item; nothing but arithmetic.
-
-A request is a sum: its framing, and for each kind of item its text by the counter, times a factor. The factors are those that
-explain the reported sums best, held near the one factor of all kinds together as long as little is known.
-"""
+"""Learn from reported usage how far a counter is off, for each model and kind of item."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+import json
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
 
+from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items.item import Item, remember_tally, tally_of
+from noetic_nb.tokenizers.factors import LEAST_CALLS, Factors, Observed, Tally, learned, whole
 from noetic_nb.tokenizers.framing import Framing, counted_text, framing_of, kind_of
 from noetic_nb.tokens import KNOWN_ERRORS, Tokenizer, estimate_tokens, known_error, tokenizer_name
 
-__all__ = ["LEAST_CALLS", "CalibratedTokenizer", "Factors", "Tally", "TokenCalibration", "learned"]
+__all__ = ["CalibratedTokenizer", "TokenCalibration", "counter_of"]
 
-LEAST_CALLS: Final = 8
-"""Calls of a model from which factors are learned; again when there are twice as many."""
-LEAST_OF_KIND: Final = 4
-"""Calls that brought a kind, from which it has a factor of its own."""
-FIXED: Final = ("instructions", "tools")
-"""Kinds that every request begins with."""
 MAX_CALLS: Final = 512
 """The newest calls of a model that are kept."""
-# How strongly a factor is held near that of all kinds: as by one call that brought so many tokens of its kind.
-PRIOR_TOKENS: Final = 100.0
-LEAST_FACTOR, MOST_FACTOR = 0.1, 10.0
-_FOLDS: Final = 4
-# A call further off than this many medians of the others is left out: providers bill one in a hundred with hundreds of tokens
-# that nobody sent. Fewer tokens than these are never too far.
-OUTLIER_MEDIANS: Final = 6.0
-LEAST_OUTLIER: Final = 24.0
-_PASSES: Final = 3
-
-
-class Tally(NamedTuple):
-    """What a request is made of: tokens of texts by kind, and the framing around them."""
-
-    counts: Mapping[str, int]
-    framing: int = 0
-
-    def has_all_of(self, other: Tally) -> bool:
-        """Tell whether no kind has less than in another request."""
-        return all(self.counts.get(kind, 0) >= tokens for kind, tokens in other.counts.items())
-
-    def __add__(self, other: Tally) -> Tally:  # type: ignore[override]
-        kinds = {*self.counts, *other.counts}
-        return Tally(
-            {kind: self.counts.get(kind, 0) + other.counts.get(kind, 0) for kind in kinds}, self.framing + other.framing
-        )
-
-    def __sub__(self, other: Tally) -> Tally:
-        kinds = {*self.counts, *other.counts}
-        return Tally(
-            {kind: self.counts.get(kind, 0) - other.counts.get(kind, 0) for kind in kinds}, self.framing - other.framing
-        )
-
-
-class Factors(NamedTuple):
-    """By kind, what a count is multiplied by; `others` stands for kinds without one of their own.
-
-    `calls` is how many calls they were learned from, 0 where there were too few. `known_error` is the mean absolute relative
-    error of whole requests that they were not learned from, each quarter of the calls in turn. Kinds are those of
-    `kind_of`, and ``instructions`` and ``tools``.
-    """
-
-    by_kind: Mapping[str, float] = {}
-    others: float = 1.0
-    calls: int = 0
-    known_error: float | None = None
-
-    def of(self, kind: str) -> float:
-        """Return the factor of a kind."""
-        return self.by_kind.get(kind, self.others)
-
-    def total(self, tally: Tally) -> float:
-        """Return the tokens that a request is expected to be billed at."""
-        return tally.framing + sum([self.of(kind) * tokens for kind, tokens in tally.counts.items()])
-
-
-class _Observed(NamedTuple):
-    tally: Tally
-    reported: int
-    before: tuple[Tally, int] | None
-
-    @property
-    def row(self) -> tuple[Mapping[str, int], float]:
-        """What was new since the call before, which tells kinds apart better than sums that hardly differ."""
-        tally, reported = self.tally, self.reported
-        if self.before is not None:
-            tally, reported = tally - self.before[0], reported - self.before[1]
-        return tally.counts, float(reported - tally.framing)
-
-
-def learned(observed: Sequence[_Observed]) -> Factors:
-    """Return the factors that calls show, those of no calls at all where they are too few."""
-    if len(observed) < LEAST_CALLS:
-        return Factors()
-    found = _in_turns(observed)
-    errors: list[float] = []
-    for fold in range(_FOLDS):
-        partial = _in_turns([one for at, one in enumerate(observed) if at % _FOLDS != fold])
-        errors += [
-            abs(partial.total(one.tally) - one.reported) / one.reported
-            for at, one in enumerate(observed)
-            if at % _FOLDS == fold
-        ]
-    return found._replace(calls=len(observed), known_error=sum(errors) / len(errors))
-
-
-def _in_turns(observed: Sequence[_Observed]) -> Factors:
-    """Return factors of kinds of items, and the one of what every request begins with, each learned beside the other.
-
-    What is the same in every request is seen in few differences, but in every sum.
-    """
-    fixed = 1.0
-    for _ in range(_PASSES):
-        rows = []
-        for counts, target in [one.row for one in observed]:
-            begun = sum([counts.get(kind, 0) for kind in FIXED])
-            rows.append(({k: n for k, n in counts.items() if k not in FIXED}, target - fixed * begun))
-        found = _fit(rows)
-        shares = []
-        for tally, reported, _ in observed:
-            begun = sum([tally.counts.get(kind, 0) for kind in FIXED])
-            if begun:
-                items = sum([found.of(kind) * n for kind, n in tally.counts.items() if kind not in FIXED])
-                shares.append((reported - tally.framing - items) / begun)
-        if not shares:
-            return found
-        fixed = _within(sorted(shares)[len(shares) // 2])
-    return found._replace(by_kind={**found.by_kind, **dict.fromkeys(FIXED, fixed)})
-
-
-def _fit(rows: Sequence[tuple[Mapping[str, int], float]]) -> Factors:
-    """Return the factors that explain rows best, but for the few that nothing explains."""
-    found = _least_squares(rows)
-    for _ in range(_PASSES):
-        off = [abs(found.total(Tally(counts)) - target) for counts, target in rows]
-        limit = max(LEAST_OUTLIER, OUTLIER_MEDIANS * sorted(off)[len(off) // 2])
-        kept = [row for row, by in zip(rows, off, strict=True) if by <= limit]
-        if len(kept) == len(rows) or 2 * len(kept) < len(rows):
-            break
-        found = _least_squares(kept)
-    return found
-
-
-def _least_squares(rows: Sequence[tuple[Mapping[str, int], float]]) -> Factors:
-    """Return the factors of least squares with a prior: ridge regression towards the common factor.
-
-    References
-    ----------
-    .. [1] A. E. Hoerl and R. W. Kennard, "Ridge regression: biased estimation for nonorthogonal problems", Technometrics
-       12 (1970).
-    """
-    counted = sum(sum(counts.values()) for counts, _ in rows)
-    if counted <= 0:
-        return Factors()
-    others = _within(sum(target for _, target in rows) / counted)
-    seen: dict[str, int] = {}
-    for counts, _ in rows:
-        for kind, tokens in counts.items():
-            if tokens:
-                seen[kind] = seen.get(kind, 0) + 1
-    kinds = sorted(kind for kind, calls in seen.items() if calls >= LEAST_OF_KIND)
-    # Normal equations of what differs from the common factor.
-    matrix = [[0.0] * len(kinds) for _ in kinds]
-    right = [0.0] * len(kinds)
-    for counts, target in rows:
-        rest = target - others * sum(counts.values())
-        values = [counts.get(kind, 0) for kind in kinds]
-        for at, value in enumerate(values):
-            if value:
-                right[at] += value * rest
-                row = matrix[at]
-                for place, other in enumerate(values):
-                    row[place] += value * other
-    for at in range(len(kinds)):
-        matrix[at][at] += PRIOR_TOKENS**2
-    off = _solved(matrix, right)
-    return Factors({kind: _within(others + by) for kind, by in zip(kinds, off, strict=True)}, others)
-
-
-def _within(factor: float) -> float:
-    return min(max(factor, LEAST_FACTOR), MOST_FACTOR)
-
-
-def _solved(matrix: list[list[float]], right: list[float]) -> list[float]:
-    """Solve a symmetric positive definite system by elimination; a handful of unknowns, so that no library is loaded."""
-    size = len(right)
-    for at in range(size):
-        for below in range(at + 1, size):
-            part = matrix[below][at] / matrix[at][at]
-            for place in range(at, size):
-                matrix[below][place] -= part * matrix[at][place]
-            right[below] -= part * right[at]
-    for at in reversed(range(size)):
-        right[at] = (right[at] - sum(matrix[at][k] * right[k] for k in range(at + 1, size))) / matrix[at][at]
-    return right
+_FORM: Final = "noetic_nb token calibration 1"
 
 
 class CalibratedTokenizer:
@@ -211,13 +32,14 @@ class CalibratedTokenizer:
         As of `Factors`; that of the counter below while nothing was learned.
     """
 
-    __slots__ = ("base", "calibration", "factors", "framing", "known_error", "model", "name")
+    __slots__ = ("base", "calibration", "factors", "framing", "known_error", "model", "name", "seen")
 
     def __init__(self, calibration: TokenCalibration, model: str, factors: Factors, seen: int) -> None:
         self.calibration = calibration
         self.base = calibration.base
         self.model = model
         self.factors = factors
+        self.seen = seen
         self.framing: Framing = getattr(self.base, "framing", None) or framing_of(model)
         if factors.calls:
             self.known_error: float | None = factors.known_error
@@ -226,6 +48,11 @@ class CalibratedTokenizer:
             self.known_error = KNOWN_ERRORS.get(f"calibrated({tokenizer_name(self.base)})", known_error(self.base))
             what = f"as it is: {seen} of {LEAST_CALLS} calls of {model} seen" if model else "as it is: no call seen"
         self.name = f"calibrated({tokenizer_name(self.base)}, {what})"
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """What it is made of, as JSON data; `counter_of` makes it again."""
+        return {"base": _base_name(self.base), "model": self.model, "seen": self.seen, **self.factors.as_data()}
 
     def __call__(self, text: str) -> int:
         """Count the tokens of a text of no known kind."""
@@ -280,6 +107,40 @@ class CalibratedTokenizer:
         return f"<tokenizer {self.name}>"
 
 
+def _base_name(base: Tokenizer) -> str:
+    return "estimate" if base is estimate_tokens else tokenizer_name(base)
+
+
+def _base_of(name: Any, given: Tokenizer | None) -> Tokenizer:
+    """Return the counter of a name; raises `ValueError` where only the caller can have it, or has another."""
+    if given is not None:
+        if _base_name(given) != name:
+            raise ValueError(f"it was learned on top of {name!r}, and not of {_base_name(given)!r}")
+        return given
+    from noetic_nb.tokenizers.encodings import ENCODINGS
+    from noetic_nb.tokenizers.named import get  # which makes calibrations
+
+    if name != "estimate" and name not in ENCODINGS:
+        raise ValueError(f"it was learned on top of {name!r}: pass that as base=")
+    return get(name)
+
+
+def counter_of(recorded: Mapping[str, Any], base: Tokenizer | None = None) -> CalibratedTokenizer:
+    """Make a counter again from what `CalibratedTokenizer.recorded` says; one that learns anew from here on.
+
+    Raises `KeyError`, `TypeError` or `ValueError` where it does not say so, and what `get` raises.
+
+    Examples
+    --------
+    >>> learned = TokenCalibration().tokenizer("m")
+    >>> counter_of(learned.recorded).name == learned.name
+    True
+    """
+    calibration = TokenCalibration(_base_of(recorded["base"], base))
+    factors, seen = Factors.from_data(recorded), whole(recorded["seen"])
+    return calibration.resume(str(recorded["model"]), factors, seen)
+
+
 def _times(count: int, factor: float) -> int:
     """Multiply a count; what is something stays something."""
     return max(1, int(count * factor + 0.5)) if count else 0
@@ -308,7 +169,7 @@ class TokenCalibration:
 
     def __init__(self, base: Tokenizer = estimate_tokens) -> None:
         self.base = base
-        self._observed: dict[str, list[_Observed]] = {}
+        self._observed: dict[str, list[Observed]] = {}
         self._seen: dict[str, int] = {}
         self._made: dict[str, CalibratedTokenizer] = {}
 
@@ -331,7 +192,7 @@ class TokenCalibration:
         if reported <= 0 or (before is not None and reported < before[1] and tally.has_all_of(before[0])):
             return None
         kept = self._observed.setdefault(model, [])
-        kept.append(_Observed(tally, reported, before))
+        kept.append(Observed(tally, reported, before))
         del kept[:-MAX_CALLS]
         seen = self._seen[model] = self._seen.get(model, 0) + 1
         if seen < LEAST_CALLS:
@@ -356,6 +217,83 @@ class TokenCalibration:
             made = self._made[model] = CalibratedTokenizer(self, model, Factors(), self._seen.get(model, 0))
         return made
 
+    def resume(self, model: str, factors: Factors, seen: int) -> CalibratedTokenizer:
+        """Go on from what was learned of a model elsewhere."""
+        self._seen[model] = seen
+        made = self._made[model] = CalibratedTokenizer(self, model, factors, seen)
+        return made
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write what was learned, and the counts of calls it goes on from, as JSON; no text of a request is in it.
+
+        Parameters
+        ----------
+        path : path-like
+            The file; replaced where it is there.
+
+        Returns
+        -------
+        Path
+            The file.
+        """
+        models = {
+            model: {
+                "seen": seen,
+                **self.factors(model).as_data(),
+                "observed": [_as_row(one) for one in self._observed.get(model, ())],
+            }
+            for model, seen in sorted(self._seen.items())
+        }
+        target = Path(path)
+        data = {"form": _FORM, "base": _base_name(self.base), "models": models}
+        target.write_text(json.dumps(data, allow_nan=False) + "\n", encoding="utf-8")
+        return target
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, base: Tokenizer | None = None) -> TokenCalibration:
+        """Read a calibration back; it goes on learning as the saved one would have.
+
+        Parameters
+        ----------
+        path : path-like
+            What `save` wrote.
+        base : callable, optional
+            What counted below it, where that is a function of one's own; encodings and the default estimate are found by name.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_CALIBRATION`` for a file that is none, or that was learned on top of another counter; ``MISSING_EXTRA``
+            and ``MISSING_RANKS`` as `get` raises them.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> calibration = TokenCalibration()
+        >>> for size in range(1, 9):
+        ...     _ = calibration.observe("m", Tally({"user": 100 * size}, 4), 200 * size + 4)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     again = TokenCalibration.load(calibration.save(pathlib.Path(folder, "counts.json")))
+        >>> again.factors("m") == calibration.factors("m")
+        True
+        """
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            if data["form"] != _FORM:
+                raise ValueError(f"the form is {data['form']!r}")
+            calibration = cls(_base_of(data["base"], base))
+            for model, known in data["models"].items():
+                calibration._observed[model] = [_from_row(row) for row in known["observed"]][-MAX_CALLS:]
+                calibration.resume(model, Factors.from_data(known), whole(known["seen"]))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
+            raise NoeticConfigError(
+                "INVALID_CALIBRATION",
+                f"This is no saved calibration of a tokenizer: {type(exc).__name__}: {exc}",
+                given=str(path),
+                hint="Load what TokenCalibration.save(path) wrote.",
+            ) from exc
+        return calibration
+
     @property
     def models(self) -> tuple[str, ...]:
         """The models that calls were seen of."""
@@ -368,3 +306,18 @@ class TokenCalibration:
     def __repr__(self) -> str:
         seen = ", ".join(f"{model}: {calls}" for model, calls in self._seen.items())
         return f"<TokenCalibration of {tokenizer_name(self.base)}; calls seen: {seen or 'none'}>"
+
+
+def _as_row(one: Observed) -> list[Any]:
+    before = None if one.before is None else [dict(one.before[0].counts), one.before[0].framing, one.before[1]]
+    return [dict(one.tally.counts), one.tally.framing, one.reported, before]
+
+
+def _from_row(row: Any) -> Observed:
+    counts, framing, reported, before = row
+    past = None if before is None else (_tally(*before[:2]), whole(before[2]))
+    return Observed(_tally(counts, framing), whole(reported), past)
+
+
+def _tally(counts: Any, framing: Any) -> Tally:
+    return Tally({str(kind): whole(tokens) for kind, tokens in counts.items()}, whole(framing))

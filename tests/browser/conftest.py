@@ -32,7 +32,7 @@ FLAGS: Final = [
     "--disable-sync",
     "--disable-dev-shm-usage",
 ]
-NEEDED: Final = ("playwright", "jupyterlab", "jupyter_client", "nbformat", "nbconvert", "ipykernel")
+NEEDED: Final = ("playwright", "jupyterlab", "notebook", "jupyter_client", "nbformat", "nbconvert", "ipykernel")
 ALLOWED_PROBLEMS: Final = re.compile(r"favicon|ResizeObserver loop")
 
 

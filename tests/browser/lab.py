@@ -1,4 +1,4 @@
-"""A throw-away JupyterLab on loopback, a notebook open in it, and a second client that reads the notebook's kernel.
+"""A throw-away JupyterLab or Notebook 7 on loopback, a notebook open in it, and a second client that reads the notebook's kernel.
 
 The toolbar of a notebook says "idle" before the kernel is connected, and what is run then is lost: `LabNotebook.open`
 asks the session itself.
@@ -59,11 +59,27 @@ def wait_for(check: Callable[[], T], what: str, *, seconds: float = 30.0) -> T:
         time.sleep(0.05)
 
 
-class Lab:
-    """A JupyterLab server in a folder of its own."""
+# How the front ends are started, and where a notebook is.
+FRONT_ENDS: Final = {
+    "lab": (
+        "doc/tree",
+        (
+            "--LabApp.extension_manager=readonly",
+            "--LabApp.news_url=None",
+            "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        ),
+        "LabApp",
+    ),
+    "notebook": ("notebooks", (), "JupyterNotebookApp"),
+}
 
-    def __init__(self, root: Path) -> None:
+
+class Lab:
+    """A server of JupyterLab, or of Notebook 7, in a folder of its own."""
+
+    def __init__(self, root: Path, front_end: str = "lab") -> None:
         self.root = root
+        self.page, more, app = FRONT_ENDS[front_end]
         self.token = secrets.token_hex(8)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -75,18 +91,17 @@ class Lab:
         self._log = (root / "lab.log").open("w")
         self._process = subprocess.Popen(
             [
-                sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1",
+                sys.executable, "-m", "jupyter", front_end, "--no-browser", "--allow-root", "--ip=127.0.0.1",
                 f"--port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={self.token}",
-                f"--ServerApp.root_dir={root}", f"--LabApp.app_settings_dir={settings}",
-                "--LabApp.extension_manager=readonly", "--LabApp.news_url=None",
-                "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--expose-app-in-browser",
+                f"--ServerApp.root_dir={root}", f"--{app}.app_settings_dir={settings}", *more,
+                f"--{app}.expose_app_in_browser=True",
             ],
             stdout=self._log,
             stderr=subprocess.STDOUT,
             env=self._environment(),
             cwd=root,
         )  # fmt: skip
-        wait_for(self._is_up, "JupyterLab answers", seconds=90)
+        wait_for(self._is_up, f"the server of {front_end} answers", seconds=90)
 
     def _environment(self) -> dict[str, str]:
         own = {
@@ -107,7 +122,7 @@ class Lab:
 
     def _is_up(self) -> bool:
         if self._process.poll() is not None:
-            raise AssertionError(f"JupyterLab ended: {(self.root / 'lab.log').read_text()[-2000:]}")
+            raise AssertionError(f"The server ended: {(self.root / 'lab.log').read_text()[-2000:]}")
         try:
             self.api("/api/status")
         except (urllib.error.URLError, OSError):
@@ -211,7 +226,7 @@ class LabNotebook:
 
     def open(self) -> LabNotebook:
         """Open the page and wait until its kernel is really there."""
-        self.page.goto(f"{self.lab.url}/doc/tree/{self.path.name}?token={self.lab.token}&reset")
+        self.page.goto(f"{self.lab.url}/{self.lab.page}/{self.path.name}?token={self.lab.token}&reset")
         self.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=90_000)
         self.page.wait_for_function(READY, timeout=90_000)
         return self

@@ -77,6 +77,27 @@ def test_allocation_follows_a_live_run_and_patches_what_is_there(notebook: Open,
     assert root.locator("[data-kept]").count() == before  # nothing was replaced, so nothing flickers
 
 
+def test_a_call_shows_what_it_was_billed_at_once_it_has_ended(notebook: Open, cells_of: Open) -> None:
+    opened = notebook(*cells_of("Run", ["shown = TokenAllocation(run)\nshown"]))
+    opened.run_all()
+    root = opened.page.locator(".noetic-nb:not(.noetic-nb-static)")
+    opened.kernel.run("from dataclasses import replace\nsplit, view, called, *rest = scenes.turn(1)")
+    opened.kernel.run("run.append(split)\nrun.append(view)")
+    expect(root.locator(".nn-sub")).to_contain_text("Turn 1, call 1")
+    legend = root.locator(".nn-legend")
+    expect(legend).to_contain_text("History")
+    expect(legend).not_to_contain_text("Unexplained")
+    root.locator(".nn-legend").evaluate("el => { el.dataset.kept = '1'; }")
+
+    opened.kernel.run("run.append(replace(called, input_tokens=5_000))")
+
+    expect(legend).to_contain_text("Unexplained")
+    expect(root).to_contain_text("Billed 5,000 input tokens, 1,050 of them unexplained (21 %).")
+    expect(root.locator('.nn-mark[data-kind="unexplained"]')).to_have_count(1)
+    expect(root.locator(".nn-sub")).to_contain_text("Turn 1, call 1")
+    expect(root.locator("[data-kept]")).to_have_count(1)  # patched, not drawn anew
+
+
 def test_a_view_that_is_shown_again_or_loaded_late_is_complete(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("Run", ["shown = TokenAllocation(run)\nshown", "shown"]))
     opened.run_all()

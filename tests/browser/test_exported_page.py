@@ -19,7 +19,7 @@ from tests.widgets.views import RUN_VIEWS
 
 VIEWS = [*(f"{view.__name__}(run)" for view in RUN_VIEWS), "RuleEditor(rules)"]
 LEAST_MARKS = {"TokenAllocation(run)": 16, "RegulatorTrends(run)": 19}
-FIGURES = ("plots.quality_and_cost(run)", "plots.allocation(run)")
+FIGURES = ("plots.trends(run)", "plots.allocation(run)")
 NO_PICTURE = re.compile(r"model not found|Error displaying|<\w+ object at")
 SET_UP = """
 from noetic_nb import plots

@@ -439,6 +439,8 @@ def test_curves_are_drawn_on_axes_that_are_given() -> None:
     from matplotlib import pyplot
     from matplotlib.figure import Figure
 
+    from noetic_nb import plots
+
     found = calibrate(CallBudget(), telling({"shop": 0}), samples=50)
     ax = Figure().subplots()
 
@@ -448,9 +450,8 @@ def test_curves_are_drawn_on_axes_that_are_given() -> None:
     point = next(line for line in ax.get_lines() if str(line.get_label()).startswith("threshold"))
     row = row_of(found, "call_budget")
     assert (point.get_xdata()[0], point.get_ydata()[0]) == (row.stopped_good, row.stopped_failed)
-    own = found.plot()
-    assert own is not ax
-    pyplot.close(own.figure)
+    assert not pyplot.get_fignums()
+    assert found.plot()._repr_png_() == plots.roc(found)._repr_png_()
 
 
 def test_the_table_is_shown_as_html_without_what_could_be_run() -> None:

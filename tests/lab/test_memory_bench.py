@@ -81,6 +81,11 @@ def test_every_value_stands_in_its_evidence_and_in_no_other_item(seed: int) -> N
         places = {item["id"]: at for at, item in enumerate(items)}
         assert changed
         assert all(len(question.evidence) == 1 and question.evidence[0].item in places for question in changed)
+        for question in dialogue.questions:
+            assert len(question.outdated) == (question.kind == "changed")
+            for old in question.outdated:
+                assert places[old.item] < places[question.evidence[0].item]
+                assert old.value != question.evidence[0].value
 
 
 def test_everything_is_sent_where_there_is_room_and_one_session() -> None:
@@ -92,6 +97,7 @@ def test_everything_is_sent_where_there_is_room_and_one_session() -> None:
     table = lab.memory_bench({"plain": []}, whole, budgets=[100_000])
 
     assert table.recall.tolist() == [1.0]
+    assert table.attrs["outdated"] == {"plain": {100_000: 1.0}}
     assert (table.low[0], table.high[0]) == (1.0, 1.0)
 
 
@@ -103,6 +109,11 @@ def test_a_layer_that_tells_everything_reaches_all_of_it_and_costs_it() -> None:
     table = lab.memory_bench(sets, [one], budgets=[100_000]).set_index("layers")
 
     assert table.recall["told"] == 1.0
+    assert table.attrs["outdated"]["told"][100_000] == 1.0
+    newer = "\n".join([evidence.value or "" for question in one.questions for evidence in question.evidence])
+    told = static_content(lambda: newer, budget={"min": 0, "max": 50_000})
+    window = lab.memory_bench({"newer": [history_window(2), told]}, [one], budgets=[100_000])
+    assert (window.recall[0], window.attrs["outdated"]["newer"][100_000]) == (1.0, 0.0)
     assert table.recall["plain"] < 1.0
     assert table.cost_fresh["told"] > table.cost_fresh["plain"]
     assert math.isnan(table.low["told"])  # one dialogue has no interval

@@ -9,9 +9,7 @@ import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
 
-from noetic_nb import plots
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab import pareto
 
@@ -55,31 +53,3 @@ def test_what_has_no_front_is_refused(frame: Any, options: dict[str, Any], code:
     with pytest.raises(NoeticConfigError) as refused:
         pareto(frame, **options)
     assert refused.value.code == code
-
-
-def test_figures_are_drawn_without_pyplot() -> None:
-    frame = pandas.DataFrame(
-        {"cap": [1, 2, 1, 2], "word": list("aabb"), "s": [0.1, 0.2, 0.3, nan], "t": [1.0, 2.0, 3.0, 4.0]}
-    )
-    frame["low"], frame["high"] = frame["s"] - 0.1, frame["s"] + 0.1
-    frame.attrs["space"] = ["cap", "word"]
-    figure = plots.sweep(frame, "cap", "s")
-    (axes,) = figure.axes
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("cap", "s")
-    assert len(axes.containers) == 2
-    drawn = plots.pareto(frame, "t", "s")
-    assert (drawn.axes[0].get_xlabel(), drawn.axes[0].get_ylabel()) == ("t", "s")
-    named = plots.pareto(frame, "t", "s", label="word")
-    assert [text.get_text() for text in named.axes[0].texts] == ["1", "2", "3"]
-    assert named.axes[0].get_legend_handles_labels()[1][2:] == ["1 a", "2 a", "3 b"]
-    with pytest.raises(NoeticConfigError) as caught:
-        plots.pareto(frame, "t", "s", label="gone")
-    assert caught.value.code == "UNKNOWN_COLUMN"
-    own = Figure().subplots()
-    assert plots.pareto(frame, "t", "s", ax=own) is own.get_figure()
-    import matplotlib.pyplot
-
-    assert not matplotlib.pyplot.get_fignums()
-    with pytest.raises(NoeticConfigError) as refused:
-        plots.sweep(frame, "cap", "nothing")
-    assert refused.value.code == "UNKNOWN_COLUMN"

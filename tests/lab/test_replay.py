@@ -363,5 +363,40 @@ async def test_the_layers_of_a_run_offer_over_its_log_what_they_had_offered(seed
     assert bool(in_children) <= any(view.where.depth for view in run.select(ViewAssembled))
 
 
+@pytest.mark.parametrize("seed", range(8))
+async def test_layers_choose_of_the_history_what_they_had_chosen(seed: int) -> None:
+    run = await random_run(seed, edits=False)
+    again = await asyncio.to_thread(lambda: replay(run, layers=list(run.made_by.memory)))  # type: ignore[attr-defined]
+
+    for view, other in zip(run.select(ViewAssembled), again.select(ViewAssembled), strict=True):
+        assert other.projection == view.projection
+
+
+async def test_another_layer_chooses_of_the_history_where_none_did() -> None:
+    run = await chat([], PAYING, "pay 60", "pay 5")
+    lived = await chat([nn.history_window(2)], PAYING, "pay 60", "pay 5")
+    recorded = [view.projection for view in lived.select(ViewAssembled)]
+
+    again = await asyncio.to_thread(lambda: replay(run, layers=[nn.history_window(2)]))
+    assert [view.projection for view in again.select(ViewAssembled)] == recorded
+    assert any(recorded)
+    for place in range(len(recorded)):
+        sent, then = recorded_request(again, place).items, recorded_request(lived, place).items
+        assert [(one.origin, one.position) for one in sent] == [(one.origin, one.position) for one in then]
+    # Gone with its layer, all of the history is sent, or another layer has the whole of it to choose from.
+    bare = await asyncio.to_thread(lambda: replay(lived, layers=[]))
+    assert [view.history_items for view in bare.select(ViewAssembled)] == [
+        view.history_items for view in run.select(ViewAssembled)
+    ]
+    wider = await asyncio.to_thread(lambda: replay(lived, layers=[nn.history_window(8)]))
+    assert wider.select(ViewAssembled)[-1].history_items > lived.select(ViewAssembled)[-1].history_items
+    # Which of several recorded layers chose is not known, so that their choice stays, and that is said.
+    clearing = nn.layers.tool_result_clearing()
+    kept = await asyncio.to_thread(lambda: replay(lived, layers=["history-window", clearing]))
+    assert [view.projection for view in kept.select(ViewAssembled)] == recorded
+    why = {row["why"] for row in kept.meta["replay"]["kept"]}
+    assert {"what recorded layers chose of it", "hook project_history of layer tool-result-clearing is not run"} <= why
+
+
 def offered(view: ViewAssembled) -> list[tuple[str, str]]:
     return [(layer_id, item_text(item)) for layer_id, item in view.layer_items]

@@ -18,4 +18,4 @@ def test_the_repr_of_a_configuration_shows_no_secret() -> None:
         assert key not in shown
         assert "hush-hush-77" not in shown
     assert "desk" in repr(config)
-    assert "'n': 3" in repr(config)
+    assert '"n": 3' in repr(config)

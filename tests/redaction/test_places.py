@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 import noetic_nb as nn
-from noetic_nb import lab
+from noetic_nb import lab, plots
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.events import (
     ChildEnded,
@@ -164,7 +165,24 @@ REQUESTS: Any = [
     *({"what": "span", "at": at} for at in range(12)),
     {"what": "thread", "thread": 0},
     {"what": "turns", "thread": 0, "at": 0},
+    *({"what": what, "layer": 0, "at": 0} for what in ("writes", "change", "flows")),
 ]
+
+
+def test_figures(found: tuple[str, str]) -> None:
+    text, secret = found
+    run = planted(text, secret)
+    table = pandas.DataFrame({"name": [text, "b"], text: [1.0, 2.0], "y": [1.0, 2.0], "low": 0.5, "high": 2.5})
+    table.attrs["space"] = ["name"]
+
+    for axes in (
+        plots.allocation(run), plots.trends(run), plots.ledger(run), plots.timeline(run), plots.sweep(table, text, "y"),
+        plots.pareto(table, text, "y", label="name"),
+        plots.memory_bench(table.assign(layers=text, recall=0.5, tokens=[1, 2])),
+        plots.economics(table.assign(policy=text, domain="all", threshold=1.0, good_lost=0.1, tokens_saved=1.0)),
+    ):  # fmt: skip
+        drawn: Any = axes.figure.findobj(lambda artist: hasattr(artist, "get_text"))
+        assert_absent(secret, "\n".join(artist.get_text() for artist in drawn))
 
 
 def test_experiments(found: tuple[str, str], tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import ModelCalled, ViewAssembled
+from noetic_nb.events import ModelCalled, ViewAssembled, Where
 from noetic_nb.items import input_message
 from noetic_nb.layers import history_window, semantic_recall
 from noetic_nb.memory import MemoryHooks, MemoryLayer
@@ -296,3 +296,17 @@ def test_another_tokenizer_counts_all_parts() -> None:
     for seq, view in [(at, event) for at, event in enumerate(run.events) if isinstance(event, ViewAssembled)]:
         sent = view.system + view.tools + view.framing + view.history + sum(layer.used for layer in view.layers)
         assert table[table.seq == seq].tokens.sum() == sent
+
+
+def test_requests_whose_items_were_not_recorded_are_not_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A long conversation of which only the plans are known would be read again at every call, in vain.
+    def looked(_request: object) -> None:
+        raise AssertionError("the items of a request were looked through")
+
+    monkeypatch.setattr("noetic_nb.runs.prefix_reuse.parts_of", looked)
+    where = Where("t1", "e1", 1)
+    layers, window = (), (0, 5_000)
+    view = ViewAssembled(where, 0.0, 1, window, (), layers, (), 8000.0, 1000.0, 0, 0, 0, 100, 2700.0, 5_000)
+    answer = ModelCalled(where, 1.0, 1, "gpt-4o", "agent", 5.0, "ok", (), 500, 2)
+
+    assert Run(events=[view, answer]).caching().empty

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,6 +110,42 @@ def test_what_one_harness_learned_serves_another() -> None:
     second, _ = talked(2, tokenizer=token_calibration(first))
 
     assert second.to_frame("tokens").error.abs().max() < 0.03
+
+
+def test_what_was_learned_and_saved_serves_later(tmp_path: Path) -> None:
+    first, _ = talked(16, tokenizer="calibrated")
+    saved = token_calibration(first).save(tmp_path / "counts.json")
+
+    second, _ = talked(2, tokenizer=TokenCalibration.load(saved))
+
+    assert second.to_frame("tokens").error.abs().max() < 0.03
+    assert QUESTION not in saved.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("base", ["estimate", "cl100k_base"])
+def test_calls_by_a_learned_counter_are_planned_again_from_the_run_alone(base: str, tmp_path: Path) -> None:
+    run, _ = talked(18, tokenizer=TokenCalibration(get(base)))
+    loaded = nn.Run.load(run.save(tmp_path / "run.jsonl"))
+
+    for call in (0, 8, 17):
+        request = recorded_request(loaded, call)
+        assert request.missing == ()
+        assert request.plan.total_tokens == run.to_frame("tokens").planned[call]
+        assert sum(sent.tokens for sent in request.items) + request.plan.system == request.plan.total_tokens
+    # The counter has learned in between: the same question counts otherwise.
+    assert recorded_request(loaded, 0).items[0].tokens != recorded_request(loaded, 17).items[0].tokens
+
+
+def test_on_top_of_a_function_of_ones_own_the_counter_is_asked_for() -> None:
+    def words(text: str) -> int:
+        return len(text.split())
+
+    calibration = TokenCalibration(words)
+    run, _ = talked(1, tokenizer=calibration)
+
+    with pytest.raises(nn.NoeticConfigError, match="pass it as tokenizer="):
+        recorded_request(run, 0).replan()
+    assert recorded_request(run, 0, tokenizer=calibration.tokenizer("gpt-4.1")).can_replan
 
 
 def test_a_calibration_learned_from_public_runs_is_given_to_a_harness() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,9 +18,10 @@ from noetic_nb.items import assistant_message, function_call, function_call_outp
 from noetic_nb.lab.datasets import retail, telecom
 from noetic_nb.runs import Run
 from noetic_nb.runs.token_calibration import token_calibration
-from noetic_nb.tokenizers import Tally, TokenCalibration, as_tokenizer
+from noetic_nb.tokenizers import Factors, Tally, TokenCalibration, as_tokenizer
+from noetic_nb.tokenizers.factors import LEAST_CALLS
 from noetic_nb.tokenizers.fallback import FallbackTokenizer
-from noetic_nb.tokenizers.learning import LEAST_CALLS, MAX_CALLS
+from noetic_nb.tokenizers.learning import MAX_CALLS
 from noetic_nb.tokens import estimate_tokens, known_error
 
 FACTORS = st.floats(0.4, 3.0)
@@ -119,6 +123,63 @@ def test_only_the_newest_calls_are_kept() -> None:
 
     assert calibration.calls("m") == 2 * MAX_CALLS
     assert calibration.factors("m").of("user") == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_saved_calibration_goes_on_as_if_it_had_never_been_saved(tmp_path: Path) -> None:
+    def teach(calibration: TokenCalibration, first: int, stop: int) -> None:
+        before = None
+        for at in range(first, stop):
+            tally = Tally({"user": 10 + 7 * (at % 5), "tool": 30 * (at % 7)}, 4)
+            reported = 4 + 2 * tally.counts["user"] + tally.counts["tool"] + at % 3
+            calibration.observe("m", tally, reported, before=before if at % 2 else None)
+            before = tally, reported
+
+    never, once = TokenCalibration(), TokenCalibration()
+    teach(never, 0, 12)
+    teach(once, 0, 12)
+    again = TokenCalibration.load(once.save(tmp_path / "counts.json"))
+
+    assert again.tokenizer("m").name == never.tokenizer("m").name
+    assert again.factors("m") == never.factors("m")
+    teach(never, 12, 20)
+    teach(again, 12, 20)
+    assert again.factors("m").calls == 16
+    assert again.factors("m") == never.factors("m")
+
+
+def test_a_saved_calibration_on_top_of_ones_own_function_needs_it(tmp_path: Path) -> None:
+    calibration = TokenCalibration(len)
+    told(calibration, [(10 * n, 7 * n) for n in range(1, 12)], 2.0, 1.5)
+    path = calibration.save(tmp_path / "counts.json")
+
+    assert TokenCalibration.load(path, base=len).factors("m") == calibration.factors("m")
+    for base in (None, estimate_tokens):
+        with pytest.raises(NoeticConfigError, match="learned on top of"):
+            TokenCalibration.load(path, base=base)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"form": "other"}, "the form is"),
+        ({"base": 3}, "learned on top of 3"),
+        ({"models": {"m": {}}}, "observed"),
+        ({"models": {"m": {"seen": -1, "observed": [], **Factors().as_data()}}}, "whole number"),
+        ({"models": {"m": {"seen": 8, "observed": [], **Factors().as_data(), "others": 99}}}, "a factor is from"),
+        ({"models": {"m": {"seen": 8, "observed": [], **Factors().as_data(), "knownError": -1}}}, "known error"),
+        ({"models": {"m": {"seen": 8, "observed": [[{"user": 1.5}, 4, 9, None]], **Factors().as_data()}}}, "1.5"),
+        (None, "JSONDecodeError"),
+    ],
+    ids=["form", "base", "nothing", "seen", "factor", "error", "count", "no-json"],
+)
+def test_a_file_that_is_no_calibration_is_refused(tmp_path: Path, change: dict[str, Any] | None, words: str) -> None:
+    path = TokenCalibration().save(tmp_path / "counts.json")
+    known = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text("{" if change is None else json.dumps(known | change), encoding="utf-8")
+
+    with pytest.raises(NoeticConfigError, match=words) as caught:
+        TokenCalibration.load(path)
+    assert caught.value.code == "INVALID_CALIBRATION"
 
 
 def test_an_item_is_its_text_and_what_is_around_it() -> None:

@@ -386,3 +386,65 @@ def watched_run(turns: int = 50, *, cap: int = 30_000) -> Run:
 
 def one_turn_run() -> Run:
     return watched_run(1)
+
+
+def memory_harness() -> Any:
+    """A desk whose layers keep a trip, and whose research is done by a child that gets a part of it."""
+    import noetic_nb as nn
+    from noetic_nb.memory import MemoryHooks, MemoryLayer
+    from noetic_nb.testing import FakeClock, SeededIds
+
+    cities = ("Rome", "Oslo, by train", "Oslo, by night train")
+
+    async def load(p: Any) -> dict[str, Any]:
+        return {"state": await p.storage.get("state") or {"city": "Bergen", "visits": [], "travellers": 2}}
+
+    def store(p: Any) -> dict[str, Any]:
+        turn = p.ctx.turn
+        visits = [*p.state["visits"], {"turn": turn, "place": cities[turn % 3]}][-3:]
+        trip = {"city": cities[turn % 3], "visits": visits, "travellers": p.state["travellers"]}
+        return {"state": {**trip, "paid": True} if turn % 2 == 0 else trip}
+
+    trip = MemoryLayer(
+        id="trip",
+        slot=1,
+        scope="thread",
+        hooks=MemoryHooks(
+            init=load,
+            recall=lambda p: f"They go to {p.state['city']}.",
+            store=store,
+            on_spawn=lambda p: {"child_state": {"city": p.parent_state["city"], "found": []}},
+            on_return=lambda p: {"parent_state": {**p.parent_state, "found": p.result}},
+        ),
+    )
+    preferences = MemoryLayer(id="preferences", slot=2, scope="thread", hooks=MemoryHooks(recall=lambda p: "Window."))
+    config = nn.AgentConfig(
+        name="desk", step=nn.react(model="scripted"), memory=[trip, preferences, nn.working_memory()]
+    )
+    model = nn.ScriptedModel(lambda request: "There is a train at nine.")
+    harness = nn.AgentHarness(config, model=model, clock=FakeClock(5_000), ids=SeededIds(), diagnostic=lambda *_: None)
+    nn.record(harness)
+    return harness
+
+
+async def memory_turns(harness: Any, turns: int, *, child: bool = True) -> None:
+    """Go on with a trip, and have a child look something up."""
+    import noetic_nb as nn
+
+    for number in range(1, turns + 1):
+        await harness.execute(f"Question {number}: where to next?", thread_id="ann")
+    if child:
+        async with harness.execution(thread_id="ann") as ctx:
+            await harness.run(nn.spawn("look", nn.step.llm("ask", model="scripted")), "A hotel?", ctx)
+
+
+def memory_run(turns: int = 3) -> Run:
+    """What a desk knew of a trip, turn after turn."""
+    import noetic_nb as nn
+    from noetic_nb.runs.recorder import recorded
+
+    harness = memory_harness()
+    nn.run_sync(memory_turns(harness, turns))
+    found = recorded(harness)
+    assert found is not None
+    return found

@@ -269,3 +269,4 @@ def test_a_call_is_drawn_again_when_it_is_billed() -> None:
     assert messages[1]["call"] == reading.snapshot["calls"][0]
     drawn = {part[0]: part[1] for part in messages[1]["call"]["sent"]}
     assert (drawn["unexplained"], drawn["free"]) == ("60", "640")
+    assert messages[1]["call"]["caching"] == messages[0]["call"]["caching"] != ""

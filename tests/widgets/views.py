@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from noetic_nb import widgets
 from noetic_nb.steering import RuleBook
-from noetic_nb.widgets import Approval, RuleEditor, Selection
+from noetic_nb.widgets import Approval, Compare, RuleEditor, Selection
 from noetic_nb.widgets.base.run_view import RunView
 
 
@@ -24,8 +24,16 @@ def _editor(run: Any) -> RuleEditor:
     return RuleEditor(RuleBook(rules), run=run)
 
 
+def _compare(run: Any) -> Compare:
+    """Compare a run with its first half, as another run of the same task."""
+    from noetic_nb.runs import Run
+
+    events = list(getattr(getattr(run, "run", run), "events", ()))
+    return Compare(run, Run("other", events=events[: len(events) // 2]))
+
+
 # What is not made from a run alone.
-MAKERS: Final[dict[type[Any], Callable[[Any], Any]]] = {RuleEditor: _editor}
+MAKERS: Final[dict[type[Any], Callable[[Any], Any]]] = {RuleEditor: _editor, Compare: _compare}
 # A form that the harness opens, and what links views: they follow no run.
 NO_VIEWS: Final = {Approval, Selection}
 

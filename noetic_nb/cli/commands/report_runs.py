@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["REPORT", "page"]
 
-_VIEWS: Final = ("TokenAllocation", "RegulatorTrends", "Ledger", "Transcript")
 _FACTS: Final = ("turns", "model_calls", "tool_calls", "outcome", "model", "source", "unmapped")
 # The colours are those of a view without a theme around it.
 _SHEET: Final = """
@@ -62,13 +61,10 @@ def _row(at: int, run: Run, shown: bool) -> str:
 
 
 def _section(at: int, run: Run, heading: str) -> str:
-    import noetic_nb.widgets as widgets
+    from noetic_nb.widgets import Workbench
 
-    parts = []
-    for name in _VIEWS:
-        with getattr(widgets, name)(run) as view:
-            parts.append(f"<section>{view.to_html()}</section>")
-    return f'<article id="run-{at}">{heading}{"".join(parts)}</article>'
+    with Workbench(run) as bench:
+        return f'<article id="run-{at}">{heading}<section>{bench.to_html()}</section></article>'
 
 
 def page(runs: list[Run], most: int) -> str:

@@ -1,4 +1,4 @@
-"""``noetic-nb view``: a notebook with the views of a run, opened in JupyterLab."""
+"""``noetic-nb view``: a notebook with the workbench of a run, opened in JupyterLab."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from noetic_nb.cli.command import FINE, Command
 from noetic_nb.cli.output import Output, write_whole
@@ -16,8 +16,6 @@ from noetic_nb.cli.run_arguments import add_sources, runs_of
 from noetic_nb.errors import NoeticConfigError
 
 __all__ = ["VIEW", "notebook"]
-
-_VIEWS: Final = ("TokenAllocation", "RegulatorTrends", "Ledger", "Transcript")
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
@@ -35,11 +33,9 @@ def notebook(run_file: str) -> dict[str, Any]:
     >>> notebook("run.jsonl.gz")["nbformat"]
     4
     """
-    names = ", ".join(_VIEWS)
     cells = [
-        f"import noetic_nb as nn\nfrom noetic_nb.widgets import {names}, Selection\n\n"
-        f"run = nn.load_run({run_file!r})\nselection = Selection()\nrun",
-        *[f"{name}(run, selection=selection)" for name in _VIEWS],
+        f"import noetic_nb as nn\nfrom noetic_nb.widgets import Workbench\n\nrun = nn.load_run({run_file!r})\nrun",
+        "bench = Workbench(run)\nbench",
     ]
     return {
         "cells": [
@@ -85,7 +81,7 @@ def _run(given: Namespace, output: Output) -> int:
 
 VIEW = Command(
     "view",
-    "Open the views of a run in JupyterLab.",
+    "Open the workbench of a run in JupyterLab.",
     "--data airline --run 0 --no-open",
     "0: the notebook is written; otherwise what JupyterLab exits with.",
     _add_arguments,

@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from math import isfinite, isnan, nan
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab.detection.detectors import Detecting
 from noetic_nb.regulator import Regulator, Settings
+from noetic_nb.runs.plain_text import plain_line
 
 if TYPE_CHECKING:
     import pandas
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["Calibration", "Failure", "is_judged"]
 
 OFF: Final = "off"
+# As much as anyone reads of it as text; `table` and `reasons` have all of it.
+_MOST_LINES: Final = 12
+_MOST_TEXT: Final = 300
 _FORM: Final = "noetic_nb calibration 1"
 _ABOUT: Final = (
     "Intervals: 95 %, whole tasks drawn again over the scores of the row, nothing fitted again; "
@@ -40,6 +44,7 @@ class Failure(NamedTuple):
     why: str
 
 
+@with_card(shown="as HTML")
 @dataclass(frozen=True, repr=False)
 class Calibration:
     """What detectors are worth on some runs, beside baselines.
@@ -132,35 +137,22 @@ class Calibration:
         return (known or self._tried)[0].regulator(None)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the ROC curves on held-out tasks: detectors that were tried as lines, baselines dashed, chance dotted.
+        """Draw the ROC curves on held-out tasks, as `noetic_nb.plots.roc` does.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; axes of their own by default.
+            Where to draw; on a figure of their own by default.
 
         Returns
         -------
         matplotlib Axes
             The axes.
         """
-        import pandas
+        # From the floor above: figures of calibrations are drawn in one place, with all others.
+        from noetic_nb.plots import roc
 
-        baselines = {row["detector"] for row in self._rows if row["baseline"]}
-        x, y = "good runs stopped", "failed runs stopped"
-        chance = pandas.DataFrame({x: [0.0, 1.0], y: [0.0, 1.0]})
-        ax = chance.plot.line(x=x, y=y, ax=ax, label="chance", color="0.6", linestyle=":")
-        for name, curve in self.curves.items():
-            points = {x: [0.0, *curve["stopped_good"], 1.0], y: [0.0, *curve["stopped_failed"], 1.0]}
-            style = {"linestyle": "--", "linewidth": 1.0} if name in baselines else {"linewidth": 2.0}
-            pandas.DataFrame(points).plot.line(x=x, y=y, ax=ax, label=name, **style)
-        row = next((row for row in self._rows if row["detector"] == self.detector and is_judged(row)), None)
-        if row is not None:
-            ax.plot([row["stopped_good"]], [row["stopped_failed"]], "o", label=f"threshold {self.threshold:g}")
-            ax.legend()
-        ax.set_ylabel(y)
-        ax.set_title("Held-out tasks" if self.detector else f"Held-out tasks: {OFF}")
-        return ax
+        return roc(self, ax=ax)
 
     # As text and as a file
 
@@ -169,7 +161,7 @@ class Calibration:
             return OFF
         found = next(each for each in self._tried if each.name == self.detector).setting(self.threshold)
         shown = "" if found is None else f" ({found[0]}={found[1]:g})"
-        return f"{self.detector}: stop from a score of {self.threshold:g}{shown}"
+        return f"{plain_line(self.detector)}: stop from a score of {self.threshold:g}{shown}"
 
     def _notes(self) -> list[str]:
         notes = [f"{name} is {OFF}: {why}" for name, why in self.reasons.items()]
@@ -188,7 +180,7 @@ class Calibration:
             f"{name} could not score {len(some)} runs, which its rows leave out: {some[0].run_id}: {some[0].why}"
             for name, some in by_detector.items()
         ]
-        return [*notes, _ABOUT]
+        return [*[plain_line(note, _MOST_TEXT) for note in notes[:_MOST_LINES]], _ABOUT]
 
     def _cells(self) -> list[tuple[str, ...]]:
         head = (
@@ -208,24 +200,20 @@ class Calibration:
             scores = [_interval(row, name, 1, "{:.2f}") for name in ("auc", "auc_within")]
             threshold = OFF if isnan(row["threshold"]) else f"{row['threshold']:.4g}"
             gain = f"{_interval(row, 'gain', 1, '{:+.2f}')} {row['best_baseline']}" if row.get("best_baseline") else ""
-            lines.append((row["detector"], row["domain"], row["split"], threshold, *shares, *scores, gain))
+            named = (plain_line(row["detector"]), plain_line(row["domain"]))
+            lines.append((*named, row["split"], threshold, *shares, *scores, gain))
         return lines
 
     def __repr__(self) -> str:
         cells = self._cells()
         widths = [max(len(line[place]) for line in cells) for place in range(len(cells[0]))]
-        rows = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
+        rows = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells[: _MOST_LINES + 1]]
+        rows += [f"… {len(cells) - _MOST_LINES - 1} rows more"] if len(cells) > _MOST_LINES + 1 else []
         return "\n".join([f"Calibration: {self._headline()}", *rows, *self._notes()])
 
-    def _repr_html_(self) -> str:
+    def _card(self) -> Card:
         head, *lines = self._cells()
-        top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
-        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>" for line in lines)
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self._notes())
-        return (
-            f"<table><caption>Calibration: {escape(self._headline())}</caption><thead><tr>{top}</tr></thead>"
-            f"<tbody>{body}</tbody></table>{notes}"
-        )
+        return Card("Calibration", facts=[("", self._headline())], table=Table(head, lines), notes=self._notes())
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write everything but functions as JSON.

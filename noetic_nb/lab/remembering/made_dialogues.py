@@ -110,7 +110,8 @@ class _Maker:
         """Have a tool asked whose long result says something."""
         asked = input_message(self.language.lookup.format(who=who), item_id=self._id())
         call_id, item_id = self._id(), self._id()
-        page = self.language.looked_up.format(page=self.rng.randint(100, 999))
+        # From 100 to 199: an amount is more, and none may stand in two items.
+        page = self.language.looked_up.format(page=100 + self.rng.randint(100, 999) % 100)
         half = page.find(". ", len(page) // 2) + 2
         call = function_call("look_up", f'{{"name": "{who}"}}', call_id, item_id=self._id())
         output = function_call_output(call_id, f"{page[:half]}{told} {page[half:]}", item_id=item_id)
@@ -140,6 +141,7 @@ def _made(at: int, code: str, rng: random.Random) -> Dialogue:
 
 def _plant(maker: _Maker, sort: str, who: str, subject: Subject) -> None:
     rng = maker.rng
+    outdated: tuple[Evidence, ...] = ()
     value = maker.value(subject)
     first = rng.randrange(SESSIONS)
     told = subject.told.format(who=who, value=value)
@@ -155,5 +157,7 @@ def _plant(maker: _Maker, sort: str, who: str, subject: Subject) -> None:
         other = maker.value(subject)
         form = subject.changed if sort == "changed" else subject.disputed
         after = maker.say(later, form.format(who=who, value=other))
-        evidence = [Evidence(after, other)] if sort == "changed" else [Evidence(before, value), Evidence(after, other)]
-    maker.questions.append(Question(subject.asked.format(who=who), tuple(evidence), sort))
+        evidence = [Evidence(before, value), Evidence(after, other)]
+        if sort == "changed":
+            outdated, evidence = (evidence[0],), evidence[1:]
+    maker.questions.append(Question(subject.asked.format(who=who), tuple(evidence), sort, outdated))

@@ -73,8 +73,8 @@ def memory_bench(
         sent, with its 95 % interval ``low, high`` over dialogues; ``tokens``, the mean of the requests with a question;
         ``cost_fresh`` and ``cost_cached``, US dollars of input of a dialogue with all of its requests, without and with a cache
         of prefixes; ``ms``, the mean time in which a request was recalled and planned, missing without a clock.
-        ``attrs["by_kind"]`` has the recall of each kind of question, ``attrs["problems"]`` what hooks reported: set, layer,
-        hook, what, how often.
+        ``attrs["by_kind"]`` has the recall of each kind of question, ``attrs["outdated"]`` how much of what held before a change
+        was sent as well, where questions name it, ``attrs["problems"]`` what hooks reported: set, layer, hook, what, how often.
 
     Raises
     ------
@@ -112,6 +112,7 @@ def memory_bench(
     played_to = made_dialogues(seed=seed) if dialogues is None else as_dialogues(dialogues)
     rows: list[tuple[Any, ...]] = []
     by_kind: dict[str, dict[float, dict[str, float]]] = {}
+    outdated: dict[str, dict[float, float]] = {}
     problems: list[tuple[str, str, str, str, int]] = []
     for name, make in sets.items():
         reported: Counter[tuple[str, str, str]] = Counter()
@@ -120,6 +121,8 @@ def memory_bench(
             of_budget = [one[place] for one in played]
             rows.append((name, budget, *_row(of_budget, played_to, price, cached_share, seed, clock)))
             by_kind.setdefault(name, {})[budget] = _by_kind(of_budget)
+            stale = [share for one in of_budget for share in one.outdated]
+            outdated.setdefault(name, {})[budget] = fsum(stale) / len(stale) if stale else nan
         problems += [(name, *key, count) for key, count in sorted(reported.items())]
     if problems:
         first = problems[0]
@@ -129,7 +132,13 @@ def memory_bench(
             stacklevel=2,
         )
     frame = pandas.DataFrame(rows, columns=COLUMNS)
-    frame.attrs |= {"by_kind": by_kind, "problems": tuple(problems), "seed": seed, "dialogues": len(played_to)}
+    frame.attrs |= {
+        "by_kind": by_kind,
+        "outdated": outdated,
+        "problems": tuple(problems),
+        "seed": seed,
+        "dialogues": len(played_to),
+    }
     return frame
 
 

@@ -11,7 +11,7 @@ from noetic_nb.events import LayerStateChanged, ModelCalled
 from noetic_nb.items import ItemLog, item_text
 from noetic_nb.lab.replaying.layer_replay import LayersAlong
 from noetic_nb.layers.blocks import fitting_lines, tagged
-from noetic_nb.layers.considered import Considered, considering
+from noetic_nb.layers.considered import Considered, Hit, considering
 from noetic_nb.memory import MemoryLayer
 from noetic_nb.redact import redact_text
 from noetic_nb.runs import Run
@@ -213,22 +213,24 @@ def _missed(one: Considered, allocated: float, tokenizer: Tokenizer) -> list[_Mi
     """Return what a layer did not recall, and what would have made it."""
     least = -math.inf if one.min_score is None else one.min_score
     most = len(one.hits) if one.top_k is None else one.top_k
-    passing = [hit for hit in one.hits if hit.score is None or hit.score >= least][:most]
+    floors = [_floor(hit, least) for hit in one.hits]
+    passing = [hit for hit, floor in zip(one.hits, floors, strict=True) if floor is None][:most]
     shown: dict[Hashable, str] = {key: line for hit in passing for key, line in hit.lines}
     room = allocated - _beside(one, allocated)
     recalled = list(shown)[: len(fitting_lines(one.tag, list(shown.values()), room, tokenizer))]
-    lines: dict[Hashable, str] = {}
+    seen: dict[Hashable, str] = {}
     rows = []
-    for rank, hit in enumerate(one.hits, 1):
+    for place, (hit, floor) in enumerate(zip(one.hits, floors, strict=True)):
+        lines, rank = seen, place + 1
+        if hit.ahead is not None:
+            lines, rank = {key: line for other in hit.ahead for key, line in other.lines}, len(hit.ahead) + 1
         for key, line in hit.lines:
-            if key in lines:
-                continue
-            lines[key] = line
-            if key in recalled:
+            is_new = key not in seen
+            lines[key] = seen[key] = line
+            if not is_new or key in recalled:
                 continue
             needed = _needed(one, list(lines.values()), allocated, tokenizer)
-            too_far = hit.score is not None and hit.score < least
-            reason = "below_threshold" if too_far else "beyond_top_k" if rank > most else "over_allocation"
+            reason = "below_threshold" if floor is not None else "beyond_top_k" if rank > most else "over_allocation"
             rows.append(
                 _Miss(
                     f"layer:{one.layer_id}",
@@ -240,11 +242,18 @@ def _missed(one: Considered, allocated: float, tokenizer: Tokenizer) -> list[_Mi
                     tokenizer(line),
                     layer_tokens=needed,
                     top_k=rank if rank > most else None,
-                    min_score=hit.score if too_far else None,
+                    min_score=floor,
                     text=redact_text(line)[:SHOWN],
                 )
             )
     return rows
+
+
+def _floor(hit: Hit, least: float) -> float | None:
+    """Return the threshold that lets a hit in, None where the one of its layer does."""
+    if hit.floor is not None:
+        return hit.floor
+    return hit.score if hit.score is not None and hit.score < least else None
 
 
 def _beside(one: Considered, allocated: float) -> int:

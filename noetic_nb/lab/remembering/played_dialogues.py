@@ -40,6 +40,8 @@ class Played:
     recall: list[float] = field(default_factory=list)
     """Of each question, the share of its evidence that was sent."""
     kinds: list[str] = field(default_factory=list)
+    outdated: list[float] = field(default_factory=list)
+    """Of each question about something that has changed, the share of what held before that was sent as well."""
     asked_tokens: list[int] = field(default_factory=list)
     """Tokens of each request with a question."""
     tokens: int = 0
@@ -172,6 +174,9 @@ class _Player:
             sent = [self._is_sent(evidence, plan) for evidence in question.evidence]
             played.recall.append(sum(sent) / len(sent))
             played.kinds.append(question.kind)
+            if question.outdated:
+                stale = [self._is_sent(evidence, plan) for evidence in question.outdated]
+                played.outdated.append(sum(stale) / len(stale))
             played.asked_tokens.append(plan.total_tokens)
         await self.stack.dispose(ctx)
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
+from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import SteeringDecided, ToolCalled, ViewAssembled
+from noetic_nb.events import SteeringDecided, ToolCalled, ViewAssembled, Where
 from noetic_nb.items import item_text, thaw
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.lab.replaying.paired_runs import PairedComparison, compare_paired
 from noetic_nb.lab.replaying.replay_summary import drops_of, sent_tokens, tokens_of
-from noetic_nb.markup import escape
 from noetic_nb.redact import redact, redact_text
 from noetic_nb.runs import Run
 from noetic_nb.runs.plain_text import plain_line
@@ -24,16 +25,19 @@ from noetic_nb.runs.turns import TurnSummary
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "compare", "turn_pairs", "turn_rows"]
 
 T = TypeVar("T")
 
-# As much as anyone reads of it in a cell; the frame has all of it.
-_MOST_ROWS: Final = 100
+# As much as anyone reads of it as text; the frame has all of it.
+_MOST_LINES: Final = 20
 _MOST_TEXT: Final = 80
+# Turns that say the same are found by trying every pair of them; beyond so many, which is seconds, order decides.
+_MOST_ALIKE: Final = 1_000_000
 _COLUMNS: Final = ("turn", "what", "a", "b")
 
 
+@with_card(shown="as HTML")
 @dataclass(frozen=True)
 class Comparison:
     """Two runs side by side.
@@ -73,22 +77,16 @@ class Comparison:
 
     def __repr__(self) -> str:
         lines = [f"Comparison of {self._title()}"]
-        for turn, what, a, b in self.differences[:_MOST_ROWS]:
+        for turn, what, a, b in self.differences[:_MOST_LINES]:
             lines.append(f"  {turn:>3}  {what:<10}  {_cell(a)}  |  {_cell(b)}")
+        if len(self.differences) > _MOST_LINES:
+            lines.append(f"  … {len(self.differences) - _MOST_LINES} more")
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        head = "".join(f"<th>{name}</th>" for name in _COLUMNS)
-        body = "".join(
-            "<tr>" + "".join(f'<td style="text-align:left">{escape(_cell(cell))}</td>' for cell in row) + "</tr>"
-            for row in self.differences[:_MOST_ROWS]
-        )
-        more = len(self.differences) - _MOST_ROWS
-        note = f"; the first {_MOST_ROWS} of them" if more > 0 else ""
-        return (
-            f"<table><caption>{escape(self._title())}{note}</caption>"
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        )
+    def _card(self) -> Card:
+        # As text: what is compared may be anything, and 1 beside "one" is read as what it is.
+        rows = ((turn, what, _cell(a), _cell(b)) for turn, what, a, b in self.differences)
+        return Card("Comparison", facts=[("", self._title())], table=Table(_COLUMNS, rows, len(self.differences), ""))
 
 
 def _cell(value: Any) -> str:
@@ -175,22 +173,33 @@ def compare(
 
 def _rows(a: Run, b: Run) -> Iterator[tuple[int, str, Any, Any]]:
     requests = _requests(a), _requests(b)
-    for number, (left, right) in enumerate(_turn_pairs(a, b), 1):
-        sides = left, right
-        yield number, "prompt", *_both(sides, lambda turn: redact_text(turn.query))
-        for what, parts in (
-            ("request", [_sent(turn, known) for turn, known in zip(sides, requests, strict=True)]),
-            ("decision", [_decisions(turn) for turn in sides]),
-            ("tool call", [_calls(turn) for turn in sides]),
-            ("tool result", [_results(turn) for turn in sides]),
-            ("regulator", [_regulated(turn) for turn in sides]),
-        ):
-            for one, other in _aligned(parts[0], parts[1]):
-                yield number, what, one, other
-        for name, number_of in _NUMBERS.items():
-            yield number, name, *_both(sides, number_of)
-        yield number, "reply", *_both(sides, lambda turn: redact_text(turn.text))
-        yield number, "outcome", *_both(sides, lambda turn: turn.outcome)
+    for number, sides in enumerate(turn_pairs(a.turns, b.turns), 1):
+        for what, one, other in turn_rows(sides, requests):
+            yield number, what, one, other
+
+
+def turn_rows(
+    sides: tuple[TurnSummary | None, TurnSummary | None],
+    requests: tuple[Mapping[int, RecordedRequest], Mapping[int, RecordedRequest]],
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what is compared of a pair of turns, and both sides of it.
+
+    `requests` are those of both runs, by the ``id`` of their view.
+    """
+    yield "prompt", *_both(sides, lambda turn: redact_text(turn.query))
+    for what, parts in (
+        ("request", [_sent(turn, known) for turn, known in zip(sides, requests, strict=True)]),
+        ("decision", [_decisions(turn) for turn in sides]),
+        ("tool call", [_calls(turn) for turn in sides]),
+        ("tool result", [_results(turn) for turn in sides]),
+        ("regulator", [_regulated(turn) for turn in sides]),
+    ):
+        for one, other in _aligned(parts[0], parts[1]):
+            yield what, one, other
+    for name, number_of in _NUMBERS.items():
+        yield name, *_both(sides, number_of)
+    yield "reply", *_both(sides, lambda turn: redact_text(turn.text))
+    yield "outcome", *_both(sides, lambda turn: turn.outcome)
 
 
 def _both(sides: tuple[TurnSummary | None, TurnSummary | None], read: Callable[[TurnSummary], Any]) -> tuple[Any, Any]:
@@ -207,18 +216,36 @@ _NUMBERS: Final[Mapping[str, Callable[[TurnSummary], Any]]] = {
 }
 
 
-def _turn_pairs(a: Run, b: Run) -> Iterator[tuple[TurnSummary | None, TurnSummary | None]]:
-    threads: list[dict[str, list[TurnSummary]]] = [{}, {}]
-    for place, run in enumerate((a, b)):
-        for turn in run.turns:
+class TurnLike(Protocol):
+    """As much of a turn as it takes to find its counterpart."""
+
+    @property
+    def where(self) -> Where:
+        """Where it happened."""
+        ...
+
+    @property
+    def query(self) -> str:
+        """What the user wrote."""
+        ...
+
+
+Turn = TypeVar("Turn", bound=TurnLike)
+
+
+def turn_pairs(a: Iterable[Turn], b: Iterable[Turn]) -> Iterator[tuple[Turn | None, Turn | None]]:
+    """Yield the turns that belong together, thread after thread; None where one side has no counterpart."""
+    threads: list[dict[str, list[Turn]]] = [{}, {}]
+    for place, turns in enumerate((a, b)):
+        for turn in turns:
             threads[place].setdefault(turn.where.thread_id, []).append(turn)
     left, right = threads
     waiting = iter([name for name in right if name not in left])
     pairs = [(name, name if name in right else next(waiting, None)) for name in left]
     for one, other in (*pairs, *[(None, name) for name in waiting]):
-        turns = left.get(one, []) if one is not None else []
+        mine = left.get(one, []) if one is not None else []
         others = right.get(other, []) if other is not None else []
-        yield from _aligned(turns, others, key=lambda turn: redact_text(turn.query))
+        yield from _aligned(mine, others, key=lambda turn: redact_text(turn.query))
 
 
 def _aligned(
@@ -228,11 +255,25 @@ def _aligned(
     key: Callable[[Any], Hashable] = lambda each: each,
 ) -> Iterator[tuple[T | None, T | None]]:
     """Pair what is the same, in order; what lies between pairs by its order."""
-    matcher = difflib.SequenceMatcher(None, [key(one) for one in a], [key(one) for one in b], autojunk=False)
-    for _, start, stop, first, last in matcher.get_opcodes():
-        for at in range(max(stop - start, last - first)):
-            one = a[start + at] if start + at < stop else None
-            yield one, b[first + at] if first + at < last else None
+    old, new = [key(one) for one in a], [key(one) for one in b]
+    start = _alike(old, new)
+    stop = _alike(old[start:][::-1], new[start:][::-1])
+    yield from zip(a[:start], b[:start], strict=True)
+    left, right = old[start : len(old) - stop], new[start : len(new) - stop]
+    counts = Counter(right)
+    if sum([counts[name] for name in left]) > _MOST_ALIKE:
+        codes = [("replace", 0, len(left), 0, len(right))]
+    else:
+        codes = list(difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes())
+    for _, begin, end, first, last in codes:
+        for at in range(max(end - begin, last - first)):
+            one = a[start + begin + at] if begin + at < end else None
+            yield one, b[start + first + at] if first + at < last else None
+    yield from zip(a[len(old) - stop :], b[len(new) - stop :], strict=True)
+
+
+def _alike(a: Sequence[Any], b: Sequence[Any]) -> int:
+    return next((at for at, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))
 
 
 def _requests(run: Run) -> dict[int, RecordedRequest]:

@@ -1,18 +1,20 @@
 """What other layers would have offered at each recorded call: their hooks, run over the recorded log.
 
 A layer is begun with each turn, recalls where the agent did, stores at the end of each step of the model and completes with the
-turn. What it does to history or to items as they are logged is not repeated: the log is the recorded one.
+turn, and chooses of the history where no recorded layer did. What it does to items as they are logged is not repeated: the log is
+the recorded one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import Any, NamedTuple
 
 from noetic_nb.events import (
     BudgetsAllocated,
     ItemsAppended,
+    LogStretch,
     ModelCalled,
     RunEvent,
     StepEnded,
@@ -21,17 +23,17 @@ from noetic_nb.events import (
     ViewAssembled,
 )
 from noetic_nb.items import ItemLog
+from noetic_nb.items.log import ItemView
 from noetic_nb.lab.replaying.kept_decisions import Kept
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
 from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.models.client import ModelResponse, Usage
 from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_requests import RequestIndex
+from noetic_nb.runtime.planning.log_stretches import log_stretches
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["LayersAlong", "offers_of"]
-
-_NOT_RUN = ("project_history", "on_item_append")
 
 
 class _Turn(NamedTuple):
@@ -93,6 +95,11 @@ class LayersAlong:
         found = await self.stack.recall(turn.ctx, query=turn.query, log=log, budgets=self.budgets)
         return {entry.layer_id: entry for entry in found}
 
+    async def choose(self, execution_id: str, log: ItemView) -> tuple[LogStretch, ...] | None:
+        """Return what the layers make of the history, None where that is all of it."""
+        shown = await self.stack.project_history(self.turns[execution_id].ctx, log)
+        return None if shown is log else log_stretches(shown, log)
+
     def _answer(self, event: ModelCalled) -> None:
         usage = Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
         before = self.answered.get(event.where.execution_id, ModelResponse((), Usage(0, 0)))
@@ -117,23 +124,37 @@ class LayersAlong:
             await self.stack.dispose(turn.ctx)
 
 
+class Along(NamedTuple):
+    """By the place of the request in the run, what layers offer, and what they make of the history."""
+
+    offers: dict[int, dict[str, RecallEntry]]
+    chosen: dict[int, tuple[LogStretch, ...] | None]
+
+
 async def offers_of(
     run: Run,
     layers: Sequence[MemoryLayer],
     kept: Kept,
     model: Any = None,
     tokenizer: Tokenizer = estimate_tokens,
-) -> Mapping[int, Mapping[str, RecallEntry]]:
-    """Return what layers offer, by the place of the request in the run; children of a turn are left out."""
+    *,
+    alone: bool = False,
+) -> Along:
+    """Ask layers at every request; children of a turn are left out.
+
+    They choose of the history where nothing else did, or where they are `alone`: a run does not say which recorded layer did.
+    """
     for layer in layers:
-        for hook in _NOT_RUN:
-            if getattr(layer.hooks, hook) is not None:
-                kept.add("layers", f"hook {hook} of layer {layer.id} is not run")
+        if layer.hooks.on_item_append is not None:
+            kept.add("layers", f"hook on_item_append of layer {layer.id} is not run")
+    choosing = [layer.id for layer in layers if layer.hooks.project_history is not None]
     live = LayersAlong(layers, model, tokenizer)
     index = RequestIndex()
     due: set[str] = set()
     last: dict[str, dict[str, RecallEntry]] = {}
-    found: dict[int, dict[str, RecallEntry]] = {}
+    found = Along({}, {})
+    # Of a step: how long the log was, and what was chosen of it. What is logged during the step follows as it is.
+    begun: dict[str, tuple[int, tuple[LogStretch, ...] | None]] = {}
     for seq, event in enumerate(tuple(run.events)):
         at = index.take(event)
         execution_id = event.where.execution_id
@@ -144,11 +165,23 @@ async def offers_of(
             case ViewAssembled() if at is not None:
                 if execution_id in due:
                     due.discard(execution_id)
-                    offered = await live.offer(execution_id, ItemLog(index.log_of(event.where)))
+                    log = index.log_of(event.where)
+                    offered = await live.offer(execution_id, ItemLog(log))
                     if offered is None:
                         kept.add("layers", "requests of children have what was offered then", seq)
                         continue
                     last[execution_id] = offered
-                if execution_id in last:
-                    found[seq] = last[execution_id]
+                    if choosing:
+                        begun[execution_id] = len(log), await live.choose(execution_id, log)
+                if execution_id not in last:
+                    continue
+                found.offers[seq] = last[execution_id]
+                if choosing and event.projection is not None and not alone:
+                    for layer_id in choosing:
+                        kept.add("layers", f"hook project_history of layer {layer_id} is not run", seq)
+                elif choosing:
+                    known, chosen = begun[execution_id]
+                    size = len(index.log_of(event.where))
+                    later = (LogStretch(known, size),) if size > known else ()
+                    found.chosen[seq] = None if chosen is None else (*chosen, *later)
     return found

@@ -73,11 +73,14 @@ class OpenPoints:
             own = {layer.id for layer in others}
             names = (frozenset([layer for layer in layers if isinstance(layer, str)]) | _always(run)) - own
         changes = plan_changes(run, budgets, projection, names)
+        if names is not None and names <= _always(run):
+            changes = dataclasses.replace(changes, alone=True)
         if others:
             from noetic_nb.lab.replaying.layer_replay import offers_of
 
-            offers = run_sync(offers_of(run, others, self.kept, _judge(model), tokenizer or estimate_tokens))
-            changes = dataclasses.replace(changes, others=others, offers=offers)
+            along = offers_of(run, others, self.kept, _judge(model), tokenizer or estimate_tokens, alone=changes.alone)
+            offers, chosen = run_sync(along)
+            changes = dataclasses.replace(changes, others=others, offers=offers, chosen=chosen)
         ledger = _ledger(run, rules, _judge(model), self.kept)
         instead: dict[int, Any] = {**plan_again(run, changes, self.kept, tokenizer), **ledger.instead}
         self.places: list[int] = []

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import SteeringDecided, ToolCalled, ViewAssembled
 from noetic_nb.lab.replaying.replay_summary import costs_of, drops_of, sent_tokens, tokens_of
 from noetic_nb.lab.statistics.intervals import interval
 from noetic_nb.lab.statistics.labels import runs_in
-from noetic_nb.markup import escape
 from noetic_nb.runs import Run
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class Difference(NamedTuple):
     n: int
 
 
+@with_card(shown="as HTML")
 @dataclass(frozen=True)
 class PairedComparison:
     """Two lists of runs in pairs.
@@ -74,18 +75,9 @@ class PairedComparison:
             )
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        head = "".join(f"<th>{name}</th>" for name in Difference._fields)
-        body = "".join(
-            "<tr>"
-            + "".join(f"<td>{escape(cell if isinstance(cell, str | int) else f'{cell:.4g}')}</td>" for cell in row)
-            + "</tr>"
-            for row in self.rows
-        )
-        return (
-            f"<table><caption>{escape(self._title())}</caption>"
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        )
+    def _card(self) -> Card:
+        rows = [[cell if isinstance(cell, str | int) else f"{cell:.4g}" for cell in row] for row in self.rows]
+        return Card("Comparison", facts=[("", self._title())], table=Table(Difference._fields, rows))
 
 
 def _views(run: Run, number: Callable[[ViewAssembled], int]) -> int | None:

@@ -12,14 +12,15 @@ from typing import Any
 
 from noetic_nb.arguments import closest
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import BudgetsAllocated, RequestPrepared, ViewAssembled
+from noetic_nb.events import BudgetsAllocated, LogStretch, RequestPrepared, ViewAssembled
 from noetic_nb.lab.replaying.kept_decisions import Kept
 from noetic_nb.memory import BudgetPlan, MemoryLayer, ProjectionPolicy
 from noetic_nb.memory.layer import budget_range
 from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
-from noetic_nb.runtime.planning.plan_inputs import PlanInputs
+from noetic_nb.runtime.planning.log_stretches import of_stretches
+from noetic_nb.runtime.planning.plan_inputs import RECORDED, PlanInputs
 from noetic_nb.runtime.planning.turn_plan import TurnPlan, budgets_allocated
 from noetic_nb.tokens import Tokenizer
 
@@ -42,6 +43,10 @@ class PlanChanges:
     """Layers that were not there, or in place of recorded ones."""
     offers: Mapping[int, Mapping[str, RecallEntry]] = field(default_factory=dict)
     """What they offer, by the place of the request."""
+    chosen: Mapping[int, tuple[LogStretch, ...] | None] = field(default_factory=dict)
+    """What they make of the history, where they are asked; None is all of it."""
+    alone: bool = False
+    """Whether no recorded layer stays: what those made of the history is gone with them."""
 
     def __bool__(self) -> bool:
         return bool(self.budgets or self.policy) or self.layers is not None
@@ -54,6 +59,7 @@ class PlanChanges:
         # A request of a child has what was offered then, also by a layer that is run elsewhere.
         stay = self.layers if others else self.layers | {layer.id for layer in self.others}
         kept = [limit for limit in inputs.limits if limit[0] in stay]
+        chosen = self.chosen_of(seq, RECORDED)
         offers = [entry for entry in inputs.offers if entry.layer_id in stay]
         known = self.offers.get(seq, {})
         return replace(
@@ -61,8 +67,17 @@ class PlanChanges:
             limits=(*kept, *[_limit(layer) for layer in others]),
             suffixes=(*[layer_id for layer_id in inputs.suffixes if layer_id in stay], *_last(others)),
             offers=(*offers, *[known[layer.id] for layer in others if layer.id in known]),
+            projected=(
+                inputs.projected if chosen is RECORDED else None if chosen is None else of_stretches(chosen, inputs.log)
+            ),
             allocated={name: given for name, given in inputs.allocated.items() if name in stay},
         )
+
+    def chosen_of(self, seq: int, recorded: Any) -> Any:
+        """Return what layers make of the history for the call at a place of the run, `recorded` where that stays."""
+        if seq in self.chosen:
+            return self.chosen[seq]
+        return None if self.alone and (not self.others or seq in self.offers) else recorded
 
     def replan(self, inputs: PlanInputs) -> TurnPlan:
         """Plan a call from what `inputs_of` gave."""
@@ -183,7 +198,10 @@ def plan_again(run: Run, changes: PlanChanges, kept: Kept, tokenizer: Tokenizer 
         inputs = changes.inputs_of(recorded, request.seq)
         plan = changes.replan(inputs)
         plans.append((recorded, plan))
-        found[request.seq] = plan.as_event(view.where, view.t_ms, view.step, view.projection, view.appended)
+        chosen = changes.chosen_of(request.seq, view.projection)
+        found[request.seq] = plan.as_event(view.where, view.t_ms, view.step, chosen, view.appended)
+        if changes.layers is not None and chosen is not None and chosen is view.projection:
+            kept.add("history", "what recorded layers chose of it", request.seq)
         splits, common = of_view[request.seq]
         for seq, event in splits:
             found[seq] = _allocated(event, plan.policy, plan.budgets)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RegulatorDecided, RunEvent, SteeringDecided
 from noetic_nb.lab.replaying.decisions_added import DecisionsAdded, fed_events
@@ -36,6 +37,7 @@ class _Reading:
         self.added: DecisionsAdded | None = None
 
 
+@with_card
 class RegulatorReadings:
     """The reading of one run, shared by regulators that differ in their predicates.
 
@@ -99,6 +101,9 @@ class RegulatorReadings:
         self._points: OpenPoints | None = None
         self._recorded: tuple[DecisionTape, DecisionsAgain] | None = None
         self._readings: list[_Reading] = []
+
+    def _card(self) -> Card:
+        return Card("RegulatorReadings", facts=[("run", self.run)])
 
     @property
     def recorded(self) -> Regulator:

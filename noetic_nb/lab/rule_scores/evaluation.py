@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.events import ToolCalled
 from noetic_nb.lab.recorded_calls import RecordedCall, calls_of
 from noetic_nb.lab.rule_backtest import Trials
@@ -19,13 +20,16 @@ from noetic_nb.lab.statistics.labels import Outcome, labels_of, runs_in
 from noetic_nb.memory.steering_decision import SteeringAction
 from noetic_nb.models.client import ModelClient
 from noetic_nb.runs import Run
-from noetic_nb.runs.plain_text import plain
+from noetic_nb.runs.plain_text import plain, plain_line
 
 if TYPE_CHECKING:
     import pandas
 
 __all__ = ["Evaluation", "Evaluator", "evaluate"]
 
+# The first faults tell what is wrong; `errors` has all of them.
+_MOST_FAULTS: Final = 10
+_MOST_TEXT: Final = 200
 _LINES: Final = {
     "caught": "successful attacks caught",
     "failed": "failed runs stopped",
@@ -51,6 +55,7 @@ class _Judged:
     """Of those, the rules that deny one, for each that is denied."""
 
 
+@with_card(shown="as HTML")
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """What a rule book does to recorded runs; each line is a `Count` with its 95 % interval of Wilson.
@@ -124,15 +129,35 @@ class Evaluation:
         return pandas.DataFrame(rows, columns=names)
 
     def __repr__(self) -> str:
-        lines = [f"Evaluation of {len(self._judged)} runs under {len(self._rules)} rules"]
+        lines = [f"Evaluation of {self._title()}", *[f"{words}: {count}" for words, count in self._counts().items()]]
+        return "\n  ".join([*lines, *self._notes()])
+
+    def _card(self) -> Card:
+        rows = [
+            (words, count.n, count.of, f"{100 * count.rate:.1f} %", f"{100 * count.low:.1f} to {100 * count.high:.1f}")
+            for words, count in self._counts().items()
+        ]
+        table = Table(("what", "runs or calls", "of", "share", "95 % interval"), rows, empty="no run has a label")
+        return Card("Evaluation", facts=[("", f"of {self._title()}")], table=table, notes=self._notes())
+
+    def _title(self) -> str:
+        rules = len(self._rules)
+        return f"{len(self._judged)} runs under {rules} rule{'' if rules == 1 else 's'}"
+
+    def _counts(self) -> dict[str, Count]:
+        """Return what there is to count, in words; failed runs once where no run was attacked."""
+        counts: dict[str, Count] = {}
         for name, text in _LINES.items():
             count: Count = getattr(self, name)
             if count.of:
-                words = _LINES["failed"] if name == "caught" and count == self.failed else text
-                lines.append(f"  {words}: {count}")
-        lines += [f"  fault: {text}" for text in self.errors]
-        lines += [f"  not evaluated, as there is no judge: {', '.join(self.skipped)}"] if self.skipped else []
-        return "\n".join(lines)
+                counts[_LINES["failed"] if name == "caught" and count == self.failed else text] = count
+        return counts
+
+    def _notes(self) -> list[str]:
+        notes = [f"fault: {plain_line(text, _MOST_TEXT)}" for text in self.errors[:_MOST_FAULTS]]
+        notes += [f"… {len(self.errors) - _MOST_FAULTS} faults more"] if len(self.errors) > _MOST_FAULTS else []
+        skipped = ", ".join(map(plain_line, self.skipped))
+        return [*notes, f"not evaluated, as there is no judge: {skipped}"] if skipped else notes
 
 
 def _columns(lines: Mapping[str, Count]) -> dict[str, float]:

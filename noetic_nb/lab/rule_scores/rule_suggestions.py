@@ -19,12 +19,14 @@ from dataclasses import dataclass, field
 from math import nan
 from typing import TYPE_CHECKING, Any, Final
 
+from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab.rule_scores.evaluation import Evaluator, kind_of
 from noetic_nb.lab.rule_scores.rule_candidates import Candidate, TriedCall, describe_rule, rule_candidates, tried_calls
 from noetic_nb.lab.statistics.intervals import Count
 from noetic_nb.lab.statistics.labels import By, Outcome, groups_of, labels_of, runs_in
 from noetic_nb.runs import Run
+from noetic_nb.runs.plain_text import plain_line
 from noetic_nb.steering.rules.rule import SteeringRule
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ MIN_GAIN: Final = 2
 MAX_SCORED: Final = 8
 
 
+@with_card(shown="as HTML")
 @dataclass(frozen=True, slots=True)
 class Suggestion:
     """A rule and what it does to runs of tasks that it was not chosen on.
@@ -72,9 +75,14 @@ class Suggestion:
     text: str
 
     def __repr__(self) -> str:
-        return self.text
+        return plain_line(self.text, 300)
+
+    def _card(self) -> Card:
+        names = ("caught", "blocked", "false_rejections", "p")
+        return Card("Suggestion", self.rule.id, [("", self.text), *[(name, getattr(self, name)) for name in names]])
 
 
+@with_card(shown="as HTML")
 class Suggestions(tuple[Suggestion, ...]):
     """What was found, best first; empty where nothing was.
 
@@ -139,11 +147,20 @@ class Suggestions(tuple[Suggestion, ...]):
         return pandas.DataFrame(rows, columns=columns)
 
     def __repr__(self) -> str:
+        return "\n".join([self._title(), *[f"  {each!r}" for each in self]])
+
+    def _title(self) -> str:
         scored = len(self) + len(self.refuted)
         search = f"{self.tried} rules tried on half of the tasks, {scored} scored on the other half"
-        if not self:
-            return f"None found: {search}. {self.reason}"
-        return "\n".join([f"{len(self)} found: {search}.", *[f"  {each.text}" for each in self]])
+        return f"{len(self)} found: {search}." if self else f"None found: {search}. {self.reason}"
+
+    def _card(self) -> Card:
+        rows = [
+            (each.rule.id, repr(each.caught), repr(each.blocked), repr(each.false_rejections), each.p, each.text)
+            for each in self
+        ]
+        columns = ("rule", "caught", "solved runs stopped", "calls denied that had succeeded", "p", "text")
+        return Card("Suggestions", facts=[("", self._title())], table=Table(columns, rows, empty=""))
 
 
 @dataclass(frozen=True, slots=True)

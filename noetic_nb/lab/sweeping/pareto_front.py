@@ -77,7 +77,7 @@ def pareto(
         bool(is_known) and not ((points >= point).all(axis=1) & (points > point).any(axis=1)).any()
         for is_known, point in zip(known_rows, points, strict=True)
     ]
-    found = frame[keeps].copy()
+    found = frame.loc[keeps].copy()
     found.attrs = {**frame.attrs, "left_out": int((~known_rows).sum())}
     return found
 

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item
+from noetic_nb.markup import plain_line
 from noetic_nb.memory.lifecycle import LayerIdle
 from noetic_nb.memory.recall import BudgetOverrun, MiscountedTokens
 from noetic_nb.models.client import FinishReason, Usage
@@ -40,6 +42,8 @@ WARNING_CODES: Final[Mapping[str, str]] = MappingProxyType(
 """Every code of a `ReplyWarning`, and what it means."""
 
 MAX_WARNINGS: Final = 100
+# The text is read as `reply.text`, or printed; a repr tells it from others.
+_MOST_TEXT: Final = 200
 """So many are in one reply; all of them are events."""
 
 
@@ -96,6 +100,7 @@ def problem_text(source: str, hook: str, error: BaseException) -> str:
     return text if isinstance(error, Warning) else f"{source!r}, `{hook}`: {type(error).__name__}: {text}"
 
 
+@with_card(shown="as HTML")
 class AgentReply(NamedTuple):
     """The reply of one turn.
 
@@ -135,8 +140,24 @@ class AgentReply(NamedTuple):
         known = ", ".join(self._fields)
         raise AttributeError(f"A reply has no {name!r}. Its fields are {known}.", name=name, obj=self)
 
+    def _card(self) -> Card:
+        facts: list[tuple[str, Any]] = [("text", self.text)]
+        if self.output is not None and self.output != self.text:
+            facts.append(("output", self.output))
+        if self.stopped is not None:
+            facts.append(("stopped", self.stopped.get("kind")))
+        facts += [
+            ("finish reason", self.finish_reason),
+            ("items", len(self.items)),
+            ("tokens", self.usage.total_tokens),
+        ]
+        facts += [("cost", f"${self.cost:.4f}")]
+        facts += [] if self.saved is None else [("saved", "yes" if self.saved else "NOT SAVED")]
+        notes = [f"{warning.code}: {warning.text}" for warning in self.warnings]
+        return Card("AgentReply", f"thread {self.thread_id}", facts, notes=notes)
+
     def __repr__(self) -> str:
-        facts = [repr(redact_text(self.text)), f"thread_id={redact_text(self.thread_id)!r}"]
+        facts = [repr(plain_line(self.text, _MOST_TEXT)), f"thread_id={plain_line(self.thread_id)!r}"]
         if self.stopped is not None:
             facts.append(f"stopped={self.stopped.get('kind')!r}")
         facts += [f"finish_reason={self.finish_reason!r}", f"{self.usage.total_tokens} tokens", f"${self.cost:.4f}"]
@@ -145,5 +166,5 @@ class AgentReply(NamedTuple):
         shown = f"AgentReply({', '.join(facts)}"
         if not self.warnings:
             return f"{shown})"
-        lines = [f"  {warning.code}: {warning.text}" for warning in self.warnings]
+        lines = [f"  {warning.code}: {plain_line(warning.text, _MOST_TEXT)}" for warning in self.warnings]
         return "\n".join([f"{shown}, {len(lines)} warning{'s' if len(lines) > 1 else ''}:", *lines]) + ")"

@@ -10,6 +10,7 @@ from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.steps import LLMStep
 from noetic_nb.steps.tools import ToolSet
+from noetic_nb.tokenizers.learning import CalibratedTokenizer
 from noetic_nb.tokens import Tokenizer, known_error, tokenizer_name
 
 __all__ = ["emit_prepared"]
@@ -45,6 +46,7 @@ def emit_prepared(
             policy.order,
             tuple([layer.id for layer in engine.stack.layers if layer.placement == "suffix"]),
             known_error(tokenizer),
+            freeze(tokenizer.recorded) if isinstance(tokenizer, CalibratedTokenizer) else None,
         )
     )
 

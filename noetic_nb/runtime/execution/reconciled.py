@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from noetic_nb.items.log import ItemView
 from noetic_nb.redact import redact_head
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
-from noetic_nb.tokenizers.learning import CalibratedTokenizer, Tally
+from noetic_nb.tokenizers.factors import Tally
+from noetic_nb.tokenizers.learning import CalibratedTokenizer
 from noetic_nb.tokenizers.reconciling import percent, reconciled
 from noetic_nb.tokens import estimate_tokens, known_error, tokenizer_name
 

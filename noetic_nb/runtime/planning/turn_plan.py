@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple, overload
 
+from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.events import (
     BudgetsAllocated,
     ItemFate,
@@ -68,6 +70,7 @@ class SentItems(ItemSequence):
         return sum([part.tokens if isinstance(part, ItemView) else sum(map(item_tokens, part)) for part in self._parts])
 
 
+@with_card
 class TurnPlan(NamedTuple):
     """One planned model call. All amounts in tokens.
 
@@ -108,6 +111,21 @@ class TurnPlan(NamedTuple):
     def known_error(self) -> float | None:
         """How far a request of this counter is off reported usage on average, relative; None where nobody has measured it."""
         return known_error(self.tokenizer)
+
+    def _card(self) -> Card:
+        facts = [
+            ("tokens", self.total_tokens),
+            ("budget", self.policy.token_budget),
+            ("reserve", self.policy.response_reserve),
+            ("items", len(self.items)),
+            ("history", f"{self.history:,} tokens of {self.history_items:,} items"),
+            ("left out", len(self.left_out())),
+            ("counter", self.counter),
+        ]
+        system = [("system", self.system, None), ("tools", self.tools, None), ("framing", self.framing, None)]
+        layers = [(f"layer {each.layer_id}", each.used, _whole(each.allocated)) for each in self.layers]
+        rows = [*system, *layers, ("history", self.history, _whole(self.budgets.history_budget))]
+        return Card("TurnPlan", facts=facts, table=Table(("what is sent", "tokens", "at most"), rows))
 
     @property
     def total_tokens(self) -> int:
@@ -176,6 +194,10 @@ class TurnPlan(NamedTuple):
             self.texts,
             self.kept,
         )
+
+
+def _whole(tokens: float) -> float:
+    return round(tokens) if math.isfinite(tokens) else tokens
 
 
 def leaves_out(plan: TurnPlan) -> bool:

@@ -8,18 +8,19 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
+from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import LayerStateChanged, Where
 from noetic_nb.items import ItemLog, thaw
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.markup import escape
+from noetic_nb.markup import plain_line
 from noetic_nb.memory import DisposeParams, ExecutionContext, InitParams, MemoryLayer, resolve_scope_key
 from noetic_nb.memory.hook_results import UNSET, field_of
 from noetic_nb.memory.hook_timeout import call_hook
 from noetic_nb.memory.write_behind import STATE_KEY
-from noetic_nb.redact import redact, redact_head, redact_text
+from noetic_nb.redact import redact, redact_text
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.threads.state_history import StateChange, StateHistory, TurnEnd
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
@@ -44,9 +45,6 @@ class SavedThread(Protocol):
         """Return states of layers by where they are saved."""
 
 
-_SHOWN_CHARS: Final = 300
-
-
 @dataclass(frozen=True, slots=True)
 class LayerMemory:
     """What one layer knows on a thread.
@@ -69,6 +67,7 @@ class LayerMemory:
         return self.changes[-1].turn if self.changes else None
 
 
+@with_card(shown="as HTML")
 class MemoryView:
     """The layers of a harness as one thread sees them. Made by ``harness.memory(thread_id)``.
 
@@ -401,27 +400,25 @@ class MemoryView:
 
     def __repr__(self) -> str:
         ids = ", ".join(layer.id for layer in self._engine.stack.layers)
-        return f"MemoryView({redact_head(self.thread_id, 80)[:80]!r}, {ids or 'no layers'}, {len(self.turns)} turns)"
+        return f"MemoryView({plain_line(self.thread_id)!r}, {plain_line(ids, 200) or 'no layers'}, {len(self.turns)} turns)"
 
-    def _repr_html_(self) -> str:
-        rows = []
+    def _card(self) -> Card:
+        rows: list[tuple[Any, ...]] = []
         for layer in sorted(self._engine.stack.layers, key=lambda layer: layer.slot):
             changes = self._history.changes(layer.id, self._key(layer))
             last = changes[-1] if changes else None
             text = "" if last is None or last.state is None else _text(last.state)
-            shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
             cells = (
                 layer.id,
                 layer.scope,
                 "" if last is None else f"{last.hook}, turn {last.turn}",
                 len(changes),
                 self._engine.tokenizer(text),
-                shown,
+                text,
             )
-            rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
-        heads = "".join(f"<th>{head}</th>" for head in ("layer", "scope", "last written", "writes", "tokens", "state"))
-        caption = f"<caption>Memory of thread {escape(redact_head(self.thread_id, 80)[:80])}</caption>"
-        return f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+            rows.append(cells)
+        heads = ("layer", "scope", "last written", "writes", "tokens", "state")
+        return Card("Memory", f"of thread {self.thread_id}", table=Table(heads, rows, len(rows), "no layers"))
 
 
 def _unreadable(layer: MemoryLayer, state: Any, error: BaseException) -> NoeticError:

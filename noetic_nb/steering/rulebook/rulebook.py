@@ -15,9 +15,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
+from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.markup import escape
-from noetic_nb.redact import redact_head, safe_logger
+from noetic_nb.markup import plain_line
+from noetic_nb.redact import safe_logger
 from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering.predicates.conditions import compiled
 from noetic_nb.steering.predicates.python_source import check_on_samples, compile_predicate
@@ -43,6 +44,7 @@ class RuleChange:
     new: SteeringRule | None
 
 
+@with_card(shown="as HTML")
 class RuleBook(RuleMethods):
     """Rules that are living, versioned data.
 
@@ -315,10 +317,12 @@ class RuleBook(RuleMethods):
                 self._forget(listener)
 
     def __repr__(self) -> str:
-        return f"RuleBook(version {self.version}: {', '.join(rule.id for rule in self._snapshot) or 'no rules'})"
+        ids = [rule.id for rule in self._snapshot]
+        more = f", … {len(ids) - MAX_IDS} more" if len(ids) > MAX_IDS else ""
+        return f"RuleBook(version {self.version}: {', '.join(map(plain_line, ids[:MAX_IDS])) or 'no rules'}{more})"
 
-    def _repr_html_(self) -> str:
-        return _rules_table(self.version, self._snapshot)
+    def _card(self) -> Card:
+        return _rules_card(self.version, self._snapshot)
 
 
 def unused_books() -> tuple[RuleBook, ...]:
@@ -349,8 +353,8 @@ def _checked(rule: SteeringRule | Mapping[str, Any]) -> SteeringRule:
     return found
 
 
-# A table is read at a glance; the whole text is in the editor.
-MAX_TEXT: Final = 160
+# A repr is read at a glance; the table has all of them.
+MAX_IDS: Final = 8
 
 
 def _summary(rule: SteeringRule) -> str:
@@ -365,34 +369,21 @@ def _summary(rule: SteeringRule) -> str:
             parts.append(describe_sequence(rule, sequence))
     if rule.llm_eval is not None:
         parts.append(f"{rule.llm_eval.model} judges: {rule.llm_eval.prompt}")
-    return _short(" ".join(parts))
+    return " ".join(parts)
 
 
-def _short(text: str) -> str:
-    # Cut after it is redacted: half a credential does not look like one.
-    text = " ".join(redact_head(text, 4 * MAX_TEXT).split())
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"
-
-
-def _rules_table(version: int, rules: Iterable[SteeringRule]) -> str:
-    """Return rules in order as HTML in which every cell is text: where they apply and what decides them."""
-    rows = "".join(
-        "<tr>"
-        + "".join(
-            f'<td style="text-align:left">{escape(cell)}</td>'
-            for cell in (
-                place,
-                _short(rule.id),
-                ", ".join(point.replace("_", " ") for point in rule.applies_to),
-                "every tool" if rule.tools is None else _short(", ".join(rule.tools)),
-                _summary(rule),
-                "" if rule.enabled else "off",
-            )
+def _rules_card(version: int, rules: RuleSnapshot) -> Card:
+    """Return rules in order: where they apply and what decides them."""
+    rows = (
+        (
+            place,
+            rule.id,
+            ", ".join(point.replace("_", " ") for point in rule.applies_to),
+            "every tool" if rule.tools is None else ", ".join(rule.tools),
+            _summary(rule),
+            "" if rule.enabled else "off",
         )
-        + "</tr>"
         for place, rule in enumerate(rules, start=1)
     )
     names = ("", "Rule", "Where", "Tools", "Decides", "")
-    head = "".join(f'<th style="text-align:left">{name}</th>' for name in names)
-    body = rows or f'<tr><td colspan="{len(names)}">no rules yet</td></tr>'
-    return f"<table><caption>Rule book, version {version}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return Card("RuleBook", facts=[("", f"version {version}")], table=Table(names, rows, len(rules), "no rules yet"))

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
+from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.names import nearest
 
@@ -46,6 +47,7 @@ _POINTS: Final = {
 }
 
 
+@with_card
 class _Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True,
@@ -189,6 +191,22 @@ class SteeringRule(_Frozen):
                 field=where,
                 rule_id=data.get("id"),
             ) from exc
+
+    def _card(self) -> Card:
+        facts: list[tuple[str, Any]] = [("where", tuple([point.replace("_", " ") for point in self.applies_to]))]
+        facts += [] if self.tools is None else [("tools", self.tools)]
+        match self.decider:
+            case PythonPredicate(function):
+                facts.append(("predicate", function))
+            case CelCondition(text):
+                facts.append(("when", text))
+            case SequenceRule() as sequence:
+                facts.append(("sequence", sequence))
+        judge = [] if self.llm_eval is None else [("judge", self.llm_eval.prompt), ("model", self.llm_eval.model)]
+        said = [(name, getattr(self, name)) for name in ("action", "guidance", "isolate")]
+        facts += [*judge, *[(name, value) for name, value in said if value is not None]]
+        facts += [] if self.enabled else [("enabled", False)]
+        return Card("SteeringRule", self.id, facts)
 
     @field_validator("applies_to", mode="before")
     @classmethod

@@ -67,7 +67,8 @@ class TokenAllocation(RunView):
     table = "allocations"
     follow = traitlets.Bool(True).tag(sync=True)
     position = traitlets.Int(-1).tag(sync=True)
-    _esm = script("allocation/call_strip", "allocation/what_if", "allocation/allocation")
+    scripts = ("allocation/call_strip", "allocation/what_if", "allocation/allocation")
+    _esm = script(*scripts)
     _css = style("allocation/allocation")
 
     def __init__(

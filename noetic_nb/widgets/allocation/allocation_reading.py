@@ -148,7 +148,7 @@ class AllocationReading(Reading):
         if kept < 0:
             return None
         thread = self.snapshot["calls"][kept]["thread"]
-        data = {"thread": thread, "place": place, **call_data(self.calls.all[at], self.calls.order)}
+        data = {"thread": thread, "place": place, **call_data(self.calls.all[at], self.calls.order, self.caching(at))}
         self.snapshot["calls"][kept] = data
         return {"type": "billed", "at": at, "call": data}
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import ipywidgets
 
@@ -23,12 +24,31 @@ from noetic_nb.widgets.base.display import DisplayMixin
 from noetic_nb.widgets.base.notice import Notice
 from noetic_nb.widgets.base.page_thread import PAGES
 
-__all__ = ["Approval"]
+__all__ = ["REFUSED", "Approval", "Asked", "question_words", "refusal"]
 
 REFUSED: Final = "A person said no."
 REPLACED: Final = "The question was withdrawn: its cell ran again."
 WITHDRAWN: Final = "Withdrawn: the turn ended before anyone answered."
 WAITING: Final = "Not answered yet."
+
+
+class Asked(Protocol):
+    """A question that someone was asked."""
+
+    answer: asyncio.Future[str]
+    """``"once"``, ``"always"``, or why not."""
+
+    def settle(self, answer: str | None = None) -> None:
+        """Take the answer, the first one only; without one the question is withdrawn."""
+        ...
+
+
+class Place(Protocol):
+    """Where questions may be asked instead of below the cell."""
+
+    def ask(self, name: str, args: Mapping[str, Any], question: str | None) -> Asked | None:
+        """Ask; None where nobody would see it."""
+        ...
 
 
 class Approval:
@@ -45,7 +65,8 @@ class Approval:
 
     def __init__(self) -> None:
         self._always: set[str] = set()
-        self._open: dict[Question, None] = {}  # in the order in which they were asked
+        self._open: dict[Asked, None] = {}  # in the order in which they were asked
+        self._elsewhere: list[weakref.ref[Place]] = []
 
     @property
     def always(self) -> frozenset[str]:
@@ -56,16 +77,35 @@ class Approval:
         """Ask about every tool again."""
         self._always.clear()
 
+    def ask_in(self, place: Place) -> Callable[[], None]:
+        """Ask in a place, such as a workbench, while it is shown; the newest of several. Returns what ends this."""
+        held = weakref.ref(place)
+        self._elsewhere.append(held)
+        return lambda: self._elsewhere.remove(held) if held in self._elsewhere else None
+
+    def _ask(self, name: str, args: Mapping[str, Any], question: str | None) -> Asked:
+        for held in reversed(self._elsewhere):
+            place = held()
+            asked = None if place is None else place.ask(name, args, question)
+            if asked is not None:
+                return asked
+        from IPython.display import display
+
+        form = Question(name, args, question)
+        try:
+            display(form)  # type: ignore[no-untyped-call]
+        except BaseException:
+            form.settle()
+            raise
+        return form
+
     async def __call__(self, name: str, args: Mapping[str, Any], *, question: str | None = None) -> bool | str:
         """Show the question and wait for the answer: True, or the reason why not."""
         if name in self._always:
             return True
-        from IPython.display import display
-
-        form = Question(name, args, question)
+        form = self._ask(name, args, question)
         self._open[form] = None
         try:
-            display(form)  # type: ignore[no-untyped-call]
             answer = await form.answer
         finally:
             del self._open[form]
@@ -76,9 +116,21 @@ class Approval:
         return True if answer in ("once", "always") else answer
 
     @property
-    def questions(self) -> tuple[Question, ...]:
+    def questions(self) -> tuple[Asked, ...]:
         """The questions that are open now, the oldest first."""
         return tuple(self._open)
+
+
+def question_words(name: str, args: Mapping[str, Any], question: str | None) -> tuple[str, str]:
+    """Return what is asked, and the call that it is about, without secrets.
+
+    Examples
+    --------
+    >>> question_words("pay", {"amount": 3}, None)
+    ('May pay be called?', 'pay {"amount": 3}')
+    """
+    asked = plain(question, TEXT_LENGTH) if question else f"May {plain(name)} be called?"
+    return asked, f"{plain(name)} {plain_data(args, TEXT_LENGTH)}"
 
 
 class _InOrder:
@@ -116,8 +168,7 @@ class Question(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]
         self._loop = asyncio.get_running_loop()
         self._clock = clock
         self.answer: asyncio.Future[str] = self._loop.create_future()
-        self.asked = plain(question, TEXT_LENGTH) if question else f"May {plain(name)} be called?"
-        self.call = f"{plain(name)} {plain_data(args, TEXT_LENGTH)}"
+        self.asked, self.call = question_words(name, args, question)
         self.outcome = WAITING
         self.times = [self._time(), ""]
         # Text from a model is never markup: it is shown by the same field as notices.
@@ -129,7 +180,7 @@ class Question(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]
         self.reason = _Text(placeholder="Why not?", layout=wide)
         self.once_button.on_click(lambda _button: self._clicked("once"))
         self.always_button.on_click(lambda _button: self._clicked("always"))
-        self.deny_button.on_click(lambda _button: self._clicked(_reason(self.reason.value)))
+        self.deny_button.on_click(lambda _button: self._clicked(refusal(self.reason.value)))
         self._row = ipywidgets.HBox(
             [self.once_button, self.always_button, self.deny_button, self.reason], layout={"flex_flow": "row wrap"}
         )
@@ -190,7 +241,7 @@ class Question(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]
         return self.release_widget(*parts, self)
 
 
-def _reason(text: str) -> str:
+def refusal(text: str) -> str:
     """Return why not, in the words of a person; these are no words that mean yes."""
     reason = text.strip()
     return REFUSED if not reason or reason in ("once", "always") else reason

@@ -6,11 +6,12 @@ neighbour.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
-__all__ = ["output_frame", "script", "static_frame", "style"]
+__all__ = ["joint_script", "joint_style", "output_frame", "script", "static_frame", "style"]
 
 
 # Cached, so that live and static forms of one kernel agree although the package is upgraded meanwhile.
@@ -28,6 +29,41 @@ def script(*names: str) -> str:
     1
     """
     return "\n".join([_text("base/common.js"), *[_text(f"{name}.js") for name in names]])
+
+
+def joint_script(panels: Mapping[str, Sequence[str]], *names: str) -> str:
+    """Return one module of several views: ``PANEL_SCRIPTS`` has their functions by name, each in a scope of its own.
+
+    Parameters
+    ----------
+    panels : mapping of str to sequence of str
+        The files of each view's script.
+    *names : str
+        The files of what shows them; the last one has the ``export``.
+
+    Examples
+    --------
+    >>> module = joint_script({"ledger": ["ledger/ledger"]}, "ledger/ledger")
+    >>> module.count("export default"), module.count("PANEL_SCRIPTS")
+    (1, 2)
+    """
+    parts = ["const PANEL_SCRIPTS = {};"]
+    for name, files_of in panels.items():
+        inside = "\n".join([_text(f"{each}.js") for each in files_of]).replace("export default ", "return ", 1)
+        parts.append(f"PANEL_SCRIPTS[{name!r}] = (() => {{\n{inside}\n}})();")
+    return "\n".join([_text("base/common.js"), *parts, *[_text(f"{name}.js") for name in names]])
+
+
+def joint_style(panels: Mapping[str, str], last: str) -> str:
+    """Return one style sheet of several views, each for what stands in the element with its ``data-panel`` only.
+
+    Examples
+    --------
+    >>> joint_style({"ledger": "ledger/ledger"}, "base/notice").count('[data-panel="ledger"] {')
+    1
+    """
+    parts = [f'[data-panel="{name}"] {{\n{_text(f"{sheet}.css")}\n}}' for name, sheet in panels.items()]
+    return "\n".join([_text("base/common.css"), *parts, _text(f"{last}.css")])
 
 
 @cache

@@ -94,6 +94,7 @@ function storeOf(take) {
     chosen = null;
     store.selection = store.data.selection = fields;
   };
+  store.took = selected;
   store.initialize = ({ model }) => {
     replace(structuredClone(model.get("snapshot")));
     const receive = (message) => {

@@ -24,6 +24,7 @@ from noetic_nb.widgets.base.assets import static_frame
 from noetic_nb.widgets.base.cells import enter_cell
 from noetic_nb.widgets.base.display import DisplayMixin
 from noetic_nb.widgets.base.feed import Feed, Reading
+from noetic_nb.widgets.base.host import HostedMixin, is_hosted
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 from noetic_nb.widgets.base.selection import FIELDS, Selection, selection_of
 from noetic_nb.widgets.base.weakly import connect_weakly, subscribe_weakly
@@ -33,7 +34,7 @@ __all__ = ["RunView"]
 log = safe_logger(__name__)
 
 
-class RunView(DisplayMixin, anywidget.AnyWidget):
+class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
     """Base of the views of a run.
 
     Parameters
@@ -57,8 +58,14 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
     table: ClassVar[str] = ""
     """Which table of the run the view shows; a view that shows none of them has a `to_frame` of its own."""
 
+    scripts: ClassVar[tuple[str, ...]] = ()
+    """The files of its script, without their suffix; the last one has the ``export``, and a style sheet of its name."""
+
     # On the class too: a widget that was refused in `__init__` is closed like any other when it is collected.
     _unsubscribe: tuple[Callable[[], object], ...] = ()
+    _is_following = True
+    _last_read: RunEvent | None = None
+    """The newest event that was there when the view was made."""
 
     def __init__(
         self,
@@ -82,13 +89,15 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
         with self._reading_lock:
             # First, so that no event is lost; what comes while the widget is being made waits for it.
             known = len(self.run.events)
-            self._unsubscribe = (
-                subscribe_weakly(self.run.subscribe, self._take),
-                subscribe_weakly(self.selection.observe, self._selected),
-            )
+            if not is_hosted():  # else its host hands it events and choices
+                self._unsubscribe = (
+                    subscribe_weakly(self.run.subscribe, self._take),
+                    subscribe_weakly(self.selection.observe, self._selected),
+                )
             events = list(self.run.events)
             for event in events:
                 self._feed.take(event)
+            self._last_read = events[-1] if events else None
             if events and not reading.has_any and not getattr(self.run, "is_recording", False):
                 part = (
                     "this recording"
@@ -102,8 +111,9 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
             super().__init__(snapshot=reading.snapshot, static_name=self.static_id, **traits)
             both = {id(event) for event in events[known:]}
             self._unread = deque([event for event in self._unread if id(event) not in both])
-        connect_weakly(self)
-        enter_cell(self)
+        if self.host is None:
+            connect_weakly(self)
+            enter_cell(self)
         self.on_msg(self._message_received)
         self._read()
 
@@ -141,7 +151,7 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
                 self._reading_lock.release()
 
     def _read_event(self, event: RunEvent) -> None:
-        if not self._unsubscribe:
+        if not self._is_following:
             return
         try:
             news = self._feed.take(event)
@@ -210,6 +220,7 @@ class RunView(DisplayMixin, anywidget.AnyWidget):
         self._read()
 
     def _stop_following(self) -> None:
+        self._is_following = False
         for unsubscribe in self._unsubscribe:
             unsubscribe()
         self._unsubscribe = ()

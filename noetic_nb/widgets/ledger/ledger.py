@@ -67,7 +67,8 @@ class Ledger(RunView):
 
     table = "ledger"
     only = traitlets.Unicode("").tag(sync=True)
-    _esm = script("ledger/ledger")
+    scripts = ("ledger/ledger",)
+    _esm = script(*scripts)
     _css = style("ledger/ledger")
 
     def __init__(

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ErrorRaised, ModelCalled, SteeringDecided
+from noetic_nb.runs.decision_faults import FAULTY_OUTCOMES, is_faulty
 from noetic_nb.runs.plain_text import plain
 from noetic_nb.widgets.ledger.decision_text import OUTCOMES, search_text
 
@@ -19,8 +20,6 @@ __all__ = ["FACETS", "FAULTS", "NOT_ENFORCED", "Entry", "Filter", "Fold", "Ledge
 NOT_DECIDED: Final = "not decided"
 """Stands in place of an action where the rules came to no decision and the turn ended."""
 
-# A hole in the rules, whatever was decided because of it.
-_FAULTY: Final = frozenset({"error", "unparseable", "timeout", "cancelled", "uninitialised", "disabled", "late_fault"})
 FAULTS: Final = "a rule failed"
 NOT_ENFORCED: Final = "not enforced"
 
@@ -55,7 +54,7 @@ class Entry:
         event = self.event
         if isinstance(event, ErrorRaised):
             return (("", event.message),)
-        if event.faults or event.outcome not in _FAULTY:
+        if event.faults or event.outcome not in FAULTY_OUTCOMES:
             return event.faults
         return tuple([(rule_id, event.outcome) for rule_id in event.rule_ids or ("",)])
 
@@ -63,7 +62,7 @@ class Entry:
     def is_faulty(self) -> bool:
         """Whether a rule, a judge or a whole layer failed."""
         event = self.event
-        return not isinstance(event, SteeringDecided) or bool(event.faults) or event.outcome in _FAULTY
+        return not isinstance(event, SteeringDecided) or is_faulty(event)
 
     @property
     def is_plain(self) -> bool:

@@ -85,7 +85,8 @@ class RuleEditor(RunView):
     """
 
     reading: EditorReading
-    _esm = script("rules/code_text", "rules/trial_part", "rules/rule_editor")
+    scripts = ("rules/code_text", "rules/trial_part", "rules/rule_editor")
+    _esm = script(*scripts)
     _css = style("rules/rule_editor")
 
     def __init__(
@@ -256,7 +257,7 @@ class RuleEditor(RunView):
     def _read_event(self, event: Any) -> None:
         if not isinstance(event, RuleChange):
             super()._read_event(event)
-        elif self._unsubscribe:
+        elif self._is_following:
             try:
                 self.reading.book_changed(event)
                 self.refresh_static()

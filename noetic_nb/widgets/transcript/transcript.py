@@ -373,7 +373,8 @@ class Transcript(RunView):
     # Not synced: while someone moves quickly, places that come back would make the picture jump.
     position = traitlets.Int(-1)
     compare_with = traitlets.Any(None, allow_none=True).tag(sync=True)
-    _esm = script("transcript/transcript_parts", "transcript/transcript")
+    scripts = ("transcript/transcript_parts", "transcript/transcript")
+    _esm = script(*scripts)
     _css = style("transcript/transcript")
     _announces = True
 

@@ -78,7 +78,8 @@ class RegulatorTrends(RunView):
     """
 
     thread_at = traitlets.Int(-1).tag(sync=True)
-    _esm = script("trends/trends")
+    scripts = ("trends/trends",)
+    _esm = script(*scripts)
     _css = style("trends/trends")
 
     def __init__(

@@ -10,7 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from noetic_nb import plots
 from noetic_nb.errors import NoeticConfigError
@@ -22,17 +24,23 @@ from tests.widgets.scenes import demo_run, hostile_run, long_run, many_layers_ru
 SCENES: list[Callable[[], Run]] = [demo_run, many_layers_run, hostile_run, long_run, two_threads_run, Run]
 
 
-def texts(figure: Figure) -> str:
+def texts(axes: Axes) -> str:
+    figure: Any = axes.figure
     found: Any = figure.findobj(match=lambda artist: hasattr(artist, "get_text"))
     return "\n".join(artist.get_text() for artist in found)
 
 
-@pytest.mark.parametrize("scene", SCENES)
-@pytest.mark.parametrize("draw", [plots.quality_and_cost, plots.allocation])
-def test_every_run_can_be_drawn_without_a_warning(draw: Callable[..., Figure], scene: Callable[[], Run]) -> None:
-    figure = draw(scene())
+def legend_of(axes: Axes) -> list[Text]:
+    legend = axes.get_legend()
+    return [] if legend is None else legend.get_texts()
 
-    png = figure._repr_png_()  # type: ignore[attr-defined]  # of the figures that notebooks show
+
+@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("draw", [plots.trends, plots.allocation, plots.ledger])
+def test_every_run_can_be_drawn_without_a_warning(draw: Callable[..., Axes], scene: Callable[[], Run]) -> None:
+    axes = draw(scene())
+
+    png = axes._repr_png_()  # type: ignore[attr-defined]  # of the axes that notebooks show
 
     assert png.startswith(b"\x89PNG")
 
@@ -46,11 +54,11 @@ def test_only_a_recorded_threshold_is_drawn(poor: float | None) -> None:
             event = replace(event, thresholds=numbers)
         run.append(event)
 
-    figure = plots.quality_and_cost(run)
+    axes = plots.trends(run)
     html, text = RegulatorTrends(run).to_html(), RegulatorTrends(run).to_text()
 
-    drawn = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    legend = [entry.get_text() for legend in figure.legends for entry in legend.get_texts()]
+    drawn = [label.get_text() for label in axes.child_axes[0].get_yticklabels()]
+    legend = [entry.get_text() for entry in legend_of(axes)]
     is_known = poor is not None
     assert [label for label in drawn if "poor" in label] == ([f"poor {poor:g}"] if is_known else [])
     assert html.count("Poor: below") == is_known
@@ -66,24 +74,24 @@ def test_only_a_recorded_threshold_is_drawn(poor: float | None) -> None:
 def test_a_run_that_nobody_graded_says_so_in_the_figure() -> None:
     ungraded = Run.from_messages([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}])
 
-    assert "No turn was graded" in texts(plots.quality_and_cost(ungraded))
-    assert "No turn was graded" not in texts(plots.quality_and_cost(demo_run()))
+    assert "No turn was graded" in texts(plots.trends(ungraded))
+    assert "No turn was graded" not in texts(plots.trends(demo_run()))
 
 
 def test_quality_and_cost_draws_grades_mean_tokens_cap_and_decisions() -> None:
-    figure = plots.quality_and_cost(demo_run())
-    upper, lower = figure.axes
+    axes = plots.trends(demo_run())
+    upper, lower = axes.child_axes
 
     lines = {line.get_label(): list(line.get_ydata()) for line in upper.lines}
     assert lines["quality of a turn"] == [0.86, 0.81, 0.72, 0.55, 0.41, 0.28]
     assert lines["mean of the last 3"] == pytest.approx([0.796667, 0.693333, 0.56, 0.413333], abs=1e-5)
     assert [patch.get_height() for patch in lower.patches] == [210, 470, 810, 1230, 1740, 2220]
     for words in ("cap 2,000", "circuit break: cost cap", "scope drift", "poor 0.5"):
-        assert words in texts(figure)
+        assert words in texts(axes)
 
 
 def test_allocation_draws_sent_and_planned_bars_to_the_budget() -> None:
-    axes = plots.allocation(demo_run(), turn=6).axes[0]
+    axes = plots.allocation(demo_run(), turn=6)
 
     at = {
         y: sum(p.get_width() for p in axes.patches if abs(p.get_y() + p.get_height() / 2 - y) < 1e-9)
@@ -95,21 +103,30 @@ def test_allocation_draws_sent_and_planned_bars_to_the_budget() -> None:
 
 
 def test_a_name_with_dollars_is_text_and_not_a_formula() -> None:
-    assert "$x^2$" in texts(plots.allocation(hostile_run())).replace(r"\$", "$")
+    axes = plots.allocation(hostile_run(), ax=Figure(figsize=(16, 20)).subplots())
+
+    named = [text for text in (*axes.texts, *legend_of(axes)) if "$" in text.get_text()]
+    assert named
+    assert not any(text.get_parse_math() for text in named)
 
 
 def test_given_axes_are_drawn_on() -> None:
     figure = Figure()
     upper, lower = figure.subplots(2, 1)
 
-    assert plots.quality_and_cost(demo_run(), ax=(upper, lower)) is figure
+    assert plots.trends(demo_run(), ax=(upper, lower)) is upper
     assert lower.patches
-    assert plots.allocation(demo_run(), ax=Figure().subplots()).axes[0].patches
+    one = Figure().subplots()
+    assert plots.allocation(demo_run(), ax=one) is one
+    assert one.patches
+    both = Figure().subplots()
+    assert plots.trends(demo_run(), ax=both) is both
+    assert both.child_axes[1].patches
 
 
 def test_pyplot_is_never_imported() -> None:
     before = "matplotlib.pyplot" in sys.modules
-    plots.quality_and_cost(demo_run()).savefig(io.BytesIO())
+    plots.trends(demo_run()).figure.savefig(io.BytesIO())
 
     assert ("matplotlib.pyplot" in sys.modules) == before
 
@@ -127,8 +144,8 @@ def test_what_is_not_there_is_named() -> None:
     with pytest.raises(NoeticConfigError) as turn:
         plots.allocation(demo_run(), turn=99)
     with pytest.raises(NoeticConfigError) as thread:
-        plots.quality_and_cost(demo_run(), thread_id="nobody")
+        plots.trends(demo_run(), thread_id="nobody")
     with pytest.raises(NoeticConfigError) as axes:
-        plots.quality_and_cost(demo_run(), ax=[Figure().subplots()])
+        plots.trends(demo_run(), ax=[Figure().subplots()])
 
     assert [caught.value.code for caught in (turn, thread, axes)] == ["UNKNOWN_TURN", "UNKNOWN_THREAD", "INVALID_AXES"]

@@ -1,0 +1,102 @@
+"""What differs between two texts, word by word: one drawing for the states of layers and for two runs side by side."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from noetic_nb.markup import escape
+
+__all__ = ["Parts", "parts_html", "parts_text", "text_parts"]
+
+Parts: TypeAlias = list[list[str]]
+"""A text in parts, each with its sign: ``""`` on both sides, ``"-"`` before only, ``"+"`` after only."""
+
+_WORDS: Final = re.compile(r"\s+|\w+|[^\w\s]")
+# The work of comparing grows with the product of both lengths; 400 words are more than a cell of a table shows.
+_MOST: Final = 160_000
+# What is the same is read at its ends only.
+_KEPT: Final = 60
+
+
+def text_parts(before: str, after: str) -> Parts:
+    """Return the parts of two texts, long stretches that are the same cut in the middle.
+
+    Examples
+    --------
+    >>> text_parts("flies on Monday", "flies on Friday")
+    [['', 'flies on '], ['-', 'Monday'], ['+', 'Friday']]
+    >>> text_parts("", "new"), text_parts("same", "same")
+    ([['+', 'new']], [['', 'same']])
+    """
+    old, new = _WORDS.findall(before), _WORDS.findall(after)
+    start = _shared(old, new)
+    stop = _shared(old[start:][::-1], new[start:][::-1])
+    middle = old[start : len(old) - stop], new[start : len(new) - stop]
+    parts: Parts = []
+    _add(parts, "", old[:start])
+    if len(middle[0]) * len(middle[1]) > _MOST:
+        _add(parts, "-", middle[0])
+        _add(parts, "+", middle[1])
+    else:
+        for tag, a, b, c, d in difflib.SequenceMatcher(None, *middle, autojunk=False).get_opcodes():
+            # A lone blank on both sides of it would tear a change into pieces.
+            if tag == "equal" and "".join(middle[0][a:b]).strip():
+                _add(parts, "", middle[0][a:b])
+            else:
+                _add(parts, "-", middle[0][a:b])
+                _add(parts, "+", middle[1][c:d])
+    _add(parts, "", old[len(old) - stop :])
+    return [[sign, text if sign else _ends(text)] for sign, text in parts]
+
+
+def _shared(old: Sequence[str], new: Sequence[str]) -> int:
+    for at, (one, other) in enumerate(zip(old, new, strict=False)):
+        if one != other:
+            return at
+    return min(len(old), len(new))
+
+
+def _add(parts: Parts, sign: str, words: Sequence[str]) -> None:
+    text = "".join(words)
+    if not text:
+        return
+    # Between two stretches that are the same, all that was removed stands before all that was added.
+    tail = parts[-2:] if sign else parts[-1:]
+    near = next((part for part in reversed(tail) if part[0] == sign), None)
+    if near is not None and (near is parts[-1] or parts[-1][0]):
+        near[1] += text
+    elif sign == "-" and parts and parts[-1][0] == "+":
+        parts.insert(-1, [sign, text])
+    else:
+        parts.append([sign, text])
+
+
+def _ends(text: str) -> str:
+    return text if len(text) <= 2 * _KEPT + 1 else f"{text[:_KEPT]}…{text[-_KEPT:]}"
+
+
+def parts_html(parts: Parts) -> str:
+    """Return parts as HTML: what was removed and added as such, for screen readers, too.
+
+    Examples
+    --------
+    >>> parts_html([["-", "<a>"], ["+", "b"]])
+    '<del>&lt;a&gt;</del><ins>b</ins>'
+    """
+    tags = {"-": "del", "+": "ins", "": "span"}
+    return "".join([f"<{tags[sign]}>{escape(text)}</{tags[sign]}>" for sign, text in parts])
+
+
+def parts_text(parts: Parts) -> str:
+    """Return parts as plain text.
+
+    Examples
+    --------
+    >>> parts_text([["", "on "], ["-", "Monday"], ["+", "Friday"]])
+    'on [-Monday-]{+Friday+}'
+    """
+    marks = {"-": "[-{}-]", "+": "{{+{}+}}", "": "{}"}
+    return "".join([marks[sign].format(text) for sign, text in parts])

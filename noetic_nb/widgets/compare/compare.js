@@ -1,0 +1,263 @@
+// Two runs side by side, pair of turns by pair of turns, or two lists of runs as a table with intervals. The kernel compares
+// what someone looks at, a page of pairs at a time.
+export default () => {
+  const KINDS = ["prompt", "request", "decision", "tool call", "tool result", "regulator", "tokens", "sent tokens", "drops", "cost", "model calls", "reply", "outcome"];
+  const TAGS = { "-": "del", "+": "ins", "": "span" };
+  const LOOKED = 1000; // pairs that are looked at unasked
+  const BARS = 120;
+
+  const store = storeOf((data, message) => {
+    if (message.type !== "grown" || message.news <= data.news) return true;
+    if (message.news > data.news + 1) return false;
+    data.news = message.news;
+    data.totals = message.totals;
+    return true;
+  });
+
+  const turnText = ([a, b]) => (a === b ? `${a}` : `${a ?? "—"} | ${b ?? "—"}`);
+  const parts = (cell, texts) => cell.replaceChildren(...texts.map(([sign, text]) => make(TAGS[sign], {}, text)));
+
+  function renderPaired({ model, el }) {
+    const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Compare" }));
+    root.append(make("p", { class: "nn-title" }, "Compare"));
+    const title = root.appendChild(make("p", { class: "nn-sub" }));
+    const body = tableIn(root, "Differences", [...store.data.heads, "b − a, zero in the middle"], { kind: "nn-table nn-paired" });
+    const line = root.appendChild(readout(root));
+    const draw = (data) => {
+      setText(title, data.title);
+      const [width, height] = data.size;
+      patch(body, data.rows, () => namedRow(data.heads.length), (row, each) => {
+        each.cells.forEach((text, at) => setText(row.children[at], text));
+        const cell = row.lastChild;
+        cell.replaceChildren();
+        if (!each.plot) return;
+        const said = `${each.cells[0]}: ${each.said}`;
+        const svg = cell.appendChild(make("svg", { width, height, role: "img", tabindex: -1, "aria-label": said, "data-readout": said, class: "nn-plot" }));
+        const [low, mean, high] = each.plot;
+        svg.append(
+          make("line", { class: "nn-zero", x1: width / 2, x2: width / 2, y1: 1, y2: height - 1 }),
+          make("line", { class: "nn-interval", x1: low, x2: high, y1: height / 2, y2: height / 2 }),
+          make("circle", { class: each.clear ? "nn-clear" : "nn-open", cx: mean, cy: height / 2, r: 4.5 }),
+        );
+      });
+      arrowKeys(body, "svg");
+    };
+    root.append(line);
+    return store.show({ model, el, root, draw });
+  }
+
+  function render({ model, el }) {
+    if (store.data.paired) return renderPaired({ model, el });
+    const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Compare" }));
+    root.append(make("p", { class: "nn-title" }, "Compare"));
+    const empty = root.appendChild(make("p", { class: "nn-empty" }));
+    const body = root.appendChild(make("div"));
+    const sums = tableIn(body, "What both runs come to", ["", ...store.data.names, "Difference"], { kind: "nn-table nn-totals" });
+    const strip = body.appendChild(make("svg", { class: "nn-differs", viewBox: `0 0 ${BARS} 20`, preserveAspectRatio: "none", role: "group", "aria-label": "Differences of each pair of turns" }));
+    const line = body.appendChild(readout(strip, "Each bar is a pair of turns, as high as it differs."));
+    const bar = body.appendChild(make("div", { class: "nn-toolbar" }));
+    const onlyBox = bar.appendChild(make("label"));
+    const only = onlyBox.appendChild(make("input", { type: "checkbox" }));
+    only.checked = true;
+    onlyBox.append(make("span", {}, "only what differs"));
+    const kindBox = bar.appendChild(make("label", { class: "nn-choice" }, "What "));
+    const kind = kindBox.appendChild(make("select", { "aria-label": "What" }));
+    for (const name of ["", ...KINDS]) kind.append(make("option", { value: name }, name || "everything"));
+    const rest = bar.appendChild(make("button", { type: "button" }, "Look at the rest"));
+    const status = body.appendChild(make("p", { class: "nn-sub", role: "status" }));
+    const rows = tableIn(body, "Pairs of turns", ["Turn", "What", ...store.data.names], { kind: "nn-table nn-compared", scroll: "nn-scroll nn-tall" });
+    const pager = body.appendChild(make("div", { class: "nn-pager" }));
+    const earlier = pager.appendChild(make("button", { type: "button" }, "Earlier"));
+    const later = pager.appendChild(make("button", { type: "button" }, "Later"));
+    const problem = body.appendChild(make("p", { class: "nn-fault", role: "alert" }));
+
+    let page = null;
+    let start = 0;
+    let before = []; // where the pages before this one begin
+    let counts = []; // how many rows of each pair differ, as far as someone looked
+    let of = 0;
+    let most = LOOKED;
+    let news = -1;
+    let late = 0;
+    let fault = "";
+    let known = store.selection;
+    let looking = false;
+
+    const failed = (error) => {
+      fault = error.message;
+      store.changed();
+    };
+    const list = newest(
+      (request) => store.get(model, request),
+      (answer, request) => {
+        fault = "";
+        page = answer;
+        start = answer.start;
+        if (request.turn !== null) before = [];
+        store.changed();
+      },
+    );
+    const refetch = (fields = {}) => list({ what: "pairs", start, only: only.checked, kind: kind.value, turn: null, thread: null, ...fields }).catch(failed);
+    /** Look at pair after pair, so many at a time that the kernel is free between. */
+    const look = async () => {
+      if (looking) return;
+      looking = true;
+      try {
+        do {
+          const answer = await store.get(model, { what: "strip", start: counts.length });
+          of = answer.of;
+          if (answer.start === counts.length) counts.push(...answer.counts);
+          store.changed();
+          if (!answer.counts.length) break;
+        } while (counts.length < Math.min(of, most));
+      } catch (error) {
+        failed(error);
+      } finally {
+        looking = false;
+        store.changed();
+      }
+    };
+    const again = () => {
+      [start, before] = [0, []];
+      refetch();
+    };
+    only.addEventListener("change", again);
+    kind.addEventListener("change", again);
+    rest.addEventListener("click", () => {
+      most = counts.length + LOOKED;
+      look();
+    });
+    later.addEventListener("click", () => {
+      before.push(start);
+      start = page.next;
+      refetch();
+    });
+    earlier.addEventListener("click", () => {
+      start = before.pop() ?? Math.max(0, start - store.data.page);
+      refetch();
+    });
+    const pick = (pair) => {
+      if (!pair.go) return;
+      store.select(model, { ...pair.go, call: null, item: null, decision: null });
+      known = store.selection;
+    };
+    rows.addEventListener("click", (event) => {
+      const row = event.target.closest("tr");
+      if (row && !String(getSelection())) pick(row.pair);
+    });
+    rows.addEventListener("keydown", (event) => {
+      const row = event.target.closest("tr");
+      if (!row || row !== event.target) return;
+      if (event.key === "Enter" || event.key === " ") pick(row.pair);
+      else if (event.key === "PageDown" && !later.disabled) later.click();
+      else if (event.key === "PageUp" && !earlier.disabled) earlier.click();
+      else return;
+      event.preventDefault();
+    });
+    const goTo = (node) => {
+      before = start > 0 ? [...before, start] : before;
+      start = Number(node.dataset.first);
+      refetch();
+    };
+    strip.addEventListener("click", (event) => {
+      const mark = event.target.closest("[data-first]");
+      if (mark) goTo(mark);
+    });
+    strip.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      goTo(event.target);
+      event.preventDefault();
+    });
+
+    function drawStrip() {
+      const width = Math.max(1, Math.ceil(of / BARS));
+      const bars = [];
+      for (let first = 0; first < counts.length; first += width) {
+        const some = counts.slice(first, first + width);
+        bars.push([first, some.length, Math.max(...some), some.filter((count) => count > 0).length]);
+      }
+      const top = Math.max(1, ...bars.map(([, , count]) => count));
+      const wide = Math.min(6, BARS / Math.max(1, Math.ceil(of / width)));
+      patch(strip, bars, () => make("rect", { class: "nn-mark", tabindex: -1, role: "button" }), (mark, [first, some, count, differ], at) => {
+        const high = count ? 4 + (16 * count) / top : 1.5;
+        const name = some === 1 ? `Pair ${first + 1}` : `Pairs ${first + 1} to ${first + some}`;
+        const said = some === 1 ? `${name}: ${count} difference${count === 1 ? "" : "s"}` : `${name}: ${differ} differ, the most in one is ${count}`;
+        put(mark, { x: at * wide, y: 20 - high, width: Math.max(0.4, wide * 0.82), height: high, "data-first": first, "data-differs": count > 0, "data-readout": said, "aria-label": said });
+      });
+      arrowKeys(strip, ".nn-mark");
+      strip.style.display = of > 1 ? "" : "none";
+      line.hidden = of < 2;
+    }
+
+    function drawRows() {
+      const flat = (page?.pairs ?? []).flatMap((pair) => {
+        const own = pair.rows.map((row, at) => ({ pair, row, at }));
+        if (pair.more) own.push({ pair, note: `and ${pair.more} more rows`, at: own.length });
+        if (!own.length) own.push({ pair, note: "nothing differs", at: 0 });
+        return own;
+      });
+      patch(rows, flat, () => {
+        const row = make("tr", { tabindex: -1 });
+        row.append(make("th", { scope: "row" }), make("td", { class: "nn-what" }), make("td", { class: "nn-side" }), make("td", { class: "nn-side" }));
+        return row;
+      }, (row, { pair, row: each, note, at }) => {
+        row.pair = pair;
+        const { thread_id: id, turn } = store.selection;
+        const chosen = pair.go && turn === pair.go.turn && (id === null || id === undefined || id === pair.go.thread_id);
+        put(row, { "data-first": at === 0 ? true : null, "aria-selected": Boolean(chosen) });
+        const threads = [...new Set(pair.threads.filter((name) => name !== null))];
+        setText(row.children[0], at === 0 ? turnText(pair.turns) : "");
+        put(row.children[0], { title: threads.length ? `thread ${threads.join(" | ")}` : null });
+        setText(row.children[1], each?.what ?? "");
+        [["a", 2], ["b", 3]].forEach(([side, place]) => {
+          const cell = row.children[place];
+          const texts = each ? each[side] : side === "a" ? [["", note]] : [];
+          const name = JSON.stringify(texts);
+          if (cell.drawn !== name) parts(cell, texts);
+          cell.drawn = name;
+          put(cell, { "data-name": store.data.names[place - 2] });
+        });
+      });
+      arrowKeys(rows, "tr");
+    }
+
+    function draw(data) {
+      const any = data.totals.some(([, a, b]) => a !== "0" || b !== "0");
+      empty.hidden = any;
+      body.hidden = !any;
+      setText(empty, data.empty);
+      setText(problem, fault);
+      if (!any) return;
+      if (news !== data.news && !late) {
+        // Runs grow: what is shown of them is asked for again, not at every event.
+        late = setTimeout(() => {
+          late = 0;
+          news = store.data.news;
+          counts = [];
+          refetch();
+          look();
+        }, news < 0 ? 0 : 300);
+      }
+      if (known !== store.selection) {
+        known = store.selection;
+        const { turn, thread_id: id } = known;
+        const here = page?.pairs.some((pair) => pair.go?.turn === turn && (id ?? pair.go.thread_id) === pair.go.thread_id);
+        if (turn !== null && turn !== undefined && !here) refetch({ turn, thread: id ?? null });
+      }
+      patch(sums, data.totals, () => namedRow(3), (row, texts) => texts.forEach((text, at) => setText(row.children[at], text)));
+      drawStrip();
+      drawRows();
+      const differ = counts.filter((count) => count > 0).length;
+      const whole = counts.length >= of;
+      rest.hidden = whole || looking;
+      setText(status, whole ? `${differ.toLocaleString("en")} of ${of.toLocaleString("en")} pairs of turns differ` : `${differ.toLocaleString("en")} of the first ${counts.length.toLocaleString("en")} pairs differ; there are ${of.toLocaleString("en")}`);
+      pager.hidden = !page || (page.next === null && start === 0);
+      earlier.disabled = start === 0;
+      later.disabled = !page || page.next === null;
+    }
+
+    return store.show({ model, el, root, draw });
+  }
+
+  return { initialize: store.initialize, render: store.guard(render) };
+};

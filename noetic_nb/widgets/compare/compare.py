@@ -1,0 +1,181 @@
+"""Two runs side by side, turn by turn, or two lists of runs in pairs, as a live view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import RunEvent, TurnCompleted
+from noetic_nb.lab.replaying.comparison import Comparison
+from noetic_nb.lab.replaying.paired_runs import compare_paired
+from noetic_nb.runs import Run
+from noetic_nb.runs.run_source import RunLike, run_of
+from noetic_nb.widgets.base.assets import script, style
+from noetic_nb.widgets.base.feed import Feed, Place, Reading
+from noetic_nb.widgets.base.moment import EVERYTHING, Moment
+from noetic_nb.widgets.base.run_view import RunView
+from noetic_nb.widgets.base.selection import Selection
+from noetic_nb.widgets.base.weakly import subscribe_weakly
+from noetic_nb.widgets.compare.compare_reading import CompareReading
+from noetic_nb.widgets.compare.paired_reading import PairedReading
+
+__all__ = ["Compare"]
+
+
+class Compare(RunView):
+    """Show what differs between two runs, turn by turn: prompts, requests, decisions, tools, tokens, cost, replies.
+
+    Both runs may grow. Two lists of runs are compared in pairs, as they are now: mean differences with their intervals.
+
+    Parameters
+    ----------
+    a, b : Run or object with a ``run``, or iterable of Run
+        What is compared, as by `noetic_nb.compare`.
+    metrics, samples, seed : optional
+        For lists; see `noetic_nb.compare`.
+    thread_id : str, optional
+        Compare only this thread of both.
+    turn : int, optional
+        Compare only this turn of both, 1 for the first of a thread.
+    until : int, optional
+        Compare the turns up to this one, inclusive.
+    selection : Selection, optional
+        What someone points at in `a`, shared with other views of it.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NOT_A_RUN``; ``INVALID_TURN``, ``INVALID_THREAD``, ``NOT_A_SELECTION``; for lists ``INVALID_RUN``, ``UNPAIRED_RUNS``,
+        ``INVALID_METRIC``, and ``INVALID_MOMENT`` where a part of them is asked for.
+
+    Examples
+    --------
+    >>> one = Run.from_messages([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}])
+    >>> other = Run.from_messages([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Good day."}])
+    >>> with Compare(one, other) as view:
+    ...     print(view.to_text().splitlines()[-1])
+      reply: [-Hello-]. | {+Good day+}.
+    """
+
+    scripts = ("compare/compare",)
+    _esm = script(*scripts)
+    _css = style("compare/compare")
+
+    def __init__(
+        self,
+        a: Any,
+        b: Any,
+        *,
+        metrics: Mapping[str, Callable[[Run], Any]] | None = None,
+        samples: int = 1_000,
+        seed: int = 0,
+        thread_id: str | None = None,
+        turn: int | None = None,
+        until: int | None = None,
+        selection: Selection | None = None,
+    ) -> None:
+        moment = Moment(thread_id, turn, until)
+        if _is_list(a) and _is_list(b):
+            if moment != EVERYTHING:
+                raise NoeticConfigError(
+                    "INVALID_MOMENT", "Lists of runs are compared whole.", given=moment, hint="Compare two of the runs."
+                )
+            self.other: RunLike | None = None
+            paired = PairedReading(compare_paired(a, b, metrics=metrics, samples=samples, seed=seed))
+            # Nothing is followed: a run without events stands for those that were compared.
+            super().__init__(Run(), paired, selection=selection)
+            return
+        if metrics is not None:
+            raise NoeticConfigError(
+                "INVALID_METRIC",
+                "Metrics are for lists of runs.",
+                given=metrics,
+                hint="Pass Compare([a], [b], metrics=...).",
+            )
+        one, self.other = run_of(a), run_of(b)
+        reading = CompareReading((_name(one), _name(self.other)), moment)
+        self._early: list[RunEvent] | None = []
+        # First, so that no event is lost; what comes while the widget is being made waits for it.
+        known = len(self.other.events)
+        unsubscribe = subscribe_weakly(self.other.subscribe, self._take_second)
+        events = list(self.other.events)
+        self._second = Feed(_SecondSide(reading), moment)
+        for event in events:
+            self._second.take(event)
+        try:
+            super().__init__(one, reading, moment=moment, selection=selection)
+        except BaseException:
+            unsubscribe()
+            raise
+        self._unsubscribe = (*self._unsubscribe, unsubscribe)
+        both = {id(event) for event in events[known:]}
+        early, self._early = self._early, None
+        self._unread.extend([_OfSecond(event) for event in early if id(event) not in both])  # type: ignore[misc]
+        self._read()
+
+    def _take_second(self, event: RunEvent) -> None:
+        if self._early is not None:
+            self._early.append(event)
+            return
+        self._unread.append(_OfSecond(event))  # type: ignore[arg-type]  # told apart below
+        self._read()
+
+    def _read_event(self, event: Any) -> None:
+        if not isinstance(event, _OfSecond):
+            super()._read_event(event)
+            return
+        try:
+            news = self._second.take(event.event)
+            if news is not None:
+                self.send(news)
+            if isinstance(event.event, TurnCompleted):
+                self.refresh_static()
+        except Exception as exc:
+            self._fail(exc)
+
+    def to_frame(self) -> Any:
+        """Return what is compared as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``turn, what, a, b``, as of `noetic_nb.compare`; for lists ``metric, a, b, difference, low, high, n``.
+        """
+        reading: Any = self.reading
+        if isinstance(reading, PairedReading):
+            return reading.found.to_frame()
+        with self._reading_lock:
+            turns = reading.turns
+            rows = [(at + 1, *row) for at in range(len(turns.pairs)) for row in turns.rows(at)]
+        one: Any = self.run
+        other: Any = self.other
+        return Comparison(one, other, tuple(rows)).to_frame()
+
+
+class _OfSecond(NamedTuple):
+    """An event of the second run, among those that wait to be read."""
+
+    event: RunEvent
+
+
+class _SecondSide(Reading):
+    """Hands the events of the second run to the reading of both."""
+
+    def __init__(self, both: CompareReading) -> None:
+        self.snapshot = both.snapshot
+        self._both = both
+
+    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
+        """Read one event."""
+        return self._both.take_of(1, event, place)
+
+
+def _is_list(source: Any) -> bool:
+    return (
+        not isinstance(source, str | bytes | Mapping) and hasattr(source, "__iter__") and not hasattr(source, "events")
+    )
+
+
+def _name(run: RunLike) -> str:
+    return str(getattr(run, "run_id", "a run"))

@@ -1,0 +1,1 @@
+"""What layers know, turn after turn, as a view."""

@@ -1,0 +1,386 @@
+// The states of layers over time: the writes of one layer as a list, and beside it what the chosen one changed. The kernel
+// compares; a page holds one page of writes and one difference.
+export default () => {
+  const COLUMNS = [["Turn", "nn-turn"], ["Written by", "nn-by"], ["Changed", "nn-did"], ["State", "nn-state"]];
+  const FLOW = ["Turn", "Child", "Was given", "Its own at the end", "Came back"];
+  const SIGNS = { added: "+", removed: "−", changed: "~" };
+  const TAGS = { "-": "del", "+": "ins", "": "span" };
+
+  const waiting = new Map(); // edits that the kernel has begun, by the id that this page gave them
+  let asks = 0;
+  const page = Math.random().toString(36).slice(2);
+
+  const store = storeOf((data, message) => {
+    if (message.type === "edited") {
+      waiting.get(message.asked)?.(message);
+      waiting.delete(message.asked);
+      return true;
+    }
+    if (message.type !== "layers") return true;
+    if (message.at > data.layers.length || message.count > data.threads.length + message.threads.length) return false;
+    if (message.count > data.threads.length) data.threads.push(...message.threads);
+    for (const [at, row] of message.rows) data.layers[at] = row;
+    data.first = message.first;
+    return true;
+  });
+
+  function render({ model, el }) {
+    const root = el.appendChild(make("div", { class: "noetic-nb nn-memory-view", role: "group", "aria-label": "Memory" }));
+    root.append(make("p", { class: "nn-title" }, "Memory"));
+    const empty = root.appendChild(make("p", { class: "nn-empty" }));
+    const body = root.appendChild(make("div"));
+    const bar = body.appendChild(make("div", { class: "nn-toolbar" }));
+    const threadBox = bar.appendChild(make("label", { class: "nn-choice" }, "Thread "));
+    const threads = threadBox.appendChild(make("select", { "aria-label": "Thread" }));
+    const chips = body.appendChild(make("div", { class: "nn-chips", role: "group", "aria-label": "Layer" }));
+    const status = body.appendChild(make("p", { class: "nn-sub", role: "status" }));
+    const columns = body.appendChild(make("div", { class: "nn-columns" }));
+    const left = columns.appendChild(make("div", { class: "nn-left" }));
+    const rows = tableIn(left, "Writes, newest first", COLUMNS.map(([name]) => name), { kind: "nn-table nn-writes", scroll: "nn-scroll nn-tall" });
+    const pager = left.appendChild(make("div", { class: "nn-pager" }));
+    const newer = pager.appendChild(make("button", { type: "button" }, "Newer"));
+    const where = pager.appendChild(make("span"));
+    const older = pager.appendChild(make("button", { type: "button" }, "Older"));
+    const allBox = left.appendChild(make("label"));
+    const all = allBox.appendChild(make("input", { type: "checkbox" }));
+    allBox.append(make("span", {}, "also writes that changed nothing"));
+    const about = columns.appendChild(make("section", { class: "nn-detail", "aria-label": "The chosen write", "aria-live": "polite" }));
+    const children = body.appendChild(store.fold("children", make("details")));
+    children.append(make("summary", {}, ""));
+    const flows = tableIn(children, "Children", FLOW, { wordy: (name) => name !== "Turn" });
+    const problem = body.appendChild(make("p", { class: "nn-fault", role: "alert" }));
+
+    let at = -2; // the layer that is shown
+    let listed = null; // the page of its writes
+    let start = 0;
+    let focused = null; // the place of the write whose difference is shown; null follows the newest
+    let detail = null;
+    let against = "write";
+    let flow = null;
+    let flowsOf = ""; // of which layer and moment they are
+    let fault = "";
+    let seen = null; // how many writes, changes and flows the page has of the layer
+    let known = store.selection;
+    let late = 0;
+
+    const failed = (error) => {
+      fault = error.message;
+      store.changed();
+    };
+    const show = newest(
+      (request) => store.get(model, request),
+      (answer, request) => {
+        if (request.layer !== at) return;
+        fault = "";
+        detail = answer;
+        store.changed();
+      },
+    );
+    const ask = () => {
+      const place = focused ?? listed?.rows[0]?.at;
+      if (place === undefined) detail = null;
+      else show({ what: "change", layer: at, at: place, against }).catch(failed);
+    };
+    const list = newest(
+      (request) => store.get(model, request),
+      (answer, request) => {
+        if (request.layer !== at) return;
+        fault = "";
+        listed = answer;
+        start = answer.start;
+        if (request.turn !== null) focused = answer.picked;
+        ask();
+        store.changed();
+      },
+    );
+    const refetch = (turn = null) => list({ what: "writes", layer: at, start, all: all.checked, turn }).catch(failed);
+    const tellFlows = newest(
+      (request) => store.get(model, { what: "flows", layer: request.layer, start: 0 }),
+      (answer, request) => {
+        if (request.layer === at) flow = answer;
+        store.changed();
+      },
+    );
+
+    const open = (place, turn = null) => {
+      at = place;
+      [listed, detail, focused, flow, start, seen] = [null, null, null, null, 0, null];
+      closeEditor();
+      if (at < 0) return;
+      refetch(turn);
+    };
+    const choose = (place) => {
+      model.set("position", place);
+      model.save_changes();
+      store.changed();
+    };
+    const focusRow = (row) => {
+      if (focused === row.at) return;
+      focused = row.at;
+      ask();
+      store.changed();
+    };
+    const pick = (row) => {
+      focusRow(row);
+      const thread = store.data.threads[store.data.layers[at][1]];
+      store.select(model, { thread_id: thread[1], turn: row.turn, call: null, item: null, decision: null });
+      known = store.selection;
+    };
+    rows.addEventListener("click", (event) => {
+      const row = event.target.closest("tr")?.write;
+      if (row && !String(getSelection())) pick(row);
+    });
+    rows.addEventListener("focusin", (event) => {
+      const row = event.target.closest("tr")?.write;
+      if (row) focusRow(row);
+    });
+    rows.addEventListener("keydown", (event) => {
+      const row = event.target.closest("tr");
+      if (!row || row !== event.target) return;
+      if (event.key === "Enter" || event.key === " ") pick(row.write);
+      else if (event.key === "PageDown" && !older.disabled) older.click();
+      else if (event.key === "PageUp" && !newer.disabled) newer.click();
+      else return;
+      event.preventDefault();
+    });
+    const turnPage = (by) => {
+      start = Math.max(0, start + by * store.data.page);
+      focused = null;
+      refetch();
+    };
+    newer.addEventListener("click", () => turnPage(-1));
+    older.addEventListener("click", () => turnPage(1));
+    all.addEventListener("change", () => {
+      [start, focused] = [0, null];
+      refetch();
+    });
+    threads.addEventListener("change", () => choose(inThread(Number(threads.value))));
+
+    /** The layer of a thread that has the name of the shown one; else the first that has a state. */
+    function inThread(thread) {
+      const layers = store.data.layers;
+      const name = layers[at]?.[0];
+      const here = layers.map((row, place) => [row, place]).filter(([row]) => row[1] === thread);
+      const same = here.find(([row]) => row[0] === name) ?? here.find(([row]) => row[2] > 0) ?? here[0];
+      return same ? same[1] : -1;
+    }
+
+    // What is chosen, and with what it is compared.
+
+    const head = about.appendChild(make("p", { class: "nn-detail-head" }));
+    const compare = about.appendChild(make("div", { class: "nn-toolbar" }));
+    const withBox = compare.appendChild(make("label", { class: "nn-choice" }, "Compared with "));
+    const base = withBox.appendChild(make("select", { "aria-label": "Compared with" }));
+    for (const [value, text] of [["write", "the write before"], ["turn", "the end of the turn before"], ["other", "the end of turn"]]) {
+      base.append(make("option", { value }, text));
+    }
+    const other = compare.appendChild(make("input", { type: "number", min: 0, value: 1, class: "nn-turn-input", "aria-label": "Turn to compare with" }));
+    const rebase = () => {
+      other.hidden = base.value !== "other";
+      const turn = Number(other.value);
+      against = base.value === "other" ? (Number.isInteger(turn) ? turn : 0) : base.value;
+      ask();
+    };
+    base.addEventListener("change", rebase);
+    other.addEventListener("input", rebase);
+    other.hidden = true;
+    const note = about.appendChild(make("p", { class: "nn-note" }));
+    const changes = tableIn(about, "What differs", ["Where", "What", "Value"], { kind: "nn-table nn-memory", wordy: (name) => name === "Value" });
+    const more = about.appendChild(make("p", { class: "nn-note" }));
+    const whole = about.appendChild(store.fold("state", make("details")));
+    whole.append(make("summary", {}, "The whole state"));
+    const state = whole.appendChild(make("pre", { class: "nn-quote", tabindex: 0 }));
+    const tools = about.appendChild(make("div", { class: "nn-toolbar" }));
+    const edit = tools.appendChild(make("button", { type: "button" }, "Edit the state now"));
+    const back = tools.appendChild(make("button", { type: "button" }, "Go back"));
+    const locked = tools.appendChild(make("span", { class: "nn-note" }, "A recording cannot be edited: pass harness= to edit what is live."));
+    const form = about.appendChild(make("div", { class: "nn-edit", hidden: true }));
+    const field = form.appendChild(make("textarea", { "aria-label": "The state as JSON", spellcheck: "false", rows: 10, "data-lm-suppress-shortcuts": "true" }));
+    const buttons = form.appendChild(make("div", { class: "nn-toolbar" }));
+    const save = buttons.appendChild(make("button", { type: "button" }, "Save"));
+    const cancel = buttons.appendChild(make("button", { type: "button" }, "Cancel"));
+    const outcome = about.appendChild(make("p", { class: "nn-note", role: "status" }));
+    let token = null;
+
+    /** Ask for what takes the harness its time; the answer is a message of its own. */
+    const begin = async (request, use) => {
+      const asked = `${page}-${(asks += 1)}`;
+      const answer = new Promise((resolve) => waiting.set(asked, resolve));
+      setText(outcome, "…");
+      try {
+        await store.get(model, { ...request, layer: at, asked });
+      } catch (error) {
+        waiting.delete(asked);
+        setText(outcome, error.message);
+        return;
+      }
+      const message = await answer;
+      setText(outcome, message.fault ?? message.done ?? "");
+      put(outcome, { "data-mood": message.fault ? "bad" : null });
+      if (message.fault === undefined) use(message);
+    };
+    function closeEditor() {
+      token = null;
+      form.hidden = true;
+      setText(outcome, "");
+    }
+    edit.addEventListener("click", () => begin({ what: "edit" }, (message) => {
+      token = message.token;
+      field.value = message.text;
+      form.hidden = false;
+      field.focus();
+      field.setSelectionRange(0, 0);
+    }));
+    save.addEventListener("click", () => begin({ what: "save", token, text: field.value }, () => {
+      token = null;
+      form.hidden = true;
+      [start, focused] = [0, null];
+      edit.focus();
+    }));
+    cancel.addEventListener("click", () => {
+      closeEditor();
+      edit.focus();
+    });
+    field.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") cancel.click();
+      else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) save.click();
+      else return;
+      event.preventDefault();
+      event.stopPropagation();
+    });
+    back.addEventListener("click", () => begin({ what: "rewind", turn: detail.turn }, () => {}));
+
+    function drawDetail(data) {
+      about.hidden = detail === null;
+      if (detail === null) return;
+      setText(head, detail.title);
+      edit.hidden = !data.editable;
+      back.hidden = !data.editable || detail.turn < 1;
+      locked.hidden = data.editable;
+      setText(back, `Go on from the end of turn ${detail.turn} in a fork`);
+      if (about.drawn === detail) return;
+      about.drawn = detail;
+      note.hidden = !detail.note;
+      setText(note, detail.note);
+      changes.closest(".nn-scroll").hidden = detail.rows.length === 0;
+      changes.replaceChildren(...detail.rows.map(([path, kind, parts]) => {
+        const row = make("tr");
+        const value = make("td", { class: "nn-text nn-value" });
+        value.append(...parts.map(([sign, text]) => make(TAGS[sign], {}, text)));
+        row.append(make("th", { scope: "row", class: "nn-path" }, path), make("td", { class: "nn-kind", "data-kind": kind }, `${SIGNS[kind]} ${kind}`), value);
+        return row;
+      }));
+      more.hidden = detail.more === 0;
+      setText(more, `and ${detail.more.toLocaleString("en")} more`);
+      setText(state, detail.state + (detail.cut ? "\n… (its end is left out)" : ""));
+    }
+
+    function drawLayers(data) {
+      const thread = data.layers[at][1];
+      threadBox.hidden = data.threads.length < 2;
+      patch(threads, data.threads, () => make("option"), (option, [name], place) => {
+        put(option, { value: place });
+        setText(option, name);
+      });
+      if (threads.value !== String(thread)) threads.value = String(thread);
+      const here = data.layers.map((row, place) => [row, place]).filter(([row]) => row[1] === thread);
+      patch(chips, here, () => {
+        const chip = make("button", { type: "button", class: "nn-chip" });
+        chip.append(make("span"), make("span", { class: "nn-count" }));
+        chip.addEventListener("click", () => choose(Number(chip.dataset.place)));
+        return chip;
+      }, (chip, [row, place]) => {
+        put(chip, { "data-place": place, "aria-pressed": place === at });
+        setText(chip.firstChild, row[0]);
+        setText(chip.lastChild, row[2] ? row[3].toLocaleString("en") : "no state recorded");
+      });
+      arrowKeys(chips, "button");
+      const [, , writes, changed, last] = data.layers[at];
+      const times = (count, name) => `${count.toLocaleString("en")} ${name}${count === 1 ? "" : "s"}`;
+      setText(status, writes ? `${times(changed, "change")} in ${times(writes, "write")}${last === null ? "" : `, the last in turn ${last}`}` : "No state of this layer is recorded.");
+    }
+
+    function drawRows(data) {
+      const now = listed ?? { rows: [], start: 0, count: 0 };
+      columns.hidden = data.layers[at][2] === 0;
+      const shown = focused ?? now.rows[0]?.at;
+      patch(rows, now.rows, () => {
+        const row = make("tr", { tabindex: -1 });
+        COLUMNS.forEach(([name, look], place) => row.append(make(place ? "td" : "th", { class: look, "data-name": name, scope: place ? null : "row" })));
+        return row;
+      }, (row, write) => {
+        row.write = write;
+        const picked = store.selection.turn === write.turn && write.at === shown;
+        put(row, { "aria-selected": picked, class: write.at === shown ? "nn-focused" : null });
+        const texts = [`${write.turn}`, write.by + (write.child ? ` (in child ${write.child})` : ""), write.did, write.state];
+        texts.forEach((text, place) => setText(row.children[place], text));
+      });
+      arrowKeys(rows, "tr");
+      pager.hidden = now.count <= data.page;
+      newer.disabled = now.start === 0;
+      older.disabled = now.start + now.rows.length >= now.count;
+      setText(where, `${(now.start + 1).toLocaleString("en")} to ${(now.start + now.rows.length).toLocaleString("en")} of ${now.count.toLocaleString("en")}`);
+    }
+
+    function drawFlows(data) {
+      const count = data.layers[at][5];
+      children.hidden = count === 0;
+      setText(children.firstChild, `Children: ${count.toLocaleString("en")}`);
+      patch(flows, flow?.rows ?? [], () => namedRow(4), (row, each) => {
+        [each.turn, each.child + (each.kind ? ` (${each.kind})` : ""), each.given, each.left, each.back].forEach((text, place) => {
+          setText(row.children[place], String(text));
+          put(row.children[place], { class: place ? "nn-text" : null });
+        });
+      });
+    }
+
+    /** Another view chose a turn: show the state as that turn left it. */
+    function follow(data, wanted) {
+      if (known === store.selection) return wanted;
+      known = store.selection;
+      const { thread_id: id, turn } = known;
+      if (turn === null || turn === undefined) return wanted;
+      const thread = data.threads.findIndex((each) => each[1] === id);
+      const place = thread >= 0 && thread !== data.layers[wanted][1] ? inThread(thread) : wanted;
+      if (place !== at) open(place, turn);
+      else refetch(turn);
+      if (place !== wanted) choose(place);
+      return place;
+    }
+
+    function draw(data) {
+      const any = data.layers.length > 0;
+      empty.hidden = any;
+      body.hidden = !any;
+      setText(empty, data.empty);
+      setText(problem, fault);
+      if (!any) return;
+      const position = model.get("position");
+      const wanted = follow(data, position >= 0 && position < data.layers.length ? position : data.first);
+      if (wanted !== at) open(wanted);
+      const row = data.layers[at];
+      const now = `${row[2]} ${row[3]}`;
+      if (seen !== null && seen !== now && start === 0 && !late) {
+        // The run has grown: what is shown of it is asked for again, not at every event.
+        late = setTimeout(() => {
+          late = 0;
+          refetch();
+        }, 200);
+      }
+      seen = now;
+      const given = `${at} ${row[5]} ${now}`;
+      if (row[5] && flowsOf !== given) {
+        flowsOf = given;
+        tellFlows({ layer: at }).catch(failed);
+      }
+      drawLayers(data);
+      drawRows(data);
+      drawDetail(data);
+      drawFlows(data);
+    }
+
+    return store.show({ model, el, root, draw, traits: ["position"] });
+  }
+
+  return { initialize: store.initialize, render: store.guard(render) };
+};

@@ -1,0 +1,190 @@
+"""What people read of the states of layers: rows, differences, whole states. Secrets go before anything is compared."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from noetic_nb.items import thaw
+from noetic_nb.redact import MARGIN, clip_data, redact
+from noetic_nb.runs.plain_text import plain, plain_data, plain_line
+from noetic_nb.widgets.base.text_diff import Parts, text_parts
+from noetic_nb.widgets.memory.state_diff import Change, state_diff
+from noetic_nb.widgets.memory.state_index import Flow, Write
+
+__all__ = [
+    "FIRST_OF_CHILD", "KINDS", "MOST_ROWS", "UNKNOWN_BEFORE", "by_words", "change_rows", "count_words", "difference",
+    "flow_row", "is_secret_change", "shown_state", "state_line", "state_text", "write_row",
+]  # fmt: skip
+
+KINDS: Final = {"added": "+", "removed": "−", "changed": "~"}
+UNKNOWN_BEFORE: Final = "The first state that is recorded; what it was before is not known."
+FIRST_OF_CHILD: Final = "What the child began with."
+
+# Characters of JSON: of a larger state its beginning is compared, and a list of writes does not count its changes.
+COMPARED: Final = 100_000
+COUNTED: Final = 20_000
+# Rows of a difference, characters of a value in it, of a whole state and of its beginning in a list.
+MOST_ROWS: Final = 200
+VALUE_LENGTH: Final = 600
+STATE_LENGTH: Final = 20_000
+LINE_LENGTH: Final = 120
+
+_BY: Final = {
+    "init": "loaded",
+    "edit": "edited by hand",
+    "rewind": "carried into a fork",
+    "seed": "begun anew",
+    "on_spawn": "given by its parent",
+    "on_return": "on_return of a child",
+}
+
+
+def by_words(hook: str) -> str:
+    """Return who wrote a state, in words.
+
+    Examples
+    --------
+    >>> by_words("edit"), by_words("store")
+    ('edited by hand', 'store')
+    """
+    return _BY.get(hook) or plain(hook)
+
+
+def shown_state(state: Any, length: int = COMPARED) -> tuple[Any, bool]:
+    """Return a state without its secrets, and whether it was cut to about `length` characters."""
+    small, is_cut = clip_data(thaw(state), length + MARGIN)
+    return redact(small), is_cut
+
+
+def difference(before: Any, after: Any, length: int = COMPARED) -> tuple[list[Change], bool]:
+    """Return what differs between two states without their secrets, and whether one of them was cut."""
+    (old, old_cut), (new, new_cut) = shown_state(before, length), shown_state(after, length)
+    return state_diff(old, new), old_cut or new_cut
+
+
+def is_secret_change(before: Any, after: Any) -> bool:
+    """Tell whether two states differ, in nothing that may be shown.
+
+    Examples
+    --------
+    >>> is_secret_change({"api_key": "a"}, {"api_key": "b"}), is_secret_change({"n": 1}, {"n": 2})
+    (True, False)
+    """
+    return bool(before != after) and bool(shown_state(before)[0] == shown_state(after)[0])
+
+
+def counts_of(write: Write) -> tuple[int, int, int] | None:
+    """Return how much a write added, removed and changed; None where that is not known, or too much to be counted."""
+    if write.last is None or not write.changed:
+        return None
+    if write.counts is None:
+        changes, is_cut = difference(write.last.event.state, write.event.state, COUNTED)
+        kinds = [change.kind for change in changes]
+        write.counts = (
+            (-1, -1, -1) if is_cut else (kinds.count("added"), kinds.count("removed"), kinds.count("changed"))
+        )
+    return None if write.counts[0] < 0 else write.counts
+
+
+def count_words(write: Write) -> str:
+    """Return what a write did to the state, in a few signs."""
+    if write.last is None:
+        return "given" if write.is_child else "first recorded"
+    if not write.changed:
+        return "no change"
+    counts = counts_of(write)
+    if counts is None:
+        return "a large state"
+    signs = [f"{sign}{number}" for sign, number in zip(KINDS.values(), counts, strict=True) if number]
+    return " ".join(signs) or "a secret"
+
+
+def write_row(write: Write) -> dict[str, Any]:
+    """Return a write as a row of the list."""
+    event = write.event
+    return {
+        "at": write.at,
+        "turn": event.where.turn,
+        "by": by_words(event.hook),
+        "child": plain(event.where.execution_id, 40) if write.is_child else "",
+        "did": count_words(write),
+        "changed": write.changed,
+        "state": state_line(event.state),
+    }
+
+
+def state_line(state: Any) -> str:
+    """Return the beginning of a state, in one line."""
+    return "empty" if state is None else plain_line(plain_data(thaw(state), 4 * LINE_LENGTH), LINE_LENGTH)
+
+
+def state_text(state: Any) -> tuple[str, bool]:
+    r"""Return a state as indented JSON, and whether its end is missing.
+
+    Examples
+    --------
+    >>> state_text({"city": "Rome"})[0]
+    '{\n  "city": "Rome"\n}'
+    """
+    if state is None:
+        return "empty", False
+    small, is_cut = shown_state(state, STATE_LENGTH)
+    text = json.dumps(small, indent=2, ensure_ascii=False, default=str)
+    return plain(text, 2 * STATE_LENGTH), is_cut or len(text) > 2 * STATE_LENGTH
+
+
+def change_rows(changes: list[Change]) -> list[tuple[str, str, Parts]]:
+    """Return the first differences as rows: where, of which kind, and the values in parts."""
+    return [
+        (plain(change.path, 160) or "the whole state", change.kind, _parts(change)) for change in changes[:MOST_ROWS]
+    ]
+
+
+def _parts(change: Change) -> Parts:
+    if change.kind == "changed" and isinstance(change.before, str) and isinstance(change.after, str):
+        parts = text_parts(change.before, change.after)
+    else:
+        parts = []
+        if change.kind != "added":
+            parts.append(["-", _value(change.before)])
+        if change.kind != "removed":
+            parts.append(["+", _value(change.after)])
+    return [[sign, plain(text, VALUE_LENGTH)] for sign, text in parts]
+
+
+def _value(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def flow_row(flow: Flow) -> dict[str, Any]:
+    """Return what a child was given of a layer, and what came back."""
+    started = flow.started
+    if flow.dropped:
+        given = "nothing: its step drops the layer"
+    elif flow.given is Flow.NOTHING:
+        given = "no state"
+    else:
+        given = state_line(flow.given)
+    own = flow.own
+    if own is None:
+        left = "no state of its own is recorded"
+    elif own.state == flow.given:
+        left = "as it was given"
+    else:
+        left = state_line(own.state)
+    ended = flow.ended
+    if ended is None:
+        back = "it has not ended" if not flow.dropped else ""
+    elif flow.layer_id in ended.returned:
+        back = "merged by on_return"
+    else:
+        back = "nothing was merged"
+    return {
+        "turn": started.where.turn,
+        "child": plain(started.step_id) or plain(started.where.execution_id, 40),
+        "kind": plain(started.step_kind),
+        "given": given,
+        "left": left,
+        "back": back,
+    }

@@ -1,0 +1,1 @@
+"""The workbench: the views of one run as one instrument."""

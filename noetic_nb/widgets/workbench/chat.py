@@ -1,0 +1,139 @@
+"""What someone does with a harness from a page: say something, stop a turn, grade a reply, correct it.
+
+Turns run on the loop of the cell that made the workbench, where the models and tools of its harness live; messages of pages
+come on another thread. Who waits for whom is the harness's business: what is said while a turn runs waits for the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.redact import safe_logger
+from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
+from noetic_nb.runtime.context.reply import AgentReply
+from noetic_nb.runtime.harness import AgentHarness
+
+__all__ = ["NO_HARNESS", "Conversation"]
+
+log = safe_logger(__name__)
+
+NO_HARNESS: Final = "This is a recording: there is no agent here to talk to. Open the workbench on a harness for that."
+NOBODY_LISTENS: Final = (
+    "No layer of this agent takes feedback: a grade is recorded and changes nothing, and a correction would be lost. "
+    "Add nn.regulation(...) to its memory."
+)
+STOPPED: Final = "stopped in the workbench"
+
+
+class Conversation:
+    """One harness and one of its threads, as a page talks to it.
+
+    Parameters
+    ----------
+    harness : AgentHarness
+        Whom to talk to.
+    thread_id : str
+        The conversation.
+    changed : callable
+        Called when `data` is another.
+
+    Examples
+    --------
+    >>> import noetic_nb as nn
+    >>> harness = nn.AgentHarness(nn.AgentConfig(name="echo", step=nn.react(model="m")), model=nn.ScriptedModel(["Hello!"]))
+    >>> conversation = Conversation(harness, "default", lambda: None)
+    >>> asyncio.run(conversation.say("Hi")).text
+    'Hello!'
+    """
+
+    def __init__(self, harness: AgentHarness, thread_id: str, changed: Callable[[], object]) -> None:
+        self.harness = harness
+        self.thread_id = thread_id
+        self._changed = changed
+        self._waiting: list[str] = []
+        self._notice = ("plain", "")
+        try:
+            self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+        except RuntimeError:
+            self._loop = None
+        listens = any(layer.hooks.on_feedback is not None for layer in harness.config.memory)
+        self.deaf = "" if listens else NOBODY_LISTENS
+
+    def data(self) -> dict[str, Any]:
+        """Return what a page shows."""
+        return {
+            "agent": plain(self.harness.config.name),
+            "thread": plain(self.thread_id),
+            "waiting": [plain(text, TEXT_LENGTH) for text in self._waiting],
+            "notice": list(self._notice),
+            "deaf": self.deaf,
+        }
+
+    def turn_started(self, thread_id: str) -> None:
+        """Take note that a turn began: what waited is part of it."""
+        if thread_id == self.thread_id and self._waiting:
+            self._waiting.clear()
+            self._changed()
+
+    def notify(self, mood: str, text: str) -> None:
+        """Say what came of something; `mood` is ``good``, ``bad`` or ``plain``."""
+        self._notice = (mood, text)
+        self._changed()
+
+    async def say(self, text: str) -> AgentReply:
+        """Send a message and wait for its reply; raises what `AgentHarness.execute` raises."""
+        self._waiting.append(text)
+        self.notify("plain", "")
+        try:
+            return await self.harness.execute(text, thread_id=self.thread_id)
+        finally:
+            if text in self._waiting:
+                self._waiting.remove(text)
+                self._changed()
+
+    async def stop(self) -> bool:
+        """Cancel the turn that runs; what waits goes on with the next. False where none was running."""
+        stopped = await self.harness.cancel(self.thread_id, STOPPED)
+        self.notify("plain", "Stopping: the turn ends at its next step." if stopped else "No turn is running.")
+        return stopped
+
+    async def grade(self, quality: float) -> None:
+        """Grade the last reply, 0 (useless) to 1 (perfect)."""
+        await self.harness.feedback(self.thread_id, quality=quality)
+        what = "recorded; no layer of this agent takes it" if self.deaf else "given to the regulator"
+        self.notify("good", f"Grade {quality:g} {what}.")
+
+    async def correct(self, text: str) -> None:
+        """Say what was wrong with the last reply.
+
+        Raises `NoeticConfigError` ``NO_FEEDBACK`` where no layer would take it.
+        """
+        if self.deaf:
+            raise NoeticConfigError("NO_FEEDBACK", self.deaf, given=text[:80], hint="Say it in the next message.")
+        await self.harness.correct(self.thread_id, text)
+        self.notify("good", "Correction given to the regulator.")
+
+    def begin(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Begin what a page asked for; what goes wrong is shown.
+
+        Raises `NoeticConfigError` ``NO_LOOP``.
+        """
+        if self._loop is None or self._loop.is_closed():
+            work.close()
+            raise NoeticConfigError(
+                "NO_LOOP", "The agent has no running loop here.", hint="Make the workbench in a cell of a notebook."
+            )
+        asyncio.run_coroutine_threadsafe(self._shown(work), self._loop)
+
+    async def _shown(self, work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            await work
+        except asyncio.CancelledError:
+            self.notify("bad", "It was cancelled.")
+            raise
+        except Exception as exc:
+            log.info("What a page asked of a harness failed.", exc_info=True)
+            self.notify("bad", plain(exc, TEXT_LENGTH))

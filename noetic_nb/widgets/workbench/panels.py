@@ -1,0 +1,106 @@
+"""The panels of a workbench, by name, in one table: which view each shows, and what it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.regulator import Regulator
+from noetic_nb.runs.run_source import RunLike
+from noetic_nb.steering import RuleBook
+from noetic_nb.widgets.allocation.allocation import TokenAllocation
+from noetic_nb.widgets.base.run_view import RunView
+from noetic_nb.widgets.ledger.ledger import Ledger
+from noetic_nb.widgets.memory.memory_view import MemoryView
+from noetic_nb.widgets.rules.rule_editor import RuleEditor
+from noetic_nb.widgets.timeline.timeline import RunTimeline
+from noetic_nb.widgets.transcript.transcript import Transcript
+from noetic_nb.widgets.trends.trends import RegulatorTrends
+
+__all__ = ["COLUMNS", "HEIGHTS", "PANELS", "Panel", "Subject", "checked_names"]
+
+# The width of a page is shared in twelfths: halves, thirds and quarters are whole numbers of them.
+COLUMNS: Final = 12
+# Pixels: less shows no row of anything, more no longer fits a screen.
+HEIGHTS: Final = (160, 1_600)
+
+
+class Subject(NamedTuple):
+    """What a workbench is about."""
+
+    run: RunLike
+    harness: Any = None
+    rules: RuleBook | None = None
+    regulator: Regulator | None = None
+
+
+class Panel(NamedTuple):
+    """One panel: its title, its view, its size in columns and pixels, and whether it is open where nobody chose."""
+
+    title: str
+    view: type[RunView]
+    make: Callable[..., RunView]
+    """``make(subject, **arguments)``, with the arguments that all views have."""
+    size: tuple[int, int]
+    is_open: bool = True
+    lacks: Callable[[Subject], str] = lambda _subject: ""
+    """Why it cannot be opened, empty where it can."""
+
+
+def _needs_rules(subject: Subject) -> str:
+    return "" if subject.rules is not None else "No rule book is known here: pass rules=."
+
+
+PANELS: Final[Mapping[str, Panel]] = {
+    "ledger": Panel("Ledger", Ledger, lambda of, **more: Ledger(of.run, **more), (12, 320)),
+    "transcript": Panel("Transcript", Transcript, lambda of, **more: Transcript(of.run, **more), (6, 460)),
+    "allocation": Panel("Tokens", TokenAllocation, lambda of, **more: TokenAllocation(of.run, **more), (6, 460)),
+    "trends": Panel(
+        "Quality and cost",
+        RegulatorTrends,
+        lambda of, **more: RegulatorTrends(of.run, regulator=of.regulator, **more),
+        (12, 440),
+    ),
+    "timeline": Panel(
+        "Timeline", RunTimeline, lambda of, **more: RunTimeline(of.run, **more), (12, 420), is_open=False
+    ),
+    "memory": Panel(
+        "Memory",
+        MemoryView,
+        lambda of, **more: MemoryView(of.run, harness=of.harness, **more),
+        (12, 460),
+        is_open=False,
+    ),
+    "rules": Panel(
+        "Rules",
+        RuleEditor,
+        lambda of, **more: RuleEditor(of.rules, run=of.run, **more),
+        (12, 520),
+        is_open=False,
+        lacks=_needs_rules,
+    ),
+}
+"""Every panel, in the order in which they stand on a page."""
+
+
+def checked_names(names: Any) -> list[str]:
+    """Return the names of panels in the order of the table, each once.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_PANEL``.
+
+    Examples
+    --------
+    >>> checked_names(["transcript", "ledger", "ledger"])
+    ['ledger', 'transcript']
+    """
+    given = [names] if isinstance(names, str) else list(names)
+    wrong = [name for name in given if name not in PANELS]
+    if wrong:
+        raise NoeticConfigError(
+            "UNKNOWN_PANEL", "There is no such panel.", given=wrong, hint=f"Panels are {', '.join(PANELS)}."
+        )
+    return [name for name in PANELS if name in given]

@@ -1,0 +1,242 @@
+// The panels of a run: each is a view as it stands alone, with a model of its own inside the one of the workbench.
+export default () => {
+  const LEAST = 3; // columns of 12
+  const STEP = 40; // pixels of height for one press of a key
+  const panels = new Map(); // by name: { view, model, end }, or { fault }
+  const fetching = new Set();
+
+  function panelOf(host, name, data) {
+    if (data.fault) return { fault: data.fault };
+    const view = PANEL_SCRIPTS[name]();
+    const model = panelModel(host, name, data);
+    return { view, model, end: view.initialize({ model }) };
+  }
+
+  /** Ask for a panel that is opened: the kernel makes its view when a page wants it first. */
+  async function fetchPanel(host, name) {
+    if (fetching.has(name)) return;
+    fetching.add(name);
+    let panel;
+    try {
+      panel = panelOf(host, name, await store.get(host, { do: "panel", panel: name }));
+    } catch (error) {
+      panel = { fault: `This panel could not be opened: ${error.message ?? error}` };
+    }
+    fetching.delete(name);
+    panels.set(name, panel);
+    store.changed();
+  }
+
+  /** Take what is the workbench's own. */
+  function takeOwn(data, content) {
+    if (content.type === "selected") {
+      store.took(content);
+    } else {
+      const { type, row, ...parts } = content;
+      Object.assign(data.parts, parts);
+      if (!row) return;
+      const rows = data.parts.talk;
+      const at = rows.findIndex((other) => other.at === row.at);
+      if (at >= 0) rows[at] = row;
+      else if (!rows.length || row.at > rows[rows.length - 1].at) rows.push(row);
+    }
+  }
+
+  const store = storeOf((data, message) => {
+    if (message.type !== "panels") return true;
+    for (const [name, content] of message.news) {
+      if (name === "") takeOwn(data, content);
+      else panels.get(name)?.model?.receive(content);
+    }
+    return true;
+  });
+
+  function initialize({ model }) {
+    const end = store.initialize({ model });
+    return () => {
+      end();
+      for (const panel of panels.values()) panel.end?.();
+    };
+  }
+
+  function render({ model, el }) {
+    const root = el.appendChild(make("div", { class: "noetic-nb nn-workbench", role: "group", "aria-label": "Workbench" }));
+    const get = (request) => store.get(model, request);
+    let problem = "";
+    let wanted = null;
+    const failed = (error) => {
+      problem = error.message;
+      store.changed();
+    };
+    const tools = {
+      get: (request) => {
+        problem = "";
+        return get(request);
+      },
+      select: (fields) => store.select(model, { thread_id: null, turn: null, call: null, item: null, decision: null, ...fields }),
+      failed,
+      redraw: store.changed,
+      /** Bring a panel into sight that is being opened. */
+      show: (name) => (wanted = name),
+    };
+    const head = root.appendChild(make("div", { class: "nn-bench-head" }));
+    head.append(make("p", { class: "nn-title" }, "Workbench"));
+    const progress = head.appendChild(make("p", { class: "nn-sub nn-progress", role: "status" }));
+    const bar = root.appendChild(make("div", { class: "nn-toolbar", role: "group", "aria-label": "Panels" }));
+    const drawQuestions = questionsPart(root, tools);
+    const trouble = root.appendChild(make("p", { class: "nn-fault", role: "alert" }));
+    const body = root.appendChild(make("div", { class: "nn-bench-body" }));
+    const side = body.appendChild(make("div", { class: "nn-bench-side" }));
+    const main = body.appendChild(make("div", { class: "nn-bench-main" }));
+    const drawTalk = talkPart(side, tools);
+    const drawCause = causePart(main, tools);
+    const grid = main.appendChild(make("div", { class: "nn-panels" }));
+    const boxes = new Map(); // by name: the box of an open panel and what ends its view
+
+    const open = () => model.get("panels") ?? [];
+    const choose = (name) => {
+      const now = open();
+      model.set("panels", now.includes(name) ? now.filter((other) => other !== name) : [...now, name]);
+      model.save_changes();
+      store.changed();
+    };
+    const sizeOf = (name) => (model.get("sizes") ?? {})[name] ?? store.data.sizes[name];
+    const resize = (name, columns, height) => {
+      const size = [Math.max(LEAST, Math.min(12, Math.round(columns))), Math.max(160, Math.min(1600, Math.round(height)))];
+      model.set("sizes", { ...model.get("sizes"), [name]: size });
+      store.changed();
+    };
+
+    for (const [name, title, lacks] of store.data.titles) {
+      const chip = button(bar, title, () => choose(name), { class: "nn-panel-chip", "data-opens": name });
+      chip.disabled = lacks !== "";
+      put(chip, { title: lacks || `Show or hide: ${title}` });
+    }
+
+    function gripOf(name, title) {
+      const grip = make("button", { type: "button", class: "nn-resize", "aria-label": `Resize ${title}` });
+      put(grip, { title: "Drag, or use the arrow keys; double-click resets" });
+      grip.addEventListener("keydown", (event) => {
+        const step = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, STEP], ArrowUp: [0, -STEP] }[event.key];
+        if (!step) return;
+        event.preventDefault();
+        event.stopPropagation();
+        const [columns, height] = sizeOf(name);
+        resize(name, columns + step[0], height + step[1]);
+        model.save_changes();
+      });
+      grip.addEventListener("dblclick", () => {
+        resize(name, ...store.data.sizes[name]);
+        model.save_changes();
+      });
+      grip.addEventListener("pointerdown", (event) => {
+        event.preventDefault();
+        grip.focus();
+        grip.setPointerCapture(event.pointerId);
+        const [columns, height] = sizeOf(name);
+        const width = grid.clientWidth / 12;
+        const move = (now) => resize(name, columns + (now.clientX - event.clientX) / width, height + now.clientY - event.clientY);
+        const done = () => {
+          grip.removeEventListener("pointermove", move);
+          model.save_changes();
+        };
+        grip.addEventListener("pointermove", move);
+        grip.addEventListener("pointerup", done, { once: true });
+        grip.addEventListener("pointercancel", done, { once: true });
+      });
+      return grip;
+    }
+
+    /** Show a panel; one that is there already stays as it is. */
+    function boxOf(name, title) {
+      const panel = panels.get(name);
+      const known = boxes.get(name);
+      if (known && known.panel === panel) return known.box;
+      known?.end?.();
+      known?.box.remove();
+      const box = make("section", { class: "nn-panel", "aria-label": title, "data-panel": name });
+      const top = box.appendChild(make("div", { class: "nn-panel-head" }));
+      top.append(make("span", {}, title));
+      button(top, "×", () => choose(name), { class: "nn-close", "aria-label": `Close ${title}`, title: "Close this panel" });
+      const inside = box.appendChild(make("div", { class: "nn-panel-view" }));
+      box.append(gripOf(name, title));
+      let end;
+      if (!panel) {
+        inside.append(make("p", { class: "nn-note", role: "status" }, `Opening ${title} …`));
+        fetchPanel(model, name);
+      }
+      if (panel?.fault) inside.append(make("p", { class: "nn-fault", role: "alert" }, panel.fault));
+      else if (panel) end = panel.view.render({ model: panel.model, el: inside });
+      boxes.set(name, { panel, box, end });
+      return box;
+    }
+
+    function drawPanels(data) {
+      const now = data.titles.filter(([name]) => open().includes(name));
+      for (const [name, { box, end }] of boxes) {
+        if (now.some(([other]) => other === name)) continue;
+        end?.();
+        box.remove();
+        boxes.delete(name);
+        // It is brought up to date when it is opened again.
+        panels.get(name)?.end?.();
+        panels.delete(name);
+      }
+      now.forEach(([name, title], at) => {
+        const box = boxOf(name, title);
+        if (grid.children[at] !== box) grid.insertBefore(box, grid.children[at] ?? null);
+        const [columns, height] = sizeOf(name);
+        box.style.gridColumn = `span ${columns}`;
+        box.style.height = `${height}px`;
+        if (wanted === name && panels.has(name)) {
+          wanted = null;
+          setTimeout(() => box.scrollIntoView({ block: "nearest" }), 100);
+        }
+        put(box.lastElementChild, { "aria-description": `${columns} of 12 columns, ${height} pixels` });
+      });
+      for (const chip of bar.children) put(chip, { "aria-pressed": open().includes(chip.dataset.opens) });
+    }
+
+    /** Scroll the parts of a panel, never the page, until what is chosen in it is seen. */
+    function reveal(box) {
+      const chosen = box.querySelector("[aria-selected='true']");
+      if (!chosen) return;
+      for (let part = chosen.parentElement; part && part !== box; part = part.parentElement) {
+        if (part.scrollHeight <= part.clientHeight + 1) continue;
+        const [inner, outer] = [chosen.getBoundingClientRect(), part.getBoundingClientRect()];
+        if (inner.top < outer.top) part.scrollTop -= outer.top - inner.top;
+        else if (inner.bottom > outer.bottom) part.scrollTop += Math.min(inner.bottom - outer.bottom, inner.top - outer.top);
+      }
+    }
+
+    let revealed = store.selection.decision ?? null;
+    function revealDecision() {
+      const decision = store.selection.decision ?? null;
+      if (decision === revealed) return;
+      revealed = decision;
+      const box = boxes.get("ledger")?.box;
+      // The ledger may ask for another page first.
+      if (decision !== null && box) for (const wait of [60, 300, 900]) setTimeout(() => reveal(box), wait);
+    }
+
+    function draw(data) {
+      setText(head.firstChild, `Workbench: ${data.name}`);
+      setText(progress, data.parts.progress);
+      put(progress, { "data-busy": data.parts.busy ? true : null });
+      drawQuestions(data.parts.questions);
+      drawTalk(data.parts);
+      drawCause(store.selection);
+      drawPanels(data);
+      revealDecision();
+      setText(trouble, problem);
+    }
+
+    const hide = store.show({ model, el, root, draw, traits: ["panels", "sizes"] });
+    return () => {
+      hide();
+      for (const { end } of boxes.values()) end?.();
+    };
+  }
+
+  return { initialize, render: store.guard(render) };
+};

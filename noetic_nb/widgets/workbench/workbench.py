@@ -1,0 +1,440 @@
+"""All views of one run in one widget: one comm, one snapshot, one message an event, one selection."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import traitlets
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import RunEvent, TurnCompleted
+from noetic_nb.redact import safe_logger
+from noetic_nb.regulator import Regulator
+from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
+from noetic_nb.runs.recorder import record, recorded
+from noetic_nb.runs.run_source import run_of
+from noetic_nb.runtime.context.reply import AgentReply
+from noetic_nb.runtime.harness import AgentHarness
+from noetic_nb.steering import RuleBook
+from noetic_nb.steering.layer import rulebook_of
+from noetic_nb.widgets.approval.approval import Approval, Asked
+from noetic_nb.widgets.base.assets import joint_script, joint_style
+from noetic_nb.widgets.base.host import hosted_by, page_traits
+from noetic_nb.widgets.base.moment import Moment
+from noetic_nb.widgets.base.run_view import RunView
+from noetic_nb.widgets.base.selection import Selection, selection_of
+from noetic_nb.widgets.workbench.chat import NO_HARNESS, Conversation
+from noetic_nb.widgets.workbench.panels import COLUMNS, HEIGHTS, PANELS, Subject, checked_names
+from noetic_nb.widgets.workbench.questions import Questions
+from noetic_nb.widgets.workbench.workbench_reading import WorkbenchReading
+
+__all__ = ["Workbench"]
+
+log = safe_logger(__name__)
+
+
+class Workbench(RunView):
+    """Show one run in all views at once, linked by one selection; of a harness, talk to it as well.
+
+    Parameters
+    ----------
+    run : Run, AgentHarness or object with a ``run``
+        A run that grows, or one that was loaded or replayed. A harness is recorded, unless it is already: then its newest
+        run is shown. Recording goes on when the workbench is closed.
+    panels : sequence of str, optional
+        Which panels are open: ``"ledger"``, ``"transcript"``, ``"allocation"``, ``"trends"``, ``"timeline"``,
+        ``"memory"``, ``"rules"``; all but the last three by default.
+    rules : RuleBook, optional
+        Those that steered; by default the harness's own.
+    regulator : Regulator, optional
+        As for `RegulatorTrends`.
+    thread_id : str, optional
+        Show only this thread, and talk in it; all are shown by default, and ``"default"`` is talked in.
+    turn : int, optional
+        Show only this turn, 1 for the first of a thread.
+    until : int, optional
+        Show the turns up to this one, inclusive.
+    selection : Selection, optional
+        What someone points at, shared by all panels and with other views.
+
+    Attributes
+    ----------
+    panels : list of str
+        The open panels, in the order of the page. Can be set.
+    sizes : dict of str to (int, int)
+        Columns of 12, and pixels of height, of the panels that someone resized. Can be set.
+    ledger, transcript, allocation, trends, timeline, memory, rules : RunView
+        The views, made when they are first wanted; ``bench.allocation.what_if(...)``.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NOT_A_RUN``; ``UNKNOWN_PANEL``, ``PANEL_NOT_AVAILABLE``; ``NOT_A_RULE_BOOK``; ``INVALID_REGULATOR``;
+        ``INVALID_TURN``, ``INVALID_THREAD``, ``NOT_A_SELECTION``.
+
+    References
+    ----------
+    .. [1] docs/behaviour/views.md, "Workbench".
+
+    Examples
+    --------
+    >>> from noetic_nb.runs import Run
+    >>> with Workbench(Run("r1"), panels=["ledger"]) as bench:
+    ...     bench
+    Workbench: r1. No turn yet
+    <BLANKLINE>
+    No turn yet.
+    <BLANKLINE>
+    Ledger. No steering decision yet. Each evaluation of the rules appears here.
+    """
+
+    table = "turns"
+    panels = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    sizes = traitlets.Dict().tag(sync=True)
+    scripts = ("workbench/workbench_parts", "workbench/workbench")
+    _esm = joint_script({name: panel.view.scripts for name, panel in PANELS.items()}, *scripts)
+    _css = joint_style({name: panel.view.scripts[-1] for name, panel in PANELS.items()}, scripts[-1])
+    reading: WorkbenchReading
+    # On the class too: what is refused in `__init__` is closed like any other.
+    _subject: Subject | None = None
+    _is_ready = False
+    _last_taken: RunEvent | None = None
+
+    def __init__(
+        self,
+        run: Any,
+        *,
+        panels: Sequence[str] | None = None,
+        rules: RuleBook | None = None,
+        regulator: Regulator | None = None,
+        thread_id: str | None = None,
+        turn: int | None = None,
+        until: int | None = None,
+        selection: Selection | None = None,
+    ) -> None:
+        moment = Moment(thread_id, turn, until)
+        self._subject = _subject_of(run, rules, regulator)
+        selection = selection_of(selection)
+        names = _names_to_open(self._subject, panels)
+        # What panels send waits here until the work that made it is done, and then leaves as one message.
+        self._news: deque[tuple[str, dict[str, Any]]] = deque()
+        self._depth = threading.local()
+        self._arguments = {"thread_id": thread_id, "turn": turn, "until": until, "selection": selection}
+        reading = WorkbenchReading(self._subject, moment)
+        if self._subject.harness is not None:
+            reading.conversation = Conversation(self._subject.harness, thread_id or "default", self._chat_changed)
+            reading.parts["chat"] = reading.conversation.data()
+            reading.questions = Questions(self._questions_changed)
+        self._behind: dict[str, RunEvent] = {}
+        # Panels that some page has: it was sent their snapshot, and is sent what comes.
+        self._fetched: set[str] = set()
+        super().__init__(self._subject.run, reading, moment=moment, selection=selection, panels=names)
+        # While the widget was made, an event may have come of which it had not been told yet.
+        self._last_taken = self._last_taken or self._last_read
+        self._is_ready = True
+        self.observe(self._open_and_close, "panels")
+        self._ends = _asked_here(self)
+
+    # What someone does by code.
+
+    async def say(self, text: str) -> AgentReply:
+        """Say something to the agent and wait for its reply, as the chat box does.
+
+        Raises
+        ------
+        NoeticError
+            As `AgentHarness.execute`.
+        NoeticConfigError
+            ``NO_HARNESS`` where the workbench shows a recording.
+        """
+        return await self._conversation.say(text)
+
+    async def stop(self) -> bool:
+        """Cancel the turn that runs; False where none was running. What waits goes on with the next turn."""
+        return await self._conversation.stop()
+
+    async def grade(self, quality: float) -> None:
+        """Grade the last reply from 0 (useless, thumbs down) to 1 (perfect, thumbs up); see `AgentHarness.feedback`."""
+        await self._conversation.grade(quality)
+
+    async def correct(self, text: str) -> None:
+        """Say what was wrong with the last reply; see `AgentHarness.correct`.
+
+        Raises `NoeticConfigError` ``NO_FEEDBACK`` where no layer of the agent takes corrections.
+        """
+        await self._conversation.correct(text)
+
+    @property
+    def _conversation(self) -> Conversation:
+        found = self.reading.conversation
+        if found is None:
+            raise NoeticConfigError("NO_HARNESS", NO_HARNESS, hint="Workbench(harness)")
+        return found
+
+    def ask(self, name: str, args: Mapping[str, Any], question: str | None) -> Asked | None:
+        """Ask for an approval inside; None where the workbench is not shown."""
+        if self.comm is None or not self._places or self.reading.questions is None:
+            return None
+        return self.reading.questions.ask(name, args, question)
+
+    def __getattr__(self, name: str) -> Any:
+        # Only names that are no attributes come here.
+        if name in PANELS and self._is_ready:
+            with self._together():
+                return self._view(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *PANELS]
+
+    # Panels.
+
+    def _view(self, name: str) -> RunView:
+        view = self.reading.views.get(name)
+        if view is None:
+            assert self._subject is not None
+            why = PANELS[name].lacks(self._subject)
+            if why:
+                raise NoeticConfigError("PANEL_NOT_AVAILABLE", why, given=name, hint="Workbench(run, rules=book)")
+            with hosted_by(self, name):
+                view = PANELS[name].make(self._subject, **self._arguments)
+            # It has read what may still wait here.
+            if view._last_read is not None and view._last_read is not self._last_taken:
+                self._behind[name] = view._last_read
+            self.reading.views[name] = view
+        return view
+
+    def _fetch(self, name: str) -> dict[str, Any]:
+        """Return what a page needs of a panel, which it is told about from now on."""
+        try:
+            view = self._view(name)
+        except Exception as exc:
+            log.exception("A panel of a workbench could not be opened.")
+            return {"fault": f"This panel could not be opened: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"}
+        self._fetched.add(name)
+        return {"snapshot": view.reading.snapshot, "traits": page_traits(view)}
+
+    @traitlets.validate("panels")
+    def _known_panels(self, proposal: Any) -> list[str]:
+        assert self._subject is not None
+        return _names_to_open(self._subject, proposal["value"])
+
+    @traitlets.validate("sizes")
+    def _known_sizes(self, proposal: Any) -> dict[str, list[int]]:
+        return {name: _size(size) for name, size in proposal["value"].items() if checked_names([name])}
+
+    def _open_and_close(self, change: Any) -> None:
+        self._fetched.intersection_update(change.new)
+        self.refresh_static()
+
+    # What panels send.
+
+    def panel_sent(self, panel: str, content: dict[str, Any]) -> None:
+        """Take a message of a panel for its page; of one that is closed nobody needs it."""
+        if panel in self._fetched:
+            self._news.append((panel, content))
+            self._flush()
+
+    def panel_changed(self, panel: str, traits: dict[str, Any]) -> None:
+        """Take new values of synced traits of a panel."""
+        own = {name: value for name, value in traits.items() if name in page_traits(self.reading.views.get(panel))}
+        if own:
+            self.panel_sent(panel, {"type": "traits", "traits": own})
+
+    def _part_changed(self, **parts: Any) -> None:
+        """Send parts of the workbench itself that are others now."""
+        self.reading.parts.update(parts)
+        self._news.append(("", {"type": "parts", **parts}))
+        self._flush()
+
+    def _chat_changed(self) -> None:
+        chat = getattr(self.reading, "conversation", None)
+        if chat is not None:
+            self._part_changed(chat=chat.data())
+
+    def _questions_changed(self) -> None:
+        if self.reading.questions is not None:
+            self._part_changed(questions=self.reading.questions.data())
+
+    @contextmanager
+    def _gathered(self) -> Iterator[None]:
+        """Gather what panels send meanwhile, and send it as one message."""
+        with self._reading_lock:
+            depth = getattr(self._depth, "now", 0)
+            self._depth.now = depth + 1
+            try:
+                yield
+            finally:
+                self._depth.now = depth
+        self._flush()
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """Gather in the same way, then take the events that came meanwhile."""
+        try:
+            with self._gathered():
+                yield
+        finally:
+            self._read()
+
+    def _flush(self) -> None:
+        # Whoever gathers sends for all: a thread that finds someone at it leaves its news there, as with events.
+        while self._news and not getattr(self._depth, "now", 0) and self._reading_lock.acquire(blocking=False):
+            try:
+                news = []
+                while self._news:
+                    news.append(self._news.popleft())
+                if news and self.comm is not None:
+                    self.send({"type": "panels", "news": news})
+            finally:
+                self._reading_lock.release()
+
+    def _read(self) -> None:
+        super()._read()
+        self._flush()
+
+    def _read_event(self, event: RunEvent) -> None:
+        if not self._is_following:
+            return
+        with self._gathered():
+            self._last_taken = event
+            for name, view in tuple(self.reading.views.items()):
+                if name not in self._behind:
+                    view._take(event)
+                elif self._behind[name] is event:
+                    del self._behind[name]
+            self._take_part(event)
+        if isinstance(event, TurnCompleted):
+            self.refresh_static()
+
+    def _take_part(self, event: RunEvent) -> None:
+        """Read an event for the parts that are no panels; a fault in them leaves the panels alone."""
+        if self.fault:
+            return
+        try:
+            parts = self._feed.take(event)
+            if parts:
+                self._news.append(("", {"type": "parts", **parts}))
+        except Exception as exc:
+            log.exception("A workbench failed; its panels go on.")
+            self.fault = f"The workbench itself failed: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"
+
+    def _selected(self, fields: dict[str, Any]) -> None:
+        with self._together():
+            self.reading.snapshot["selection"] = fields
+            self._news.append(("", {"type": "selected", "id": self._asked_by, "fields": fields}))
+            chosen = self.reading.selected(fields)
+            if chosen is not None:
+                self._news.append(("", {"type": "parts", **chosen}))
+            for view in tuple(self.reading.views.values()):
+                view._selected(fields)
+
+    def _message_received(self, widget: Any, content: Any, buffers: Any) -> None:
+        match content:
+            case {"type": "panel", "panel": str(name), "set": dict(values)} if name in self.reading.views:
+                with self._together():
+                    self.reading.views[name].take_state(values)
+            case {"type": "panel", "panel": str(name), "message": message} if name in self.reading.views:
+                with self._together():
+                    self.reading.views[name]._message_received(widget, message, buffers)
+            case _:
+                super()._message_received(widget, content, buffers)
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        match request:
+            case {"do": "panel", "panel": str(name)} if name in PANELS:
+                with self._together():
+                    return {"data": self._fetch(name)}
+            case {"do": "choose", "at": int(at), "why": bool(why)} if 0 <= at < len(self.reading.talk):
+                self.selection.select(**self.reading.talk.fields(at, decision=why))
+                return {"data": None}
+            case {"do": "edit", "decision": int(seq), "rule": int(place)}:
+                try:
+                    self.rules.choose(self.reading.causes.rule(seq, place))
+                    self.panels = [*self.panels, "rules"]
+                except NoeticConfigError as exc:
+                    return {"fault": plain(exc, TEXT_LENGTH)}
+                return {"data": None}
+        return super()._answer(request)
+
+    def to_html(self) -> str:
+        """Return the conversation and the static forms of the open panels as HTML without scripts."""
+        self._make_all()
+        return super().to_html()
+
+    def to_text(self) -> str:
+        """Return the conversation and the texts of the open panels."""
+        self._make_all()
+        return super().to_text()
+
+    def _make_all(self) -> None:
+        """Make the views of the open panels; one that cannot be made is missing, and says why on a page."""
+        for name in self.panels:
+            with self._together():
+                self.reading.faults.pop(name, None)
+                try:
+                    self._view(name)
+                except Exception as exc:
+                    self.reading.faults[name] = f"{type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"
+        self.reading.open = list(self.panels)
+
+    def _release(self) -> bool:
+        if isinstance(getattr(self, "reading", None), WorkbenchReading):
+            if self.reading.questions is not None:
+                self.reading.questions.withdraw()
+            for end in getattr(self, "_ends", ()):
+                end()
+            for view in self.reading.views.values():
+                view._release()
+        return super()._release()
+
+
+def _subject_of(source: Any, rules: Any, regulator: Any) -> Subject:
+    harness = source if isinstance(source, AgentHarness) else None
+    run = run_of(source) if harness is None else recorded(harness) or record(harness)
+    if rules is not None and not isinstance(rules, RuleBook):
+        raise NoeticConfigError(
+            "NOT_A_RULE_BOOK", "Rules are those of a RuleBook.", given=rules, hint="Pass the book that steers."
+        )
+    if rules is None and harness is not None:
+        books = [rulebook_of(layer) for layer in harness.config.memory]
+        rules = next((book for book in books if book is not None), None)
+    if regulator is not None and not isinstance(regulator, Regulator):
+        raise NoeticConfigError(
+            "INVALID_REGULATOR", "That is no regulator.", given=regulator, hint="Use Regulator.for_user(name)."
+        )
+    return Subject(run, harness, rules, regulator)
+
+
+def _names_to_open(subject: Subject, given: Sequence[str] | None) -> list[str]:
+    if given is None:
+        return [name for name, panel in PANELS.items() if panel.is_open and not panel.lacks(subject)]
+    names = checked_names(given)
+    for name in names:
+        why = PANELS[name].lacks(subject)
+        if why:
+            raise NoeticConfigError("PANEL_NOT_AVAILABLE", why, given=name, hint="Workbench(run, rules=book)")
+    return names
+
+
+def _size(given: Any) -> list[int]:
+    """Return a size within its bounds: columns of 12, and pixels."""
+    try:
+        columns, height = (int(number) for number in given)
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise NoeticConfigError(
+            "INVALID_SIZE", "A size is columns of 12, and pixels.", given=given, hint="Such as (6, 400)."
+        ) from exc
+    least, most = HEIGHTS
+    return [max(3, min(columns, COLUMNS)), max(least, min(height, most))]
+
+
+def _asked_here(bench: Workbench) -> tuple[Callable[[], None], ...]:
+    """Have the questions of the harness asked inside, where it asks a person at all."""
+    harness = None if bench._subject is None else bench._subject.harness
+    approve = getattr(harness, "approve", None)
+    return (approve.ask_in(bench),) if isinstance(approve, Approval) else ()

@@ -1,0 +1,310 @@
+// The parts of a workbench: the model that a view takes for its own, the conversation, questions, and what led to a decision.
+
+/** What a view takes for its model: state of its own, and messages that travel inside those of the workbench. */
+function panelModel(host, name, data) {
+  const listeners = new Map();
+  const state = { fault: "", static_name: "", ...data.traits, snapshot: data.snapshot };
+  let changed = {};
+  const emit = (event, value) => [...(listeners.get(event) ?? [])].forEach((listener) => listener(value));
+  return {
+    get: (key) => state[key],
+    set: (key, value) => {
+      for (const [each, given] of Object.entries(typeof key === "object" ? key : { [key]: value })) {
+        if (state[each] === given) continue;
+        state[each] = changed[each] = given;
+        emit(`change:${each}`, given);
+      }
+    },
+    save_changes: () => {
+      if (Object.keys(changed).length) host.send({ type: "panel", panel: name, set: changed });
+      changed = {};
+    },
+    send: (message) => host.send({ type: "panel", panel: name, message }),
+    on: (event, listener) => (listeners.get(event) ?? listeners.set(event, new Set()).get(event)).add(listener),
+    off: (event, listener) => listeners.get(event)?.delete(listener),
+    /** Take a message of the kernel. */
+    receive: (content) => {
+      if (content.type !== "traits") return emit("msg:custom", content);
+      for (const [each, given] of Object.entries(content.traits)) {
+        state[each] = given;
+        emit(`change:${each}`, given);
+      }
+    },
+  };
+}
+
+/** One thumb, up or turned down. */
+function thumb(down) {
+  const icon = make("svg", { width: 14, height: 14, viewBox: "0 0 16 16", "aria-hidden": "true", class: "nn-thumb" });
+  const turn = down ? "rotate(180 8 8)" : null;
+  icon.append(make("path", { d: "M1 7h3v8H1zM5 7l3-6c1.6 0 2.2 1.2 1.7 2.6L9 6h5c1 0 1.4.9 1.1 1.7l-2 6c-.2.8-.8 1.3-1.6 1.3H5z", transform: turn }));
+  return icon;
+}
+
+/** A button with text. */
+function button(parent, text, click, attributes = {}) {
+  const made = parent.appendChild(make("button", { type: "button", ...attributes }, text));
+  made.addEventListener("click", click);
+  return made;
+}
+
+/** The conversation: a row a turn, a click chooses it; below it, where there is an agent, what is said to it. */
+function talkPart(parent, { get, failed }) {
+  const box = parent.appendChild(make("section", { class: "nn-talk", "aria-label": "Conversation" }));
+  const earlier = button(box, "Earlier turns", () => askEarlier(), { class: "nn-earlier" });
+  const list = box.appendChild(make("ol", { class: "nn-turns", tabindex: 0, "aria-label": "Turns" }));
+  const empty = box.appendChild(make("p", { class: "nn-empty" }, "No turn yet. What is said and answered appears here."));
+  const none = box.appendChild(make("p", { class: "nn-note" }));
+  const chat = box.appendChild(make("form", { class: "nn-chat" }));
+  const waiting = chat.appendChild(make("ul", { class: "nn-waiting", "aria-label": "Waiting for the next turn" }));
+  const text = chat.appendChild(make("textarea", { rows: 2, "aria-label": "Message", "data-lm-suppress-shortcuts": "true" }));
+  const row = chat.appendChild(make("div", { class: "nn-toolbar" }));
+  const send = row.appendChild(make("button", { type: "submit" }, "Send"));
+  const stop = button(row, "Stop", () => act({ do: "stop" }));
+  const good = button(row, "", () => act({ do: "grade", quality: 1 }), { "aria-label": "Good reply", title: "Good reply" });
+  const poor = button(row, "", () => act({ do: "grade", quality: 0 }), { "aria-label": "Poor reply", title: "Poor reply" });
+  good.append(thumb(false));
+  poor.append(thumb(true));
+  const fix = button(row, "Correct …", () => openFix(fixBox.hidden), { "aria-expanded": "false" });
+  const fixBox = chat.appendChild(make("div", { class: "nn-toolbar nn-fix" }));
+  const fixText = fixBox.appendChild(make("input", { type: "text", "aria-label": "What was wrong with the last reply" }));
+  const fixSend = button(fixBox, "Give correction", () => sendFix());
+  const deaf = chat.appendChild(make("p", { class: "nn-note" }));
+  const notice = chat.appendChild(make("p", { class: "nn-bench-notice", role: "status" }));
+  fixBox.hidden = true;
+  put(fixText, { placeholder: "What was wrong with the last reply?" });
+
+  let before = []; // rows that were asked for, older than those of the snapshot
+  let follows = true;
+  const act = (request) => get(request).catch(failed);
+  const openFix = (open) => {
+    fixBox.hidden = !open;
+    put(fix, { "aria-expanded": open });
+    if (open) fixText.focus();
+  };
+  const sendFix = () => {
+    if (!fixText.value.trim()) return fixText.focus();
+    act({ do: "correct", text: fixText.value });
+    fixText.value = "";
+    openFix(false);
+  };
+  const say = () => {
+    if (!text.value.trim()) return;
+    act({ do: "say", text: text.value });
+    text.value = "";
+    follows = true;
+  };
+  chat.addEventListener("submit", (event) => {
+    event.preventDefault();
+    say();
+  });
+  text.addEventListener("keydown", (event) => {
+    event.stopPropagation();
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    say();
+  });
+  fixText.addEventListener("keydown", (event) => {
+    event.stopPropagation();
+    if (event.key !== "Enter" && event.key !== "Escape") return;
+    event.preventDefault();
+    if (event.key === "Enter") sendFix();
+    else openFix(false);
+  });
+  list.addEventListener("scroll", () => (follows = list.scrollTop + list.clientHeight > list.scrollHeight - 24));
+  const askEarlier = async () => {
+    const first = before[0]?.at ?? Number(list.dataset.first);
+    try {
+      before = [...(await get({ what: "talk", before: first })), ...before];
+      follows = false;
+    } catch (error) {
+      failed(error);
+    }
+    redraw();
+  };
+  let redraw = () => {};
+
+  function create() {
+    const item = make("li");
+    const open = item.appendChild(make("button", { type: "button", class: "nn-turn" }));
+    open.append(make("span", { class: "nn-turn-number" }), make("span", { class: "nn-said" }), make("span", { class: "nn-reply" }));
+    open.addEventListener("click", () => act({ do: "choose", at: item.row.at, why: false }));
+    const marks = item.appendChild(make("p", { class: "nn-turn-marks" }));
+    const why = button(marks, "", () => act({ do: "choose", at: item.row.at, why: true }), { class: "nn-why-button" });
+    marks.append(make("span"));
+    why.hidden = true;
+    return item;
+  }
+
+  function update(item, turn, chosen, several) {
+    item.row = turn;
+    const [open, marks] = item.children;
+    put(open, { "aria-pressed": chosen === turn.at });
+    setText(open.children[0], several ? `${turn.turn} · ${turn.thread}` : `${turn.turn}`);
+    setText(open.children[1], turn.said || "(nothing said)");
+    setText(open.children[2], turn.reply || turn.state);
+    put(open.children[2], { "data-state": turn.reply ? null : "none" });
+    const hasDenied = turn.isDenied;
+    marks.hidden = turn.marks.length === 0;
+    marks.children[0].hidden = !hasDenied;
+    setText(marks.children[0], hasDenied ? `${turn.marks[0]}: why?` : "");
+    setText(marks.children[1], turn.marks.slice(hasDenied ? 1 : 0).join(" · "));
+  }
+
+  return function draw(parts) {
+    redraw = () => draw(parts);
+    const rows = [...before.filter((row) => row.at < (parts.talk[0]?.at ?? Infinity)), ...parts.talk];
+    const several = new Set(rows.map((row) => row.thread)).size > 1;
+    put(list, { "data-first": rows[0]?.at ?? 0 });
+    patch(list, rows, create, (item, turn) => update(item, turn, parts.chosen, several));
+    empty.hidden = rows.length > 0;
+    list.hidden = rows.length === 0;
+    earlier.hidden = !rows.length || rows[0].at === 0;
+    if (follows) list.scrollTop = list.scrollHeight;
+    const about = parts.chat;
+    none.hidden = about !== null;
+    setText(none, about === null ? parts.whyNoChat : "");
+    chat.hidden = about === null;
+    if (about === null) return;
+    put(text, { placeholder: parts.busy ? "Say more: it waits for the next turn" : `Say something to ${about.agent}` });
+    patch(waiting, about.waiting, () => make("li"), (item, words) => setText(item, `Waits: ${words}`));
+    waiting.hidden = about.waiting.length === 0 || !parts.busy;
+    stop.disabled = !parts.busy;
+    good.disabled = poor.disabled = !parts.canGrade;
+    fix.disabled = !parts.canGrade || about.deaf !== "";
+    fixSend.disabled = fix.disabled;
+    setText(deaf, about.deaf);
+    deaf.hidden = !about.deaf;
+    const [mood, words] = about.notice;
+    put(notice, { "data-mood": mood });
+    setText(notice, words);
+  };
+}
+
+/** Questions of the agent, each with its answers. */
+function questionsPart(parent, { get, failed }) {
+  const box = parent.appendChild(make("div", { class: "nn-questions", role: "alert" }));
+  const create = () => {
+    const form = make("form", { class: "nn-question" });
+    form.append(make("p", { class: "nn-asked" }), make("p", { class: "nn-quote" }));
+    const row = form.appendChild(make("div", { class: "nn-toolbar" }));
+    const answer = (word) => get({ do: "answer", id: form.question, answer: word, reason: reason.value }).catch(failed);
+    button(row, "Allow once", () => answer("once"));
+    button(row, "Allow for this run", () => answer("always"));
+    button(row, "Deny", () => answer("deny"));
+    const reason = row.appendChild(make("input", { type: "text", "aria-label": "Why not?", placeholder: "Why not?" }));
+    reason.addEventListener("keydown", (event) => event.stopPropagation());
+    // Enter in the field of a reason is a no, never a yes.
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      answer("deny");
+    });
+    return form;
+  };
+  return function draw(questions) {
+    // By their number: an answer must never be that of another question.
+    for (const form of [...box.children]) if (!questions.some((each) => each.id === form.question)) form.remove();
+    for (const each of questions) {
+      if ([...box.children].some((form) => form.question === each.id)) continue;
+      const form = box.appendChild(create());
+      form.question = each.id;
+      setText(form.children[0], each.asked);
+      setText(form.children[1], each.call);
+    }
+    box.hidden = questions.length === 0;
+  };
+}
+
+/** What led to the chosen decision: its request, the item each argument came from, its rules, and what else would have been. */
+function causePart(parent, { get, select, redraw, show }) {
+  const box = parent.appendChild(make("section", { class: "nn-cause", "aria-label": "Why" }));
+  let shown = null;
+  let cause = null;
+  let trial = null;
+  let fault = "";
+  let drawn = null;
+  const ask = newest(
+    (decision) => get({ what: "cause", decision }),
+    (answer, decision) => {
+      if (decision !== shown) return;
+      cause = answer;
+      redraw();
+    },
+  );
+  const problem = (error) => {
+    fault = error.message;
+    redraw();
+  };
+  const tryWithout = async (rule) => {
+    try {
+      trial = await get({ what: "without", decision: shown, rule });
+      fault = "";
+    } catch (error) {
+      return problem(error);
+    }
+    redraw();
+  };
+
+  const edit = (rule) => {
+    show("rules");
+    get({ do: "edit", decision: shown, rule }).then(redraw, problem);
+  };
+
+  function fill() {
+    box.replaceChildren();
+    const head = box.appendChild(make("div", { class: "nn-toolbar" }));
+    head.append(make("span", { class: "nn-detail-head" }, `Why ${cause.head}`));
+    if (cause.request) button(head, "Show the request", () => select(cause.request));
+    button(head, "Close", () => select({ ...(cause.request ?? {}), decision: null, item: null }), { "aria-label": "Close why" });
+    if (cause.guidance) box.append(make("p", { class: "nn-quote" }, cause.guidance));
+    if (cause.arguments.length) {
+      const rows = tableIn(box, "Where the arguments came from", ["Argument", "Value", "First written by", "Item"], { wordy: () => true });
+      for (const each of cause.arguments) {
+        const row = rows.appendChild(make("tr"));
+        row.append(make("th", { scope: "row" }, each.name), make("td", { class: "nn-text" }, each.value), make("td", { class: "nn-text" }, each.origin));
+        const cell = row.appendChild(make("td", { class: "nn-text" }));
+        if (each.go) button(cell, each.words || "Show", () => select(each.go), { class: "nn-item-link", title: "Show this item in the request" });
+        else cell.textContent = each.words;
+      }
+    }
+    for (const [rule, [label, known]] of cause.rules.entries()) {
+      const line = box.appendChild(make("div", { class: "nn-toolbar" }));
+      line.append(make("span", {}, `Rule ${label}`));
+      if (!known) continue;
+      button(line, "What without it?", () => tryWithout(rule));
+      button(line, "Edit it", () => edit(rule));
+    }
+    if (cause.note) box.append(make("p", { class: "nn-note" }, cause.note));
+    if (trial) fillTrial();
+    if (fault) box.append(make("p", { class: "nn-fault", role: "alert" }, fault));
+  }
+
+  function fillTrial() {
+    const counts = trial.counts.filter(([change]) => change !== "unchanged");
+    const words = counts.map(([, name, count]) => `${count.toLocaleString("en")} ${name}`).join(", ") || "nothing would differ";
+    box.append(make("p", { class: "nn-trial-head", role: "status" }, `${trial.title}: ${words}.`));
+    const list = box.appendChild(make("ul", { class: "nn-list" }));
+    for (const row of trial.rows.slice(0, 6)) {
+      const item = list.appendChild(make("li"));
+      button(item, `${row.where}: ${row.verdict}, ${row.what}`, () => select(row.place), { class: "nn-item-link" });
+    }
+    if (trial.note) box.append(make("p", { class: "nn-note" }, trial.note));
+  }
+
+  return function draw(selection) {
+    const decision = selection.decision ?? null;
+    if (decision !== shown) {
+      shown = decision;
+      cause = trial = null;
+      fault = "";
+      if (decision !== null) ask(decision).catch(problem);
+    }
+    box.hidden = shown === null || (cause === null && !fault);
+    if (box.hidden) return;
+    const state = [cause, trial, fault];
+    if (drawn && state.every((each, at) => each === drawn[at])) return;
+    drawn = state;
+    if (cause) fill();
+    else box.replaceChildren(make("p", { class: "nn-fault", role: "alert" }, fault));
+  };
+}

@@ -1,0 +1,221 @@
+"""What a workbench reads beside what its panels read: the conversation, what is going on, and why something was decided."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import (
+    ErrorRaised,
+    ModelCalled,
+    QualityGiven,
+    RegulatorDecided,
+    RunEvent,
+    SteeringDecided,
+    StepStarted,
+    ToolCalled,
+    ToolProgress,
+    TurnCompleted,
+    TurnStarted,
+)
+from noetic_nb.markup import escape
+from noetic_nb.runs.plain_text import plain
+from noetic_nb.widgets.base.feed import Place, Reading
+from noetic_nb.widgets.base.moment import EVERYTHING, Moment
+from noetic_nb.widgets.base.run_view import RunView
+from noetic_nb.widgets.base.selection import FIELDS
+from noetic_nb.widgets.workbench.cause import Causes
+from noetic_nb.widgets.workbench.chat import NO_HARNESS, Conversation
+from noetic_nb.widgets.workbench.panels import PANELS, Subject
+from noetic_nb.widgets.workbench.progress import Progress
+from noetic_nb.widgets.workbench.questions import Questions
+from noetic_nb.widgets.workbench.talk import Talk
+
+__all__ = ["WorkbenchReading"]
+
+_READ: Final = frozenset(
+    {
+        ErrorRaised, ModelCalled, QualityGiven, RegulatorDecided, SteeringDecided, StepStarted, ToolCalled, ToolProgress,
+        TurnCompleted, TurnStarted,
+    }
+)  # fmt: skip
+# A page that is open keeps what it has been sent; one that opens later has these.
+_MOST_ROWS: Final = 40
+
+
+class WorkbenchReading(Reading):
+    """The parts of a workbench that are no panels, and the snapshot of all of it.
+
+    Parameters
+    ----------
+    subject : Subject
+        What is looked at.
+    moment : Moment, optional
+        Which part of the run is shown.
+
+    Attributes
+    ----------
+    views : dict of str to RunView
+        The views that have been made, by the names of their panels.
+    open, faults : list of str, dict of str to str
+        What static forms show: the open panels, and why some cannot be shown.
+    talk, progress, causes, questions : object
+        The parts.
+    conversation : Conversation or None
+        With the harness, where there is one.
+
+    Examples
+    --------
+    >>> from noetic_nb.runs import Run
+    >>> WorkbenchReading(Subject(Run())).snapshot["parts"]["progress"]
+    'No turn yet'
+    """
+
+    def __init__(self, subject: Subject, moment: Moment = EVERYTHING) -> None:
+        self.views: dict[str, RunView] = {}
+        self.talk = Talk(moment)
+        self.progress = Progress()
+        self.causes = Causes(subject.run, subject.rules)
+        self.open: list[str] = []
+        self.faults: dict[str, str] = {}
+        self.conversation: Conversation | None = None
+        self.questions: Questions | None = None
+        self._name = plain(getattr(subject.run, "run_id", "") or "run")
+        self.snapshot: dict[str, Any] = {
+            "name": self._name,
+            "titles": [[name, panel.title, panel.lacks(subject)] for name, panel in PANELS.items()],
+            "sizes": {name: list(panel.size) for name, panel in PANELS.items()},
+            "selection": dict.fromkeys(FIELDS),
+            "parts": {
+                "progress": self.progress.text,
+                "busy": False,
+                "canGrade": False,
+                "chosen": None,
+                "chat": None,
+                "whyNoChat": NO_HARNESS,
+                "questions": [],
+                "talk": [],
+                "turns": 0,
+            },
+        }
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What a page shows beside the panels."""
+        parts: dict[str, Any] = self.snapshot["parts"]
+        return parts
+
+    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
+        """Read one event; returns the parts that are others now."""
+        if type(event) not in _READ:  # most events are of layers and budgets
+            return None
+        self.progress.take(event)
+        self.causes.take(event, place.seq)
+        at = self.talk.take(event, place.seq)
+        if not self._is_begun:
+            return None
+        if isinstance(event, TurnStarted) and self.conversation is not None:
+            self.conversation.turn_started(event.where.thread_id)
+        news: dict[str, Any] = {}
+        if at is not None:
+            rows, row = self.parts["talk"], self.talk.data(at)
+            known = [place for place, other in enumerate(rows) if other["at"] == at]
+            if known:
+                rows[known[0]] = row
+            elif not rows or at > rows[-1]["at"]:
+                rows.append(row)
+                del rows[:-_MOST_ROWS]
+            self.parts["turns"] = len(self.talk)
+            news |= {"row": row, "turns": len(self.talk)}
+        if isinstance(event, TurnCompleted):
+            self._has_reply = self._has_reply or event.where.thread_id == self._chat_thread
+        for name, value in (("progress", self.progress.text), ("busy", self.is_busy), ("canGrade", self._has_reply)):
+            if self.parts[name] != value:
+                self.parts[name] = news[name] = value
+        return news or None
+
+    def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:
+        """Take a choice; returns the row of the conversation that it belongs to, where that is another."""
+        chosen = self.talk.chosen(fields)
+        if chosen == self.parts["chosen"]:
+            return None
+        self.parts["chosen"] = chosen
+        return {"chosen": chosen}
+
+    _is_begun = False
+    _has_reply = False
+
+    @property
+    def _chat_thread(self) -> str | None:
+        return None if self.conversation is None else self.conversation.thread_id
+
+    def begin(self) -> None:
+        """Make the snapshot of what has been read."""
+        self._is_begun = True
+        self._has_reply = self._chat_thread is not None and self.talk.has_reply(self._chat_thread)
+        self.parts.update(
+            progress=self.progress.text,
+            busy=self.is_busy,
+            canGrade=self._has_reply,
+            talk=self.talk.newest(),
+            turns=len(self.talk),
+            chosen=self.talk.chosen(self.snapshot["selection"]),
+        )
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn of the conversation runs."""
+        return self.conversation is not None and self.conversation.thread_id in self.progress.running
+
+    def answer(self, request: dict[str, Any]) -> Any:
+        """Answer ``{what: "talk", before}``, ``{what: "cause", decision}`` and ``{what: "without", decision, rule}``."""
+        match request:
+            case {"what": "talk", "before": int(before)}:
+                return self.talk.newest(before)
+            case {"what": "cause", "decision": int(decision)}:
+                return self.causes.of(decision)
+            case {"what": "without", "decision": int(decision), "rule": int(place)}:
+                return self.causes.without(self.causes.rule(decision, place))
+            case {"do": "answer", "id": int(number), "answer": str(answer), "reason": str(reason)}:
+                return self.questions is not None and self.questions.take(number, answer, reason)
+            case {"do": "say" | "stop" | "grade" | "correct"}:
+                return self._do(request)
+        return super().answer(request)
+
+    def _do(self, request: dict[str, Any]) -> None:
+        chat = self.conversation
+        if chat is None:
+            raise NoeticConfigError("NO_HARNESS", NO_HARNESS, hint="Workbench(harness)")
+        match request:
+            case {"do": "say", "text": str(text)} if text.strip():
+                chat.begin(chat.say(text))
+            case {"do": "stop"}:
+                chat.begin(chat.stop())
+            case {"do": "grade", "quality": int() | float() as quality}:
+                chat.begin(chat.grade(quality))
+            case {"do": "correct", "text": str(text)} if text.strip():
+                chat.begin(chat.correct(text))
+            case _:
+                super().answer(request)
+
+    def to_html(self) -> str:
+        """Return the conversation and the static forms of the open panels, one below the other."""
+        head = (
+            f'<p class="nn-title">Workbench: {escape(self._name)}</p><p class="nn-sub">{escape(self.progress.text)}</p>'
+        )
+        panels = [
+            f'<div class="nn-static-panel" data-panel="{name}"><div class="noetic-nb">{self._html(name)}</div></div>'
+            for name in self.open
+        ]
+        return f"{head}{self.talk.to_html()}{''.join(panels)}"
+
+    def _html(self, name: str) -> str:
+        if name in self.faults:
+            return f'<p class="nn-fault">{escape(PANELS[name].title)}: {escape(self.faults[name])}</p>'
+        return self.views[name].reading.to_html()
+
+    def to_text(self) -> str:
+        """Return the conversation and the texts of the open panels."""
+        texts = [f"Workbench: {self._name}. {self.progress.text}", self.talk.to_text()]
+        shown = [self.faults.get(name) or self.views[name].reading.to_text() for name in self.open]
+        return "\n\n".join([*texts, *shown])

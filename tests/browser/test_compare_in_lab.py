@@ -1,0 +1,152 @@
+"""Two runs side by side in JupyterLab: what differs is found by pointer, keys and filters, and growing runs are followed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.appearance import assert_contained, assert_readable, at_width
+
+Open = Callable[..., Any]
+
+TWO = """
+from noetic_nb.runs import Run
+from tests.widgets.scenes import demo_run, hostile_run, turn
+def said(reply, number=1, tokens=100):
+    from noetic_nb.events import ToolCalled, TurnCompleted, TurnStarted, Where
+    w = Where("t1", f"e{number}", number)
+    return [TurnStarted(w, 0.0, f"u{number}", 0, 1, f"Question {number}"),
+            ToolCalled(w, 0.0, "find", "c", {"n": number}, f"{reply} is found.", 1.0, "ok"),
+            TurnCompleted(w, 1.0, f"u{number}", "success", 5.0, f"It is {reply} that you want.", tokens, 10, 0.01, 1, 1)]
+def run_of(turns, differs):
+    replies = [(n, "Rome" if n % differs else "Oslo") for n in range(1, turns + 1)]
+    return Run(f"run-{differs}", events=[e for n, reply in replies for e in said(reply, n, 100 + n)])
+selection = Selection()
+"""
+SCENES = {
+    "two": "Compare(run_of(40, 7), run_of(42, 5))",
+    "hostile": "Compare(hostile_run(), demo_run())",
+    "empty": "Compare(Run(), Run())",
+    "lists": "Compare([run_of(n, 2) for n in range(1, 9)], [run_of(n + n % 3, 3) for n in range(1, 9)])",
+}
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_comparison_is_readable_in_both_themes_and_at_every_width(
+    notebook: Open, cells_of: Open, shot: Open, scene: str
+) -> None:
+    opened = notebook(*cells_of("Run", [TWO, f"shown = {SCENES[scene]}\nshown"]))
+    opened.run_all()
+    root = opened.page.locator(".noetic-nb").first
+    root.wait_for()
+    if scene in ("two", "hostile"):
+        root.locator(".nn-compared tbody tr").first.wait_for()
+
+    for theme in ("JupyterLab Light", "JupyterLab Dark"):
+        opened.theme(theme)
+        for width in (1400, 420):
+            at_width(root, width)
+            shot(root, f"compare-{scene}-{theme.split()[-1].lower()}-{width}")
+            assert_readable(root)
+            assert_contained(root)
+    assert root.locator("script, img, b, iframe, [onload], [onerror]").count() == 0
+
+    opened.kernel.run("shown.close()")
+    static = opened.page.locator(".noetic-nb-static")
+    static.wait_for()
+    assert_readable(static)
+    assert_contained(static)
+    shot(static, f"compare-{scene}-static")
+
+
+def test_differences_are_filtered_paged_and_chosen(notebook: Open, cells_of: Open) -> None:
+    opened = notebook(*cells_of("Run", [TWO, "Compare(run_of(60, 2), run_of(60, 61), selection=selection)"]))
+    opened.run_all()
+    root = opened.page.locator(".noetic-nb").first
+    rows = root.locator(".nn-compared tbody tr")
+    status = root.get_by_role("status").first
+    expect(status).to_have_text("30 of 60 pairs of turns differ")
+    expect(rows).to_have_count(20)
+    expect(rows.first.locator("del")).to_have_text("Oslo")
+    expect(rows.first.locator("ins")).to_have_text("Rome")
+
+    root.get_by_label("What", exact=True).select_option("reply")
+    expect(rows).to_have_count(10)
+    expect(rows.first).to_contain_text("reply")
+    root.get_by_role("button", name="Later").click()
+    expect(rows.first.locator("th")).to_have_text("22")
+    root.get_by_role("button", name="Earlier").click()
+    expect(rows.first.locator("th")).to_have_text("2")
+    root.get_by_label("only what differs").uncheck()
+    expect(rows.first.locator("th")).to_have_text("1")
+
+    rows.first.focus()
+    opened.page.keyboard.press("ArrowDown")
+    opened.page.keyboard.press("Enter")
+    expect(rows.nth(1)).to_have_attribute("aria-selected", "true")
+    assert opened.kernel.value("selection.thread_id, selection.turn") == "('t1', 2)"
+    opened.page.keyboard.press("PageDown")
+    expect(rows.first.locator("th")).to_have_text("11")
+
+    opened.kernel.run("selection.select(thread_id='t1', turn=40)")
+    expect(rows.first.locator("th")).to_have_text("40")
+    expect(rows.first).to_have_attribute("aria-selected", "true")
+
+
+def test_bars_lead_to_their_turns_by_keys_and_by_pointer(notebook: Open, cells_of: Open) -> None:
+    opened = notebook(*cells_of("Run", [TWO, "Compare(run_of(60, 2), run_of(60, 61))"]))
+    opened.run_all()
+    root = opened.page.locator(".noetic-nb").first
+    bars = root.locator(".nn-differs .nn-mark")
+    expect(bars).to_have_count(60)
+
+    bars.first.focus()
+    opened.page.keyboard.press("End")
+    expect(root.locator(".nn-readout")).to_have_text("Pair 60: 2 differences")
+    opened.page.keyboard.press("Enter")
+    expect(root.locator(".nn-compared tbody th").first).to_have_text("60")
+    bars.nth(9).click()
+    expect(root.locator(".nn-compared tbody th").first).to_have_text("10")
+
+
+def test_both_runs_may_grow(notebook: Open, cells_of: Open) -> None:
+    opened = notebook(*cells_of("Run", [TWO, "a, b = Run('a'), Run('b')\nCompare(a, b)"]))
+    opened.run_all()
+    root = opened.page.locator(".noetic-nb").first
+    expect(root.locator(".nn-empty")).to_contain_text("No turn yet.")
+
+    opened.kernel.run("for e in said('Rome'): a.append(e)")
+    expect(root.locator(".nn-compared tbody th").first).to_have_text("1 | —")
+    opened.kernel.run("for e in said('Oslo'): b.append(e)")
+
+    expect(root.locator(".nn-compared tbody th").first).to_have_text("1")
+    expect(root.locator(".nn-compared ins").first).to_have_text("Oslo")
+    expect(root.get_by_role("status").first).to_have_text("1 of 1 pairs of turns differ")
+
+
+def test_ten_thousand_turns_are_looked_at_as_far_as_someone_asks(notebook: Open, cells_of: Open) -> None:
+    opened = notebook(*cells_of("Run", [TWO, "Compare(run_of(10_000, 2), run_of(10_000, 10_001))"]))
+    opened.run_all()
+    root = opened.page.locator(".noetic-nb").first
+    status = root.get_by_role("status").first
+    expect(status).to_have_text("500 of the first 1,000 pairs differ; there are 10,000", timeout=30_000)
+
+    root.get_by_role("button", name="Look at the rest").click()
+
+    expect(status).to_have_text("1,000 of the first 2,000 pairs differ; there are 10,000", timeout=30_000)
+
+
+def test_intervals_are_read_by_keys(notebook: Open, cells_of: Open) -> None:
+    opened = notebook(*cells_of("Run", [TWO, SCENES["lists"]]))
+    opened.run_all()
+    root = opened.page.locator(".noetic-nb").first
+    plots = root.locator(".nn-paired svg")
+    plots.first.focus()
+
+    opened.page.keyboard.press("ArrowDown")
+
+    expect(plots.nth(1)).to_be_focused()
+    expect(root.locator(".nn-readout")).to_contain_text("pairs")

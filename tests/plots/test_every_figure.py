@@ -1,0 +1,198 @@
+"""What holds of every figure: nothing global is touched, inputs stay as they were, and the same input draws the same."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from noetic_nb import lab, plots
+from noetic_nb.lab import datasets
+from noetic_nb.regulator import CallBudget
+from noetic_nb.runs import Run
+from noetic_nb.runs.palette import ink_on
+from tests.plots.decided_runs import decided_run
+from tests.plots.test_table_figures import remembered, tried
+from tests.widgets.hostile_texts import HOSTILE_TEXTS
+from tests.widgets.scenes import demo_run
+
+RUN, DECIDED = demo_run(), decided_run(12)
+CALIBRATION = lab.calibrate(CallBudget(), datasets.airline(), samples=20)
+WORTH = lab.economics(CallBudget(), datasets.airline(), samples=20)
+TRIED, REMEMBERED = tried(), remembered()
+FIGURES: dict[str, Callable[..., Axes]] = {
+    "allocation": lambda **given: plots.allocation(RUN, **given),
+    "economics": lambda **given: plots.economics(WORTH, **given),
+    "ledger": lambda **given: plots.ledger(DECIDED, **given),
+    "memory_bench": lambda **given: plots.memory_bench(REMEMBERED, **given),
+    "pareto": lambda **given: plots.pareto(TRIED, "t", "s", label="word", **given),
+    "quality_and_cost": lambda **given: plots.quality_and_cost(RUN, **given),
+    "roc": lambda **given: plots.roc(CALIBRATION, **given),
+    "sweep": lambda **given: plots.sweep(TRIED, "cap", "s", **given),
+    "timeline": lambda **given: plots.timeline(RUN, **given),
+    "trends": lambda **given: plots.trends(RUN, **given),
+}
+EMPTY: dict[str, Callable[[], Axes]] = {
+    "allocation": lambda: plots.allocation(Run()),
+    "economics": lambda: plots.economics(WORTH.iloc[:0]),
+    "ledger": lambda: plots.ledger(Run()),
+    "memory_bench": lambda: plots.memory_bench(REMEMBERED.iloc[:0]),
+    "pareto": lambda: plots.pareto(TRIED.iloc[:0], "t", "s"),
+    "sweep": lambda: plots.sweep(TRIED.iloc[:0], "cap", "s"),
+    "timeline": lambda: plots.timeline(Run()),
+    "trends": lambda: plots.trends(Run()).child_axes[0],
+}
+
+every_figure = pytest.mark.parametrize("name", sorted(FIGURES))
+
+
+def fresh(width: float = 6.0, height: float = 4.0, **options: Any) -> Axes:
+    return Figure(figsize=(width, height), **options).subplots()
+
+
+def drawn(axes: Axes) -> np.ndarray[Any, Any]:
+    figure: Any = axes.get_figure(root=True)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba()).copy()
+
+
+def facts(axes: Axes) -> list[Any]:
+    """Return what can be compared of all artists."""
+    found: list[Any] = []
+    for artist in axes.findobj():
+        given: Any = artist
+        said = given.get_text() if hasattr(artist, "get_text") else str(given.get_label())
+        colour = given.get_facecolor() if hasattr(artist, "get_facecolor") else getattr(artist, "_color", None)
+        place = given.get_xydata() if hasattr(artist, "get_xydata") else getattr(artist, "_x0", None)
+        found.append((type(artist).__name__, said, str(colour), str(place), artist.get_zorder()))
+    return found
+
+
+def test_every_public_figure_is_here() -> None:
+    assert sorted(FIGURES) == plots.__all__
+
+
+@every_figure
+def test_the_same_input_draws_the_same(name: str) -> None:
+    first, second = (FIGURES[name](ax=fresh()) for _ in range(2))
+
+    assert facts(first) == facts(second)
+    assert (drawn(first) == drawn(second)).all()
+
+
+@every_figure
+def test_nothing_global_and_no_input_is_changed(name: str) -> None:
+    before = dict(matplotlib.rcParams)
+    tables = [table.copy() for table in (WORTH, TRIED, REMEMBERED, CALIBRATION.table)]
+    events = [len(run.events) for run in (RUN, DECIDED)]
+
+    own = FIGURES[name](theme="dark")
+    own._repr_png_()  # type: ignore[attr-defined]
+
+    assert dict(matplotlib.rcParams) == before
+    for table, copy in zip((WORTH, TRIED, REMEMBERED, CALIBRATION.table), tables, strict=True):
+        pandas.testing.assert_frame_equal(table, copy)
+        assert table.attrs == copy.attrs
+    assert [len(run.events) for run in (RUN, DECIDED)] == events
+    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+@every_figure
+@pytest.mark.parametrize("ground", ["white", "#002B36", "none"])
+def test_inks_follow_the_ground_of_the_figure(name: str, ground: str) -> None:
+    axes = FIGURES[name](ax=fresh(facecolor=ground))
+
+    shown = "#FFFFFF" if ground == "none" else to_hex(ground).upper()
+    panel: Any = axes.child_axes[0] if axes.child_axes else axes
+    assert to_hex(panel.xaxis.label.get_color()).upper() == ink_on(shown)
+    assert to_hex(panel.get_facecolor()).upper() == shown
+    assert {to_hex(text.get_color()).upper() for text in axes.get_legend().get_texts()} == {ink_on(shown)}  # type: ignore[union-attr]
+
+
+@every_figure
+def test_a_theme_that_is_given_wins_and_is_the_ground_of_an_own_figure(name: str) -> None:
+    own = FIGURES[name](theme="dark")
+    on_white = FIGURES[name](ax=fresh(facecolor="white"), theme="dark")
+
+    assert to_hex(own.figure.get_facecolor()) == "#121212"
+    for axes in (own, on_white):
+        panel: Any = axes.child_axes[0] if axes.child_axes else axes
+        assert panel.yaxis.label.get_color() == "#FFFFFF"
+    assert to_hex(on_white.figure.get_facecolor()) == "#ffffff"
+
+
+@every_figure
+@pytest.mark.parametrize(("layout", "width"), [("constrained", 85 / 25.4), ("constrained", 14.0), (None, 4.2)])
+def test_everything_is_inside_the_figure_and_the_legend_outside_of_the_data(
+    name: str, width: float, layout: Any
+) -> None:
+    axes = FIGURES[name](ax=fresh(width, max(2.56, width / 2), layout=layout))
+    drawn(axes)
+
+    legend = axes.get_legend()
+    assert legend is not None
+    box = legend.get_window_extent()
+    panels: list[Any] = [*axes.child_axes, axes]
+    assert all(box.y1 <= panel.get_window_extent().y0 for panel in panels)
+    whole = axes.figure.bbox
+    assert box.y0 >= whole.y0 - 1
+    assert box.x1 <= whole.x1 + 1
+    assert min(text.get_fontsize() for text in legend.get_texts()) >= 6
+
+
+@pytest.mark.parametrize("name", sorted(EMPTY))
+def test_an_empty_figure_says_what_is_missing(name: str) -> None:
+    axes = EMPTY[name]()
+
+    (text,) = axes.texts
+    assert len(text.get_text().split()) >= 3
+    assert drawn(axes).std() > 0
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
+def test_a_hostile_name_is_text(text: str) -> None:
+    table = tried().assign(word=[text] * 2 + ["b"] * 2)
+    table.attrs["space"] = ["cap", "word"]
+
+    for axes in (
+        plots.sweep(table, "cap", "s", ax=fresh()),
+        plots.pareto(table.rename(columns={"t": text}), text, "s", ax=fresh(), label="word"),
+        plots.memory_bench(remembered().assign(layers=[text] * 2 + ["b"] * 2), ax=fresh()),
+        plots.economics(WORTH.assign(policy=text), ax=fresh()),
+    ):
+        words = [*axes.get_legend().get_texts(), axes.xaxis.label]  # type: ignore[union-attr]
+        assert not any(each.get_parse_math() for each in words)
+        assert not any(ord(letter) < 32 for each in words for letter in each.get_text())
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.one_of(st.just(float("nan")), st.floats(-1e6, 1e6)), st.sampled_from("ab$")),
+        max_size=12,
+    )
+)
+def test_any_table_is_drawn_and_left_as_it_was(rows: list[tuple[int, float, str]]) -> None:
+    frame = pandas.DataFrame(rows, columns=["x", "y", "name"]).astype({"x": float, "y": float})
+    frame.attrs["space"] = ["x", "name"]
+    copy = frame.copy()
+
+    for draw in (plots.sweep, plots.pareto):
+        axes = draw(frame, "x", "y", fresh())
+        drawn(axes)
+        points = sum(len(line.get_xydata()) for line in axes.lines)  # type: ignore[arg-type]
+        assert points >= frame.y.notna().sum() if frame.y.notna().any() else axes.texts
+
+    pandas.testing.assert_frame_equal(frame, copy)

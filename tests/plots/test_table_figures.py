@@ -1,0 +1,141 @@
+"""Figures of tables: what is drawn is what the table holds, unknown numbers are gaps."""
+
+from __future__ import annotations
+
+from math import isnan, nan
+from typing import Any
+
+import pandas
+import pytest
+from matplotlib.figure import Figure
+
+from noetic_nb import lab, plots
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab import datasets
+from noetic_nb.regulator import CallBudget
+
+
+def tried() -> pandas.DataFrame:
+    frame = pandas.DataFrame(
+        {"cap": [1, 2, 1, 2], "word": list("aabb"), "s": [0.1, 0.2, 0.3, nan], "t": [1.0, 2.0, 3.0, 4.0]}
+    )
+    frame["low"], frame["high"] = frame["s"] - 0.1, frame["s"] + 0.1
+    frame.attrs["space"] = ["cap", "word"]
+    return frame
+
+
+def remembered() -> pandas.DataFrame:
+    return pandas.DataFrame(
+        {
+            "layers": ["plain", "plain", "notes $x$", "notes $x$"],
+            "budget": [500, 1_000, 500, 1_000],
+            "recall": [0.2, 0.5, 0.4, nan],
+            "low": [0.1, 0.4, 0.3, nan],
+            "high": [0.3, 0.6, 0.5, nan],
+            "tokens": [400, 900, 450, 800],
+            "ms": [nan] * 4,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def worth() -> pandas.DataFrame:
+    return lab.economics(CallBudget(), datasets.airline(), samples=20)
+
+
+def legend_of(axes: Any) -> list[str]:
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def said(axes: Any) -> str:
+    return " ".join(text.get_text() for text in axes.texts)
+
+
+def test_a_sweep_has_a_line_for_each_combination_of_the_other_values() -> None:
+    axes = plots.sweep(tried(), "cap", "s")
+
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("cap", "s")
+    first, second = (container.lines[0].get_ydata().tolist() for container in axes.containers)
+    assert first == [0.1, 0.2]
+    assert second[0] == 0.3
+    assert isnan(second[1])
+    assert legend_of(axes) == ["word a", "word b"]
+
+
+def test_values_that_are_no_numbers_stand_side_by_side() -> None:
+    frame = pandas.DataFrame({"model": ["large", "$small$"], "s": [0.1, 0.2]})
+
+    axes = plots.sweep(frame, "model", "s")
+
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["large", "$small$"]
+    assert not any(label.get_parse_math() for label in axes.get_xticklabels())
+
+
+def test_the_rows_that_none_beats_are_named_in_the_legend() -> None:
+    own = Figure().subplots()
+
+    axes = plots.pareto(tried(), "t", "s", ax=own, label="word")
+
+    assert axes is own
+    assert [text.get_text() for text in axes.texts] == ["1", "2", "3"]
+    assert legend_of(axes)[2:] == ["1 a", "2 a", "3 b"]
+
+
+def test_economics_draws_the_chosen_domain_by_threshold(worth: pandas.DataFrame) -> None:
+    axes = plots.economics(worth)
+
+    rows = worth[(worth.policy == "detector") & (worth.domain == "all")].sort_values("threshold", ascending=False)
+    line = axes.lines[0]
+    assert list(line.get_xdata()) == rows.good_lost.tolist()
+    assert list(line.get_ydata()) == rows.tokens_saved.tolist()
+    assert legend_of(axes) == ["call_budget", "cap on steps"]
+    assert said(plots.economics(worth, saved="cost_saved")) == "Nobody knows what the failed runs spent"
+
+
+def test_a_memory_bench_rings_what_no_other_row_beats() -> None:
+    axes = plots.memory_bench(remembered())
+
+    ring = next(line for line in axes.lines if line.get_label() == "not beaten")
+    front = lab.pareto(remembered(), minimise="tokens", maximise="recall")
+    assert list(ring.get_xdata()) == front.tokens.tolist() == [400, 900, 450]
+    assert legend_of(axes) == ["plain", "notes $x$", "not beaten"]
+    assert not any(text.get_parse_math() for text in axes.get_legend().get_texts())
+    assert said(plots.memory_bench(remembered(), cost="ms")) == "The table has no rows"
+
+
+def test_a_table_without_rows_says_so() -> None:
+    empty = tried().iloc[:0]
+
+    assert said(plots.sweep(empty, "cap", "s")) == "The table has no rows"
+    assert said(plots.pareto(empty, "t", "s")) == "The table has no rows"
+    assert lab.pareto(empty, maximise="s").columns.tolist() == empty.columns.tolist()
+    assert said(plots.sweep(tried().iloc[3:], "cap", "s")) == "Nothing is known of s"
+    assert said(plots.pareto(tried().iloc[3:], "t", "s")) == "No row has both numbers"
+
+
+@pytest.mark.parametrize(
+    ("code", "draw"),
+    [
+        ("UNKNOWN_COLUMN", lambda: plots.sweep(tried(), "cap", "nothing")),
+        ("UNKNOWN_COLUMN", lambda: plots.pareto(tried(), "t", "s", label="gone")),
+        ("UNKNOWN_COLUMN", lambda: plots.memory_bench(tried())),
+        ("UNKNOWN_COLUMN", lambda: plots.economics(tried())),
+        ("INVALID_OBJECTIVES", lambda: plots.pareto(tried(), "word", "s")),
+        ("INVALID_FRAME", lambda: plots.sweep([], "cap", "s")),
+        ("INVALID_COST", lambda: plots.memory_bench(remembered(), cost="recall")),
+        ("INVALID_CALIBRATION", lambda: plots.roc(tried())),
+        ("INVALID_THEME", lambda: plots.sweep(tried(), "cap", "s", theme="sepia")),  # type: ignore[arg-type]
+        ("INVALID_AXES", lambda: plots.sweep(tried(), "cap", "s", ax=[Figure().subplots()])),  # type: ignore[arg-type]
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_drawn_is_refused(code: str, draw: Any) -> None:
+    with pytest.raises(NoeticConfigError) as refused:
+        draw()
+    assert refused.value.code == code
+
+
+def test_an_unknown_domain_is_refused(worth: pandas.DataFrame) -> None:
+    with pytest.raises(NoeticConfigError) as refused:
+        plots.economics(worth, domain="hotel")
+    assert refused.value.code == "UNKNOWN_DOMAIN"

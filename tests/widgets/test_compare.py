@@ -1,0 +1,203 @@
+"""Two runs side by side: the same rows as of `nn.compare`, compared as far as someone looks, while both grow."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import ipywidgets
+import pytest
+
+import noetic_nb as nn
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import SteeringDecided, ToolCalled, TurnCompleted, TurnStarted, Where
+from noetic_nb.lab import datasets
+from noetic_nb.runs import Run
+from noetic_nb.widgets import Compare, Selection
+from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
+from tests.widgets.scenes import demo_run, planned_run
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What views send to the page."""
+    messages: list[dict[str, Any]] = []
+    monkeypatch.setattr(ipywidgets.Widget, "send", lambda self, content, buffers=None: messages.append(content))
+    return messages
+
+
+def said(number: int, reply: str, *, query: str | None = None, cost: float | None = 0.01) -> list[Any]:
+    where = Where("t1", f"e{number}", number)
+    return [
+        TurnStarted(where, 0.0, f"u{number}", 0, 1, f"Question {number}" if query is None else query),
+        ToolCalled(where, 0.0, "find", "c", {"n": number}, f"{reply}.", 1.0, "ok"),
+        TurnCompleted(where, 1.0, f"u{number}", "success", 5.0, reply, 100, 10, cost, 1, 1),
+    ]
+
+
+def made(*replies: str, name: str = "a") -> Run:
+    return Run(name, events=[event for number, reply in enumerate(replies, 1) for event in said(number, reply)])
+
+
+def asked(view: Compare, **request: Any) -> Any:
+    return json.loads(json.dumps(view.reading.answer({"what": "pairs", **request}), allow_nan=False))
+
+
+RUNS = [("demo", demo_run(), made("x")), ("planned", planned_run(4), planned_run(5))]
+
+
+@pytest.mark.parametrize(("a", "b"), [case[1:] for case in RUNS], ids=[case[0] for case in RUNS])
+def test_the_view_compares_what_compare_compares(a: Run, b: Run) -> None:
+    with Compare(a, b) as view:
+        frame = view.to_frame()
+
+    assert list(frame.columns) == ["turn", "what", "a", "b"]
+    assert frame.equals(nn.compare(a, b).to_frame())
+
+
+def test_recorded_runs_of_one_task_are_compared() -> None:
+    a, b = datasets.airline_run(26), datasets.airline_run(29)
+    with Compare(a, b) as view:
+        assert view.to_frame().equals(nn.compare(a, b).to_frame())
+        assert "Compare" in view.to_html()
+
+
+def test_what_differs_is_shown_word_by_word() -> None:
+    with Compare(made("It is Rome", "same"), made("It is Oslo", "same", name="b")) as view:
+        (pair,) = asked(view, only=True)["pairs"]
+        reply = pair["rows"][-1]
+
+    assert pair["turns"] == [1, 1]
+    assert (reply["what"], reply["a"], reply["b"]) == (
+        "reply",
+        [["", "It is "], ["-", "Rome"]],
+        [["", "It is "], ["+", "Oslo"]],
+    )
+    assert "It is [-Rome-] | It is {+Oslo+}" in view.to_text()
+
+
+def test_sums_say_what_is_not_known() -> None:
+    b = Run(events=[*said(1, "x"), *said(2, "x", cost=None)])
+    with Compare(made("x", "x", "x"), b) as view:
+        totals = {name: cells for name, *cells in view.snapshot["totals"]}
+
+    assert totals["turns"] == ["3", "2", "−1"]
+    assert totals["tokens in"] == ["300", "200", "−100"]
+    assert totals["cost"] == ["0.03", "not known", ""]
+
+
+def test_turns_without_a_counterpart_are_shown_as_such() -> None:
+    with Compare(made("x"), made("x", "y")) as view:
+        (pair,) = asked(view, only=True)["pairs"]
+
+    assert pair["turns"] == [None, 2]
+    assert pair["go"] is None
+    assert pair["rows"][0]["lacks"] == [True, False]
+
+
+def test_a_look_goes_only_so_far_in_one_go() -> None:
+    a, b = made(*["x"] * 950), made(*["x"] * 949, "y", name="b")
+    with Compare(a, b) as view:
+        looks, start = 0, 0
+        while start is not None:
+            page = asked(view, start=start, only=True)
+            start, looks = page["next"], looks + 1
+            found = page["pairs"]
+
+        assert looks == 10
+        assert [pair["at"] for pair in found] == [949]
+        counts: list[int] = []
+        while len(counts) < 950:
+            counts += view.reading.answer({"what": "strip", "start": len(counts)})["counts"]
+        assert counts == [0] * 949 + [2]
+
+
+def test_a_chosen_turn_is_on_the_page_though_it_is_the_same() -> None:
+    with Compare(made(*["x"] * 50), made(*["x"] * 50)) as view:
+        page = asked(view, only=True, turn=40, thread="t1")
+
+    assert [pair["turns"] for pair in page["pairs"]] == [[40, 40]]
+
+
+def test_equal_prompts_in_the_thousands_are_paired_at_once() -> None:
+    # As many pairs to try as there are turns squared, were they searched.
+    long = [event for number in range(1, 3_001) for event in said(number, "x", query="go on")]
+    with Compare(Run(events=long), Run(events=[*said(1, "x", query="first"), *long])) as view:
+        assert asked(view, start=0)["of"] >= 3_000
+
+
+def test_both_runs_are_followed_and_each_turn_is_a_small_message(sent: list[dict[str, Any]]) -> None:
+    a, b = Run("a"), Run("b")
+    with Compare(a, b) as view:
+        for run in (a, b):
+            for event in said(1, run.run_id * 10_000):
+                run.append(event)
+
+        assert [message["news"] for message in sent] == [1, 2, 3, 4]
+        assert max([len(json.dumps(message)) for message in sent]) < 2_048
+        assert [row["what"] for row in asked(view, only=True)["pairs"][0]["rows"]] == ["tool result", "reply"]
+        with Compare(a, b) as whole:
+            assert whole.to_html() == view.to_html()
+    assert a._listeners == b._listeners == []
+
+
+def test_a_turn_that_goes_on_is_compared_anew() -> None:
+    a, b = made("x"), made("x")
+    with Compare(a, b) as view:
+        assert asked(view, only=True)["pairs"] == []
+        where = Where("t1", "e1", 1)
+        b.append(SteeringDecided(where, 0.0, "steering", "before_tool_call", "find", {}, "deny", "No.", ("r",), 0.1))
+
+        assert [row["what"] for row in asked(view, only=True)["pairs"][0]["rows"]] == ["decision"]
+
+
+def test_a_part_of_both_is_compared() -> None:
+    a, b = made("x", "x", "x"), made("y", "y", "y")
+    with Compare(a, b, turn=2) as one, Compare(a, b, until=2) as two:
+        assert [pair["turns"] for pair in asked(one)["pairs"]] == [[2, 2]]
+        assert [pair["turns"] for pair in asked(two)["pairs"]] == [[1, 1], [2, 2]]
+
+
+def test_lists_are_compared_in_pairs_with_intervals() -> None:
+    a = [made(*["x"] * n) for n in range(1, 9)]
+    b = [made(*["x"] * (n + 1)) for n in range(1, 9)]
+    with Compare(a, b, samples=200) as view:
+        frame = view.to_frame()
+        rows = {row["cells"][0]: row for row in view.snapshot["rows"]}
+
+        assert frame.equals(nn.compare(a, b, samples=200).to_frame())
+        assert rows["turns"]["clear"]
+        assert rows["turns"]["plot"][0] > 110
+        assert not rows["denied"]["clear"]
+        assert "; it may be none" in view.to_text()
+        assert view.to_html().count("<circle") == len(frame)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (([made("x")], [made("x")], {"turn": 1}), "INVALID_MOMENT"),
+        (([made("x")], [made("x"), made("y")], {}), "UNPAIRED_RUNS"),
+        ((made("x"), made("x"), {"metrics": {}}), "INVALID_METRIC"),
+        ((made("x"), "a path", {}), "NOT_A_RUN"),
+        ((made("x"), [made("x")], {}), "NOT_A_RUN"),
+        ((made("x"), made("x"), {"selection": 3}), "NOT_A_SELECTION"),
+        ((made("x"), made("x"), {"turn": -1}), "INVALID_TURN"),
+    ],
+    ids=["moment", "pairs", "metrics", "path", "list", "selection", "turn"],
+)
+def test_what_cannot_be_compared_is_refused_and_nothing_stays_open(arguments: Any, code: str) -> None:
+    a, b, more = arguments
+    with pytest.raises(NoeticConfigError) as caught:
+        Compare(a, b, **more)
+
+    assert caught.value.code == code
+    assert [run._listeners for run in (a, b) if isinstance(run, Run)] == [[] for run in (a, b) if isinstance(run, Run)]
+
+
+@pytest.mark.parametrize("name", HOSTILE_TEXTS)
+def test_answers_with_hostile_text_travel_as_json(name: str) -> None:
+    with Compare(hostile_run(HOSTILE_TEXTS[name]), demo_run(), selection=Selection()) as view:
+        for request in ({}, {"only": True}, {"kind": "reply"}):
+            text = json.dumps(asked(view, **request), ensure_ascii=False)
+            assert len(text.encode()) < 1_000_000

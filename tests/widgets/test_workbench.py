@@ -1,0 +1,509 @@
+"""The workbench without a browser: one comm and one message an event, faults that stay where they are, a harness inside."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import threading
+import weakref
+from typing import Any
+
+import ipywidgets
+import pytest
+
+import noetic_nb as nn
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ItemsAppended, SteeringDecided, ToolCalled, TurnCompleted, TurnStarted, Where
+from noetic_nb.items import function_call, function_call_output, input_message
+from noetic_nb.models import CallTool
+from noetic_nb.runs import Run
+from noetic_nb.widgets import Approval, Ledger, Selection, TokenAllocation, Workbench
+from noetic_nb.widgets.base.page_thread import PAGES
+from noetic_nb.widgets.workbench.panels import PANELS
+from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
+from tests.widgets.scenes import decisions, demo_run, turn
+from tests.widgets.test_hostile_texts import INVISIBLE, wire
+
+WHERE = Where("t1", "e1", 1)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What widgets send to the page."""
+    messages: list[dict[str, Any]] = []
+    monkeypatch.setattr(ipywidgets.Widget, "send", lambda self, content, buffers=None: messages.append(content))
+    return messages
+
+
+def comms() -> int:
+    return len(ipywidgets.widgets.widget._instances)
+
+
+def rules() -> nn.RuleBook:
+    book = nn.RuleBook()
+    book.when('tool.name == "pay"', id="no_pay", guidance="Do not pay.")
+    return book
+
+
+def fetch(bench: Workbench, *names: str) -> dict[str, Any]:
+    """Open panels as a page does; returns what it gets of the last."""
+    data: dict[str, Any] = {}
+    for name in names:
+        data = bench._answer({"do": "panel", "panel": name})["data"]
+    return data
+
+
+def test_all_panels_are_one_widget_with_one_observer() -> None:
+    run, before = demo_run(), comms()
+    with TokenAllocation(run):
+        of_one = comms() - before
+
+    with Workbench(run, rules=rules(), panels=list(PANELS)) as bench:
+        assert comms() - before == of_one
+        assert len(run._listeners) == 1
+        assert bench.panels == list(PANELS)
+        assert isinstance(bench.ledger, Ledger)
+        assert bench.ledger is bench.ledger
+        assert bench.ledger.comm is None
+        assert bench.ledger.selection is bench.selection is bench.allocation.selection
+
+
+@pytest.mark.parametrize("name", PANELS)
+def test_a_view_inside_shows_what_it_shows_alone(name: str) -> None:
+    run, book = Run(run_id="run-1"), rules()
+    with Workbench(run, rules=book, panels=[name]) as bench:
+        for event in demo_run().events:
+            run.append(event)
+        alone = PANELS[name].make(bench._subject)
+        with alone:
+            inside = getattr(bench, name)
+            assert inside.reading.to_html() == alone.reading.to_html()
+            assert fetch(bench, name)["snapshot"] == alone.snapshot
+            assert inside.to_frame().equals(alone.to_frame())
+
+
+def test_an_event_is_one_message_with_the_news_of_every_open_panel(sent: list[dict[str, Any]]) -> None:
+    run = Run()
+    with Workbench(run, panels=["allocation", "transcript"]) as bench:
+        fetch(bench, "allocation", "transcript")
+        for event in turn(1):
+            sent.clear()
+            run.append(event)
+            assert len(sent) <= 1
+            told = [name for message in sent for name, _ in message["news"]]
+            assert told == {"ViewAssembled": ["allocation"], "ModelCalled": ["allocation", "transcript", ""]}.get(
+                type(event).__name__, told
+            )
+            assert all(len(json.dumps(message)) < 2048 for message in sent)
+        assert len(bench.allocation.snapshot["calls"]) == 1
+
+
+def test_a_closed_panel_is_sent_nothing_and_is_whole_when_it_is_opened_again(sent: list[dict[str, Any]]) -> None:
+    run = Run()
+    with Workbench(run, panels=["ledger", "transcript"]) as bench:
+        fetch(bench, "ledger", "transcript")
+        ledger = bench.ledger
+        bench.panels = ["transcript"]
+        for event in decisions():
+            run.append(event)
+        assert not [name for message in sent for name, _ in message.get("news", ()) if name == "ledger"]
+
+        bench.panels = ["transcript", "ledger"]
+
+        assert bench.panels == ["ledger", "transcript"]
+        assert bench.ledger is ledger
+        assert fetch(bench, "ledger")["snapshot"]["total"] == 4
+        sent.clear()
+        run.append(decisions()[0])
+        assert [name for message in sent for name, _ in message["news"]] == ["ledger"]
+
+
+def test_a_panel_that_is_made_while_events_wait_reads_each_of_them_once() -> None:
+    run = Run()
+    with Workbench(run, panels=["transcript"]) as bench:
+        # As while a page is being answered: its thread has the lock, and the agent goes on.
+        done = threading.Event()
+
+        def agent() -> None:
+            for event in (*decisions(), *turn(1)):
+                run.append(event)
+            done.set()
+
+        with bench._together():
+            thread = threading.Thread(target=agent)
+            thread.start()
+            assert done.wait(10)
+            fetch(bench, "ledger")
+        thread.join()
+
+        assert bench.ledger.snapshot["total"] == 4
+        run.append(decisions()[0])
+        assert bench.ledger.snapshot["total"] == 5
+        assert len(bench.transcript.snapshot["calls"]) == 1
+
+
+def test_one_selection_links_the_panels_and_views_outside(sent: list[dict[str, Any]]) -> None:
+    run, chosen = demo_run(), Selection()
+    with Workbench(run, selection=chosen) as bench, TokenAllocation(run, selection=chosen) as lone:
+        fetch(bench, *bench.panels)
+        sent.clear()
+        bench._handle_custom_msg(
+            {"type": "panel", "panel": "ledger", "message": {"type": "select", "id": "p-1", "turn": 2, "call": 1}}, []
+        )
+
+        assert (chosen.turn, chosen.call) == (2, 1)
+        assert "Turn 2, call 1" in lone.to_text()
+        assert lone.to_text() == bench.allocation.to_text()
+        assert bench.transcript.position == 1
+        joint = [message for message in sent if message["type"] == "panels"]
+        assert len(joint) == 1
+        ids = {name: content["id"] for name, content in joint[0]["news"] if content["type"] == "selected"}
+        assert ids == {"": None, "ledger": "p-1", "transcript": None, "allocation": None, "trends": None}
+        traits = [content["traits"] for name, content in joint[0]["news"] if content["type"] == "traits"]
+        assert {"position": bench.allocation.position} in traits
+
+
+def test_a_page_sets_the_traits_of_a_panel_and_no_others() -> None:
+    with Workbench(demo_run()) as bench:
+        fetch(bench, "allocation")
+        bench._handle_custom_msg(
+            {
+                "type": "panel",
+                "panel": "allocation",
+                "set": {"position": 0, "follow": False, "_esm": "x", "fault": "y"},
+            },
+            [],
+        )
+
+        assert (bench.allocation.position, bench.allocation.follow) == (0, False)
+        assert bench.allocation.fault == ""
+        assert len(bench.allocation._esm) > 1
+        assert fetch(bench, "allocation")["traits"]["position"] == 0
+
+
+def test_a_panel_that_fails_shows_it_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, sent: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Run()
+    with Workbench(run, panels=["ledger", "allocation"]) as bench:
+        fetch(bench, "ledger", "allocation")
+        sent.clear()
+        monkeypatch.setattr(bench.ledger.reading, "take", lambda *_: 1 / 0)
+        for event in turn(1):
+            run.append(event)
+
+        assert "division by zero" in bench.ledger.fault
+        assert len(bench.allocation.snapshot["calls"]) == 1
+        told = [content for message in sent for name, content in message["news"] if name == "ledger"]
+        assert ["division by zero" in content["traits"]["fault"] for content in told] == [True]
+        assert (bench.fault, bench.allocation.fault) == ("", "")
+
+
+def test_a_panel_that_cannot_be_made_says_why_and_the_others_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ledger, "__init__", lambda *_, **__: 1 / 0)
+    with Workbench(demo_run(), panels=["ledger", "trends"]) as bench:
+        assert "division by zero" in fetch(bench, "ledger")["fault"]
+        assert fetch(bench, "trends")["snapshot"]["threads"]
+        assert "Regulator trends" in bench.to_text()
+        assert "division by zero" in bench.to_html()
+
+
+def test_a_fault_in_the_conversation_leaves_the_panels_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run()
+    with Workbench(run, panels=["allocation"]) as bench:
+        fetch(bench, "allocation")
+        monkeypatch.setattr(bench.reading.talk, "take", lambda *_: 1 / 0)
+        for event in turn(1):
+            run.append(event)
+
+        assert "division by zero" in bench.fault
+        assert len(bench.allocation.snapshot["calls"]) == 1
+
+
+def test_two_hundred_open_and_close_leave_nothing_behind() -> None:
+    run, chosen, book = demo_run(), Selection(), rules()
+    comms_before, listeners = comms(), len(book._listeners)
+    kept = []
+    for _ in range(200):
+        bench = Workbench(run, selection=chosen, rules=book, panels=["ledger", "rules"])
+        fetch(bench, "ledger", "rules")
+        kept.append(weakref.ref(bench))
+        bench.close()
+    del bench
+    gc.collect()
+
+    assert comms() == comms_before
+    assert (len(run._listeners), len(chosen._observers), len(book._listeners)) == (0, 0, listeners)
+    assert not [ref for ref in kept if ref() is not None]
+
+
+def test_a_workbench_that_nobody_holds_is_collected_with_its_views() -> None:
+    run = demo_run()
+    bench = Workbench(run)
+    fetch(bench, *bench.panels)
+    ledger = weakref.ref(bench.ledger)
+    del bench
+    gc.collect()
+
+    assert ledger() is None
+    assert len(run._listeners) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ({"panels": ["nothing"]}, "UNKNOWN_PANEL"),
+        ({"panels": ["rules"]}, "PANEL_NOT_AVAILABLE"),
+        ({"rules": []}, "NOT_A_RULE_BOOK"),
+        ({"regulator": 3}, "INVALID_REGULATOR"),
+        ({"selection": 3}, "NOT_A_SELECTION"),
+    ],
+    ids=["panel", "rules", "book", "regulator", "selection"],
+)
+def test_what_a_workbench_cannot_show_is_refused(arguments: dict[str, Any], code: str) -> None:
+    with pytest.raises(NoeticConfigError) as caught:
+        Workbench(demo_run(), **arguments)
+
+    assert caught.value.code == code
+
+
+def test_panels_and_sizes_from_code_are_checked() -> None:
+    with Workbench(demo_run()) as bench:
+        bench.sizes = {"ledger": (40, 20)}
+        assert bench.sizes == {"ledger": [12, 160]}
+        for name, value, code in (
+            ("panels", ["x"], "UNKNOWN_PANEL"),
+            ("sizes", {"x": (1, 2)}, "UNKNOWN_PANEL"),
+            ("sizes", {"ledger": "wide"}, "INVALID_SIZE"),
+        ):
+            with pytest.raises(NoeticConfigError) as caught:
+                setattr(bench, name, value)
+            assert caught.value.code == code
+        with pytest.raises(NoeticConfigError) as caught:
+            _ = bench.rules
+        assert caught.value.code == "PANEL_NOT_AVAILABLE"
+
+
+# Why something was decided.
+
+
+def denied_run() -> Run:
+    """A tool returns an account, the model pays to it, and a rule says no."""
+    said = input_message("Pay my bill, 50 dollars.", item_id="i0")
+    call = function_call("read_bill", {}, call_id="c1", item_id="i1")
+    bill = function_call_output("c1", '{"note": "bill", "iban": "DE89370400440532013000"}', item_id="i2")
+    args = {"to": "DE89370400440532013000", "amount": 50, "memo": "invented"}
+    return Run(
+        events=[
+            TurnStarted(WHERE, 0.0, "u1", 0, 1, "Pay my bill, 50 dollars."),
+            ItemsAppended(WHERE, 0.0, 0, (said,), "user"),
+            ItemsAppended(WHERE, 1.0, 1, (call, bill), "tool"),
+            SteeringDecided(WHERE, 2.0, "steering", "before_tool_call", "pay", args, "deny", "No.", ("no_pay",), 0.1),
+            ToolCalled(WHERE, 2.0, "pay", "c2", args, "No.", 0.1, "denied"),
+            TurnCompleted(WHERE, 3.0, "u1", "failure", 1.0, "", 1, 1, None, 1, 1),
+        ]
+    )
+
+
+def ask(bench: Workbench, request: dict[str, Any]) -> dict[str, Any]:
+    return bench._answer(request)
+
+
+def test_a_deny_names_the_item_that_each_argument_came_from() -> None:
+    with Workbench(denied_run(), rules=rules()) as bench:
+        bench.selection.select(**bench.reading.talk.fields(0, decision=True))
+        cause = ask(bench, {"what": "cause", "decision": bench.selection.decision})["data"]
+
+        assert cause["head"] == "deny: pay"
+        by_name = {row["name"]: row for row in cause["arguments"]}
+        assert by_name["to"]["origin"] == "the tool read_bill, its iban"
+        assert by_name["to"]["go"]["item"] == 2
+        assert "DE89370400440532013000" in by_name["to"]["words"]
+        assert by_name["amount"]["origin"] == "the user"
+        assert by_name["amount"]["go"]["item"] == 0
+        assert by_name["memo"]["origin"].startswith("the model itself")
+        assert by_name["memo"]["go"] is None
+        assert cause["rules"] == [["no_pay", True]]
+
+
+def test_what_would_have_been_without_a_rule_is_tried_where_the_rules_are_known() -> None:
+    with Workbench(denied_run(), rules=rules()) as bench:
+        found = ask(bench, {"what": "without", "decision": 3, "rule": 0})["data"]
+        assert ["newly_allowed", "newly allowed", 1] in found["counts"]
+    with Workbench(denied_run()) as bench:
+        assert "pass rules=" in ask(bench, {"what": "cause", "decision": 3})["data"]["note"]
+        assert "UNKNOWN_RULE" in ask(bench, {"what": "without", "decision": 3, "rule": 0})["fault"]
+        assert "UNKNOWN_DECISION" in ask(bench, {"what": "cause", "decision": 0})["fault"]
+
+
+@pytest.mark.parametrize("name", HOSTILE_TEXTS)
+def test_hostile_text_stays_text_in_what_a_workbench_says_itself(name: str) -> None:
+    run = hostile_run(HOSTILE_TEXTS[name])
+    with Workbench(run, panels=["ledger"]) as bench:
+        reading = bench.reading
+        wire(reading.parts)
+        for seq, event in enumerate(run.events):
+            if isinstance(event, SteeringDecided):
+                wire(reading.answer({"what": "cause", "decision": seq}))
+        said = json.dumps(
+            [reading.parts["talk"], reading.parts["progress"], reading.talk.to_text()], ensure_ascii=False
+        )
+        assert not INVISIBLE.search(said)
+
+
+# A harness inside.
+
+
+def harness(*memory: Any, answers: Any = ("Hello!", "Again!"), approve: Any = None, tools: Any = ()) -> nn.AgentHarness:
+    config = nn.AgentConfig(name="desk", step=nn.react(model="m", tools=list(tools)), memory=list(memory))
+    return nn.AgentHarness(config, model=nn.ScriptedModel(list(answers)), approve=approve)
+
+
+async def until(check: Any) -> None:
+    """Let the loop and the thread of pages work until something is so."""
+    for _ in range(10_000):
+        if check():
+            return
+        PAGES.wait()
+        await asyncio.sleep(0)
+    raise AssertionError("It never was.")
+
+
+async def test_a_page_talks_to_a_harness_and_a_second_workbench_shows_the_same_run() -> None:
+    agent = harness()
+    with Workbench(agent) as bench:
+        assert ask(bench, {"do": "say", "text": "Hi"}) == {"data": None}
+        await until(lambda: bench.reading.parts["talk"] and bench.reading.parts["talk"][0]["reply"])
+
+        (row,) = bench.reading.parts["talk"]
+        assert (row["said"], row["reply"], row["state"]) == ("Hi", "Hello!", "")
+        assert (bench.reading.parts["busy"], bench.reading.parts["canGrade"]) == (False, True)
+        assert "tokens" in bench.reading.parts["progress"]
+    with Workbench(agent) as again:
+        assert again.run is bench.run
+        assert (await again.say("And?")).text == "Again!"
+        assert [row["reply"] for row in again.reading.parts["talk"]] == ["Hello!", "Again!"]
+    assert len(agent.sinks) == 1
+
+
+async def test_what_is_said_while_a_turn_runs_waits_and_stop_cancels_the_turn() -> None:
+    go = asyncio.Event()
+
+    @nn.tool
+    async def wait() -> str:
+        """Wait."""
+        await go.wait()
+        return "waited"
+
+    agent = harness(answers=[CallTool("wait"), "Second."], tools=[wait])
+    with Workbench(agent) as bench:
+        ask(bench, {"do": "say", "text": "Wait."})
+        await until(lambda: "tool wait" in bench.reading.parts["progress"])
+        ask(bench, {"do": "say", "text": "More."})
+        await until(lambda: bench.reading.parts["chat"]["waiting"] == ["More."])
+        assert bench.reading.parts["busy"]
+
+        ask(bench, {"do": "stop"})
+        await until(lambda: len(bench.reading.parts["talk"]) == 2 and bench.reading.parts["talk"][1]["reply"])
+
+        assert [row["state"] or row["reply"] for row in bench.reading.parts["talk"]] == [
+            "no answer: cancelled",
+            "Second.",
+        ]
+        assert bench.reading.parts["chat"]["waiting"] == []
+        assert not bench.reading.parts["busy"]
+        assert await bench.stop() is False
+
+
+async def test_grades_and_corrections_reach_the_regulator() -> None:
+    agent = harness(nn.regulation(nn.Regulator.for_user("ann")))
+    with Workbench(agent) as bench:
+        await bench.say("Hi")
+        await bench.grade(0.0)
+        await bench.correct("Say my name.")
+
+        saw = [event.event for event in bench.run.events if type(event).__name__ == "RegulatorSaw"]
+        assert [event["quality"] for event in saw if event["kind"] == "quality_feedback"][-1] == 0.0
+        assert [event["correction_message"] for event in saw if event["kind"] == "user_correction"] == ["Say my name."]
+        assert bench.reading.parts["talk"][0]["marks"] == ["grade 0.00"]
+
+
+async def test_where_no_layer_takes_feedback_the_workbench_says_so() -> None:
+    with Workbench(harness()) as bench:
+        await bench.say("Hi")
+        assert "No layer of this agent takes feedback" in bench.reading.parts["chat"]["deaf"]
+        await bench.grade(1.0)
+        assert bench.reading.parts["chat"]["notice"] == ["good", "Grade 1 recorded; no layer of this agent takes it."]
+        with pytest.raises(NoeticConfigError) as caught:
+            await bench.correct("No.")
+        assert caught.value.code == "NO_FEEDBACK"
+
+
+async def test_what_goes_wrong_in_a_turn_is_shown() -> None:
+    with Workbench(harness(answers=[])) as bench:
+        ask(bench, {"do": "say", "text": "Hi"})
+        await until(lambda: bench.reading.parts["chat"]["notice"][0] == "bad")
+        assert bench.reading.parts["talk"][0]["state"].startswith("no answer")
+
+
+async def test_a_recording_has_no_chat_and_says_so() -> None:
+    with Workbench(demo_run()) as bench:
+        assert bench.reading.parts["chat"] is None
+        assert "This is a recording" in bench.reading.parts["whyNoChat"]
+        assert "NO_HARNESS" in ask(bench, {"do": "say", "text": "Hi"})["fault"]
+        for work in (bench.say("x"), bench.stop(), bench.grade(1.0), bench.correct("x")):
+            with pytest.raises(NoeticConfigError) as caught:
+                await work
+            assert caught.value.code == "NO_HARNESS"
+
+
+@nn.tool
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+def asking(approval: Approval) -> nn.AgentHarness:
+    book = nn.RuleBook()
+    book.when('tool.name == "pay"', id="ask", action="ask", guidance="May this be paid?")
+    return harness(nn.steering(book), answers=[CallTool("pay", amount=7), "Done."], approve=approval, tools=[pay])
+
+
+@pytest.mark.parametrize(("answer", "status"), [("once", "ok"), ("always", "ok"), ("deny", "denied")], ids=str)
+async def test_a_question_is_asked_and_answered_inside(answer: str, status: str) -> None:
+    approval = Approval()
+    with Workbench(asking(approval)) as bench:
+        bench._places = (object(),)  # it is on a page
+        ask(bench, {"do": "say", "text": "Pay 7."})
+        await until(lambda: bench.reading.parts["questions"])
+        (question,) = bench.reading.parts["questions"]
+        assert (question["asked"], question["call"]) == ("May this be paid?", 'pay {"amount": 7}')
+        assert ask(bench, {"do": "answer", "id": 99, "answer": "once", "reason": ""}) == {"data": False}
+
+        ask(bench, {"do": "answer", "id": question["id"], "answer": answer, "reason": "once"})
+        await until(lambda: not bench.reading.parts["busy"] and bench.reading.parts["canGrade"])
+
+        (called,) = bench.run.select(ToolCalled)
+        assert called.status == status
+        assert bench.reading.parts["questions"] == []
+        assert approval.questions == ()
+        assert approval.always == (frozenset({"pay"}) if answer == "always" else frozenset())
+        bench._places = ()
+
+
+async def test_closing_answers_open_questions_with_no() -> None:
+    approval = Approval()
+    bench = Workbench(asking(approval))
+    bench._places = (object(),)
+    turn = asyncio.ensure_future(bench.say("Pay 7."))
+    await until(lambda: bench.reading.parts["questions"])
+
+    bench._places = ()
+    bench.close()
+    reply = await turn
+
+    assert reply.text == "Done."
+    (called,) = bench.run.select(ToolCalled)
+    assert called.status == "denied"
+    assert approval._elsewhere == []
