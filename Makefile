@@ -9,13 +9,18 @@ BUILD := build
 # A worker for each processor; tests/conftest.py keeps the browser's tests together on one of them.
 PARALLEL := -n auto
 
-.PHONY: lab demo test frameworks bench fuzz clean lint types unit vectors notebooks browser
+.PHONY: lab demo lessons test frameworks bench fuzz clean lint types unit vectors notebooks browser
 
 lab: $(VENV)/.lab
 	$(BIN)/jupyter lab $(NOTEBOOKS)/00_tour.ipynb
 
 demo: $(VENV)/.lab
 	$(BIN)/python $(NOTEBOOKS)/export.py $(NOTEBOOKS)/00_tour.ipynb $(BUILD)/tour.html
+
+# Copies for students beside their sources, the teacher's edition and slides in the build folder.
+lessons: $(VENV)/.test
+	$(BIN)/python $(NOTEBOOKS)/build.py
+	$(BIN)/python $(NOTEBOOKS)/build.py --teacher $(BUILD)/teacher --slides $(BUILD)/slides
 
 test: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -74,7 +79,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.lab: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules,study]'
 	@touch $@
 
 $(VENV)/.test: $(BIN)/python pyproject.toml

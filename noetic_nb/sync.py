@@ -11,6 +11,7 @@ import asyncio
 import concurrent.futures
 import contextvars
 import threading
+import warnings
 from collections.abc import Awaitable, Coroutine, Generator
 from typing import Any, Final, Literal, TypeVar
 
@@ -174,8 +175,10 @@ def run_sync(awaitable: Awaitable[T], *, nested: Literal["thread", "patch"] = "t
         A coroutine, such as ``harness.execute("hi")``.
     nested : {"thread", "patch"}
         What to do where a loop is already running, as in a notebook. ``"thread"`` uses a background loop; contextvars
-        are copied, exceptions pass through. ``"patch"`` lets the running loop be entered again (`nest_asyncio`): for
-        objects that already belong to it; cells that are queued meanwhile may be delayed.
+        are copied, exceptions pass through. ``"patch"`` lets the running loop be entered again, for objects that already
+        belong to it. It changes asyncio in this process for good, and works with asyncio's own loops only, not with uvloop.
+        It uses `nest_asyncio2` where that is installed, as it is beside a current ipykernel. Without it, the archived
+        `nest_asyncio` is used, which loses the cells that are queued while one runs, and a `RuntimeWarning` says so.
 
     Returns
     -------
@@ -207,12 +210,27 @@ def run_sync(awaitable: Awaitable[T], *, nested: Literal["thread", "patch"] = "t
     except RuntimeError:
         return asyncio.run(coroutine)
     if nested == "patch":
-        import nest_asyncio
-
-        nest_asyncio.apply(running)
+        _reentrant().apply(running)
         result: T = running.run_until_complete(coroutine)
         return result
     return _in_background(coroutine)
+
+
+def _reentrant() -> Any:
+    """Return the package that lets a running loop be entered again."""
+    try:
+        import nest_asyncio2
+    except ImportError:
+        import nest_asyncio
+
+        warnings.warn(
+            "nested='patch' uses nest_asyncio, which is archived and loses notebook cells that are queued while one runs. "
+            "Run `pip install nest-asyncio2` for its maintained fork, or leave nested='thread'.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        return nest_asyncio
+    return nest_asyncio2
 
 
 def _in_background(

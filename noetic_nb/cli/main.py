@@ -12,6 +12,7 @@ from noetic_nb.cli.command import BAD_INPUT, Command
 from noetic_nb.cli.commands.backtest_rules import BACKTEST
 from noetic_nb.cli.commands.check_files import CHECK
 from noetic_nb.cli.commands.evaluate_rules import EVALUATE
+from noetic_nb.cli.commands.grade_answers import GRADE
 from noetic_nb.cli.commands.import_runs import IMPORT
 from noetic_nb.cli.commands.lint_rules import LINT
 from noetic_nb.cli.commands.report_runs import REPORT
@@ -21,7 +22,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS: Final[tuple[Command, ...]] = (IMPORT, REPORT, VIEW, LINT, BACKTEST, EVALUATE, CHECK)
+COMMANDS: Final[tuple[Command, ...]] = (IMPORT, REPORT, VIEW, LINT, BACKTEST, EVALUATE, CHECK, GRADE)
 _CODES: Final = "Exit codes: 2 where the command cannot be carried out, such as for a missing file."
 # What a shell reports of a program that was interrupted: 128 and the number of the signal.
 _INTERRUPTED: Final = 130

@@ -1,4 +1,4 @@
-"""A folder with a rule file, in which the commands run, and a way to run them."""
+"""A folder with a rule file and a notebook that was handed in, in which the commands run, and a way to run them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ rules:
   tools: [transfer_to_human_agents]
   at_most: 0
 """
+
+NOTEBOOK = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": []}
 
 
 class Answer(NamedTuple):
@@ -41,6 +43,8 @@ Command = Callable[..., Answer]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rules.yaml").write_text(RULES)
+    (tmp_path / "handed-in").mkdir()
+    (tmp_path / "handed-in" / "ann.ipynb").write_text(json.dumps(NOTEBOOK))
     return tmp_path
 
 

@@ -42,6 +42,7 @@ def test_the_example_of_each_command_runs(command: Command, name: str) -> None:
             },
         ),
         ("check", {"files", "findings"}),
+        ("grade", {"submissions"}),
     ],
 )
 def test_an_answer_as_json_is_one_document_with_the_same_keys(command: Command, name: str, keys: set[str]) -> None:

@@ -49,6 +49,7 @@ FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"runs"}),
     frozenset({"interop"}),
     frozenset({"lab"}),
+    frozenset({"lessons"}),
     frozenset({"plots"}),
     frozenset({"widgets"}),
     frozenset({"cli", "__main__"}),
@@ -143,7 +144,7 @@ SAME_MEANING = {
 
 NOTEBOOK_LAYER = {"ipywidgets", "anywidget", "traitlets", "IPython", "matplotlib"}
 TABLES = {"pandas", "numpy"}
-RUNS_FLOOR, LENS_FLOOR = 4, 7
+RUNS_FLOOR, LENS_FLOOR = 4, 8
 HEAVY = {*NOTEBOOK_LAYER, *TABLES, "fsspec", "openai", "common_expression_language", "langchain", "jupyter_client"}
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import contextvars
 import subprocess
 import sys
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
+from jupyter_client.manager import start_new_kernel
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.sync import run_sync
@@ -78,6 +82,66 @@ print(asyncio.new_event_loop().run_until_complete(main()))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
 
     assert done.stdout.strip() == "ours"
+
+
+async def test_without_the_maintained_fork_the_archived_package_is_used_and_its_limit_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Archived:
+        @staticmethod
+        def apply(loop: asyncio.AbstractEventLoop) -> None:
+            raise KeyError(loop)
+
+    monkeypatch.setitem(sys.modules, "nest_asyncio2", None)
+    monkeypatch.setitem(sys.modules, "nest_asyncio", Archived)
+    coroutine = who_and_where()
+    with pytest.warns(RuntimeWarning, match="pip install nest-asyncio2"), pytest.raises(KeyError):
+        run_sync(coroutine, nested="patch")
+    coroutine.close()
+
+
+def executed(client: Any) -> Any:
+    """Return the next answer to a cell; a kernel that starts slowly answers late to those who asked whether it is there."""
+    while (reply := client.get_shell_msg(timeout=60))["msg_type"] != "execute_reply":
+        pass
+    return reply
+
+
+@pytest.mark.parametrize("nested", ["thread", "patch"])
+def test_cells_that_are_queued_while_one_waits_run_after_it_and_in_order(
+    nested: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    manager, client = start_new_kernel(kernel_name="python3")
+    try:
+        cells = [
+            "import asyncio\nfrom noetic_nb.sync import run_sync\nseen = []",
+            *(
+                # Long enough for the cells behind it to reach the kernel while it waits.
+                f"seen.append('{name} begins'); run_sync(asyncio.sleep(0.1), nested='{nested}'); seen.append('{name} ends')"
+                for name in "ab"
+            ),
+            "seen.append('c')",
+        ]
+        sent = [client.execute(cell) for cell in cells]
+        replies = [executed(client) for _ in cells]
+        seen = client.execute("", user_expressions={"seen": "seen"})
+        shown = executed(client)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+    assert [(reply["parent_header"]["msg_id"], reply["content"]["status"]) for reply in replies] == [
+        (message, "ok") for message in sent
+    ]
+    assert shown["parent_header"]["msg_id"] == seen
+    assert ast.literal_eval(shown["content"]["user_expressions"]["seen"]["data"]["text/plain"]) == [
+        "a begins",
+        "a ends",
+        "b begins",
+        "b ends",
+        "c",
+    ]
 
 
 def test_a_virtual_loop_is_not_needed_for_a_harness_in_a_script() -> None:

@@ -1,0 +1,77 @@
+"""What an exercise is, and what is said of an answer."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Exercise", "Verdict"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exercise:
+    """One exercise of a lesson.
+
+    Parameters
+    ----------
+    id : str
+        Lesson and number, such as ``"3.1"``.
+    answer : str
+        The name that the answer has in the notebook; a class is graded by it.
+    examine : callable
+        Takes the answer and returns what is wrong with it in one or two sentences, None where it is right. It tries cases that
+        the notebook does not show, and may be async.
+    hints : tuple of str
+        Told one more with each try that is wrong, from the second on.
+
+    Examples
+    --------
+    >>> Exercise("0.1", "two", lambda value: None if value == 2 else "It is not 2.", ("One and one.",)).answer
+    'two'
+    """
+
+    id: str
+    answer: str
+    examine: Callable[[Any], Any]
+    hints: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What `check` says of an answer; true where it is right.
+
+    Parameters
+    ----------
+    exercise : str
+        Its id.
+    is_right : bool
+        Whether every case came out as it must.
+    why : str
+        What is wrong, empty where nothing is.
+    hints : tuple of str
+        Those told so far.
+
+    Examples
+    --------
+    >>> Verdict("0.1", False, "It is not 2.", ("One and one.",))
+    0.1: not yet. It is not 2.
+      Hint: One and one.
+    >>> bool(Verdict("0.1", True))
+    True
+    """
+
+    exercise: str
+    is_right: bool
+    why: str = ""
+    hints: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.is_right
+
+    def __repr__(self) -> str:
+        if self.is_right:
+            return f"{self.exercise}: right."
+        lines = [f"{self.exercise}: not yet. {self.why}", *[f"  Hint: {hint}" for hint in self.hints]]
+        return "\n".join(textwrap.fill(line, 100, subsequent_indent="    ") for line in lines)

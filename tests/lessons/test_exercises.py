@@ -1,0 +1,94 @@
+"""No check is fooled: kept wrong answers fail, kept right ones pass, and so do the solutions that the lessons give."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import pytest
+
+import noetic_nb as nn
+from noetic_nb.lessons import EXERCISES
+from noetic_nb.lessons.memory_exercises import sent_positions
+from noetic_nb.lessons.verdicts import examined
+from noetic_nb.models import ScriptedModel
+from tests.lessons.kept_answers import RIGHT, WRONG
+
+SOURCES = Path(__file__).parents[2] / "notebooks" / "sources"
+MUST_FAIL = {"off by one", "inverted", "hard-coded", "right value by the wrong rule"}
+
+
+def cells_with(tag: str) -> dict[str, str]:
+    """Return the cells of all lessons that have a tag, by the exercise whose check follows."""
+    found, waiting = {}, ""
+    for source in sorted(SOURCES.glob("*.py")):
+        for cell in jupytext.read(source, fmt="py:percent").cells:
+            tags = cell.metadata.get("tags", ())
+            if tag in tags:
+                waiting = cell.source
+            if "check" in tags:
+                found[re.findall(r'check\("([\d.]+)"', cell.source)[0]] = waiting
+    return found
+
+
+def answer_in(cell: str, name: str) -> Any:
+    names: dict[str, Any] = {"nn": nn}
+    exec(compile(cell, "cell", "exec"), names)
+    return names[name]
+
+
+def cases(table: dict[str, dict[str, Any]]) -> list[Any]:
+    return [
+        pytest.param(exercise, answer, id=f"{exercise} {kind}")
+        for exercise, answers in table.items()
+        for kind, answer in answers.items()
+    ]
+
+
+@pytest.mark.parametrize(("exercise", "answer"), cases(RIGHT))
+def test_a_right_answer_passes(exercise: str, answer: Any) -> None:
+    assert examined(EXERCISES[exercise], answer) is None
+
+
+@pytest.mark.parametrize(("exercise", "answer"), cases(WRONG))
+def test_a_wrong_answer_fails(exercise: str, answer: Any) -> None:
+    assert examined(EXERCISES[exercise], answer)
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_the_stub_of_the_lesson_fails_and_its_solution_passes(exercise: str) -> None:
+    name = EXERCISES[exercise].answer
+
+    assert examined(EXERCISES[exercise], answer_in(cells_with("exercise")[exercise], name))
+    assert examined(EXERCISES[exercise], answer_in(cells_with("solution")[exercise], name)) is None
+
+
+def test_every_exercise_has_the_answers_that_are_kept_for_each() -> None:
+    assert set(EXERCISES) == set(WRONG) == set(RIGHT) == set(cells_with("exercise")) == set(cells_with("solution"))
+    assert all(set(answers) >= MUST_FAIL for answers in WRONG.values())
+    assert all(len(answers) >= 2 for answers in RIGHT.values())
+    assert all(exercise.hints for exercise in EXERCISES.values())
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_nonsense_is_wrong_and_does_not_raise(exercise: str) -> None:
+    for nonsense in (None, 3, "right", lambda *_: True, lambda: None):
+        assert examined(EXERCISES[exercise], nonsense)
+
+
+@pytest.mark.parametrize("room", [250, 300, 350])
+async def test_the_planner_sends_what_exercise_1_1_says(room: int) -> None:
+    policy = nn.ProjectionPolicy(token_budget=room, response_reserve=50, overflow="truncate")
+    config = nn.AgentConfig(name="clerk", step=nn.react(model="scripted"), projection=policy)
+    harness = nn.AgentHarness(config, model=ScriptedModel(lambda request: "ok"))
+    run = nn.record(harness)
+    for text in ("a " * 40, "b " * 90, "c", "d " * 10):
+        await harness.execute(text)
+
+    sizes = run.to_frame("items").sort_values("position").tokens.tolist()
+    left_out = harness.preview().left_out()
+
+    assert sorted(set(range(len(sizes))) - set(left_out)) == sent_positions(sizes, room - 50)
+    assert left_out
