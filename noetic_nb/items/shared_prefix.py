@@ -58,10 +58,7 @@ def same_when_sent(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         return False
     if one.keys() != other.keys() and not (one.keys() ^ other.keys()) <= _NOT_SENT:
         return False
-    for key, value in one.items():
-        if key not in _NOT_SENT and other[key] != value:
-            return False
-    return True
+    return all(key in _NOT_SENT or other[key] == value for key, value in one.items())
 
 
 def leading_text(item: Mapping[str, Any]) -> tuple[str, str]:
