@@ -127,17 +127,16 @@ def _bar(bar: Bar, y: float) -> str:
     frame = ' stroke="#D55E00" stroke-width="2"' if bar.severity > 1 else ""
     pale = ' opacity="0.8"' if bar.size > 1 else ""
     size = f'x="{100 * bar.start:.3f}%" width="{max(wide, 0.12):.3f}%"'
-    rect = (
-        f'<rect class="nn-mark" {size} y="{y + 1:g}" height="{ROW_PX - 3}" rx="2" fill="{fill}"{frame}{pale}>'
-        f"<title>{escape(tip)}</title></rect>"
-    )
+    look = f'rx="2" fill="{fill}"{frame}{pale}><title>{escape(tip)}</title></rect>'
     if bar.size > 1 or bar.stop - bar.start < WORDY:
-        return rect
+        return f'<rect class="nn-mark" {size} y="{y + 1:g}" height="{ROW_PX - 3}" {look}'
     sign = f"{SIGNS[bar.severity]} " if bar.severity else ""
     words = escape(sign + plain_line(bar.span.name, max(3, round(wide * 1.4))))
+    # Around both, so that the words end where the bar does.
     return (
-        f'{rect}<svg {size} y="{y:g}" height="{ROW_PX}" overflow="hidden"><text x="4" y="14" font-size="11" '
-        f'fill="{ink_on(fill)}">{words}</text></svg>'
+        f'<svg {size} y="{y:g}" height="{ROW_PX}" overflow="hidden">'
+        f'<rect class="nn-mark" width="100%" y="1" height="{ROW_PX - 3}" {look}'
+        f'<text x="4" y="14" font-size="11" fill="{ink_on(fill)}">{words}</text></svg>'
     )
 
 
