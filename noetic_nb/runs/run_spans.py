@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from noetic_nb.events import (
     ChildEnded,
@@ -176,6 +176,9 @@ class Timeline:
     >>> [(span.kind, span.name, span.start_ms, span.duration_ms, span.depth) for span in timeline.spans]
     [('turn', 'turn 1', 100.0, 12.0, 0), ('step', 'ask', 101.0, 10.0, 1), ('model', 'fast', 102.0, 8.0, 2)]
     """
+
+    reads: ClassVar[frozenset[type[Any]]] = frozenset()
+    """The types of the events that it has a use for."""
 
     def __init__(self, *, is_timed: bool = True) -> None:
         self.is_timed = is_timed
@@ -546,3 +549,4 @@ _TAKES: Final[dict[type[Any], Callable[[Timeline, Any, int, int | None], Any]]] 
     ErrorRaised: Timeline._error_raised,
     WarningRaised: Timeline._warning_raised,
 }
+Timeline.reads = frozenset(_TAKES)

@@ -13,7 +13,6 @@ import traitlets
 
 from noetic_nb.events import ModelCalled
 from noetic_nb.runs import Run
-from noetic_nb.runs.run_source import run_of
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
 from noetic_nb.widgets.allocation.allocation_reading import AllocationReading
 from noetic_nb.widgets.base.assets import script, style
@@ -81,7 +80,7 @@ class TokenAllocation(RunView):
         selection: Selection | None = None,
     ) -> None:
         moment = Moment(thread_id, turn, until)
-        self._allocation = AllocationReading(moment, run_of(run).events)
+        self._allocation = AllocationReading(moment)
         super().__init__(run, self._allocation, moment=moment, selection=selection)
         self.observe(self._move, ["follow", "position"])
 

@@ -95,8 +95,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
                     subscribe_weakly(self.selection.observe, self._selected),
                 )
             events = list(self.run.events)
-            for event in events:
-                self._feed.take(event)
+            self._feed.take_all(events)
             self._last_read = events[-1] if events else None
             if events and not reading.has_any and not getattr(self.run, "is_recording", False):
                 part = (
