@@ -27,6 +27,8 @@ __all__ = ["AllocationReading"]
 
 # Older calls are fetched when they are looked at; a page without a kernel has these.
 CALLS_KEPT: Final = 100
+# Inside another view, whose page always has a kernel: those that someone steps back through first.
+CALLS_HOSTED: Final = 8
 
 
 class AllocationReading(Reading):
@@ -41,8 +43,10 @@ class AllocationReading(Reading):
     reads = RequestIndex.reads
     nothing = "{part} has no model calls."
 
-    def __init__(self, moment: Moment = EVERYTHING) -> None:
+    def __init__(self, moment: Moment = EVERYTHING, *, calls_kept: int = CALLS_KEPT) -> None:
+        """`calls_kept` of the newest calls are drawn before someone looks at them."""
         self.moment = moment
+        self._calls_kept = calls_kept
         # Until pages follow, nothing is drawn: of the older calls of a long run no picture is ever made.
         self._is_followed = False
         self.calls = Calls()
@@ -121,7 +125,7 @@ class AllocationReading(Reading):
         add_bar(self.snapshot["strip"], bar)
         data = self._drawn_call(at)
         self.snapshot["calls"].append(data)
-        if len(self.snapshot["calls"]) > CALLS_KEPT:
+        if len(self.snapshot["calls"]) > self._calls_kept:
             del self.snapshot["calls"][0]
             self.snapshot["first"] += 1
         message = {"type": "call", "at": at, "layersAt": known, "layers": fresh, "call": data, "bar": bar}
@@ -131,7 +135,7 @@ class AllocationReading(Reading):
         """Draw the newest calls, and the strip of all: from now on pages follow."""
         self._is_followed = True
         count = len(self._drawn)
-        first = max(0, count - CALLS_KEPT)
+        first = max(0, count - self._calls_kept)
         self.snapshot["layers"] = self._layers(0)
         self.snapshot["first"] = first
         self.snapshot["calls"] = [self._drawn_call(at) for at in range(first, count)]

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RunEvent
+from noetic_nb.runs.numbering import Numbers
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 
 __all__ = ["Feed", "Place", "Reader", "Reading"]
@@ -135,10 +136,17 @@ class Feed:
         reads = self.reading.reads
         return self.reading.take(event, Place(seq, call)) if reads is None or type(event) in reads else None
 
-    def take_all(self, events: Iterable[RunEvent]) -> None:
-        """Hand over many events, of which no page is told: quicker than one by one."""
+    def take_all(self, events: Iterable[RunEvent], numbers: Numbers | None = None) -> None:
+        """Hand over many events, of which no page is told: quicker than one by one.
+
+        `numbers` are theirs, where their run has dropped turns.
+        """
         with _no_collecting():
-            self._take_all(events)
+            if numbers is None:
+                self._take_all(events)
+            else:
+                for event, self._seq, self._calls in zip(events, *numbers, strict=True):
+                    self.take(event)
 
     def _take_all(self, events: Iterable[RunEvent]) -> None:
         take, reads = self.reading.take, self.reading.reads
