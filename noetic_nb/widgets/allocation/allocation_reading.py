@@ -164,8 +164,10 @@ class AllocationReading(Reading):
         kept = at - self.snapshot["first"]
         if kept < 0:
             return None
+        before = self.snapshot["calls"][kept]
         self.snapshot["calls"][kept] = data = self._drawn_call(at)
-        return {"type": "billed", "at": at, "call": data}
+        changed = {name: value for name, value in data.items() if before[name] != value}
+        return {"type": "billed", "at": at, "call": changed}
 
     def _layers(self, known: int) -> list[list[str]]:
         """Return the layers after those that pages know: name, colour, and what is written on that."""
