@@ -20,8 +20,7 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 
 import noetic_nb as nn
-from noetic_nb import cards
-from noetic_nb.cards import Card, Table, card_html, card_line, card_of, card_text, with_card
+from noetic_nb.cards import Card, Table, card_html, card_line, card_of, card_text, on_classes, with_card
 from noetic_nb.events import ItemsAppended, Where
 from noetic_nb.items import input_message
 from noetic_nb.steps.records import LoopStep
@@ -206,7 +205,7 @@ def test_a_card_changes_neither_equality_nor_copies(name: str) -> None:
 
 def test_a_turn_makes_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
-    monkeypatch.setattr(cards, "card_of", made.append)
+    monkeypatch.setattr(on_classes, "card_of", made.append)
     config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"), memory=[nn.working_memory()])
     harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Hello."]))
     run = nn.record(harness)
