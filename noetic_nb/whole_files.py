@@ -5,16 +5,16 @@ Readable by their owner alone, as what people said may be in them.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.ids import SYSTEM_IDS
+from noetic_nb.owner_only import owner_only
 
 __all__ = ["read_form", "save_form", "write_whole"]
 
@@ -27,18 +27,15 @@ def write_whole(path: Path, text: str) -> None:
     NoeticConfigError
         ``CANNOT_WRITE``.
     """
-    partial = ""
+    partial = path.with_name(f".{path.name}.{SYSTEM_IDS.new('draft')}")
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", errors="backslashreplace", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            partial = file.name
-            file.write(text)
-        os.replace(partial, path)
+        try:
+            with open(partial, "x", encoding="utf-8", errors="backslashreplace", opener=owner_only) as file:
+                file.write(text)
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
     except OSError as error:
-        if partial:
-            with contextlib.suppress(OSError):
-                os.unlink(partial)
         raise NoeticConfigError(
             "CANNOT_WRITE",
             f"The file cannot be written: {error.strerror or error}.",
@@ -59,6 +56,7 @@ def save_form(path: str | PathLike[str], form: str, data: Mapping[str, Any]) -> 
 
     Examples
     --------
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     read_form(save_form(Path(folder, "a.json"), "orders 1", {"ids": ["A17"]}), "orders 1")["ids"]
     ['A17']
