@@ -9,11 +9,9 @@ function panelModel(host, name, data) {
   return {
     get: (key) => state[key],
     set: (key, value) => {
-      for (const [each, given] of Object.entries(typeof key === "object" ? key : { [key]: value })) {
-        if (state[each] === given) continue;
-        state[each] = changed[each] = given;
-        emit(`change:${each}`, given);
-      }
+      if (state[key] === value) return;
+      state[key] = changed[key] = value;
+      emit(`change:${key}`, value);
     },
     save_changes: () => {
       if (Object.keys(changed).length) host.send({ type: "panel", panel: name, set: changed });
@@ -115,7 +113,10 @@ function talkPart(parent, { get, failed }) {
   const askEarlier = async () => {
     const first = before[0]?.at ?? Number(list.dataset.first);
     try {
-      before = [...(await get({ what: "talk", before: first })), ...before];
+      const of = shown;
+      const rows = await get({ what: "talk", before: first });
+      if (of !== shown) return;
+      before = [...rows, ...before];
       follows = false;
     } catch (error) {
       failed(error);
@@ -151,7 +152,9 @@ function talkPart(parent, { get, failed }) {
     setText(marks.children[1], turn.marks.slice(hasDenied ? 1 : 0).join(" · "));
   }
 
+  let shown = null;
   return function draw(parts) {
+    if (shown !== parts.shown) [shown, before, follows] = [parts.shown, [], true]; // another thread
     redraw = () => draw(parts);
     const rows = [...before.filter((row) => row.at < (parts.talk[0]?.at ?? Infinity)), ...parts.talk];
     const several = new Set(rows.map((row) => row.thread)).size > 1;
