@@ -50,6 +50,16 @@ def _pretty(self: Any, printer: Any, cycle: bool) -> None:
     printer.text(_text_of(self) if is_alone and not cycle else _line(self))
 
 
+def _rich(self: Any) -> Any:
+    from rich.text import Text  # whoever asks has it
+
+    return Text(_text_of(self))
+
+
+def _no_fields(self: Any) -> None:
+    """Say that there are no fields to go through: inside of lists the repr is shown."""
+
+
 @overload
 def with_card(cls: type[_Class], /) -> type[_Class]: ...
 @overload
@@ -64,7 +74,7 @@ def with_card(cls: Any = None, /, *, shown: Shown = "everywhere") -> Any:
     cls : type
         Any class; put it above ``@dataclass``.
     shown : {"everywhere", "in cells", "as HTML"}
-        "everywhere" replaces the repr by one line. "in cells" keeps the whole repr, of records that are data; a cell that ends
+        "everywhere" replaces the repr by one line, in `rich.print` too. "in cells" keeps the whole repr, of records that are data; a cell that ends
         with one shows the card all the same. "as HTML" keeps the text of the class in a terminal, too.
 
     Examples
@@ -87,6 +97,8 @@ def with_card(cls: Any = None, /, *, shown: Shown = "everywhere") -> Any:
             cls._repr_pretty_ = _pretty
         if shown == "everywhere":
             cls.__repr__ = _line
+            # `rich.print` would go through the fields, however many and however secret.
+            cls.__rich__, cls.__rich_repr__ = _rich, _no_fields
         return cls
 
     return decorate if cls is None else decorate(cls)
