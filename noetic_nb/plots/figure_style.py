@@ -227,6 +227,21 @@ def named(value: object, length: int = NAME_LETTERS) -> str:
     return plain_line(text, length) or "(blank)"
 
 
+def axis_name(frame: Any, column: str) -> str:
+    """Return the name of a column and its unit, where the table says one in ``attrs["units"]``.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> frame = pandas.DataFrame({"cost": [0.1], "recall": [0.5]})
+    >>> frame.attrs["units"] = {"cost": "US dollars"}
+    >>> axis_name(frame, "cost"), axis_name(frame, "recall")
+    ('cost (US dollars)', 'recall')
+    """
+    unit = (frame.attrs.get("units") or {}).get(column)
+    return named(column) if unit is None else f"{named(column)} ({named(unit)})"
+
+
 def needs_columns(frame: Any, *names: str) -> None:
     """Refuse what is no table, or lacks a column.
 
