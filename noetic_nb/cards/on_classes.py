@@ -74,8 +74,9 @@ def with_card(cls: Any = None, /, *, shown: Shown = "everywhere") -> Any:
     cls : type
         Any class; put it above ``@dataclass``.
     shown : {"everywhere", "in cells", "as HTML"}
-        "everywhere" replaces the repr by one line, in `rich.print` too. "in cells" keeps the whole repr, of records that are data; a cell that ends
-        with one shows the card all the same. "as HTML" keeps the text of the class in a terminal, too.
+        "everywhere" replaces the repr by one line, in `rich.print` too. "in cells" keeps the whole repr, of records
+        that are data; a cell that ends with one shows the card all the same. "as HTML" keeps the text of the class in a
+        terminal, too.
 
     Examples
     --------
