@@ -109,6 +109,8 @@ function talkPart(parent, { get, failed }) {
     if (event.key === "Enter") sendFix();
     else openFix(false);
   });
+  // Where the page becomes narrow, the newest turn stays in sight.
+  new ResizeObserver(() => follows && (list.scrollTop = list.scrollHeight)).observe(list);
   list.addEventListener("scroll", () => (follows = list.scrollTop + list.clientHeight > list.scrollHeight - 24));
   const askEarlier = async () => {
     const first = before[0]?.at ?? Number(list.dataset.first);
