@@ -9,7 +9,17 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from noetic_nb.lab.sweeping.pareto_front import pareto as rows_not_beaten
-from noetic_nb.plots.figure_style import Look, Theme, axes_for, axis_name, named, needs_columns, put_legend, say_empty
+from noetic_nb.plots.figure_style import (
+    Look,
+    Theme,
+    axes_for,
+    axis_name,
+    figure_of,
+    named,
+    needs_columns,
+    put_legend,
+    say_empty,
+)
 from noetic_nb.runs.palette import OTHER_LOOK, QUALITY_COLOUR
 
 __all__ = ["pareto"]
@@ -81,7 +91,7 @@ def _name_rows(axes: Axes, look: Look, front: Any, x: str, y: str, label: str) -
     for name, at, height in zip(front[label], front[x], front[y], strict=True):
         places.setdefault((at, height), []).append(str(name))
     axes.autoscale_view()
-    near = NEAR * look.small * axes.get_figure(root=True).dpi / 72
+    near = NEAR * look.small * figure_of(axes).dpi / 72
     run, before = 0, (-inf, -inf)  # how many of those before it are near
     for number, (place, names) in enumerate(places.items(), 1):
         across, up = axes.transData.transform(place)
