@@ -95,6 +95,7 @@ function storeOf(take) {
     store.selection = store.data.selection = fields;
   };
   store.took = selected;
+  store.replace = replace;
   store.initialize = ({ model }) => {
     replace(structuredClone(model.get("snapshot")));
     const receive = (message) => {
