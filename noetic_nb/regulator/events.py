@@ -294,6 +294,7 @@ _READERS: Final[dict[str, Callable[[str, object], Any]]] = {
     "output": _optional_text,
 }
 _NAMES: Final[dict[str, tuple[str, ...]]] = {cls.kind: tuple(f.name for f in fields(cls)) for cls in EVENT_TYPES}
+_REQUIRED: Final = frozenset((cls.kind, f.name) for cls in EVENT_TYPES for f in fields(cls) if f.default is MISSING)
 
 
 def check(event: Event) -> None:
@@ -427,7 +428,8 @@ def from_dict(data: Mapping[str, Any]) -> Event:
     >>> from_dict({"Cost": {"tokens_in": 1, "tokens_out": 2, "wallclock_ms": 3, "provider": None}})
     Cost(tokens_in=1, tokens_out=2, wallclock_ms=3, provider=None, usd=None)
     """
-    if not isinstance(data, Mapping):
+    # First by the type: to ask whether something is a mapping takes as long as to read an event.
+    if type(data) is not dict and not isinstance(data, Mapping):
         raise TypeError(f"An event is read from a mapping. Given: {shown(data)}.")
     if "kind" in data:
         cls, body = _BY_KIND.get(data["kind"]) if isinstance(data["kind"], str) else None, data
@@ -438,16 +440,17 @@ def from_dict(data: Mapping[str, Any]) -> Event:
         raise ValueError(
             f"An event needs a `kind` out of {sorted(_BY_KIND)}, or one CamelCase tag. Given: {shown(data)}."
         )
-    if not isinstance(body, Mapping):
+    if type(body) is not dict and not isinstance(body, Mapping):
         raise TypeError(f"{cls.__name__} needs a mapping of its fields. Given: {shown(body)}.")
     values: dict[str, Any] = {}
-    for field in fields(cls):
-        if field.name in body:
-            values[field.name] = body[field.name]
-        elif field.default is MISSING:
-            raise ValueError(f"{cls.kind} lacks the key `{field.name}`. Given: {shown(body)}.")
+    for name in _NAMES[cls.kind]:
+        if name in body:
+            values[name] = body[name]
+        elif (cls.kind, name) in _REQUIRED:
+            raise ValueError(f"{cls.kind} lacks the key `{name}`. Given: {shown(body)}.")
     # Checked before they become tuples, so that the error is about what was given.
     if isinstance(values.get("fragment_spans"), list):
         _spans("fragment_spans", values["fragment_spans"])
         values["fragment_spans"] = tuple((start, end) for start, end in values["fragment_spans"])
-    return plain(cls(**values))
+    event = cls(**values)
+    return event if cls in IS_PLAIN and IS_PLAIN[cls](event) else plain(event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final
 
@@ -12,8 +13,10 @@ __all__ = ["DecisionRedaction"]
 
 # Lines that are known to have no secret, of a long run; see `Redaction`.
 REMEMBERED: Final = 100_000
-# Texts that wait until a decision is shown: most are looked at together, in less time than one by one.
+# Texts that wait until a decision is shown, where a run grows: most are looked at together, in less time than one by one.
 MOST_UNREAD: Final = 1_000
+# Once more wait, so many are looked at with each that comes: no event of a run that grows takes long.
+AT_ONCE: Final = 100
 _TEXTS: Final[Mapping[type[Any], Callable[[Any], Any]]] = {
     RegulatorSaw: lambda event: event.event,
     TurnStarted: lambda event: event.query,
@@ -36,32 +39,34 @@ class DecisionRedaction:
     reads: ClassVar = frozenset(_TEXTS)
     """The types of the events that it has a use for."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, grows: bool = True) -> None:
+        """`grows` is False while a recording is read that is there: its texts wait, however many, until a decision is shown."""
+        self.grows = grows
         self._rule = Redaction(remembered=REMEMBERED)
-        self._unread: list[Any] = []
+        self._unread: deque[RunEvent] = deque()
 
     def take(self, event: RunEvent) -> None:
         """Read one event."""
-        text_of = _TEXTS.get(type(event))
-        if text_of is None:
+        if type(event) not in _TEXTS:
             return
-        self._unread.append(text_of(event))
-        if len(self._unread) > MOST_UNREAD:
-            self._learn()
+        self._unread.append(event)
+        if self.grows and len(self._unread) > MOST_UNREAD:
+            self._learn(AT_ONCE)
 
     @property
     def rule(self) -> Redaction:
         """What replaces the secrets in all texts that were read."""
-        if self._unread:
-            self._learn()
+        while self._unread:
+            self._learn(MOST_UNREAD)
         return self._rule
 
     def decision(self, decision: Any) -> Any:
         """Return a decision without secrets."""
         return self.rule.data(decision)
 
-    def _learn(self) -> None:
-        unread, self._unread = self._unread, []
+    def _learn(self, count: int) -> None:
+        oldest = [self._unread.popleft() for _ in range(min(count, len(self._unread)))]
+        unread = [_TEXTS[type(event)](event) for event in oldest]
         # Most have no sign of a secret, which is seen at once.
         if not self._rule.are_plain(_texts(unread)):
             for seen in unread:

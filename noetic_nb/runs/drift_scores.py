@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
-from noetic_nb.events import RegulatorDecided, RegulatorSaw
+from noetic_nb.events import RegulatorDecided, RegulatorSaw, RunEvent
 from noetic_nb.regulator import DriftInput, KeywordScorer, Regulator, ScopeDrift, events
 
 __all__ = ["DriftScores"]
@@ -46,6 +46,11 @@ class DriftScores:
         self._live: dict[str, Regulator | None] = {}
         self._messages: dict[str, str | None] = {}
         self._early: list[RegulatorSaw] = []
+
+    def reads(self, event: RunEvent) -> TypeGuard[RegulatorSaw | RegulatorDecided]:
+        """Tell whether `take` has a use for an event: nearly all decisions of a long run are of none."""
+        kind = type(event)
+        return kind is RegulatorSaw or (kind is RegulatorDecided and not self._is_known)
 
     def take(self, event: RegulatorSaw | RegulatorDecided) -> float | None:
         """Read one event of the regulator; returns the score of the reply that it brought, None where it has none."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.events import ItemFate, ModelCalled, RunEvent, ViewAssembled
+from noetic_nb.quick_records import made_quickly
 from noetic_nb.runs.plain_text import count, plain
 from noetic_nb.runs.reconciled_calls import CallUsage, UsageIndex, usage_words
 
@@ -26,6 +28,7 @@ PartKind: TypeAlias = Literal[
 ]
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class LayerShare:
     """One layer in one call, in tokens; `allocated` None is no limit."""
@@ -59,6 +62,7 @@ class Part:
     layer: int | None = None
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class CallShare:
     """How one model call spent its budget, in tokens; `total` None is no limit."""
@@ -246,7 +250,7 @@ class Calls:
         """Return what a request spent its budget on; `number` counts the calls of its turn, from 1."""
         where = event.where
         return CallShare(
-            thread=plain(where.thread_id),
+            thread=_thread(where.thread_id),
             turn=where.turn,
             call=number,
             depth=where.depth,
@@ -259,10 +263,12 @@ class Calls:
             history_budget=_finite(event.history_budget),
             history_items=event.history_items,
             layers=tuple(
-                LayerShare(
-                    self._name(part.layer_id), _finite(part.allocated), part.used, _finite(part.yielded), part.items
-                )
-                for part in event.layers
+                [
+                    LayerShare(
+                        self._name(part.layer_id), _finite(part.allocated), part.used, _finite(part.yielded), part.items
+                    )
+                    for part in event.layers
+                ]
             ),
             left_out=tuple(_left_out(event)),
         )
@@ -290,6 +296,9 @@ class Calls:
             self._names[layer_id] = name
             self.order[name] = len(self.order)
         return name
+
+
+_thread = lru_cache(maxsize=256)(plain)  # a few again and again
 
 
 def _finite(number: float) -> float | None:

@@ -23,6 +23,7 @@ from noetic_nb.events import (
 from noetic_nb.items import Item, ItemLog, ItemRegistry, item_tokens
 from noetic_nb.items.call_ids import with_own_call_ids
 from noetic_nb.items.log import ItemView
+from noetic_nb.quick_records import made_quickly
 from noetic_nb.runs.recorded_counter import prepared_counter
 from noetic_nb.runtime.planning.least_budget import AbsentItem, LeastBudget, absent_items, least_budget
 from noetic_nb.runtime.planning.plan_inputs import PlanInputs, plan_inputs
@@ -73,6 +74,7 @@ class _KnownLog:
         self.items.extend(event.items)
 
 
+@made_quickly
 @dataclass(frozen=True)
 class RecordedRequest:
     """One call of the agent's model, and what it was sent.
@@ -330,33 +332,24 @@ class RequestIndex:
         self._seq = self._seq + 1 if seq is None else seq
         if type(event) not in self.reads:  # as most events
             return None
-        match event:
-            case ItemsAppended(where):
-                self._log(where).take(event)
-            case ChildStarted(where):
-                self._child(event)
-            case RequestPrepared(where):
-                self._prepared[where.thread_id, where.execution_id] = event
-            case ViewAssembled(where):
-                key = where.thread_id, where.execution_id
-                log = self._log(where)
-                self._open[key] = len(self.requests)
-                self.requests.append(
-                    RecordedRequest(
-                        None,
-                        self._seq,
-                        None,
-                        event,
-                        self._prepared.get(key),
-                        log.first,
-                        log.items.items,
-                        log.guidance,
-                        self._tokenizer,
-                    )
-                )
-                return len(self.requests) - 1
-            case ModelCalled(where, purpose="agent"):
-                return self._called(event, len(self.places) if call is None else call)
+        # The most frequent first, and by its type: patterns would ask each class in turn.
+        if isinstance(event, ViewAssembled):
+            key = event.where.thread_id, event.where.execution_id
+            log = self._log(event.where)
+            at = self._open[key] = len(self.requests)
+            known = log.first, log.items.items, log.guidance
+            self.requests.append(
+                RecordedRequest(None, self._seq, None, event, self._prepared.get(key), *known, self._tokenizer)
+            )
+            return at
+        if isinstance(event, ModelCalled):
+            return self._called(event, len(self.places) if call is None else call) if event.purpose == "agent" else None
+        if isinstance(event, ItemsAppended):
+            self._log(event.where).take(event)
+        elif isinstance(event, ChildStarted):
+            self._child(event)
+        elif isinstance(event, RequestPrepared):
+            self._prepared[event.where.thread_id, event.where.execution_id] = event
         return None
 
     def _called(self, event: ModelCalled, place: int) -> int:

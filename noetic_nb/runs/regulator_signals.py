@@ -78,7 +78,8 @@ class Signals:
         self.thread_id = thread_id
         self._meta: Mapping[str, Any] = {} if meta is None else meta
         self.threads: dict[str, ThreadSignals] = {}
-        self._words = DecisionRedaction()
+        self.words = DecisionRedaction()
+        """What hides secrets in decisions."""
         self._drift = None if regulator_of is None else DriftScores(regulator_of)
 
     def take(self, event: RunEvent) -> tuple[ThreadSignals, TurnSignals] | None:
@@ -87,8 +88,7 @@ class Signals:
         change = _CHANGES.get(kind)
         if change is None:
             return None
-        if kind in DecisionRedaction.reads:
-            self._words.take(event)
+        self.words.take(event)
         where = event.where
         if self.thread_id is not None and where.thread_id != self.thread_id:
             return None
@@ -98,8 +98,7 @@ class Signals:
         turns = len(thread.turns)
         turn = thread.turn(where)
         changed = change(self, thread, turn, event)
-        # A tuple: a union would be made anew for each event.
-        if self._drift is not None and isinstance(event, (RegulatorSaw, RegulatorDecided)):
+        if self._drift is not None and self._drift.reads(event):
             score = self._drift.take(event) if event.layer_id == thread.regulator else None
             if score is not None:
                 turn.drift, changed = score, True
@@ -149,7 +148,7 @@ class Signals:
         return _spend(thread, turn, thread.spent + event.output_tokens) or paid
 
     def _decision(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
-        return _decided(thread, turn, event, self._words)
+        return _decided(thread, turn, event, self.words)
 
 
 _kind = lru_cache(maxsize=256)(plain)  # a few again and again

@@ -46,6 +46,7 @@ class AllocationReading(Reading):
     def __init__(self, moment: Moment = EVERYTHING, *, calls_kept: int = CALLS_KEPT) -> None:
         """`calls_kept` of the newest calls are drawn before someone looks at them."""
         self.moment = moment
+        self._shows_all = moment == EVERYTHING
         self._calls_kept = calls_kept
         # Until pages follow, nothing is drawn: of the older calls of a long run no picture is ever made.
         self._is_followed = False
@@ -90,7 +91,7 @@ class AllocationReading(Reading):
         if isinstance(event, ModelCalled) and place.call is not None:
             self._next = place.call + 1
         reuse = self._cache.read(event, None if found is None else self.index.requests[found])
-        if not self.moment.shows(event.where):
+        if not (self._shows_all or self.moment.shows(event.where)):
             return None
         share = self.calls.take(event)
         if share is None:

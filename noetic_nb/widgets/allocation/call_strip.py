@@ -21,15 +21,7 @@ BARS_PX: Final = STRIP_PX - 8
 
 def bar_of(call: CallShare, order: dict[str, int]) -> list[Any]:
     """Return what a call adds to the strip: tokens sent, items left out, and the tokens of each part by its key."""
-    layers = [[order[layer.name], layer.used] for layer in call.layers]
-    parts: list[list[Any]] = [
-        ["system", call.system],
-        ["tools", call.tools],
-        *layers,
-        ["framing", call.framing],
-        ["history", call.history],
-    ]
-    return [call.sent, call.dropped[0], [[key, round(tokens)] for key, tokens in parts if tokens > 0]]
+    return _bar_of((call,), order)[1:]
 
 
 def new_strip(first: int = 0, size: int = 1) -> dict[str, Any]:
@@ -87,11 +79,20 @@ def strip_of(calls: Sequence[CallShare], order: dict[str, int], first: int, last
 def _bar_of(calls: Sequence[CallShare], order: dict[str, int]) -> list[Any]:
     most = out = 0
     parts: dict[str | int, int] = {}
-    for call in calls:
-        sent, left_out, tokens_of = bar_of(call, order)
-        most, out = max(most, sent), out + left_out
-        for key, tokens in tokens_of:
-            parts[key] = parts.get(key, 0) + tokens
+    for call in calls:  # tens of thousands, when a long run is opened
+        system, tools, framing, history = call.system, call.tools, call.framing, call.history
+        layers = [(order[layer.name], layer.used) for layer in call.layers]
+        sent = system + tools + framing + history
+        for key, tokens in (
+            ("system", system), ("tools", tools), *layers, ("framing", framing), ("history", history),
+        ):  # fmt: skip
+            if tokens > 0:
+                parts[key] = parts.get(key, 0) + round(tokens)
+        for _, used in layers:
+            sent += used
+        most = max(most, sent)
+        if call.left_out:
+            out += call.dropped[0]
     return [len(calls), most, out, [[key, tokens] for key, tokens in parts.items()]]
 
 

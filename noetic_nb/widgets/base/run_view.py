@@ -24,7 +24,7 @@ from noetic_nb.runs.run_source import run_of
 from noetic_nb.widgets.base.assets import static_frame
 from noetic_nb.widgets.base.cells import enter_cell
 from noetic_nb.widgets.base.display import DisplayMixin
-from noetic_nb.widgets.base.feed import Feed, Reading
+from noetic_nb.widgets.base.feed import Feed, Reading, no_collecting
 from noetic_nb.widgets.base.host import HostedMixin, is_hosted
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 from noetic_nb.widgets.base.selection import FIELDS, Selection, selection_of
@@ -108,7 +108,8 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
                 )
                 nothing = reading.nothing.format(part=part)
                 reading.snapshot["empty"] = nothing[:1].upper() + nothing[1:]
-            reading.begin()
+            with no_collecting(len(events)):
+                reading.begin()
             # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
             super().__init__(snapshot=reading.snapshot, told={"messages": 0}, static_name=self.static_id, **traits)
             both = {id(event) for event in events[known:]}

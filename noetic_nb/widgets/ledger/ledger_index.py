@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
@@ -17,6 +18,7 @@ from noetic_nb.widgets.ledger.decision_text import OUTCOMES, search_text
 
 __all__ = ["FACETS", "FAULTS", "NOT_ENFORCED", "Entry", "Filter", "Fold", "LedgerIndex", "Line"]
 
+_name = lru_cache(maxsize=256)(plain)  # names of tools, rules, threads: a few again and again
 NOT_DECIDED: Final = "not decided"
 """Stands in place of an action where the rules came to no decision and the turn ended."""
 
@@ -46,7 +48,7 @@ class Entry:
     @property
     def action(self) -> str:
         """The action; `NOT_DECIDED` where there is none."""
-        return plain(self.event.action) if isinstance(self.event, SteeringDecided) else NOT_DECIDED
+        return _name(self.event.action) if isinstance(self.event, SteeringDecided) else NOT_DECIDED
 
     @property
     def faults(self) -> tuple[tuple[str, str], ...]:
@@ -88,17 +90,17 @@ class Entry:
         for chip in self.chips:
             yield "chip", chip
         yield "action", self.action
-        yield "thread", plain(event.where.thread_id)
+        yield "thread", _name(event.where.thread_id)
         if isinstance(event, ErrorRaised):
-            yield "outcome", plain(event.error_kind)
+            yield "outcome", _name(event.error_kind)
             return
         if event.outcome is not None:
-            yield "outcome", OUTCOMES.get(event.outcome) or plain(event.outcome)
-        yield "point", plain(event.hook.replace("_", " "))
+            yield "outcome", OUTCOMES.get(event.outcome) or _name(event.outcome)
+        yield "point", _name(event.hook.replace("_", " "))
         if event.tool_name is not None:
-            yield "tool", plain(event.tool_name)
+            yield "tool", _name(event.tool_name)
         for rule_id in dict.fromkeys([*event.rule_ids, *[rule_id for rule_id, _ in event.faults]]):
-            yield "rule", plain(rule_id)
+            yield "rule", _name(rule_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,8 @@ class CallBook:
         self._before: dict[tuple[str, str], list[tuple[int, Outcome]]] = {}
         self._in_turn: dict[tuple[str, int], int] = {}
         self._of_decision: dict[int, int] = {}
-        self._words = DecisionRedaction()
+        self.words = DecisionRedaction(grows=False)
+        """Of the texts around decisions; says itself that the run grows once pages follow."""
 
     def take(self, event: RunEvent, seq: int, number: int | None = None) -> int | None:
         """Read one event; returns the place in `calls` of the call that is new or has changed, None where none is.
@@ -93,7 +94,7 @@ class CallBook:
         elif isinstance(event, _OUTCOMES):
             return self._outcome(event, seq)
         else:
-            self._words.take(event)
+            self.words.take(event)
         return None
 
     def shown(self, at: int) -> CallRecord:
@@ -104,7 +105,7 @@ class CallBook:
     def _shown(self, outcome: tuple[int, Outcome]) -> tuple[int, Outcome]:
         seq, event = outcome
         if isinstance(event, RegulatorDecided) and event.decision.get("kind") != "continue":
-            return seq, replace(event, decision=self._words.decision(event.decision))
+            return seq, replace(event, decision=self.words.decision(event.decision))
         return outcome
 
     def of_decision(self, seq: int) -> int | None:

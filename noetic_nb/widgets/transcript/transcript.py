@@ -11,6 +11,7 @@ import traitlets
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RunEvent, ViewAssembled
 from noetic_nb.redact import Redaction
+from noetic_nb.runs.decision_redaction import DecisionRedaction
 from noetic_nb.runs.plain_text import plain
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
 from noetic_nb.runs.run_source import run_of
@@ -72,6 +73,7 @@ class TranscriptReading(Reading):
 
     def __init__(self, moment: Moment = EVERYTHING, meta: Any = None) -> None:
         self.moment = moment
+        self._shows_all = moment == EVERYTHING
         self.meta = {} if meta is None else meta
         self.book = CallBook()
         self.index = RequestIndex()
@@ -98,13 +100,18 @@ class TranscriptReading(Reading):
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message about a new call, or about one to which something has been added."""
+        kind = type(event)
+        if kind in DecisionRedaction.reads:  # half of what comes here, which says nothing of calls
+            if self._shows_all or self.moment.shows(event.where):
+                self.book.words.take(event)
+            return None
         request = None
-        if type(event) in RequestIndex.reads:  # a third of what comes here
+        if kind in RequestIndex.reads:  # a third of what comes here
             request = self.index.take(event, seq=place.seq, call=place.call)
         if isinstance(event, ViewAssembled):
             for layer in event.layers:
                 self.layers.setdefault(layer.layer_id, len(self.layers))
-        if not self.moment.shows(event.where):
+        if not (self._shows_all or self.moment.shows(event.where)):
             return None
         at = self.book.take(event, place.seq, place.call)
         if at is None:
@@ -122,6 +129,10 @@ class TranscriptReading(Reading):
         row = [record.number, where.turn, thread, record.in_turn, where.depth]
         self.snapshot["calls"].append(row)
         return {"type": "call", "at": at, "threadsAt": known, "threads": fresh, "call": row}
+
+    def begin(self) -> None:
+        """From now on texts come with the run: they are looked at as they do."""
+        self.book.words.grows = True
 
     def answer(self, request: dict[str, Any]) -> Any:
         """Answer a page: one call, or all of a text of it."""

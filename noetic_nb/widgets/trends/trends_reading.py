@@ -52,17 +52,17 @@ class TrendsReading(Reading):
 
     def __init__(self, moment: Moment = EVERYTHING, run: Any = None, regulator: Regulator | None = None) -> None:
         self.moment = moment
+        self._shows_all = moment.turn is None
         self.regulator = regulator
         self.what_if = WhatIf(run, moment)
         self.signals = Signals(
             thread_id=moment.thread_id, regulator_of=self._regulator_of, meta=getattr(run, "meta", None)
         )
+        self.signals.words.grows = False
         self.charts: list[ThreadChart] = []
         self.shown = -1
         self._places: dict[str, int] = {}
         self._is_followed = False
-        # By the place of its thread: what was read before pages follow, each turn once however often it changed.
-        self._early: dict[int, dict[int, TurnSignals]] = {}
         # Everything that a page needs at first, grown in place: the widget syncs this very dict.
         self.snapshot: dict[str, Any] = {
             "empty": EMPTY,
@@ -89,25 +89,27 @@ class TrendsReading(Reading):
         if changed is None:
             return None
         thread, turn = changed
-        at = self._at(thread)
-        if self.moment.turn not in (None, turn.turn):
+        at = self._places.get(thread.thread_id)
+        if at is None:
+            at = self._new_chart(thread)
+        if not (self._shows_all or self._is_shown(turn)):
             return None  # read for what it leaves to the turn that is shown
         self.snapshot["latest"] = at
         if not self._is_followed:
-            self._early.setdefault(at, {})[id(turn)] = turn
-            return None
+            return None  # `begin` takes every turn once, however often it changed
         column, is_new = self.charts[at].take(turn)
         return self._message(at, column, is_new)
 
-    def _at(self, thread: ThreadSignals) -> int:
-        at = self._places.get(thread.thread_id)
-        if at is None:
-            at = self._places[thread.thread_id] = len(self.charts)
-            self.charts.append(ThreadChart(thread))
-            given = None if self.regulator is None or thread.regulator is not None else self.regulator
-            self.snapshot["threads"].append({"id": sendable(thread.thread_id), "name": thread.thread, "turns": None})
-            if given is not None:
-                self.charts[at].given = given.thresholds
+    def _is_shown(self, turn: TurnSignals) -> bool:
+        return self.moment.turn in (None, turn.turn)
+
+    def _new_chart(self, thread: ThreadSignals) -> int:
+        at = self._places[thread.thread_id] = len(self.charts)
+        self.charts.append(ThreadChart(thread))
+        given = None if self.regulator is None or thread.regulator is not None else self.regulator
+        self.snapshot["threads"].append({"id": sendable(thread.thread_id), "name": thread.thread, "turns": None})
+        if given is not None:
+            self.charts[at].given = given.thresholds
         return at
 
     def _message(self, at: int, column: int, is_new: bool) -> dict[str, Any]:
@@ -128,9 +130,9 @@ class TrendsReading(Reading):
 
     def begin(self) -> None:
         """Bring the snapshot up to date: from now on pages follow."""
-        self._is_followed = True
+        self._is_followed = self.signals.words.grows = True
         for at, chart in enumerate(self.charts):
-            for turn in self._early.pop(at, {}).values():
+            for turn in filter(self._is_shown, chart.thread.turns):
                 chart.take(turn)
             known = self.snapshot["threads"][at]
             known.update(chart.changes())

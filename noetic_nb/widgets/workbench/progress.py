@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from noetic_nb.events import (
     ModelCalled,
@@ -39,6 +39,9 @@ class Progress:
     >>> progress.text
     'Turn 2 runs · 1,230 tokens · $0.0020'
     """
+
+    reads: ClassVar = frozenset({ModelCalled, StepStarted, ToolCalled, ToolProgress, TurnCompleted, TurnStarted})
+    """The types of the events that it has a use for."""
 
     def __init__(self) -> None:
         self.running: dict[str, Where] = {}

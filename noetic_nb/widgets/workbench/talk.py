@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from noetic_nb.events import (
     ErrorRaised,
@@ -57,6 +57,11 @@ class Talk:
     'Hello!'
     """
 
+    reads: ClassVar = frozenset(
+        {ErrorRaised, QualityGiven, RegulatorDecided, SteeringDecided, TurnCompleted, TurnStarted}
+    )
+    """The types of the events that it has a use for."""
+
     def __init__(self, moment: Moment = EVERYTHING) -> None:
         self._moment = moment
         self._rows: list[_Row] = []
@@ -67,15 +72,17 @@ class Talk:
 
     def take(self, event: RunEvent, seq: int) -> int | None:
         """Read one event; returns the place of the row that has changed."""
+        if type(event) is RegulatorDecided and not event.stops:  # most events of a long run
+            return None
         row = self._changed(event, seq)
         return None if row is None else row.at
 
     def _changed(self, event: RunEvent, seq: int) -> _Row | None:
         where = event.where
-        begins = isinstance(event, TurnStarted)
+        begins = type(event) is TurnStarted
         row = self._by.get((where.thread_id, where.turn))
         # Runs of others do not always say that a turn began.
-        if begins or (row is None and where.turn > 0 and isinstance(event, SteeringDecided | TurnCompleted)):
+        if begins or (row is None and where.turn > 0 and isinstance(event, (SteeringDecided, TurnCompleted))):
             if not self._moment.shows(where):
                 return None
             row = self._by[where.thread_id, where.turn] = _Row(len(self._rows), where)

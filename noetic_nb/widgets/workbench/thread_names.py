@@ -45,8 +45,10 @@ class ThreadNames:
 
     def read(self, events: Iterable[RunEvent]) -> None:
         """Read many events."""
+        known = self._at
         for event in events:
-            self.take(event)
+            if event.where.thread_id not in known:  # nearly none
+                self.take(event)
 
     def name(self, at: int) -> str | None:
         """Return the name at a place; None, which means all threads, where there is none."""

@@ -124,9 +124,12 @@ class WorkbenchReading(Reading):
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the parts that are others now."""
-        self.progress.take(event)
-        self.causes.take(event, place.seq)
-        at = self.talk.take(event, place.seq)
+        kind = type(event)
+        if kind in Progress.reads:
+            self.progress.take(event)
+        elif kind is SteeringDecided:
+            self.causes.take(event, place.seq)
+        at = self.talk.take(event, place.seq) if kind in Talk.reads else None
         if not self._is_begun:
             return None
         news: dict[str, Any] = {}
