@@ -16,7 +16,7 @@ from noetic_nb.items import item_text, thaw
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.lab.replaying.paired_runs import PairedComparison, compare_paired
 from noetic_nb.lab.replaying.replay_summary import drops_of, sent_tokens, tokens_of
-from noetic_nb.redact import redact, redact_text
+from noetic_nb.redact import Redaction, redact, redact_text
 from noetic_nb.runs import Run
 from noetic_nb.runs.plain_text import plain_line
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
@@ -34,6 +34,8 @@ _MOST_LINES: Final = 20
 _MOST_TEXT: Final = 80
 # Turns that say the same are found by trying every pair of them; beyond so many, which is seconds, order decides.
 _MOST_ALIKE: Final = 1_000_000
+# Texts that are looked at together: where one of them has a sign of a secret, each is looked at by itself.
+_AT_ONCE: Final = 500
 _COLUMNS: Final = ("turn", "what", "a", "b")
 
 
@@ -239,13 +241,24 @@ def turn_pairs(a: Iterable[Turn], b: Iterable[Turn]) -> Iterator[tuple[Turn | No
     for place, turns in enumerate((a, b)):
         for turn in turns:
             threads[place].setdefault(turn.where.thread_id, []).append(turn)
+    shown = _shown_queries([turn for by_thread in threads for turns in by_thread.values() for turn in turns])
     left, right = threads
     waiting = iter([name for name in right if name not in left])
     pairs = [(name, name if name in right else next(waiting, None)) for name in left]
     for one, other in (*pairs, *[(None, name) for name in waiting]):
         mine = left.get(one, []) if one is not None else []
         others = right.get(other, []) if other is not None else []
-        yield from _aligned(mine, others, key=lambda turn: redact_text(turn.query))
+        yield from _aligned(mine, others, key=lambda turn: shown[id(turn)])
+
+
+def _shown_queries(turns: Sequence[TurnLike]) -> dict[int, str]:
+    """Return what users wrote without secrets, by the ``id`` of the turn. Most have no sign of one, which is seen at once."""
+    shown: dict[int, str] = {}
+    for start in range(0, len(turns), _AT_ONCE):
+        some = turns[start : start + _AT_ONCE]
+        are_plain = Redaction().are_plain([turn.query for turn in some])
+        shown.update({id(turn): turn.query if are_plain else redact_text(turn.query) for turn in some})
+    return shown
 
 
 def _aligned(

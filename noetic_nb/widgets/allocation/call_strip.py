@@ -81,7 +81,7 @@ def _bar_of(calls: Sequence[CallShare], order: dict[str, int]) -> list[Any]:
     parts: dict[str | int, int] = {}
     for call in calls:  # tens of thousands, when a long run is opened
         system, tools, framing, history = call.system, call.tools, call.framing, call.history
-        layers = [(order[layer.name], layer.used) for layer in call.layers]
+        layers: list[tuple[str | int, int]] = [(order[layer.name], layer.used) for layer in call.layers]
         sent = system + tools + framing + history
         for key, tokens in (
             ("system", system), ("tools", tools), *layers, ("framing", framing), ("history", history),

@@ -166,15 +166,12 @@ class Feed:
             return
         seq = self._seq - 1
         for seq, event in enumerate(events, self._seq):
-            kind = type(event)
-            if kind in reads:
-                call = None
-                if kind is ModelCalled and event.purpose == "agent":
-                    call = self._calls
-                    self._calls += 1
-                take(event, place(Place, (seq, call)))  # in half the time that its own `__new__` takes
-            elif kind is ModelCalled and event.purpose == "agent":
+            call = None
+            if isinstance(event, ModelCalled) and event.purpose == "agent":
+                call = self._calls
                 self._calls += 1
+            if type(event) in reads:
+                take(event, place(Place, (seq, call)))  # in half the time that its own `__new__` takes
         self._seq = seq + 1
 
     def _reaches(self, event: RunEvent) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -34,6 +35,8 @@ class TurnPart:
     query: str = ""
     begun: bool = False
     events: list[RunEvent] = field(default_factory=list)
+    last: int = -1
+    """The number of its last event in the run."""
 
     def summary(self) -> TurnSummary:
         """Return the turn in short."""
@@ -52,7 +55,7 @@ class Side:
         self._by: dict[tuple[str, int], TurnPart] = {}
         self._index = RequestIndex()
         # Requests are put together when a pair is looked at, of what they are made of: opening a long run is quick.
-        self._unread: list[tuple[RunEvent, int, int | None]] = []
+        self._unread: deque[tuple[RunEvent, int, int | None]] = deque()
         self._requests: dict[int, RecordedRequest] = {}
 
     def take(self, event: RunEvent, seq: int, call: int | None, *, shows: bool) -> bool:
@@ -71,6 +74,7 @@ class Side:
             self.turns.append(part)
             self._add("turns", 1)
         part.events.append(event)
+        part.last = seq
         if isinstance(event, TurnStarted):
             part.where, part.query, part.begun = where, event.query, True
             return True
@@ -80,14 +84,14 @@ class Side:
             return True
         return False
 
-    @property
-    def requests(self) -> dict[int, RecordedRequest]:
-        """The requests so far, by the ``id`` of their view."""
-        for event, seq, call in self._unread:
+    def requests_of(self, part: TurnPart | None) -> dict[int, RecordedRequest]:
+        """Return the requests up to those of a turn, by the ``id`` of their view."""
+        last = -1 if part is None else part.last
+        while self._unread and self._unread[0][1] <= last:
+            event, seq, call = self._unread.popleft()
             at = self._index.take(event, seq=seq, call=call)
             if at is not None and isinstance(event, ViewAssembled):
                 self._requests[id(event)] = self._index.requests[at]
-        self._unread.clear()
         return self._requests
 
     def _add(self, name: str, number: float | None) -> None:
@@ -141,7 +145,8 @@ class ComparedTurns:
         known = self._known.get(key)
         if known is None or known[:2] != (sizes[0], sizes[1]):
             one, other = [None if part is None else part.summary() for part in pair]
-            rows = list(turn_rows((one, other), (self.sides[0].requests, self.sides[1].requests)))
+            requests = self.sides[0].requests_of(pair[0]), self.sides[1].requests_of(pair[1])
+            rows = list(turn_rows((one, other), requests))
             known = self._known[key] = (sizes[0], sizes[1], rows)
         return known[2]
 
