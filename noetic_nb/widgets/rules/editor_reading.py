@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, RunEvent, ToolCalled
+from noetic_nb.events import ModelCalled, RunEvent, SteeringDecided, ToolCalled
 from noetic_nb.lab.statistics.labels import Outcome
 from noetic_nb.runs import Run
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
@@ -60,6 +60,8 @@ class EditorReading(Reading):
     5
     """
 
+    reads = frozenset({ModelCalled, SteeringDecided, ToolCalled})
+
     def __init__(
         self,
         rulebook: RuleBook,
@@ -79,6 +81,8 @@ class EditorReading(Reading):
         self._shown: Draft | None = None
         self._generation = 0
         self._typed_at = 0.0
+        # Until pages follow, nothing is drawn: the hits of a long run are counted first.
+        self._is_followed = False
         self._offered: dict[str, dict[str, None]] = {"tools": {}, "args": {}, "models": {}}
         self.snapshot: dict[str, Any] = {
             "forms": [[form, words] for form, words in FORMS.items()],
@@ -101,10 +105,13 @@ class EditorReading(Reading):
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message about new hits."""
-        if self._offer(event):
-            self._put("offered", self._offers())
-        per = self.hits.per
+        is_new = self._offer(event)
+        per = self.hits.per if self._is_followed else 0
         changed = self.hits.take(event)
+        if not self._is_followed:
+            return None
+        if is_new:
+            self._put("offered", self._offers())
         if not changed:
             return None
         if per != self.hits.per:
@@ -117,6 +124,13 @@ class EditorReading(Reading):
         self.snapshot["axis"] = axis = self.hits.axis()
         new = [[row["id"], row["words"], row["bars"]] for row in rows if row["id"] in changed]
         return {"type": "hits", "axis": axis, "rows": new}
+
+    def begin(self) -> None:
+        """Draw the hits and offer the names of what was read: from now on pages follow."""
+        self._is_followed = True
+        self._put_rules()
+        self._put("offered", self._offers())
+        self.news.clear()
 
     def book_changed(self, change: RuleChange) -> None:
         """Take a change of the book, made here or elsewhere."""
@@ -393,16 +407,18 @@ class EditorReading(Reading):
 
     def _offer(self, event: RunEvent) -> bool:
         """Keep the names in an event that a field may offer; returns whether one is new."""
-        offered, before = self._offered, sum(map(len, self._offered.values()))
         names: list[tuple[str, str]] = []
         if isinstance(event, ToolCalled):
             names = [("tools", event.name), *(("args", str(name)) for name in event.args or ())]
         elif isinstance(event, ModelCalled):
             names = [("models", event.model)]
+        is_new = False
         for kind, name in names:
-            if len(offered[kind]) < NAMES_OFFERED:
-                offered[kind].setdefault(name)
-        return sum(map(len, offered.values())) != before
+            known = self._offered[kind]
+            if name not in known and len(known) < NAMES_OFFERED:
+                known[name] = None
+                is_new = True
+        return is_new
 
     def _offers(self) -> dict[str, list[str]]:
         return {kind: [plain(name) for name in names] for kind, names in self._offered.items()}
