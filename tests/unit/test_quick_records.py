@@ -35,6 +35,23 @@ class Longer(Quick):
     more: str = ""
 
 
+@dataclass(frozen=True)
+class PlainOpen:
+    name: str
+    size: int = 3
+    tags: list[str] = field(default_factory=list)
+
+
+@made_quickly
+@dataclass(frozen=True)
+class QuickOpen:
+    """Without slots."""
+
+    name: str
+    size: int = 3
+    tags: list[str] = field(default_factory=list)
+
+
 CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     (("a",), {}),
     (("a", 1), {}),
@@ -57,15 +74,17 @@ def made(cls: Any, args: tuple[Any, ...], named: dict[str, Any]) -> str:
 @pytest.mark.parametrize(("args", "named"), CALLS)
 def test_it_takes_what_the_dataclass_takes(args: tuple[Any, ...], named: dict[str, Any]) -> None:
     assert made(Quick, args, named) == made(Plain, args, named)
+    assert made(QuickOpen, args, named) == made(PlainOpen, args, named)
 
 
-def test_it_cannot_change_and_is_compared_copied_and_kept() -> None:
-    quick = Quick("a", tags=["x"])
+@pytest.mark.parametrize("kind", [Quick, QuickOpen])
+def test_it_cannot_change_and_is_compared_copied_and_kept(kind: type[Any]) -> None:
+    quick = kind("a", tags=["x"])
 
-    assert quick == Quick("a", 3, ["x"]) == copy.deepcopy(quick) == pickle.loads(pickle.dumps(quick))
-    assert replace(quick, size=5) == Quick("a", 5, ["x"])
+    assert quick == kind("a", 3, ["x"]) == copy.deepcopy(quick) == pickle.loads(pickle.dumps(quick))
+    assert replace(quick, size=5) == kind("a", 5, ["x"])
     with pytest.raises(FrozenInstanceError):
-        quick.size = 4  # type: ignore[misc]
+        quick.size = 4
 
 
 def test_each_has_defaults_of_its_own_and_a_child_class_its_fields() -> None:

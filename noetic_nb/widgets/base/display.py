@@ -97,7 +97,8 @@ class DisplayMixin:
         return {"text/html": self.to_html(), "text/plain": self.to_text()}
 
     def _static_bundle(self) -> dict[str, Any]:
-        return {**self._alone(), "text/html": output_frame(self.to_html(), self.static_id)}
+        alone = self._alone()
+        return {**alone, "text/html": output_frame(alone["text/html"], self.static_id)}
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         if self.comm is None:  # type: ignore[attr-defined]  # of the widget this is mixed into
