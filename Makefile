@@ -9,7 +9,7 @@ BUILD := build
 # A worker for each processor; tests/conftest.py keeps the browser's tests together on one of them.
 PARALLEL := -n auto
 
-.PHONY: lab demo lessons test frameworks bench fuzz clean lint types unit vectors notebooks browser
+.PHONY: lab demo lessons docs test frameworks bench fuzz clean links lint types unit vectors notebooks browser
 
 lab: $(VENV)/.lab
 	$(BIN)/jupyter lab $(NOTEBOOKS)/00_tour.ipynb
@@ -27,6 +27,18 @@ test: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest $(PARALLEL)
+
+# The site of the reference, in an environment of its own: no warning and no link that leads nowhere. `make links` also asks the web.
+DOCS := .venv-docs
+docs: $(DOCS)/.done
+	$(DOCS)/bin/python docs/site/build.py $(BUILD)/docs
+links: $(DOCS)/.done
+	$(DOCS)/bin/python docs/site/build.py $(BUILD)/docs --links
+
+$(DOCS)/.done: $(BIN)/python pyproject.toml
+	$(BIN)/python -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
 
 # The groups of `make test`, for working on one thing at a time.
 lint: $(VENV)/.test
@@ -63,7 +75,7 @@ fuzz: $(VENV)/.test
 	NOETIC_NB_FUZZ_EVENTS=1000000 $(BIN)/pytest --timeout=0 tests/regulator/test_wheel.py
 
 clean:
-	rm -rf $(BUILD) $(VENV) $(FRAMEWORKS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks dist *.egg-info
+	rm -rf $(BUILD) $(VENV) $(FRAMEWORKS) $(DOCS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
