@@ -26,7 +26,14 @@ def planned(target: str, *settings: str, uid: int = 1000, tmp_path: Path, **envi
     clean = {name: text for name, text in os.environ.items() if name in {"PATH", "HOME"}}
     clean["PATH"] = f"{tmp_path}{os.pathsep}{clean['PATH']}"
     # A folder that is not there: as on the first call.
-    command = ["make", "--dry-run", "--no-print-directory", target, f"VENV={tmp_path}/venv", f"FRAMEWORKS={tmp_path}/fw"]
+    command = [
+        "make",
+        "--dry-run",
+        "--no-print-directory",
+        target,
+        f"VENV={tmp_path}/venv",
+        f"FRAMEWORKS={tmp_path}/fw",
+    ]
     done = subprocess.run(
         [*command, *settings], cwd=ROOT, env=clean | environment, capture_output=True, text=True, check=False
     )
