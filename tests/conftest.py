@@ -21,8 +21,8 @@ settings.register_profile("suite", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("suite")
 
 BROWSER = "tests/browser/"
-NOTEBOOKS = "tests/notebooks/"
-NOTEBOOK = re.compile(rf"{NOTEBOOKS}(?:test_pages|test_same_twice)\.py::\w+\[(\w+)\]")
+NOTEBOOKS = "notebooks/"  # and tests/notebooks/
+NOTEBOOK = re.compile(r"tests/notebooks/(?:test_pages|test_same_twice)\.py::\w+\[(\w+)\]")
 """A test of what one notebook shows, which is run once for all of them."""
 LONG_S = 900
 """Limit of a test that starts other processes, seconds: a hundred kills take minutes."""
