@@ -25,6 +25,7 @@ def collect(into: Path) -> None:
     shutil.rmtree(into, ignore_errors=True)
     shutil.copytree(DOCS, into, ignore=shutil.ignore_patterns("site", "*.py", ".ipynb_checkpoints"))
     _copy(ROOT / "CHANGELOG.md", into / "changelog.md")
+    _copy(DOCS / "index.md", into / "index.md")
     lessons = into / "lessons"
     lessons.mkdir()
     for notebook in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
@@ -43,7 +44,9 @@ def collect(into: Path) -> None:
 def _copy(page: Path, to: Path) -> None:
     # Written for the repository, where the site's pages are in the folder docs.
     text = page.read_text(encoding="utf-8")
-    to.write_text(text.replace("](../docs/", "](../").replace("](docs/", "]("), encoding="utf-8")
+    for there, here in (("../docs/", "../"), ("docs/", ""), ("../notebooks/", "lessons/")):
+        text = text.replace(f"]({there}", f"]({here}")
+    to.write_text(text, encoding="utf-8")
 
 
 def main() -> int:
