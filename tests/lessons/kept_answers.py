@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import noetic_nb as nn
@@ -86,6 +87,56 @@ def own_layer(keeps: Callable[[str], bool], newest: bool = False) -> Callable[[]
     return lambda: [nn.MemoryLayer(id="seat", slot=120, scope="thread", budget={"min": 40, "max": 60}, hooks=hooks)]
 
 
+# 2.1: the bill of a conversation
+
+
+def bill(instructions: int, turns: list[tuple[int, int]], *, last: bool = False, answers: bool = True) -> int:
+    total, before = 0, instructions
+    for question, reply in turns:
+        total += before + question + (reply if last else 0)
+        before += question + (reply if answers else 0)
+    return total
+
+
+def bill_from_the_end(instructions: int, turns: list[tuple[int, int]]) -> int:
+    n = len(turns)
+    return n * instructions + sum(q * (n - at) + a * (n - at - 1) for at, (q, a) in enumerate(turns))
+
+
+# 2.2: what is cached
+
+
+def from_cache(before: Any, now: Any, least: int, step: int, *, over: int = 0, of: int | None = None) -> int:
+    alike = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False))
+    return whole(sum(part[1] for part, _ in alike), least + over, step, of)
+
+
+def whole(shared: int, least: int, step: int, of: int | None = None) -> int:
+    base = least if of is None else of
+    return 0 if shared < least else base + (shared - base) // step * step
+
+
+def by_counting_down(before: Any, now: Any, least: int, step: int) -> int:
+    shared = 0
+    for at in range(len(now)):
+        if now[: at + 1] != before[: at + 1]:
+            break
+        shared += now[at][1]
+    held = least
+    while held + step <= shared:
+        held += step
+    return held if shared >= least else 0
+
+
+# 2.3: arrange it
+
+
+def arranged(steady: Any, changing: Any, *, order: str = "cache", last: Any = None) -> dict[str, Any]:
+    late = changing if last is None else last
+    first = [layer for layer in (*steady, *changing) if layer not in late]
+    return {"memory": [*first, *[layer.placed("suffix") for layer in late]], "projection": {"order": order}}
+
+
 # 4.1: is it getting worse
 
 
@@ -141,6 +192,15 @@ def saved_one_by_one(runs: list[Any], threshold: int) -> list[int]:
 RIGHT: dict[str, dict[str, Any]] = {
     "1.1": {"from the newest backwards": sent_from_the_end, "sums from the end": sent_by_sums},
     "1.2": {"semantic recall": recall(60), "a layer of one's own": own_layer(lambda text: "I always want" in text)},
+    "2.1": {"adding up": bill, "counting how often": bill_from_the_end},
+    "2.2": {"takewhile": from_cache, "step by step": by_counting_down},
+    "2.3": {
+        "placed": arranged,
+        "replaced, and a policy": lambda steady, changing: {
+            "memory": [*(replace(layer, placement="suffix") for layer in changing), *steady],
+            "projection": nn.ProjectionPolicy(order="cache"),
+        },
+    },
     "3.1": {
         "an expression": book(when="tool.args.amount > 100.0"),
         "a function": python(lambda call: amount(call) > 100),
@@ -184,6 +244,52 @@ WRONG: dict[str, dict[str, Any]] = {
         "right value by the wrong rule": recall(150),
         "a score that nothing reaches": recall(60, min_score=0.99),
         "no list": lambda: None,
+    },
+    "2.1": {
+        "off by one": lambda instructions, turns: bill(instructions, turns[:-1]),
+        "inverted": lambda instructions, turns: bill(instructions, [(reply, asked) for asked, reply in turns]),
+        "hard-coded": lambda instructions, turns: 270,
+        "right value by the wrong rule": lambda instructions, turns: (
+            len(turns) * (instructions + turns[-1][0]) + 20 * sum(range(len(turns))) - 10 if turns else 0
+        ),
+        "half of the last call": lambda instructions, turns: len(turns) * (instructions + sum(map(sum, turns))) // 2,
+        "without answers": lambda instructions, turns: bill(instructions, turns, answers=False),
+        "the answer of the same call": lambda instructions, turns: bill(instructions, turns, last=True),
+        "the last call": lambda instructions, turns: (
+            instructions + sum(map(sum, turns)) - (turns[-1][1] if turns else 0)
+        ),
+    },
+    "2.2": {
+        "off by one": lambda before, now, least, step: from_cache(before, now, least, step, over=1),
+        "inverted": lambda before, now, least, step: (
+            sum(size for _, size in now) - from_cache(before, now, least, step)
+        ),
+        "hard-coded": lambda before, now, least, step: 1024,
+        "right value by the wrong rule": lambda before, now, least, step: from_cache(before, now, least, step, of=0),
+        "parts in any place": lambda before, now, least, step: whole(
+            sum(part[1] for part in now if part in before), least, step
+        ),
+        "sizes alone": lambda before, now, least, step: from_cache(
+            [(0, size) for _, size in before], [(0, size) for _, size in now], least, step
+        ),
+        "no steps": lambda before, now, least, step: from_cache(before, now, least, 1),
+        "texts alone": lambda before, now, least, step: whole(
+            sum(b[1] for a, b in itertools.takewhile(lambda p: p[0][0] == p[1][0], zip(before, now, strict=False))),
+            least,
+            step,
+        ),
+    },
+    "2.3": {
+        "off by one": lambda steady, changing: arranged(steady, changing, last=changing[:1]),
+        "inverted": lambda steady, changing: arranged(steady, changing, last=steady),
+        "hard-coded": lambda steady, changing: arranged(
+            steady, changing, last=[layer for layer in changing if layer.id == "turn-count"]
+        ),
+        "right value by the wrong rule": lambda steady, changing: arranged(steady, changing, last=[*steady, *changing]),
+        "placed without an order": lambda steady, changing: arranged(steady, changing, order="slot"),
+        "an order without places": lambda steady, changing: arranged(steady, changing, last=[]),
+        "without what changes": lambda steady, changing: arranged(steady, []),
+        "in the place of layers": lambda steady, changing: [*steady, *changing],
     },
     "3.1": {
         "off by one": book(when="tool.args.amount >= 100.0"),

@@ -12,8 +12,12 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.lessons import EXERCISES
 from noetic_nb.lessons.memory_exercises import sent_positions
+from noetic_nb.lessons.token_exercises import cached_tokens, input_tokens
 from noetic_nb.lessons.verdicts import examined
 from noetic_nb.models import ScriptedModel
+from noetic_nb.models.prompt_caching import cache_rules
+from noetic_nb.testing import SimulatedProvider
+from noetic_nb.tokens import estimate_tokens
 from tests.lessons.kept_answers import RIGHT, WRONG
 
 SOURCES = Path(__file__).parents[2] / "notebooks" / "sources"
@@ -92,3 +96,28 @@ async def test_the_planner_sends_what_exercise_1_1_says(room: int) -> None:
 
     assert sorted(set(range(len(sizes))) - set(left_out)) == sent_positions(sizes, room - 50)
     assert left_out
+
+
+async def test_a_provider_bills_what_exercise_2_1_says() -> None:
+    instructions = "Be brief. " * 9
+    config = nn.AgentConfig(name="desk", step=nn.react(model="simulated-gpt-4o", instructions=instructions))
+    answers = ScriptedModel(["One.", "Two, and three.", "Four."])
+    harness = nn.AgentHarness(config, model=SimulatedProvider(answers))
+    run = nn.record(harness)
+    for question in ("a " * 40, "b", "c " * 5):
+        await harness.execute(question)
+
+    sizes = run.to_frame("items").sort_values("position").tokens.tolist()
+    turns = list(zip(sizes[::2], sizes[1::2], strict=True))
+
+    billed = sum(call.input_tokens or 0 for call in run.select(nn.events.ModelCalled))
+    assert billed == input_tokens(estimate_tokens(instructions), turns)
+
+
+def test_a_provider_caches_what_exercise_2_2_says() -> None:
+    rules = cache_rules("gpt-4o")
+
+    assert rules
+    for tokens in range(900, 1500):
+        request = [("the whole request", tokens)]
+        assert cached_tokens(request, request, rules.minimum, rules.block) == rules.whole(tokens)
