@@ -6,6 +6,7 @@ The stub and the solution of each exercise stand in its lesson and are tried as 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -189,6 +190,96 @@ def saved_one_by_one(runs: list[Any], threshold: int) -> list[int]:
     return [tokens_saved, lost]
 
 
+# 5.1: an end for sure
+
+
+def repeated(*ends: Any, together: Any = nn.until.any) -> Any:
+    """Return an answer whose loop ends where one of these says so, each a function of `accepts` and `most`."""
+    return lambda work, accepts, most: nn.loop("try", [work], until=together(*[end(accepts, most) for end in ends]))
+
+
+def accepted(accepts: Any, most: int) -> Any:
+    return nn.until.verified(accepts)
+
+
+def refused(accepts: Any, most: int) -> Any:
+    return nn.until.verified(lambda output: not accepts(output))
+
+
+def rounds(more: int = 0) -> Any:
+    return lambda accepts, most: nn.until.max_steps(most + more)
+
+
+# 5.2: the jury
+
+
+def jury(count: Callable[[list[Any]], Any], mode: Any = "settle") -> Any:
+    """Return an answer that counts the votes of those who have one."""
+
+    def merge(outcomes: Any, ctx: Any) -> Any:
+        votes = [each["value"] for each in outcomes if each["status"] == "fulfilled"] if mode == "settle" else outcomes
+        return count(list(votes))
+
+    return lambda jurors: nn.fork("jury", mode=mode, paths=jurors, merge=None if mode == "race" else merge)
+
+
+def most_common(votes: list[Any]) -> Any:
+    return Counter(votes).most_common(1)[0][0]
+
+
+def failures_vote(jurors: Any) -> Any:
+    return nn.fork(
+        "jury",
+        mode="settle",
+        paths=jurors,
+        merge=lambda each, ctx: most_common([one.get("value") for one in each]) or "-",
+    )
+
+
+def by_arrival(jurors: Any) -> Any:
+    """Count in the order in which jurors end."""
+    said: list[Any] = []
+
+    def heard(juror: Any) -> Any:
+        return nn.loop(juror.id + "-heard", [juror, nn.step.run("hear", hear)], until=nn.until.max_steps(1))
+
+    def hear(word: Any, ctx: Any) -> Any:
+        said.append(word)
+        return word
+
+    return nn.fork("jury", mode="settle", paths=[*map(heard, jurors)], merge=lambda each, ctx: most_common(said))
+
+
+# 5.3: pay once
+
+
+def named(name: Callable[[float, Any], Any]) -> Any:
+    """Return an answer that gives each payment a name, and makes no payment twice that has the same one."""
+
+    def charge(bank: Any, amount: float, ctx: Any) -> None:
+        key = name(amount, ctx)
+        if all(key != known for known, _ in bank):
+            bank.append((key, amount))
+
+    return charge
+
+
+def by_dict(bank: Any, amount: float, ctx: Any) -> None:
+    paid = dict(bank)
+    paid.setdefault(ctx.idempotency_key, amount)
+    bank[:] = paid.items()
+
+
+def last_only(bank: Any, amount: float, ctx: Any) -> None:
+    if not bank or bank[-1][1] != amount:
+        bank.append((ctx.idempotency_key, amount))
+
+
+def inverted(bank: Any, amount: float, ctx: Any) -> None:
+    if ctx.idempotency_key in dict(bank):
+        bank.append((ctx.idempotency_key, amount))
+
+
 RIGHT: dict[str, dict[str, Any]] = {
     "1.1": {"from the newest backwards": sent_from_the_end, "sums from the end": sent_by_sums},
     "1.2": {"semantic recall": recall(60), "a layer of one's own": own_layer(lambda text: "I always want" in text)},
@@ -226,6 +317,17 @@ RIGHT: dict[str, dict[str, Any]] = {
     },
     "4.2": {"listing": by_listing, "sorting": by_sorting},
     "4.3": {"slices": saved, "call by call": saved_one_by_one},
+    "5.1": {
+        "any": repeated(accepted, rounds()),
+        "custom": lambda work, accepts, most: nn.loop(
+            "try",
+            [work],
+            until=nn.until.custom(lambda seen: accepts(seen.last_output) or seen.step_count >= most),
+            max_iterations=most,
+        ),
+    },
+    "5.2": {"the first of equals": jury(lambda votes: max(votes, key=votes.count)), "Counter": jury(most_common)},
+    "5.3": {"a list of names": named(lambda amount, ctx: ctx.idempotency_key), "a dictionary": by_dict},
 }
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -359,5 +461,39 @@ WRONG: dict[str, dict[str, Any]] = {
             sum(good and len(tokens) > threshold for good, tokens in runs),
         ),
         "one number": lambda runs, threshold: saved(runs, threshold)[0],
+    },
+    "5.1": {
+        "off by one": repeated(accepted, rounds(-1)),
+        "inverted": repeated(refused, rounds()),
+        "hard-coded": lambda work, accepts, most: nn.loop("try", [work], until=nn.until.max_steps(3)),
+        "right value by the wrong rule": repeated(accepted, rounds(), together=nn.until.all),
+        "no end for sure": repeated(accepted),
+        "always to the end": repeated(rounds()),
+        "fails at the end": lambda work, accepts, most: nn.loop(
+            "try", [work], until=nn.until.verified(accepts), max_iterations=most
+        ),
+        "one round more": repeated(accepted, rounds(1)),
+    },
+    "5.2": {
+        "off by one": jury(lambda votes: most_common(votes[1:] or votes)),
+        "inverted": jury(lambda votes: min(votes, key=votes.count)),
+        "hard-coded": lambda jurors: nn.step.run("jury", lambda text, ctx: "pay"),
+        "right value by the wrong rule": by_arrival,
+        "all": jury(most_common, mode="all"),
+        "the fastest": jury(most_common, mode="race"),
+        "failures vote": failures_vote,
+        "the last of equals": jury(lambda votes: max(reversed(votes), key=votes.count)),
+        "by the alphabet": jury(lambda votes: max(sorted(votes), key=votes.count)),
+        "nobody is asked": lambda jurors: jurors[0],
+    },
+    "5.3": {
+        "off by one": named(lambda amount, ctx: (ctx.idempotency_key, ctx.id, amount, object())),
+        "inverted": inverted,
+        "hard-coded": lambda bank, amount, ctx: bank.append((0, amount)) if not bank else None,
+        "right value by the wrong rule": named(lambda amount, ctx: amount),
+        "the turn's name": named(lambda amount, ctx: ctx.id),
+        "turn and amount": named(lambda amount, ctx: (ctx.id, amount)),
+        "the call's name": named(lambda amount, ctx: ctx.call_id),
+        "not the last amount again": last_only,
     },
 }
