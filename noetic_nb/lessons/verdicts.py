@@ -15,12 +15,15 @@ from noetic_nb.lessons.regulator_exercises import REGULATOR
 from noetic_nb.lessons.steering_exercises import STEERING
 from noetic_nb.lessons.step_exercises import STEPS
 from noetic_nb.lessons.token_exercises import TOKENS
+from noetic_nb.lessons.what_if_exercises import WHAT_IF
 from noetic_nb.redact import redact_text
 from noetic_nb.sync import awaited, run_sync
 
 __all__ = ["EXERCISES", "check", "examined"]
 
-EXERCISES: Final[dict[str, Exercise]] = {each.id: each for each in (*MEMORY, *TOKENS, *STEERING, *REGULATOR, *STEPS)}
+EXERCISES: Final[dict[str, Exercise]] = {
+    each.id: each for each in (*MEMORY, *TOKENS, *STEERING, *REGULATOR, *STEPS, *WHAT_IF)
+}
 """Every exercise, by its id."""
 
 _tries: Final[Counter[str]] = Counter()

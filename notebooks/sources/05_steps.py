@@ -372,7 +372,6 @@ refuses: its own *loop* runs already. `nn.run_sync` lets the work be done by a l
 
 # %%
 chatty = nn.AgentConfig(name="desk", step=nn.react(model="scripted"))
-IN_A_BROWSER = sys.platform == "emscripten"  # JupyterLite: Python has no threads there
 
 
 def answer_to(question):
@@ -380,11 +379,8 @@ def answer_to(question):
     return nn.run_sync(nn.AgentHarness(chatty, model=model).execute(question)).text
 
 
-if IN_A_BROWSER:
-    print("In a browser there are no threads: write `await harness.execute(...)`.")
-else:
-    questions = ["Is it late?", "Why?", "Where is my parcel?", "When?"]
-    print(sorted(questions, key=lambda each: len(answer_to(each))))
+questions = ["Is it late?", "Why?", "Where is my parcel?", "When?"]
+sorted(questions, key=lambda each: len(answer_to(each)))
 
 # %% [markdown]
 """
@@ -395,6 +391,7 @@ so it is not the default.
 """
 
 # %%
+IN_A_BROWSER = sys.platform == "emscripten"  # JupyterLite has one loop and no threads
 loop, written = asyncio.get_running_loop(), []
 
 
@@ -402,6 +399,8 @@ async def result_of(future):
     return await future
 
 
+if IN_A_BROWSER:
+    print("Here there is nothing to choose: in a browser Python has no threads.")
 for way in () if IN_A_BROWSER else ("thread", "patch"):
     future = loop.create_future()
     loop.call_soon(future.set_result, "a letter")

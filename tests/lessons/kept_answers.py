@@ -280,6 +280,91 @@ def inverted(bank: Any, amount: float, ctx: Any) -> None:
         bank.append((ctx.idempotency_key, amount))
 
 
+# 6.1: what is certain
+
+
+def certain(
+    calls: Any, denies: Any, *, more: int = 0, before: Callable[[Any, int], Any] = lambda calls, at: calls[:at]
+) -> Any:
+    refused = [at for at, name in enumerate(calls) if denies(name, before(calls, at))]
+    return (refused[0] + more if refused else len(calls)), len(refused)
+
+
+def certain_one_by_one(calls: Any, denies: Any) -> Any:
+    sure, refused, seen = 0, 0, list[str]()
+    for name in calls:
+        refused += bool(denies(name, list(seen)))
+        sure += not refused
+        seen.append(name)
+    return sure, refused
+
+
+def lived(calls: Any, denies: Any) -> Any:
+    """Take what is denied for what was never asked."""
+    sure, refused, seen = 0, 0, list[str]()
+    for name in calls:
+        if denies(name, list(seen)):
+            refused += 1
+        else:
+            seen.append(name)
+        sure += not refused
+    return sure, refused
+
+
+# 6.2: a difference in pairs
+
+
+def difference(
+    before: Any, after: Any, *, sign: int = 1, known: Callable[[Any], bool] = lambda x: x is not None
+) -> Any:
+    changes = [sign * (b - a) for a, b in zip(before, after, strict=True) if known(a) and known(b)]
+    return (sum(changes) / len(changes) if changes else None), len(changes)
+
+
+def difference_by_place(before: Any, after: Any) -> Any:
+    places = [at for at in range(len(before)) if None not in (before[at], after[at])]
+    if not places:
+        return None, 0
+    return sum(after[at] for at in places) / len(places) - sum(before[at] for at in places) / len(places), len(places)
+
+
+def difference_of_means(before: Any, after: Any) -> Any:
+    known = [[x for x in side if x is not None] for side in (before, after)]
+    pairs = difference(before, after)[1]
+    return (sum(known[1]) / len(known[1]) - sum(known[0]) / len(known[0]) if pairs else None), pairs
+
+
+# 6.3: where to fork
+
+
+def call_of(run: Any, tool: str, *, more: int = 0, begin: int = 1) -> Any:
+    calls = [[item.get("name") for item in call.items] for call in run.select(nn.events.ModelCalled)]
+    found = [number for number, names in enumerate(calls) if tool in names]
+    return found[:begin][-1] + more if found else None
+
+
+def call_of_with_next(run: Any, tool: str) -> Any:
+    asks = (
+        any(item["type"] == "function_call" and item["name"] == tool for item in call.items)
+        for call in run.select(nn.events.ModelCalled)
+    )
+    return next((number for number, asked in enumerate(asks) if asked), None)
+
+
+def place_among_tools(run: Any, tool: str) -> Any:
+    names = [call.name for call in run.select(nn.events.ToolCalled)]
+    return names.index(tool) if tool in names else None
+
+
+def turn_of(run: Any, tool: str) -> Any:
+    return next((call.where.turn - 1 for call in run.select(nn.events.ToolCalled) if call.name == tool), None)
+
+
+def named_anywhere(run: Any, tool: str) -> Any:
+    calls = run.select(nn.events.ModelCalled)
+    return next((number for number, call in enumerate(calls) if tool in str(call.items)), None)
+
+
 RIGHT: dict[str, dict[str, Any]] = {
     "1.1": {"from the newest backwards": sent_from_the_end, "sums from the end": sent_by_sums},
     "1.2": {"semantic recall": recall(60), "a layer of one's own": own_layer(lambda text: "I always want" in text)},
@@ -328,6 +413,9 @@ RIGHT: dict[str, dict[str, Any]] = {
     },
     "5.2": {"the first of equals": jury(lambda votes: max(votes, key=votes.count)), "Counter": jury(most_common)},
     "5.3": {"a list of names": named(lambda amount, ctx: ctx.idempotency_key), "a dictionary": by_dict},
+    "6.1": {"by place": certain, "one by one": certain_one_by_one},
+    "6.2": {"changes": difference, "two means of the same pairs": difference_by_place},
+    "6.3": {"a list": call_of, "next": call_of_with_next},
 }
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -495,5 +583,43 @@ WRONG: dict[str, dict[str, Any]] = {
         "turn and amount": named(lambda amount, ctx: (ctx.id, amount)),
         "the call's name": named(lambda amount, ctx: ctx.call_id),
         "not the last amount again": last_only,
+    },
+    "6.1": {
+        "off by one": lambda calls, denies: certain(calls, denies, more=1),
+        "inverted": lambda calls, denies: certain(calls, lambda name, before: not denies(name, before)),
+        "hard-coded": lambda calls, denies: (3, 3),
+        "right value by the wrong rule": lived,
+        "itself before it": lambda calls, denies: certain(calls, denies, before=lambda calls, at: calls[: at + 1]),
+        "all of the run": lambda calls, denies: certain(calls, denies, before=lambda calls, at: calls),
+        "those that are not denied": lambda calls, denies: (
+            len(calls) - certain(calls, denies)[1],
+            certain(calls, denies)[1],
+        ),
+        "up to the first": lambda calls, denies: (certain(calls, denies)[0], min(1, certain(calls, denies)[1])),
+    },
+    "6.2": {
+        "off by one": lambda before, after: difference(before[:-1], after[:-1]),
+        "inverted": lambda before, after: difference(before, after, sign=-1),
+        "hard-coded": lambda before, after: (1.0, 3),
+        "right value by the wrong rule": difference_of_means,
+        "nothing is nought": lambda before, after: difference([x or 0 for x in before], [x or 0 for x in after]),
+        "nought is nothing": lambda before, after: difference(before, after, known=bool),
+        "the sum": lambda before, after: (
+            sum(b - a for a, b in zip(before, after, strict=True) if None not in (a, b)),
+            difference(before, after)[1],
+        ),
+        "one number": lambda before, after: difference(before, after)[0],
+    },
+    "6.3": {
+        "off by one": lambda run, tool: call_of(run, tool, more=1),
+        "inverted": lambda run, tool: call_of(run, {"look": "refund", "refund": "look"}.get(tool, tool)),
+        "hard-coded": lambda run, tool: 2,
+        "right value by the wrong rule": lambda run, tool: call_of(run, tool, begin=99),
+        "among calls of tools": place_among_tools,
+        "the turn": turn_of,
+        "texts as well": named_anywhere,
+        "the first item only": lambda run, tool: next(
+            (n for n, call in enumerate(run.select(nn.events.ModelCalled)) if call.items[0].get("name") == tool), None
+        ),
     },
 }
