@@ -2,11 +2,12 @@
 """
 # 05 · Steps, children, resume, and `run_sync`
 
-**By the end you can** put an agent together from steps, end a loop for sure, let children work side by side without filling the conversation, go on with
-a turn after the power failed without paying twice, and wait for an agent where `await` cannot be written.
+**By the end you can** put an agent together from steps, end a loop for sure, let children work side by side without
+filling the conversation, go on with a turn after the power failed without paying twice, and wait for an agent where
+`await` cannot be written.
 
-**45 minutes.** No key and no network: models are functions of what they are sent. Run the first code cell, then read. Before each cell you
-are asked what it will show: decide first, then run it.
+**45 minutes.** No key and no network: models are functions of what they are sent. Run the first code cell, then read.
+Before each cell you are asked what it will show: decide first, then run it.
 """
 
 # %% tags=["setup"]
@@ -44,8 +45,8 @@ def steps(run):
 """
 ## 1 · An agent is a step
 
-A *step* says what is to be done and does nothing itself. There are seven kinds; these are three of them: `run` calls a function, `llm` asks the model, and `branch` chooses.
-A cell that ends with a step shows it.
+A *step* says what is to be done and does nothing itself. There are seven kinds; these are three of them: `run` calls a
+function, `llm` asks the model, and `branch` chooses. A cell that ends with a step shows it.
 """
 
 # %%
@@ -56,8 +57,8 @@ desk
 
 # %% [markdown]
 """
-`converse` of the first cell gives a step to a new agent, says something to it, and returns the agent and its *run*: everything that happened, as data. `steps(run)` has the steps
-in the order in which they ended.
+`converse` of the first cell gives a step to a new agent, says something to it, and returns the agent and its *run*:
+everything that happened, as data. `steps(run)` has the steps in the order in which they ended.
 
 **Predict.** Two messages, a question and a thank-you. Which steps run, and how often is the model called?
 """
@@ -74,8 +75,9 @@ A model is asked only where one is needed. What a function can decide costs noth
 
 ## 2 · A loop needs an end
 
-A `loop` runs its steps again until a *predicate* says stop. `until.verified(f)` stops when `f` accepts the last output. `prepare_next` says what the next round reads: here the feedback of `f`. This writer leaves out
-two sentences for every "Shorter" that it was told.
+A `loop` runs its steps again until a *predicate* says stop. `until.verified(f)` stops when `f` accepts the last output.
+`prepare_next` says what the next round reads: here the feedback of `f`. This writer leaves out two sentences for every
+"Shorter" that it was told.
 """
 
 # %%
@@ -121,7 +123,8 @@ print(run_of_sixty.turns[0].text)
 
 # %% [markdown]
 """
-**Predict.** Now at most 10 characters. The shortest letter has 13. What happens? (The loop here may run five times; by default it may a thousand times.)
+**Predict.** Now at most 10 characters. The shortest letter has 13. What happens? (The loop here may run five times; by
+default it may a thousand times.)
 """
 
 # %%
@@ -132,12 +135,14 @@ except nn.NoeticError as error:
 
 # %% [markdown]
 """
-Five letters were paid for, and nobody gets one. A loop wants two ends: one that you hope for, and one that comes for sure. `until.max_steps(n)` stops after n rounds, `until.any` and `until.all`
-put predicates together, and `until.custom` takes a function of a snapshot (with `last_output` and `step_count`).
+Five letters were paid for, and nobody gets one. A loop wants two ends: one that you hope for, and one that comes for
+sure. `until.max_steps(n)` stops after n rounds, `until.any` and `until.all` put predicates together, and `until.custom`
+takes a function of a snapshot (with `last_output` and `step_count`).
 
 ### Exercise 5.1 · An end for sure
 
-Write `until_accepted(work, accepts, most)`: return a step that runs the step `work` until `accepts(output)` is true, at most `most` times. Its output is the last one, accepted or not.
+Write `until_accepted(work, accepts, most)`: return a step that runs the step `work` until `accepts(output)` is true, at
+most `most` times. Its output is the last one, accepted or not.
 """
 
 
@@ -159,7 +164,8 @@ check("5.1", until_accepted)
 """
 ## 3 · Children
 
-`spawn` runs a step in a *child*: an execution with a conversation of its own. With `context_in="fresh"` it begins with what it is told and nothing else, with `"inherit"` it gets a copy of the conversation.
+`spawn` runs a step in a *child*: an execution with a conversation of its own. With `context_in="fresh"` it begins with
+what it is told and nothing else, with `"inherit"` it gets a copy of the conversation.
 
 **Predict.** Ann says her name, and then asks for it. Which of the two children knows it?
 """
@@ -178,10 +184,12 @@ for context in ("fresh", "inherit"):
 
 # %% [markdown]
 """
-A fresh child costs less and cannot be misled by what was said before; it also knows nothing of it. `fork` runs several children **side by side** and merges what they bring: with `mode="all"` each
-must succeed, with `"race"` the first one wins, with `"settle"` every outcome counts, failures too.
+A fresh child costs less and cannot be misled by what was said before; it also knows nothing of it. `fork` runs several
+children **side by side** and merges what they bring: with `mode="all"` each must succeed, with `"race"` the first one
+wins, with `"settle"` every outcome counts, failures too.
 
-**Predict.** Three jurors look at a claim, and the second one fails. What does `merge` get? And how many items does the conversation have afterwards?
+**Predict.** Three jurors look at a claim, and the second one fails. What does `merge` get? And how many items does the
+conversation have afterwards?
 """
 
 
@@ -208,11 +216,14 @@ print([text_of(item) for item in agent.log()])
 
 # %% [markdown]
 """
-Each outcome has a `status`, `fulfilled` with a `value`, or `rejected` with an `error`, in the order of the paths, whoever was fastest. The conversation has the question and the answer: what children say to themselves stays with them.
+Each outcome has a `status`, `fulfilled` with a `value`, or `rejected` with an `error`, in the order of the paths,
+whoever was fastest. The conversation has the question and the answer: what children say to themselves stays with them.
 
 ### Exercise 5.2 · The jury
 
-Write `majority(jurors)`: return a step that asks all jurors side by side, steps whose output is a word, and whose output is the word that most of them said. Jurors that fail have no vote. Of words with equally many votes the one wins that comes first in the order of the jurors.
+Write `majority(jurors)`: return a step that asks all jurors side by side, steps whose output is a word, and whose
+output is the word that most of them said. Jurors that fail have no vote. Of words with equally many votes the one wins
+that comes first in the order of the jurors.
 """
 
 
@@ -235,17 +246,20 @@ check("5.2", majority)
 
 # %% [markdown] tags=["notes"]
 """
-*For the teacher.* `Counter(votes).most_common(1)` is right as well: it keeps the order of equals. `max(set(votes), key=votes.count)` is right on most days, as the order of a set of words is drawn anew with each start of Python.
+*For the teacher.* `Counter(votes).most_common(1)` is right as well: it keeps the order of equals. `max(set(votes),
+key=votes.count)` is right on most days, as the order of a set of words is drawn anew with each start of Python.
 """
 
 # %% [markdown]
 """
 ## 4 · The power fails
 
-With `checkpoints=True` the end of each step is in storage as soon as the step ends. `harness.unfinished()` finds turns that were cut off, `harness.resume(...)` goes on with one.
+With `checkpoints=True` the end of each step is in storage as soon as the step ends. `harness.unfinished()` finds turns
+that were cut off, `harness.resume(...)` goes on with one.
 
-We cannot pull the plug of your computer. Instead, `power_fails()` makes a copy of the storage in the middle of a turn: it is what a new process would find. `cut_off` then goes on with the
-copy, in a new agent.
+We cannot pull the plug of your computer. Instead, `power_fails()` makes a copy of the storage in the middle of a turn:
+it is what a new process would find. `cut_off(step_with)` runs a turn of the step `step_with(power_fails)`, and then
+goes on with the copy, in a new agent. You need not read it line by line: what counts is what it shows.
 """
 
 
@@ -259,7 +273,7 @@ async def copied(storage):
 
 
 async def cut_off(step_with, model=None):
-    """Run a turn in which the power fails, and go on with it; return the run of what came then."""
+    """Run a turn whose power fails, and go on with it; return the run of the rest."""
     disk, copies = nn.InMemoryStorage(), []
 
     async def power_fails():
@@ -280,7 +294,8 @@ async def cut_off(step_with, model=None):
 
 # %% [markdown]
 """
-**Predict.** Three steps, one after the other: pay, send a letter, archive. The power fails within the second. Which of the three are done again when the turn goes on?
+**Predict.** Three steps, one after the other: pay, send a letter, archive. The power fails within the second. Which of
+the three are done again when the turn goes on?
 """
 
 
@@ -300,9 +315,11 @@ steps(await cut_off(three_steps))
 
 # %% [markdown]
 """
-What had ended is *replayed*: its output is taken from storage. A step that was under way begins again, and nobody can know how far it had come.
+What had ended is *replayed*: its output is taken from storage. A step that was under way begins again, and nobody can
+know how far it had come.
 
-**Predict.** Now the step under way is a payment: a model calls the tool `pay`, the bank has the money, and *then* the power fails. What does the bank know in the end?
+**Predict.** Now the step under way is a payment: a model calls the tool `pay`, the bank has the money, and *then* the
+power fails. What does the bank know in the end?
 """
 
 
@@ -336,12 +353,14 @@ twice
 
 # %% [markdown]
 """
-Paid twice. No storage on our side can prevent that: between the bank and our disk there is always a moment when one knows and the other does not. But the same call can carry the same name.
-`ctx.idempotency_key` is the same when the call is made again after a failure, and another for every other call.
+Paid twice. No storage on our side can prevent that: between the bank and our disk there is always a moment when one
+knows and the other does not. But the same call can carry the same name. `ctx.idempotency_key` is the same when the call
+is made again after a failure, and another for every other call.
 
 ### Exercise 5.3 · Pay once
 
-Write `charge(bank, amount, ctx)`. `bank` is a list of pairs, a key and an amount, that outlives any failure. Append the payment, unless this very call has made it already. Two calls that pay the same amount are two payments.
+Write `charge(bank, amount, ctx)`. `bank` is a list of pairs, a key and an amount, that outlives any failure. Append the
+payment, unless this very call has made it already. Two calls that pay the same amount are two payments.
 """
 
 
@@ -364,8 +383,9 @@ check("5.3", charge)
 """
 ## 5 · Where `await` cannot be written
 
-In a notebook, `await` works in a cell. It does not work within a plain function, and libraries call plain functions: `sorted(key=...)`, a table's `apply`, a callback. Scripts use `asyncio.run` there, which a notebook
-refuses: its own *loop* runs already. `nn.run_sync` lets the work be done by a loop in another thread, and waits for it.
+In a notebook, `await` works in a cell. It does not work within a plain function, and libraries call plain functions:
+`sorted(key=...)`, a table's `apply`, a callback. Scripts use `asyncio.run` there, which a notebook refuses: its own
+*loop* runs already. `nn.run_sync` lets the work be done by a loop in another thread, and waits for it.
 
 **Predict.** Which of these questions comes first, the longest or the shortest?
 """
@@ -384,10 +404,12 @@ sorted(questions, key=lambda each: len(answer_to(each)))
 
 # %% [markdown]
 """
-Another thread has one limit: what belongs to the notebook's own loop cannot be waited for there. `nested="patch"` has the notebook's loop do the work instead, entered a second time. It changes asyncio for good, until the kernel ends,
-so it is not the default.
+Another thread has one limit: what belongs to the notebook's own loop (a connection that a cell has opened, a task that
+it has begun) cannot be waited for there. `nested="patch"` has the notebook's loop do the work instead, entered a second
+time. It changes asyncio for good, until the kernel ends, so it is not the default.
 
-**Predict.** A *future* (a result that is not there yet) of the notebook's loop is done a moment later. Which of the two ways gets its result?
+**Predict.** A *future* (a result that is not there yet) of the notebook's loop is done a moment later. Which of the two
+ways gets its result?
 """
 
 # %%
@@ -411,7 +433,8 @@ for way in () if IN_A_BROWSER else ("thread", "patch"):
 
 # %% [markdown]
 """
-And cells that are **queued**? Run the next three cells quickly, without waiting for one to end. The first two wait a moment each, with the loop entered twice.
+And cells that are **queued**? Run the next three cells quickly, without waiting for one to end. The first two wait a
+moment each, with the loop entered twice.
 
 **Predict.** In which order do they write into the list?
 """
@@ -433,15 +456,19 @@ written
 
 # %% [markdown]
 """
-Each cell ends before the next one begins. That took a package that is kept up (`nest-asyncio2`, which current kernels bring). Its archived predecessor loses cells that are queued; where only that one is installed, `run_sync` uses it and warns.
+Each cell ends before the next one begins. That took a package that is kept up (`nest-asyncio2`, which current kernels
+bring). Its archived predecessor loses cells that are queued; where only that one is installed, `run_sync` uses it and
+warns.
 
 ## What this does not show
 
-* Storage was in memory. `nn.SQLiteStorage("desk.db")` is a file and survives a killed process; that it does is tested there by killing one.
-* A bank that does not know your key cannot help you. Real ones take an idempotency key with each payment; ask before you build on it.
+* Storage was in memory. `nn.SQLiteStorage("desk.db")` is a file and survives a killed process; that it does is tested
+  there by killing one.
+* A bank that does not know your key cannot help you. Real ones take an idempotency key with each payment; ask before
+  you build on it.
 * Jurors that are the same model make the same mistakes. A majority of them is no proof.
 * Children cost tokens: three jurors pay for the claim three times.
 
-**Next.** In a live notebook, `noetic_nb.widgets.RunTimeline(run)` shows what ran when, inside of what, and beside what. Go on with
-[06 · What if?](06_what_if.ipynb).
+**Next.** In a live notebook, `noetic_nb.widgets.RunTimeline(run)` shows what ran when, inside of what, and beside what.
+Go on with [06 · What if?](06_what_if.ipynb).
 """

@@ -2,11 +2,12 @@
 """
 # 06 · Asking what-if of real runs
 
-**By the end you can** ask a recorded conversation what another rule would have done, say which part of the answer is known and which is a guess, go on from any call with
-something else, and compare two lists of runs with an interval.
+**By the end you can** ask a recorded conversation what another rule would have done, say which part of the answer is
+known and which is a guess, go on from any call with something else, and compare two lists of runs with an interval.
 
-**40 minutes.** No key and no network: some conversations were recorded by others, and the model of our own is a function of what it is sent. Run the first code cell, then read. Before each cell you
-are asked what it will show: decide first, then run it.
+**40 minutes.** No key and no network: some conversations were recorded by others, and the model of our own is a
+function of what it is sent. Run the first code cell, then read. Before each cell you are asked what it will show:
+decide first, then run it.
 """
 
 # %% tags=["setup"]
@@ -38,7 +39,8 @@ def denied(run):
 """
 ## 1 · Judged again
 
-Twenty conversations at the help desk of an airline, recorded by others (tau-bench): the agent was gpt-4o, the users were played by another model. This one went well. Its calls of tools:
+Twenty conversations at the help desk of an airline, recorded by others (tau-bench): the agent was gpt-4o, the users
+were played by another model. This one went well. Its calls of tools:
 """
 
 # %%
@@ -48,7 +50,8 @@ names(recorded)
 
 # %% [markdown]
 """
-A colleague suggests: "It looks up too much. Two reservations are enough." We do not have the agent, only the recording. `lab.replay` asks a rule about every call that was recorded.
+A colleague suggests: "It looks up too much. Two reservations are enough." We do not have the agent, only the recording.
+`lab.replay` asks a rule about every call that was recorded.
 
 **Predict.** Which calls are denied?
 """
@@ -61,7 +64,8 @@ denied(judged)
 
 # %% [markdown]
 """
-Three of the five looks. And the answer of the agent in the end, would it have been the same? **Predict**, then compare the last texts of both.
+Three of the five looks. And the answer of the agent in the end, would it have been the same? **Predict**, then compare
+the last texts of both.
 """
 
 # %%
@@ -69,13 +73,17 @@ print(recorded.turns[-1].text == judged.turns[-1].text)
 
 # %% [markdown]
 """
-The same, to the letter, and that says **nothing**. This is an *open* replay: the past stands as it was recorded. The agent reads results of calls that were denied, and goes on as if nothing had happened. Sure is what
-came before the first denial, and that this call is denied. Whether there would have been a fourth look nobody knows: after the refusal the agent might have asked the user.
+The same, to the letter, and that says **nothing**. This is an *open* replay: the past stands as it was recorded. The
+agent reads results of calls that were denied, and goes on as if nothing had happened. Sure is what came before the
+first denial, and that this call is denied. Whether there would have been a fourth look nobody knows: after the refusal
+the agent might have asked the user.
 
 ### Exercise 6.1 · What is certain
 
-Write `certain(calls, denies)`. `calls` are the names of the recorded calls, in order; `denies(name, before)` says whether a rule denies a call, where `before` is the list of all calls before it, as they were recorded. Return a pair: how many calls happen for certain, the rule in
-force, and how many the open replay denies.
+Write `certain(calls, denies)`. `calls` are the names of the recorded calls, in order; `denies(name, before)` says
+whether a rule denies a call, where `before` is the list of all calls before it, as they were recorded. Return a pair:
+how many calls happen for certain when the rule is in force, and how many the open replay denies. Three looks and a
+payment, of which two looks are allowed, give `(2, 1)`.
 """
 
 
@@ -95,16 +103,19 @@ check("6.1", certain)
 
 # %% [markdown] tags=["notes"]
 """
-*For the teacher.* Taking denied calls out of `before` looks more honest and is neither: it is not what the open replay does, and it pretends to know what the agent would have done next.
+*For the teacher.* Taking denied calls out of `before` looks more honest and is neither: it is not what the open replay
+does, and it pretends to know what the agent would have done next.
 """
 
 # %% [markdown]
 """
 ## 2 · Many runs, in pairs
 
-One run is an anecdote. Each of the twenty is now compared with itself under the rule. `outcome` says whether the user got what was right.
+One run is an anecdote. Each of the twenty is now compared with itself under the rule. `outcome` says whether the user
+got what was right.
 
-**Predict.** In what share of the runs is something denied: a tenth, or nearly half? And does the rule rather meet runs that failed, or runs that went well?
+**Predict.** In what share of the runs is something denied: a tenth, or nearly half? And does the rule rather meet runs
+that failed, or runs that went well?
 """
 
 # %%
@@ -122,12 +133,16 @@ found
 
 # %% [markdown]
 """
-Four good runs and four failed ones: looking up much is no sign of failing. The brackets are 95 % intervals, and whole *tasks* are drawn for them, as runs of the same task resemble each other: from one in twenty to more than a third of all runs
-would be good ones that are disturbed. Twenty runs do not say more.
+`a` is the mean as it was recorded, `b` under the rule. Four good runs and four failed ones: looking up much is no sign
+of failing. `low` and `high` bound a 95 % interval, and whole *tasks* are drawn for them, as runs of the same task
+resemble each other: from one in twenty to more than a third of all runs would be good ones that are disturbed. Twenty
+runs do not say more.
 
 ### Exercise 6.2 · A difference in pairs
 
-Write `difference(before, after)`: two lists of numbers of the same runs, in the same order, where None is "not known". Return the mean of after - before over the pairs of which both are known, and the number of these pairs. Without any, return `(None, 0)`.
+Write `difference(before, after)`: two lists of numbers of the same runs, in the same order, where None is "not known".
+Return the mean of after - before over the pairs of which both are known, and the number of these pairs. Without any,
+return `(None, 0)`.
 """
 
 
@@ -153,7 +168,8 @@ check("6.2", difference)
 """
 ## 3 · What a recording does not have
 
-**Predict.** Of this recording of others, which of the two can be asked, if any: what a smaller budget would have left out, or what the agent would have said instead?
+**Predict.** Of this recording of others, which of the two can be asked, if any: what a smaller budget would have left
+out, or what the agent would have said instead?
 """
 
 # %%
@@ -169,11 +185,13 @@ for question, change in questions.items():
 
 # %% [markdown]
 """
-Neither. The recording has what was said, not what the model was *sent*, nor the agent. It is better to be told so than to get a number. Runs of this library have both.
+Neither. The recording has what was said, not what the model was *sent*, nor the agent. It is better to be told so than
+to get a number. Runs of this library have both.
 
 ## 4 · Lived again
 
-A shop's desk that pays money back. The model is a function of what it is sent: it looks at the latest question and at what tools answered to it.
+A shop's desk that pays money back. The model is a function of what it is sent: it looks at the latest question and at
+what tools answered to it.
 """
 
 
@@ -223,14 +241,23 @@ for turn in shop_run.turns:
 
 # %% [markdown]
 """
-`mode="closed"` runs the agent again: as long as a request is the recorded one it gets the recorded answer; with the first other request the model has to answer itself. No tool runs: a call that was recorded has its recorded result.
+`mode="closed"` runs the agent again: as long as a request is the recorded one it gets the recorded answer; with the
+first other request the model has to answer itself. No tool runs: a call that was recorded has its recorded result.
 
-**Predict.** Refunds above 100 euros are denied. What does the user read in the second turn, in an open replay and in a closed one?
+**Predict.** Refunds above 100 euros are denied. What does the user read in the second turn, in an open replay and in a
+closed one?
 """
 
 # %%
 large = nn.RuleBook()
-large.when("tool.args.euros > 100.0", id="large", tools="refund", guidance="Ask first.")
+
+
+@large.rule(on="before_tool_call", tools=["refund"])
+def at_most_100(call):
+    if call.tool_args["euros"] > 100:
+        return nn.deny("Ask a colleague.")
+
+
 for mode in ("open", "closed"):
     model = nn.ScriptedModel(clerk) if mode == "closed" else None
     again = lab.replay(shop_run, rules=large, mode=mode, model=model)
@@ -238,8 +265,9 @@ for mode in ("open", "closed"):
 
 # %% [markdown]
 """
-The open replay denies the refund and has the user read "It is paid". The closed one *lived* it: another request, another answer. With a real model, that answer would be one of many it might have given, and asking for it costs money; our model is a function, so it is
-*the* answer.
+The open replay denies the refund and has the user read "It is paid". The closed one *lived* it: another request,
+another answer. With a real model, that answer would be one of many it might have given, and asking for it costs money;
+our model is a function, so it is *the* answer.
 
 **Predict.** Where does the closed replay stop if it has no model?
 """
@@ -251,9 +279,11 @@ lab.replay(shop_run, rules=large, mode="closed").meta["replay"]["stopped"]
 """
 ## 5 · A fork
 
-`lab.fork` goes on from one call with something else; what was before is taken from the recording. Calls of the model are counted from 0: calls 0 and 1 answered the first question, call 2 asked for the refund.
+`lab.fork` goes on from one call with something else; what was before is taken from the recording. Calls of the model
+are counted from 0: calls 0 and 1 answered the first question, call 2 asked for the refund.
 
-**Predict.** From call 2 on the user wants another lamp in place of the money. What is answered, and does the fork still pay a refund?
+**Predict.** From call 2 on the user wants another lamp in place of the money. What is answered, and does the fork still
+pay a refund?
 """
 
 # %%
@@ -273,8 +303,9 @@ The fork ends with its turn: "Thank you." was written to another answer.
 
 ### Exercise 6.3 · Where to fork
 
-Write `call_of(run, tool)`: the number of the model call that first asked for this tool, and None where none did. `run.select(nn.events.ModelCalled)` has the calls of the model in order; what one answered is in its `items`, of
-which those that ask for a tool have the type `"function_call"` and a `name`. One answer may ask for several tools.
+Write `call_of(run, tool)`: the number of the model call that first asked for this tool, and None where none did.
+`run.select(nn.events.ModelCalled)` has the calls of the model in order; what one answered is in its `items`, of which
+those that ask for a tool have the type `"function_call"` and a `name`. One answer may ask for several tools.
 """
 
 
@@ -299,12 +330,15 @@ check("6.3", call_of)
 """
 ## What this does not show
 
-* Users were recorded, too. What they would have written to another answer is not known; `lab.fork(turns="all")` lets them say what they said, fitting or not.
-* Our model is a function. A real one may answer the same request in many ways: one closed replay is a sample of one. `lab.sweep` asks often, and counts what it costs.
+* Users were recorded, too. What they would have written to another answer is not known; `lab.fork(turns="all")` lets
+  them say what they said, fitting or not.
+* Our model is a function. A real one may answer the same request in many ways: one closed replay is a sample of one.
+  `lab.sweep` asks often, and counts what it costs.
 * The rule was made up by us after looking at a run. Rules that are chosen on some runs are to be judged on others:
   [suggestions](../docs/experiments/suggestions.ipynb) does that.
 * "Good" is the label of those who recorded the runs. It is about the outcome, not about how pleasant the way was.
 
-**Next.** In a live notebook, `noetic_nb.widgets.Compare(run, forked)` shows where two runs part, turn by turn. [A recorded run, asked again](../docs/experiments/replays.ipynb) has budgets and layers as well. Go on with
-[07 · Watched and guarded](07_watched.ipynb).
+**Next.** In a live notebook, `noetic_nb.widgets.Compare(run, forked)` shows where two runs part, turn by turn. [A
+recorded run, asked again](../docs/experiments/replays.ipynb) has budgets and layers as well. Go on with [07 · Watched
+and guarded](07_watched.ipynb).
 """
