@@ -223,8 +223,8 @@ TOKENS: Final = (
         _arrangement,
         (
             "What changes has to stand behind what does not. Section 4 moves one layer.",
-            "It takes both: layer.placed('suffix') for each layer that changes, and a projection of order 'cache'.",
             "Steady layers stay where they are: behind the conversation they would be sent anew with each call.",
+            "It takes both: layer.placed('suffix') for each layer that changes, and a projection of order 'cache'.",
         ),
     ),
 )
