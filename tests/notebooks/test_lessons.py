@@ -13,7 +13,7 @@ from noetic_nb.lessons import EXERCISES
 from notebooks import build
 from tests.notebooks.shown import ROOT
 
-SOURCES = sorted((ROOT / "notebooks" / "sources").glob("*.py"))
+SOURCES = sorted((ROOT / "notebooks" / "sources").glob("0[1-9]_*.py"))  # the tour is told in another way
 each_lesson = pytest.mark.parametrize("source", SOURCES, ids=[source.stem for source in SOURCES])
 
 
