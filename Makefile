@@ -79,7 +79,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.lab: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules,study]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules,study,otel]'
 	@touch $@
 
 $(VENV)/.test: $(BIN)/python pyproject.toml

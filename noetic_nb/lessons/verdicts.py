@@ -13,12 +13,13 @@ from noetic_nb.lessons.exercise import Exercise, Verdict
 from noetic_nb.lessons.memory_exercises import MEMORY
 from noetic_nb.lessons.regulator_exercises import REGULATOR
 from noetic_nb.lessons.steering_exercises import STEERING
+from noetic_nb.lessons.watching_exercises import WATCHING
 from noetic_nb.redact import redact_text
 from noetic_nb.sync import awaited, run_sync
 
 __all__ = ["EXERCISES", "check", "examined"]
 
-EXERCISES: Final[dict[str, Exercise]] = {each.id: each for each in (*MEMORY, *STEERING, *REGULATOR)}
+EXERCISES: Final[dict[str, Exercise]] = {each.id: each for each in (*MEMORY, *STEERING, *REGULATOR, *WATCHING)}
 """Every exercise, by its id."""
 
 _tries: Final[Counter[str]] = Counter()

@@ -6,7 +6,7 @@ In about five minutes: an airline's agent talks to passengers. You **see** where
 do something else, follow its answers as they get worse until a circuit break **stops** it, and then ask of real recorded conversations what such
 a stop would have saved, and what it would have cost.
 
-Everything runs offline; there is no key and no chance. *Run → Run All Cells*, then read. Cells may run in any order after the first four,
+Everything runs offline; there is no key and no chance. *Run → Run All Cells*, then read. Cells may run in any order after the first five,
 and as often as you like: each conversation begins anew.
 """
 
@@ -289,7 +289,7 @@ plots.economics(worth)
 """
 So the rule would have saved about 210 000 of the 609 000 tokens that the failed runs spent (estimated from the texts), **and** would have broken off
 four of the ten conversations that went well. That is no bargain: `Regulator.recommended` counts only calls that are the same, arguments and all. Twenty
-runs are few, and the intervals are wide; what larger data sets say, `noetic_nb.regulator.presets.describe()` tells.
+runs are few, the intervals are wide, and a plain cap on steps (dashed) does about as well; what larger data sets say, `noetic_nb.regulator.presets.describe()` tells.
 
 **Your turn.** In section 1, let the model be more polite, or let the grader forgive one apology, and run section 4 again: where does the break go?
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import noetic_nb as nn
 from noetic_nb.memory import RecallParams, StoreParams
+from tests.lessons import kept_watching
 
 
 def book(**rule: Any) -> Callable[[nn.RuleBook], Any]:
@@ -255,3 +256,6 @@ WRONG: dict[str, dict[str, Any]] = {
         "one number": lambda runs, threshold: saved(runs, threshold)[0],
     },
 }
+
+RIGHT |= kept_watching.RIGHT
+WRONG |= kept_watching.WRONG
