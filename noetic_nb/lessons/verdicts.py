@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from noetic_nb.arguments import ArgumentError
 from noetic_nb.lessons.exercise import Exercise, Verdict
+from noetic_nb.lessons.extending_exercises import EXTENDING
 from noetic_nb.lessons.memory_exercises import MEMORY
 from noetic_nb.lessons.regulator_exercises import REGULATOR
 from noetic_nb.lessons.steering_exercises import STEERING
@@ -19,7 +20,9 @@ from noetic_nb.sync import awaited, run_sync
 
 __all__ = ["EXERCISES", "check", "examined"]
 
-EXERCISES: Final[dict[str, Exercise]] = {each.id: each for each in (*MEMORY, *STEERING, *REGULATOR, *WATCHING)}
+EXERCISES: Final[dict[str, Exercise]] = {
+    each.id: each for each in (*MEMORY, *STEERING, *REGULATOR, *WATCHING, *EXTENDING)
+}
 """Every exercise, by its id."""
 
 _tries: Final[Counter[str]] = Counter()

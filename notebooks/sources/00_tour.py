@@ -249,7 +249,9 @@ plots.trends(worse)
 ## 5 · A real conversation
 
 This one was recorded by others, with a real model and a simulated passenger, and it failed. We replay it through a regulator with one rule, *the same
-tool five times in a row*; no model is called. **Predict**: would a stop have been right here?
+tool five times in a row*; no model is called.
+
+**Predict.** Would a stop have been right here?
 """
 
 # %%

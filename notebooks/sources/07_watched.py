@@ -234,7 +234,9 @@ safe[0].run.to_frame("ledger")[["tool_name", "action", "rule_ids", "enforced"]]
 
 # %% [markdown]
 """
-A refusal may also teach. This rule looks at the calls so far: a refund needs a look at an order first. **Predict** the calls that the agent makes.
+A refusal may also teach. This rule looks at the calls so far: a refund needs a look at an order first.
+
+**Predict.** Which calls does the agent make?
 """
 
 # %%
@@ -337,7 +339,9 @@ check("7.3", serve)
 """
 ## 6 · A regulator in front
 
-Our model looks for an order until it is found. **Predict**: how often does it look for Z9, which does not exist?
+Our model looks for an order until it is found.
+
+**Predict.** How often does it look for Z9, which does not exist?
 """
 
 # %%

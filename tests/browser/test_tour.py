@@ -11,7 +11,7 @@ from typing import Any
 import nbformat
 from playwright.sync_api import expect
 
-from tests.browser.lab import ROOT, wait_for
+from tests.browser.lab import ROOT
 
 TOUR = ROOT / "notebooks" / "00_tour.ipynb"
 
