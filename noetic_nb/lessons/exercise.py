@@ -5,9 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["Exercise", "Verdict"]
+
+WIDTH: Final = 84
+"""Characters in a line of a verdict: what an output shows on a page 900 pixels wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +77,4 @@ class Verdict:
         if self.is_right:
             return f"{self.exercise}: right."
         lines = [f"{self.exercise}: not yet. {self.why}", *[f"  Hint: {hint}" for hint in self.hints]]
-        return "\n".join(textwrap.fill(line, 100, subsequent_indent="    ") for line in lines)
+        return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines)

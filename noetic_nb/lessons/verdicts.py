@@ -64,7 +64,8 @@ def check(exercise: str, answer: Any) -> Verdict:
     Examples
     --------
     >>> check("1.1", lambda sizes, room: [])
-    1.1: not yet. Items of 40, 10, 30, 20 tokens and room for 60: [1, 2, 3] are sent, your answer is [].
+    1.1: not yet. Items of 40, 10, 30, 20 tokens and room for 60: [1, 2, 3] are sent,
+        your answer is [].
     """
     found = EXERCISES.get(exercise)
     if found is None:

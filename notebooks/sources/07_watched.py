@@ -52,32 +52,27 @@ whoever asks where an order is makes it look until the order is found.
 
 
 # %%
+def call(number, name, **arguments):
+    """Write the call of a tool as OpenAI's API does."""
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    made = {"id": f"call_{number}", "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [made]}
+
+
 def model(messages):
-    question, last = messages[0]["content"], messages[-1]
+    question, last = messages[0]["content"], messages[-1]["content"]
+    called = ""
+    if len(messages) > 1:
+        called = messages[-2]["tool_calls"][0]["function"]["name"]
     order = re.search(r"\b[A-Z]\d+\b", question)[0]
     amount = re.search(r"(\d+) euros", question)
-    tried = [
-        each["tool_calls"][0]["function"]["name"]
-        for each in messages
-        if "tool_calls" in each
-    ]
-    if last["role"] == "user":
-        wanted = "refund" if amount else "look_up"
-    elif "Look the order up" in last["content"]:
-        wanted = "look_up"
-    elif tried[-1] == "look_up" and amount:
-        wanted = "refund"
-    elif last["content"] == "No such order.":
-        wanted = "look_up"  # perhaps it is there now?
-    else:
-        return {"role": "assistant", "content": f"The shop says: {last['content']}"}
-    args = {
-        "order": order,
-        **({"amount": float(amount[1])} if wanted == "refund" else {}),
-    }
-    function = {"name": wanted, "arguments": json.dumps(args)}
-    call = {"id": f"call_{len(messages)}", "type": "function", "function": function}
-    return {"role": "assistant", "content": None, "tool_calls": [call]}
+    if "Look the order up" in last:
+        return call(len(messages), "look_up", order=order)
+    if amount and called in ("", "look_up"):
+        return call(len(messages), "refund", order=order, amount=float(amount[1]))
+    if called == "" or last == "No such order.":  # perhaps it is there now?
+        return call(len(messages), "look_up", order=order)
+    return {"role": "assistant", "content": f"The shop says: {last}"}
 
 
 # %%
@@ -186,7 +181,7 @@ They are: who watches learns of a call when it is over. The **ledger** has the r
 ### Exercise 7.1 · What a rule would have been worth
 
 Write `harm(run)`: the euros that calls of `refund` have paid **although** a rule denied them. A call that was prevented has paid nothing; other tools have
-amounts, too. All is in `run.to_frame("ledger")`: `tool_name`, `args`, `action`, `enforced`.
+amounts, too. All is in `run.to_frame("ledger")`: `tool_name`, `args`, `action`, `enforced`. For the run above it is 500.
 """
 
 
@@ -234,14 +229,21 @@ safe[0].run.to_frame("ledger")[["tool_name", "action", "rule_ids", "enforced"]]
 
 # %% [markdown]
 """
-A refusal may also teach. This rule looks at the calls so far: a refund needs a look at an order first.
+A refusal may also teach. This rule is a function, and looks at the calls so far: a refund needs a look at an order first.
 
 **Predict.** Which calls does the agent make?
 """
 
 # %%
 look_first = nn.RuleBook()
-look_first.only("refund", after="look_up", guidance="Look the order up first.")
+
+
+@look_first.rule(on="before_tool_call", tools=["refund"])
+def looked(call):
+    if not any(past.name == "look_up" for past in call.history):
+        return nn.deny("Look the order up first.")
+
+
 careful = nn.guard(TOOLS, look_first, on_deny="return")
 agent("I want 50 euros back for A17.", careful)
 careful[0].run.to_frame("tools")[["tool_name", "args", "status"]]
@@ -253,7 +255,7 @@ The agent was refused, read why, looked, and tried again. But the rule wants *a*
 ### Exercise 7.2 · Protect these tools
 
 Complete `protect(tools)`. `tools` are a `look_up` and a `refund` like ours; return them guarded, so that a refund runs only where `look_up` was called with
-**the same order** before, has not answered `"No such order."`, and the amount is at most 100 euros. A refusal is returned, not raised. What is looked up freely
+**the same order** before, has not answered `"No such order."`, and the amount is at most 100 euros. A refusal is returned, not raised, and looking up
 stays free. `call.history` has the calls so far: `name`, `args`, `status` and `output`.
 """
 

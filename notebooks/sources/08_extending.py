@@ -122,10 +122,13 @@ greedy.to_frame("allocations")[["layer_id", "allocated", "used"]]
 
 # %% [markdown]
 """
+Fifty: the rest is cut off wherever that happens to be, and a warning names the layer.
+
 ### Exercise 8.1 · What the agent has promised
 
 Complete `promises()`: return a layer that remembers the answers **of the agent** that begin with "I will" and offers them, one a line, oldest first: each once, and of more than
 three only the three newest. Threads are apart. `p.log` in `store` has the conversation so far; each item has a `role`.
+The check talks to an agent that answers "Say: I will call Bob." with "I will call Bob."
 """
 
 
@@ -292,7 +295,8 @@ export default () => {
     const list = root.appendChild(make("ul"));
     const draw = (data) => {
       const rows = Object.entries(data.counts).sort((a, b) => b[1] - a[1]);
-      patch(list, rows, () => make("li"), (node, [name, count]) => setText(node, `${name}: ${count}`));
+      const write = (node, [name, count]) => setText(node, `${name}: ${count}`);
+      patch(list, rows, () => make("li"), write);
     };
     return store.show({ model, el, root, draw });
   }
@@ -335,6 +339,8 @@ print(HOSTILE)
 
 # %% [markdown]
 """
+The second is an image that cannot be loaded, and so a script that runs, with all that the reader of the page may do.
+
 ### Exercise 8.3 · Refusals
 
 Complete the reading `Refusals`: `snapshot["refused"]` counts, for each tool, the calls that did not run because a rule refused them (`tool_called` events whose `status` is `"denied"` or
