@@ -190,7 +190,7 @@ EXTENDING: Final = (
         (
             "Two hooks, as in section 1: store keeps, recall offers. hooks=nn.MemoryHooks(store=..., recall=...).",
             "Of p.log take the items whose role is 'assistant', and of these the texts that begin with 'I will'.",
-            "Each once, the three newest: list(dict.fromkeys(texts))[-3:]. Keep them in the state, which each thread has its own of.",
+            "Each once, the three newest: list(dict.fromkeys(texts))[-3:]. Keep them in the state: each thread has its own.",
         ),
     ),
     Exercise(
