@@ -162,14 +162,14 @@ Rules may look on as well. This one wants that nobody gets more than 100 euros.
 """
 
 # %%
-limit = nn.RuleBook()
-limit.when(
+small = nn.RuleBook()
+small.when(
     "tool.args.amount > 100.0",
-    id="limit",
+    id="small",
     tools=["refund"],
     guidance="At most 100 euros.",
 )
-with watched(TOOLS, limit) as (tools, run):
+with watched(TOOLS, small) as (tools, run):
     print(agent("I want 500 euros back for A17.", tools)[-1]["content"])
 run.to_frame("ledger")[["tool_name", "action", "rule_ids", "enforced"]]
 
@@ -221,7 +221,7 @@ as the result of its call; otherwise it is raised. The agent is not changed.
 """
 
 # %%
-safe = nn.guard(TOOLS, limit, on_deny="return")
+safe = nn.guard(TOOLS, small, on_deny="return")
 agent("I want 500 euros back for A17.", safe)[-1]["content"]
 
 # %%

@@ -11,6 +11,7 @@ import pytest
 
 from noetic_nb.lessons import EXERCISES
 from notebooks import build
+from tests.notebooks.legal_order import names_of
 from tests.notebooks.shown import ROOT
 
 SOURCES = sorted((ROOT / "notebooks" / "sources").glob("0[1-9]_*.py"))  # the tour is told in another way
@@ -71,6 +72,15 @@ def test_a_lesson_is_told_like_the_others(source: Path) -> None:
         (exercise.id, exercise.answer) for exercise in EXERCISES.values() if exercise.id[0] == source.stem[1]
     ]
     assert len(exercises) == len(checks)
+
+
+@each_lesson
+def test_no_lesson_uses_the_name_of_an_answer_to_another(source: Path) -> None:
+    # A class is graded by name: what bears one would be taken for an answer.
+    bound = {name for cell in kept(source).cells if cell.cell_type == "code" for name in names_of(cell.source).binds}
+    others = {exercise.answer for exercise in EXERCISES.values() if exercise.id[0] != source.stem[1]}
+
+    assert not bound & others
 
 
 @each_lesson
