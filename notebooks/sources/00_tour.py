@@ -93,7 +93,9 @@ def desk_model(request):
         if "error" in answer:  # a rule refused the call: the model reads why
             return f"I did not do that. {answer['error']['guidance']}"
         if "cancelled" in answer:
-            return f"{answer['cancelled']} is cancelled, and {answer['refund']} goes back to your card."
+            return (
+                f"{answer['cancelled']} is cancelled. You get {answer['refund']} back."
+            )
         if isinstance(answer, list):
             return " ".join(
                 f"{each['flight']} leaves at {each['departs']} for {each['price']}."
@@ -272,17 +274,14 @@ spent. So what is the rule worth over all twenty recorded conversations, of whic
 
 # %%
 worth = lab.economics(ToolLoop(), lab.datasets.airline())
-at_five = worth[
-    (worth.policy == "detector") & (worth.domain == "all") & (worth.threshold == 5)
-].iloc[0]
+at_five = worth.query("policy == 'detector' and domain == 'all' and threshold == 5")
+five = at_five.iloc[0]
+print(f"saved: {five.tokens_saved:,.0f} tokens of failed runs")
 print(
-    f"saved: {at_five.tokens_saved:,.0f} tokens of failed runs"
-    f" (95 % interval {at_five.tokens_saved_low:,.0f} to {at_five.tokens_saved_high:,.0f})"
+    f"       (95 % interval {five.tokens_saved_low:,.0f} to {five.tokens_saved_high:,.0f})"
 )
-print(
-    f"cost:  {at_five.good_lost * at_five.good:.0f} of {at_five.good} good runs would have been stopped"
-    f" ({at_five.good_lost_low:.0%} to {at_five.good_lost_high:.0%})"
-)
+print(f"cost:  {five.good_lost * five.good:.0f} of {five.good} good runs stopped")
+print(f"       (95 % interval {five.good_lost_low:.0%} to {five.good_lost_high:.0%})")
 
 # %%
 plots.economics(worth)
@@ -296,6 +295,6 @@ runs are few, the intervals are wide, and a plain cap on steps (dashed) does abo
 **Your turn.** In section 1, let the model be more polite, or let the grader forgive one apology, and run section 4 again: where does the break go?
 
 **Next.** The lessons: [01 · What an agent forgets](01_memory.ipynb), [03 · Steering rules](03_steering.ipynb),
-[04 · The regulator](04_regulator.ipynb), [07 · Your own agent, watched and guarded](07_watched.ipynb). `nn.OpenAIModel("...")` in place of the scripted
+[04 · The regulator](04_regulator.ipynb), and with an agent of yours [07 · Watched and guarded](07_watched.ipynb). `nn.OpenAIModel("...")` in place of the scripted
 model talks to any OpenAI-compatible endpoint; `nn.import_run(path)` reads conversations of other systems.
 """
