@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["Exercise", "Verdict"]
+__all__ = ["PAGE", "Exercise", "Verdict"]
 
-WIDTH: Final = 84
-"""Characters in a line of a verdict: what an output shows on a page 900 pixels wide."""
+PAGE: Final = 88
+"""Characters of a line that a page 900 pixels wide shows whole, as code in the lessons has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,4 +77,4 @@ class Verdict:
         if self.is_right:
             return f"{self.exercise}: right."
         lines = [f"{self.exercise}: not yet. {self.why}", *[f"  Hint: {hint}" for hint in self.hints]]
-        return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines)
+        return "\n".join(textwrap.fill(line, PAGE, subsequent_indent="    ") for line in lines)
