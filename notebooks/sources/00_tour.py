@@ -294,7 +294,7 @@ runs are few, the intervals are wide, and a plain cap on steps (dashed) does abo
 
 **Your turn.** In section 1, let the model be more polite, or let the grader forgive one apology, and run section 4 again: where does the break go?
 
-**Next.** The lessons: [01 · What an agent forgets](01_memory.ipynb), [03 · Steering rules](03_steering.ipynb),
-[04 · The regulator](04_regulator.ipynb), and with an agent of yours [07 · Watched and guarded](07_watched.ipynb). `nn.OpenAIModel("...")` in place of the scripted
+**Next.** Eight lessons stand beside this page; begin with [01 · What an agent forgets](01_memory.ipynb), or, with an agent of your own, with
+[07 · Watched and guarded](07_watched.ipynb). `nn.OpenAIModel("...")` in place of the scripted
 model talks to any OpenAI-compatible endpoint; `nn.import_run(path)` reads conversations of other systems.
 """

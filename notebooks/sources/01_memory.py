@@ -257,5 +257,5 @@ aisle, too. It is a good moment to ask what a test on the one case one has seen 
 * One fact and one question. Whether a memory helps real users is found out on recorded conversations: lesson 04 does that for stopping.
 
 **Next.** In a live notebook, `noetic_nb.widgets.TokenAllocation(run)` lets you click through the calls and drag budgets, and
-`harness.memory()` shows and edits what each layer has stored. Go on with [03 · Steering rules](03_steering.ipynb).
+`harness.memory()` shows and edits what each layer has stored. Go on with [02 · What a token costs](02_tokens.ipynb).
 """

@@ -108,8 +108,8 @@ times?
 # %%
 for turns in (8, 16):
     inputs = [tokens for tokens, cached in bill(await talk(turns))]
-    sent = f"the last call sends {inputs[-1]:,} tokens, all together {sum(inputs):,}"
-    print(f"{turns:>2} questions: {sent}")
+    said = f"the last call sends {inputs[-1]:,} tokens, all together {sum(inputs):,}"
+    print(f"{turns:>2} questions: {said}")
 
 # %% [markdown]
 """

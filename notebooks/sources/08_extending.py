@@ -362,6 +362,9 @@ class Refusals(Reading):
     def to_html(self):
         return ""
 
+    def to_text(self):
+        return str(self.snapshot["refused"])
+
 
 # %% tags=["solution"]
 from noetic_nb.markup import escape
@@ -383,6 +386,9 @@ class Refusals(Reading):
         refused = self.snapshot["refused"].items()
         rows = [f"<li>{escape(name)}: {count}</li>" for name, count in refused]
         return f"<ul>{''.join(rows)}</ul>"
+
+    def to_text(self):
+        return str(self.snapshot["refused"])
 
 
 # %% tags=["check"]
