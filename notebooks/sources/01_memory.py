@@ -105,7 +105,8 @@ for position, reason in plan.left_out().items():
 # %% [markdown]
 """
 The same as a picture, for the call that answered the question. `sent` is what the request was spent on; `planned` is what the conversation is
-promised at least, before anybody knows what the memory layers leave over. Here there are no layers, so it gets nearly everything.
+promised at least, before anybody knows what the memory layers leave over. There are no layers here, so that in the end nearly everything
+is sent for the conversation.
 """
 
 # %%

@@ -131,7 +131,7 @@ default it may a thousand times.)
 try:
     await converse(letter_of(10, max_iterations=5), "Write to Ann.", model=writer)
 except nn.NoeticError as error:
-    print(error.kind, "·", error)
+    print(error.kind, str(error).replace(". ", ".\n"), sep="\n")
 
 # %% [markdown]
 """
