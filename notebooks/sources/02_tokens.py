@@ -319,9 +319,9 @@ def cost(run):
 for turns in (8, 40):
     for name, memory in {"whole": [], "window": [nn.history_window(4)]}.items():
         run = await talk(turns, memory)
-        sent = sum(tokens for tokens, cached in bill(run))
+        total = sum(tokens for tokens, cached in bill(run))
         print(
-            f"{turns:>2} questions, {name:>6}: {sent:>7,} sent, costs {cost(run):>6,.0f}"
+            f"{turns:>2} questions, {name:>6}: {total:>7,} sent, costs {cost(run):>6,.0f}"
         )
 
 # %% [markdown]
