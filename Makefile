@@ -19,7 +19,7 @@ UV ?= $(shell command -v uv 2>/dev/null)
 environment = $(if $(UV),$(UV) venv --seed --allow-existing --python $(PYTHON) $1,$(PYTHON) -m venv $1)
 install = $(if $(UV),$(UV) pip install --python $1/bin/python $2,$1/bin/python -m pip install --disable-pip-version-check $2)
 
-LAB := .[lab,rules,study]
+LAB := .[lab,rules,study,otel]
 TEST := .[lab,rules,otel,study,dask,tokens,test]
 BENCH := .[lab,rules,otel,study,dask,tokens,test,bench]
 
