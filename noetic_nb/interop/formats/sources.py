@@ -137,7 +137,7 @@ def _parsed(content: bytes, path: Path | None) -> Document:
         raise refused(Document(None, path), f"it is not JSON ({error})") from error
 
 
-def parsed_json(text: bytes) -> Any:
+def parsed_json(text: str | bytes) -> Any:
     """Return what JSON text holds, as `json.loads` does, in half the time.
 
     What pydantic's parser takes it reads in the same way; the rest (lone surrogates, UTF-16, data nested deep, and what is no
