@@ -77,8 +77,9 @@ class DisplayMixin:
             return
         for place in self._places:
             if but_in is None or place.cell != but_in:
-                place.live.update({}, raw=True)
+                # The static form first, while it is hidden: nobody sees the older one in between.
                 place.static.update(self._static_bundle(), raw=True)
+                place.live.update({}, raw=True)
             place.view = None
             drop_from_cell(place)
         self._places = ()
