@@ -16,7 +16,7 @@ from noetic_nb.items import Item, ItemLog
 from noetic_nb.items.origins import Origin, OriginKind
 from noetic_nb.items.registry import ItemRegistry
 from noetic_nb.runtime.durability.damage import count, is_damage, mapping, noticing, text_or_none, unreadable
-from noetic_nb.storage import JsonValue, StorageAdapter
+from noetic_nb.storage import InMemoryStorage, JsonValue, StorageAdapter
 from noetic_nb.storage.adapter import get_many
 
 __all__ = ["Part", "ThreadStore", "open_key", "part_data", "part_key", "states_key"]
@@ -90,6 +90,11 @@ class ThreadStore:
 
     storage: StorageAdapter
     registry: ItemRegistry
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether nobody else runs while something is read or written: there is nothing to wait for."""
+        return type(self.storage) is InMemoryStorage
 
     async def read(self, thread_id: str) -> tuple[Part, ...]:
         """Return all parts of a thread, in order; none for a thread that was never saved.

@@ -1,0 +1,309 @@
+"""Conversations that last, and many at once: with checkpoints on both sides, ours beside LangGraph's in the same run.
+
+Run ``python -m benchmarks.conversations``. Both sides have a native async model that answers at once, both save every turn
+before they answer, both are warmed up; contestants take turns within each round, as often each, and medians are compared.
+
+* A conversation of 20 turns, in memory (its ``InMemorySaver``) and in SQLite (its ``AsyncSqliteSaver``).
+* A turn that was killed in its second model call, resumed in a new harness: all that it takes, its own work included.
+* A thread of 10 000 turns: to read it, and what its next turn takes beside the first of another.
+* 1 000 conversations side by side on one loop in SQLite: turns a second, how evenly, and the memory of a thread at rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import itertools
+import statistics
+import subprocess
+import sys
+import tempfile
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final
+
+import noetic_nb as nn
+from noetic_nb.items import assistant_message
+from noetic_nb.models import ModelRequest, ModelResponse, Usage
+from noetic_nb.storage import InMemoryStorage, SQLiteStorage
+
+ANSWER: Final = "Order A17 is packed."
+QUESTION: Final = "Where is order A17?"
+SYSTEM: Final = "You answer questions about orders."
+TURNS: Final = 20
+# A turn whose process dies in its second model call: by then a step has ended and the tool has run.
+KILLED: Final = """
+import asyncio, os, sys
+import noetic_nb as nn
+from noetic_nb.storage import SQLiteStorage
+
+def answer(request):
+    if request.items[-1]["type"] == "message":
+        return nn.CallTool("lookup", order_id="A17")
+    if sys.argv[2] == "killed":
+        os._exit(0)
+    return "Order A17 is packed."
+
+@nn.tool
+def lookup(order_id: str) -> str:
+    "Find an order."
+    return "packed"
+
+step = nn.react(model="m", tools=[lookup])
+harness = nn.AgentHarness(nn.AgentConfig(name="desk", step=step), model=nn.ScriptedModel(answer),
+                          storage=SQLiteStorage(sys.argv[1]), checkpoints=True)
+asyncio.run(harness.execute("Where is order A17?", thread_id="t1"))
+"""
+
+Turn = Callable[[], Awaitable[Any]]
+
+
+class Answering:
+    """A model that answers at once and keeps nothing."""
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Return the same answer, made anew."""
+        return ModelResponse((assistant_message(ANSWER),), Usage(20, 8))
+
+
+def ours(storage: Any) -> nn.AgentHarness:
+    """Return an agent of this library that saves its conversations."""
+    step = nn.react(model="m", instructions=SYSTEM)
+    config = nn.AgentConfig(name="desk", step=step)
+    return nn.AgentHarness(config, model=Answering(), storage=storage, checkpoints=True)
+
+
+def peer(saver: Any) -> Any:
+    """Return the same agent in LangGraph."""
+    from langchain.agents import create_agent
+    from langchain_core.language_models.chat_models import BaseChatModel
+    from langchain_core.messages import AIMessage
+    from langchain_core.outputs import ChatGeneration, ChatResult
+
+    class Fake(BaseChatModel):
+        @property
+        def _llm_type(self) -> str:
+            return "fake"
+
+        def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+            return ChatResult(generations=[ChatGeneration(message=AIMessage(ANSWER))])
+
+        async def _agenerate(self, *args: Any, **kwargs: Any) -> ChatResult:
+            return self._generate()
+
+    return create_agent(Fake(), tools=[], system_prompt=SYSTEM, checkpointer=saver)
+
+
+async def say(harness: nn.AgentHarness, thread_id: str) -> None:
+    """Run one turn, which has to be saved."""
+    reply = await harness.execute(QUESTION, thread_id=thread_id)
+    assert reply.saved is True and reply.text == ANSWER
+
+
+async def say_there(graph: Any, thread_id: str) -> None:
+    """Run one turn of the peer."""
+    given = {"messages": [{"role": "user", "content": QUESTION}]}
+    state = await graph.ainvoke(given, {"configurable": {"thread_id": thread_id}})
+    assert state["messages"][-1].content == ANSWER
+
+
+@asynccontextmanager
+async def both(folder: Path | None) -> AsyncIterator[tuple[nn.AgentHarness, Any]]:
+    """Open an agent of each side: in memory, or in files of a folder."""
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+    if folder is None:
+        yield ours(InMemoryStorage()), peer(InMemorySaver())
+        return
+    folder.mkdir()
+    async with (
+        SQLiteStorage(folder / "ours.db") as storage,
+        AsyncSqliteSaver.from_conn_string(str(folder / "peer.db")) as saver,
+    ):
+        yield ours(storage), peer(saver)
+
+
+async def timed(work: Turn) -> float:
+    """Return milliseconds."""
+    start = perf_counter()
+    await work()
+    return (perf_counter() - start) * 1_000
+
+
+async def compare(*works: Turn, rounds: int) -> list[float]:
+    """Return the medians of milliseconds; each is warmed up, and they alternate."""
+    for work in works:
+        await work()
+        await work()
+    gc.collect()
+    found: list[list[float]] = [[] for _ in works]
+    for _ in range(rounds):
+        for index, work in enumerate(works):
+            found[index].append(await timed(work))
+    return [statistics.median(values) for values in found]
+
+
+async def conversation(folder: Path | None, *, rounds: int) -> list[float]:
+    """Return milliseconds of a conversation of some turns, ours and the peer's."""
+    names = (f"t{number}" for number in itertools.count())
+    async with both(folder) as (harness, graph):
+
+        async def one() -> None:
+            name = next(names)
+            for _ in range(TURNS):
+                await say(harness, name)
+            harness.close_thread(name)
+
+        async def other() -> None:
+            name = next(names)
+            for _ in range(TURNS):
+                await say_there(graph, name)
+
+        return await compare(one, other, rounds=rounds)
+
+
+async def resumed(folder: Path, *, rounds: int) -> tuple[float, float]:
+    """Return milliseconds that a killed turn takes to end in a new harness, and the same model call in a new turn."""
+    found: list[float] = []
+    fresh: list[float] = []
+    folder.mkdir()
+    for number in range(rounds):
+        path = str(folder / f"{number}.db")
+        subprocess.run([sys.executable, "-c", KILLED, path, "killed"], check=True)
+        async with SQLiteStorage(path) as storage:
+            harness = nn.AgentHarness(
+                nn.AgentConfig(name="desk", step=nn.react(model="m", tools=[lookup])),
+                model=Answering(),
+                storage=storage,
+                checkpoints=True,
+            )
+            await harness.execute(QUESTION, thread_id="warm")
+            fresh.append(await timed(lambda: say(harness, "fresh")))
+            (execution_id,) = await harness.unfinished()
+            found.append(await timed(lambda: harness.resume(execution_id)))
+    return statistics.median(found), statistics.median(fresh)
+
+
+@nn.tool
+def lookup(order_id: str) -> str:
+    """Find an order."""
+    return "packed"
+
+
+async def long_thread(folder: Path, turns: int, *, rounds: int) -> tuple[float, float, float]:
+    """Return milliseconds to read a thread of so many turns, of its next turn, and of a turn of a short one."""
+    folder.mkdir()
+    async with SQLiteStorage(folder / "long.db") as storage:
+        writer = ours(storage)
+        for _ in range(turns):
+            await say(writer, "long")
+        read: list[float] = []
+        late: list[float] = []
+        first: list[float] = []
+        for number in range(rounds):
+            harness = ours(storage)
+            await say(harness, f"warm{number}")
+            gc.collect()
+            read.append(await timed(lambda: harness.load_thread("long")))
+            for index in range(20):
+                first.append(await timed(lambda: say(harness, f"first{number}_{index}")))
+                late.append(await timed(lambda: say(harness, "long")))
+        return statistics.median(read), statistics.median(late), statistics.median(first)
+
+
+async def side_by_side(folder: Path, threads: int, *, rounds: int) -> dict[str, float]:
+    """Return turns a second of both sides, the latencies of ours, and KiB that a thread takes."""
+    async with both(folder) as (harness, graph):
+        took: list[float] = []
+
+        async def one(name: str) -> None:
+            start = perf_counter()
+            await say(harness, name)
+            took.append((perf_counter() - start) * 1_000)
+
+        await asyncio.gather(*(one(f"warm{n}") for n in range(10)))
+        await asyncio.gather(*(say_there(graph, f"warm{n}") for n in range(10)))
+        mine: list[float] = []
+        other: list[float] = []
+        even: list[tuple[float, float]] = []
+        for number in range(rounds):
+            took.clear()
+            gc.collect()
+            mine.append(await timed(lambda: asyncio.gather(*(one(f"r{number}_{n}") for n in range(threads)))))
+            took.sort()
+            even.append((took[len(took) // 2], took[int(len(took) * 0.99)]))
+            gc.collect()
+            other.append(
+                await timed(lambda: asyncio.gather(*(say_there(graph, f"r{number}_{n}") for n in range(threads))))
+            )
+        middle = even[len(even) // 2]
+        return {
+            "ours, turns a second": threads / statistics.median(mine) * 1_000,
+            "LangGraph, turns a second": threads / statistics.median(other) * 1_000,
+            "p50 ms": middle[0],
+            "p99 ms": middle[1],
+        }
+
+
+async def memory(folder: Path, threads: int) -> tuple[float, float]:
+    """Return KiB that a thread takes at rest, and what is left of each once it is closed."""
+    folder.mkdir()
+    async with SQLiteStorage(folder / "ours.db") as storage:
+        harness = ours(storage)
+        await asyncio.gather(*(say(harness, f"warm{n}") for n in range(threads)))
+        for number in range(threads):
+            harness.close_thread(f"warm{number}")
+        gc.collect()
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        await asyncio.gather(*(say(harness, f"t{n}") for n in range(threads)))
+        gc.collect()
+        held = tracemalloc.get_traced_memory()[0]
+        for number in range(threads):
+            harness.close_thread(f"t{number}")
+        gc.collect()
+        left = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        return (held - before) / 1024 / threads, (left - before) / 1024 / threads
+
+
+def line(name: str, mine: float, other: float, goal: str) -> None:
+    """Print two figures and their ratio."""
+    print(f"{name:36} {mine:9.2f} ms {other:9.2f} ms {mine / other:7.3f}x   ({goal})", flush=True)
+
+
+async def main(arguments: argparse.Namespace) -> None:
+    """Measure everything and print it."""
+    rounds = arguments.rounds
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if "20" in arguments.parts:
+            line(f"{TURNS} turns, in memory", *await conversation(None, rounds=rounds), "<= 0.08x of LangGraph")
+            line(f"{TURNS} turns, in SQLite", *await conversation(folder / "talk", rounds=rounds), "<= 0.08x")
+        if "resume" in arguments.parts:
+            line("a killed turn resumed : a new turn", *await resumed(folder / "killed", rounds=5), "<= 5 ms more")
+        if "long" in arguments.parts:
+            read, late, first = await long_thread(folder / "long", arguments.turns, rounds=5)
+            print(f"a thread of {arguments.turns} turns is read in {read:.0f} ms (< 300)", flush=True)
+            line("its next turn : a first turn", late, first, "<= 1.2x")
+        if "many" in arguments.parts:
+            found = await side_by_side(folder / "many", arguments.threads, rounds=3)
+            for name, value in found.items():
+                print(f"{name:36} {value:9.1f}", flush=True)
+        if "memory" in arguments.parts:
+            held, left = await memory(folder / "memory", arguments.threads)
+            print(f"KiB a thread at rest {held:.2f} (<= 12), once closed {left:.3f} (0)", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--turns", type=int, default=10_000, help="turns of the long thread")
+    parser.add_argument("--threads", type=int, default=1_000, help="conversations side by side")
+    parser.add_argument("parts", nargs="*", default=["20", "resume", "long", "many", "memory"])
+    asyncio.run(main(parser.parse_args()))
