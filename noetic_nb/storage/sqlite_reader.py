@@ -7,7 +7,6 @@ value is served from the cache only when no commit has happened since the cache 
 
 from __future__ import annotations
 
-import json
 import marshal
 import sqlite3
 import threading
@@ -15,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
+from noetic_nb.items.json_text import parsed_json
 from noetic_nb.storage.adapter import JsonValue
 from noetic_nb.storage.sqlite_file import is_busy, open_reader, prefix_range, storage_error
 
@@ -33,7 +33,7 @@ def _parse(key: str, text: str, path: str) -> JsonValue:
     Raises `NoeticError` ``storage_failed`` if the text is not JSON: something else wrote to the file.
     """
     try:
-        return json.loads(text)
+        return parsed_json(text)
     except (ValueError, TypeError, RecursionError) as exc:
         raise NoeticError(
             "storage_failed",

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from noetic_nb.interop.formats.sources import parsed_json
 from noetic_nb.interop.spans.span_record import MAPPINGS
-from noetic_nb.items.json_text import compact_json
+from noetic_nb.items.json_text import compact_json, parsed_json
 from noetic_nb.items.messages.message import Role
 
 __all__ = [
