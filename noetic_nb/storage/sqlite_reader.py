@@ -107,15 +107,20 @@ class Reader:
         """Return the values that exist under several keys, all of one moment."""
         found: dict[str, str] = {}
         with self._lock:
-            self._all("BEGIN", ())
-            try:
-                for start in range(0, len(keys), _MOST_PARAMETERS):
-                    some = keys[start : start + _MOST_PARAMETERS]
-                    marks = ",".join("?" * len(some))
-                    found.update(self._all(f"SELECT key, value FROM entries WHERE key IN ({marks})", some))
-            finally:
-                self._connection.rollback()
+            if len(keys) <= _MOST_PARAMETERS:  # one statement is of one moment by itself
+                found.update(self._some(keys))
+            else:
+                self._all("BEGIN", ())
+                try:
+                    for start in range(0, len(keys), _MOST_PARAMETERS):
+                        found.update(self._some(keys[start : start + _MOST_PARAMETERS]))
+                finally:
+                    self._connection.rollback()
         return {key: _parse(key, found[key], self._path) for key in keys if key in found}
+
+    def _some(self, keys: Sequence[str]) -> list[Any]:
+        marks = ",".join("?" * len(keys))
+        return self._all(f"SELECT key, value FROM entries WHERE key IN ({marks})", keys)
 
     def keys(self, prefix: str, limit: int = -1) -> list[str]:
         """Return the keys with a prefix, sorted; at most `limit` of them when it is not negative."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, get_args
 
 from noetic_nb.errors import NoeticConfigError
@@ -28,6 +29,7 @@ _AT_ONCE: Final = 500
 PREFIX: Final = "thread:"
 
 
+@lru_cache(maxsize=1_024)
 def thread_prefix(thread_id: str) -> str:
     """Return what all keys of a thread begin with; ``~`` and ``:`` are escaped, so that no id reaches into another's.
 

@@ -486,7 +486,8 @@ class TurnRecord:
         ctx, writer = self.root.ctx, self.writer
         self.first, self.is_turn = first, True
         # The snapshot holds only items of this turn, counted from the last part: the part must be there before it.
-        await attempt(writer.keep(ctx, first, max(writer.turn, ctx.turn - 1)))
+        if writer.ended or writer.items < first or writer.turn < ctx.turn - 1 or writer.lost is not None:
+            await attempt(writer.keep(ctx, first, max(writer.turn, ctx.turn - 1)))
         if writer.lost is not None:
             # Known before a model was called: what cannot be saved need not be paid for.
             raise writer.lost
