@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import tracemalloc
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import perf_counter
@@ -35,6 +35,7 @@ ANSWER: Final = "Order A17 is packed."
 QUESTION: Final = "Where is order A17?"
 SYSTEM: Final = "You answer questions about orders."
 TURNS: Final = 20
+PARTS: Final = ("resume", "long", "memory", "talk", "many")
 # A turn whose process dies in its second model call: by then a step has ended and the tool has run.
 KILLED: Final = """
 import asyncio, os, sys
@@ -44,9 +45,7 @@ from noetic_nb.storage import SQLiteStorage
 def answer(request):
     if request.items[-1]["type"] == "message":
         return nn.CallTool("lookup", order_id="A17")
-    if sys.argv[2] == "killed":
-        os._exit(0)
-    return "Order A17 is packed."
+    os._exit(0)
 
 @nn.tool
 def lookup(order_id: str) -> str:
@@ -101,7 +100,8 @@ def peer(saver: Any) -> Any:
 async def say(harness: nn.AgentHarness, thread_id: str) -> None:
     """Run one turn, which has to be saved."""
     reply = await harness.execute(QUESTION, thread_id=thread_id)
-    assert reply.saved is True and reply.text == ANSWER
+    assert reply.saved is True
+    assert reply.text == ANSWER
 
 
 async def say_there(graph: Any, thread_id: str) -> None:
@@ -120,7 +120,6 @@ async def both(folder: Path | None) -> AsyncIterator[tuple[nn.AgentHarness, Any]
     if folder is None:
         yield ours(InMemoryStorage()), peer(InMemorySaver())
         return
-    folder.mkdir()
     async with (
         SQLiteStorage(folder / "ours.db") as storage,
         AsyncSqliteSaver.from_conn_string(str(folder / "peer.db")) as saver,
@@ -128,10 +127,10 @@ async def both(folder: Path | None) -> AsyncIterator[tuple[nn.AgentHarness, Any]
         yield ours(storage), peer(saver)
 
 
-async def timed(work: Turn) -> float:
+async def timed(work: Awaitable[Any]) -> float:
     """Return milliseconds."""
     start = perf_counter()
-    await work()
+    await work
     return (perf_counter() - start) * 1_000
 
 
@@ -144,7 +143,7 @@ async def compare(*works: Turn, rounds: int) -> list[float]:
     found: list[list[float]] = [[] for _ in works]
     for _ in range(rounds):
         for index, work in enumerate(works):
-            found[index].append(await timed(work))
+            found[index].append(await timed(work()))
     return [statistics.median(values) for values in found]
 
 
@@ -167,25 +166,26 @@ async def conversation(folder: Path | None, *, rounds: int) -> list[float]:
         return await compare(one, other, rounds=rounds)
 
 
-async def resumed(folder: Path, *, rounds: int) -> tuple[float, float]:
+def killed(folder: Path, *, times: int) -> list[str]:
+    """Return databases in which a process was killed in the middle of a turn."""
+    paths = [str(folder / f"{number}.db") for number in range(times)]
+    for path in paths:
+        subprocess.run([sys.executable, "-c", KILLED, path], check=True)
+    return paths
+
+
+async def resumed(paths: Sequence[str]) -> tuple[float, float]:
     """Return milliseconds that a killed turn takes to end in a new harness, and the same model call in a new turn."""
     found: list[float] = []
     fresh: list[float] = []
-    folder.mkdir()
-    for number in range(rounds):
-        path = str(folder / f"{number}.db")
-        subprocess.run([sys.executable, "-c", KILLED, path, "killed"], check=True)
+    for path in paths:
         async with SQLiteStorage(path) as storage:
-            harness = nn.AgentHarness(
-                nn.AgentConfig(name="desk", step=nn.react(model="m", tools=[lookup])),
-                model=Answering(),
-                storage=storage,
-                checkpoints=True,
-            )
-            await harness.execute(QUESTION, thread_id="warm")
-            fresh.append(await timed(lambda: say(harness, "fresh")))
+            config = nn.AgentConfig(name="desk", step=nn.react(model="m", tools=[lookup]))
+            harness = nn.AgentHarness(config, model=Answering(), storage=storage, checkpoints=True)
+            await say(harness, "warm")
+            fresh.append(await timed(say(harness, "fresh")))
             (execution_id,) = await harness.unfinished()
-            found.append(await timed(lambda: harness.resume(execution_id)))
+            found.append(await timed(harness.resume(execution_id)))
     return statistics.median(found), statistics.median(fresh)
 
 
@@ -197,11 +197,11 @@ def lookup(order_id: str) -> str:
 
 async def long_thread(folder: Path, turns: int, *, rounds: int) -> tuple[float, float, float]:
     """Return milliseconds to read a thread of so many turns, of its next turn, and of a turn of a short one."""
-    folder.mkdir()
     async with SQLiteStorage(folder / "long.db") as storage:
         writer = ours(storage)
         for _ in range(turns):
             await say(writer, "long")
+        del writer
         read: list[float] = []
         late: list[float] = []
         first: list[float] = []
@@ -209,10 +209,10 @@ async def long_thread(folder: Path, turns: int, *, rounds: int) -> tuple[float, 
             harness = ours(storage)
             await say(harness, f"warm{number}")
             gc.collect()
-            read.append(await timed(lambda: harness.load_thread("long")))
+            read.append(await timed(harness.load_thread("long")))
             for index in range(20):
-                first.append(await timed(lambda: say(harness, f"first{number}_{index}")))
-                late.append(await timed(lambda: say(harness, "long")))
+                first.append(await timed(say(harness, f"first{number}_{index}")))
+                late.append(await timed(say(harness, "long")))
         return statistics.median(read), statistics.median(late), statistics.median(first)
 
 
@@ -234,25 +234,22 @@ async def side_by_side(folder: Path, threads: int, *, rounds: int) -> dict[str, 
         for number in range(rounds):
             took.clear()
             gc.collect()
-            mine.append(await timed(lambda: asyncio.gather(*(one(f"r{number}_{n}") for n in range(threads)))))
+            mine.append(await timed(asyncio.gather(*(one(f"r{number}_{n}") for n in range(threads)))))
             took.sort()
             even.append((took[len(took) // 2], took[int(len(took) * 0.99)]))
             gc.collect()
-            other.append(
-                await timed(lambda: asyncio.gather(*(say_there(graph, f"r{number}_{n}") for n in range(threads))))
-            )
+            other.append(await timed(asyncio.gather(*(say_there(graph, f"r{number}_{n}") for n in range(threads)))))
         middle = even[len(even) // 2]
         return {
-            "ours, turns a second": threads / statistics.median(mine) * 1_000,
-            "LangGraph, turns a second": threads / statistics.median(other) * 1_000,
-            "p50 ms": middle[0],
-            "p99 ms": middle[1],
+            "ours": threads / statistics.median(mine) * 1_000,
+            "LangGraph": threads / statistics.median(other) * 1_000,
+            "p50": middle[0],
+            "p99": middle[1],
         }
 
 
 async def memory(folder: Path, threads: int) -> tuple[float, float]:
     """Return KiB that a thread takes at rest, and what is left of each once it is closed."""
-    folder.mkdir()
     async with SQLiteStorage(folder / "ours.db") as storage:
         harness = ours(storage)
         await asyncio.gather(*(say(harness, f"warm{n}") for n in range(threads)))
@@ -278,27 +275,32 @@ def line(name: str, mine: float, other: float, goal: str) -> None:
     print(f"{name:36} {mine:9.2f} ms {other:9.2f} ms {mine / other:7.3f}x   ({goal})", flush=True)
 
 
-async def main(arguments: argparse.Namespace) -> None:
+def main(arguments: argparse.Namespace) -> None:
     """Measure everything and print it."""
-    rounds = arguments.rounds
+    rounds, threads = arguments.rounds, arguments.threads
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        if "20" in arguments.parts:
-            line(f"{TURNS} turns, in memory", *await conversation(None, rounds=rounds), "<= 0.08x of LangGraph")
-            line(f"{TURNS} turns, in SQLite", *await conversation(folder / "talk", rounds=rounds), "<= 0.08x")
+        folders = {part: Path(name) / part for part in PARTS}
+        for folder in folders.values():
+            folder.mkdir()
+        # Ours alone first: what a peer has loaded would be looked through by every collection of garbage.
         if "resume" in arguments.parts:
-            line("a killed turn resumed : a new turn", *await resumed(folder / "killed", rounds=5), "<= 5 ms more")
+            paths = killed(folders["resume"], times=5)
+            line("a killed turn resumed : a new turn", *asyncio.run(resumed(paths)), "<= 5 ms more, both ours")
         if "long" in arguments.parts:
-            read, late, first = await long_thread(folder / "long", arguments.turns, rounds=5)
+            read, late, first = asyncio.run(long_thread(folders["long"], arguments.turns, rounds=5))
             print(f"a thread of {arguments.turns} turns is read in {read:.0f} ms (< 300)", flush=True)
-            line("its next turn : a first turn", late, first, "<= 1.2x")
-        if "many" in arguments.parts:
-            found = await side_by_side(folder / "many", arguments.threads, rounds=3)
-            for name, value in found.items():
-                print(f"{name:36} {value:9.1f}", flush=True)
+            line("its next turn : a first turn", late, first, "<= 1.2x, both ours")
         if "memory" in arguments.parts:
-            held, left = await memory(folder / "memory", arguments.threads)
+            held, left = asyncio.run(memory(folders["memory"], threads))
             print(f"KiB a thread at rest {held:.2f} (<= 12), once closed {left:.3f} (0)", flush=True)
+        if "talk" in arguments.parts:
+            line(f"{TURNS} turns, in memory", *asyncio.run(conversation(None, rounds=rounds)), "<= 0.08x of LangGraph")
+            line(f"{TURNS} turns, in SQLite", *asyncio.run(conversation(folders["talk"], rounds=rounds)), "<= 0.08x")
+        if "many" in arguments.parts:
+            found = asyncio.run(side_by_side(folders["many"], threads, rounds=3))
+            mine, other = found["ours"], found["LangGraph"]
+            print(f"{threads} side by side, turns a second {mine:.0f} : {other:.0f}  {mine / other:.1f}x (>= 10x)")
+            print(f"p99 : p50 {found['p99']:.0f} : {found['p50']:.0f} ms  {found['p99'] / found['p50']:.1f}x (<= 5x)")
 
 
 if __name__ == "__main__":
@@ -306,5 +308,5 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--turns", type=int, default=10_000, help="turns of the long thread")
     parser.add_argument("--threads", type=int, default=1_000, help="conversations side by side")
-    parser.add_argument("parts", nargs="*", default=["20", "resume", "long", "many", "memory"])
-    asyncio.run(main(parser.parse_args()))
+    parser.add_argument("parts", nargs="*", default=PARTS, help=f"of {', '.join(PARTS)}; all by default")
+    main(parser.parse_args())

@@ -24,6 +24,9 @@ KNOWN_FIELDS: Final = frozenset(
 )  # fmt: skip
 """Fields of items and content parts that read None where they are absent."""
 
+# Nearly all are dictionaries, and to see of an item that it is a mapping takes several times as long.
+_MAPPINGS: Final = (dict, Mapping)
+
 _CAMEL: Final[dict[str, str]] = {}
 
 
@@ -187,7 +190,7 @@ def thaw(value: Any) -> Any:
     kind = type(value)  # the usual ones first: what a type is registered as takes longer to see
     if kind is list or kind is tuple:
         return [inner if type(inner) in FLAT else thaw(inner) for inner in value]
-    if kind is dict or kind is FrozenDict or isinstance(value, Mapping):
+    if isinstance(value, _MAPPINGS):
         return {key: inner if type(inner) in FLAT else thaw(inner) for key, inner in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return thaw(value._asdict())
