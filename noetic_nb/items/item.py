@@ -163,8 +163,9 @@ def _usual(value: dict[Any, Any]) -> Item | None:
     if is_whole and len(part) == 2 + has_annotations:
         role = value["role"]
         kind = "output_text" if role == "assistant" else "input_text"
-        if role in MESSAGE_FRAMES and has_annotations is (role == "assistant") and part.get("type") == kind:
-            count_quickly(item, MESSAGE_FRAMES[role], value["id"], part.get("text"))
+        is_usual = role in MESSAGE_FRAMES and has_annotations is (role == "assistant")
+        if is_usual and part.get("type") == kind and "text" in part:
+            count_quickly(item, MESSAGE_FRAMES[role], value["id"], part["text"])
     return item
 
 
