@@ -133,13 +133,15 @@ def _renamed(value: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str,
 
 _RENAMED: Final = frozenset([*_PART_FIELDS, "call_id"])
 _TEXT: Final = frozenset([str])
+_PLAIN_OR_LIST: Final = PLAIN | {list}
 _MADE: Final = {"id", "status", "type", "role", "content"}
 
 
-def _is_flat(value: dict[Any, Any]) -> bool:
-    """Tell whether a mapping holds only what is frozen by nature, below names that stay as they are."""
-    is_plain = PLAIN.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value))
-    return is_plain and _RENAMED.isdisjoint(value)
+def _holds(value: dict[Any, Any], inner: list[Any] | None) -> bool:
+    """Tell whether a mapping holds only what is frozen by nature, but for a list, below names that stay as they are."""
+    kinds = [*map(type, value.values())]
+    is_plain = (PLAIN if inner is None else _PLAIN_OR_LIST).issuperset(kinds) and _TEXT.issuperset(map(type, value))
+    return is_plain and _RENAMED.isdisjoint(value) and (inner is None or kinds.count(list) == 1)
 
 
 def _usual(value: dict[Any, Any]) -> Item | None:
@@ -149,15 +151,14 @@ def _usual(value: dict[Any, Any]) -> Item | None:
     """
     content = value.get("content")
     if content is None:
-        return Item(value) if _is_flat(value) else None
+        return Item(value) if _holds(value, None) else None
     if type(content) is not list or len(content) != 1 or type(part := content[0]) is not dict:
         return None
-    has_annotations = part.get("annotations") == []
-    made = FrozenDict({**part, "annotations": ()} if has_annotations else part)
-    if has_annotations:
-        part = {**part, "annotations": None}
-    if not _is_flat(part) or not _is_flat({**value, "content": None}):
+    notes = part.get("annotations")
+    has_annotations = type(notes) is list and not notes
+    if not _holds(value, content) or not _holds(part, notes if has_annotations else None):
         return None
+    made = FrozenDict({**part, "annotations": ()} if has_annotations else part)
     item = Item({**value, "content": (made,)})
     is_whole = value.keys() == _MADE and value["type"] == "message" and value["status"] == "completed"
     if is_whole and len(part) == 2 + has_annotations:

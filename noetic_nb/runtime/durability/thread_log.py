@@ -25,7 +25,7 @@ __all__ = ["Part", "ThreadStore", "open_key", "part_data", "part_key", "states_k
 
 VERSION: Final = 1
 # Parts that are parsed before others are read: what was read of them goes, and whoever waits for the loop gets on.
-_AT_ONCE: Final = 500
+_AT_ONCE: Final = 250
 PREFIX: Final = "thread:"
 
 
