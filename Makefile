@@ -9,7 +9,7 @@ BUILD := build
 # A worker for each processor; tests/conftest.py keeps the browser's tests together on one of them.
 PARALLEL := -n auto
 
-.PHONY: lab demo lessons test frameworks bench fuzz clean lint types unit vectors notebooks browser
+.PHONY: lab demo lessons test frameworks lite bench fuzz clean lint types unit vectors notebooks browser
 
 lab: $(VENV)/.lab
 	$(BIN)/jupyter lab $(NOTEBOOKS)/00_tour.ipynb
@@ -53,6 +53,18 @@ $(FRAMEWORKS)/.done: $(BIN)/python pyproject.toml tests/frameworks/requirements.
 	$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/frameworks/requirements.txt --editable .
 	@touch $@
 
+# A site that needs no server, tried in a browser that reaches nothing else: an environment of its own, for JupyterLite and what it
+# is built from. What was fetched stays in it, each file held to its checksum.
+LITE := .venv-lite
+lite: $(LITE)/.done
+	$(LITE)/bin/python lite/build.py --files $(LITE)/files --out $(BUILD)/lite
+	$(LITE)/bin/python -m pytest -c tests/lite/settings.ini tests/lite
+
+$(LITE)/.done: $(BIN)/python lite/requirements.txt
+	$(BIN)/python -m venv $(LITE)
+	$(LITE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement lite/requirements.txt
+	@touch $@
+
 # Ratios against peers measured in the same run. The drift study needs the full data set: see CONTRIBUTING.md.
 BENCHMARKS := basics runtime memory tokens steering regulator storage widgets interop watching
 bench: $(VENV)/.bench
@@ -63,7 +75,7 @@ fuzz: $(VENV)/.test
 	NOETIC_NB_FUZZ_EVENTS=1000000 $(BIN)/pytest --timeout=0 tests/regulator/test_wheel.py
 
 clean:
-	rm -rf $(BUILD) $(VENV) $(FRAMEWORKS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks dist *.egg-info
+	rm -rf $(BUILD) $(VENV) $(FRAMEWORKS) $(LITE) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -82,6 +82,13 @@ class GoOnWithout:
 
     def sentence_for(self, error: BaseException) -> str | None:
         """Return what to say instead of a traceback, None for an error that is shown as ever."""
+        if isinstance(error, NameError) and error.name in self._gone:
+            return f"`{error.name}` was not made here. {self._gone[error.name]}"
+        return self._cause_of(error)
+
+    def _cause_of(self, error: BaseException) -> str | None:
+        if isinstance(error, NameError):
+            return self._gone.get(error.name)
         seen: set[int] = set()
         found: BaseException | None = error
         while found is not None and id(found) not in seen:
@@ -90,8 +97,6 @@ class GoOnWithout:
                 return f"{needs}, which a page in the browser cannot carry."
             if getattr(found, "code", None) in _CODES:
                 return f"{getattr(found, 'what', found)} A page in the browser cannot carry it."
-            if isinstance(found, NameError) and found.name in self._gone:
-                return f"`{found.name}` was not made here: {self._gone[found.name]}"
             found = found.__cause__ or found.__context__
         return None
 
@@ -110,7 +115,8 @@ class GoOnWithout:
         names = self._shell.user_ns
         for name in assigned:
             names.pop(name, None)
-        self._gone.update({name: sentence for name in assigned | defined if name not in names})
+        cause = self._cause_of(error) or sentence
+        self._gone.update({name: cause for name in assigned | defined if name not in names})
         print(f"{sentence} The next cells go on; `make lab` runs this one too.")
 
 
