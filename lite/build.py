@@ -35,7 +35,12 @@ LOCK: Final = HERE / "wheels.txt"
 # What the interpreter below is: an extension module of another Python or another ABI is not loaded.
 PYTHON: Final = "3.14"
 ABI: Final = "pyemscripten_2026_0_wasm32"
-BROWSER: Final = {"sys_platform": "emscripten", "platform_system": "Emscripten", "os_name": "posix", "python_version": PYTHON}
+BROWSER: Final = {
+    "sys_platform": "emscripten",
+    "platform_system": "Emscripten",
+    "os_name": "posix",
+    "python_version": PYTHON,
+}
 
 CARRIER: Final = "flet-web"
 CARRIED: Final = "flet_web/web/pyodide/"
@@ -47,6 +52,9 @@ KERNEL_WHEELS: Final = "@jupyterlite/pyodide-kernel-extension/static/pypi"
 OURS: Final = "noetic-nb"
 STARTUP: Final = "noetic_nb/widgets/base/missing_packages.py"
 KERNELSPEC: Final = {"name": "python", "display_name": "Python (Pyodide)", "language": "python"}
+# It would lay the files of the page over the folder that the kernel works in, where SQLite reads other bytes than it wrote.
+# Without it a kernel has a folder in memory, and notebooks are kept by the page all the same.
+FILES_OF_THE_PAGE: Final = "@jupyterlite/application-extension:service-worker-manager"
 APPS: Final = ("lab", "notebooks", "tree")
 
 _PINNED: Final = re.compile(r"^([\w.-]+)==(\S+) --hash=sha256:([0-9a-f]{64})$")
@@ -69,7 +77,9 @@ def pinned(lock: Path) -> dict[str, tuple[str, str]]:
             continue
         match = _PINNED.match(line)
         if match is None:
-            raise BuildError(f"{lock}, line {number}: write NAME==VERSION --hash=sha256:SUM, one on a line. Given: {line!r}")
+            raise BuildError(
+                f"{lock}, line {number}: write NAME==VERSION --hash=sha256:SUM, one on a line. Given: {line!r}"
+            )
         name, version, checksum = match.groups()
         found[name_of(name)] = version, checksum
     return found
@@ -98,8 +108,8 @@ def fetched(lock: Path, folder: Path) -> dict[str, Path]:
             command += ["--platform", ABI, "--python-version", PYTHON]
             if subprocess.run(command, check=False).returncode:
                 raise BuildError(
-                    "Not every wheel could be fetched; pip says which above. One whose hash does not match was changed on its way or "
-                    f"is not the one of {lock}: do not use it. Without a network, put the files into {folder}."
+                    "Not every wheel could be fetched; pip says which above. One whose hash does not match was changed on its "
+                    f"way or is not the one of {lock}: do not use it. Without a network, put the files into {folder}."
                 )
     found = wheels_in(folder)
     files = {name: found[name, version] for name, (version, _) in wanted.items() if (name, version) in found}
@@ -123,7 +133,9 @@ def entry(wheel: Path, carried: Iterable[str]) -> dict[str, Any]:
         head = HeaderParser().parsestr(files.read(metadata).decode())
     tops = {name.split("/")[0] for name in names if not re.match(r"[^/]+\.(dist-info|data)/", name)}
     needed = [Requirement(text) for text in head.get_all("Requires-Dist", [])]
-    wanted = {name_of(one.name) for one in needed if one.marker is None or one.marker.evaluate({**BROWSER, "extra": ""})}
+    wanted = {
+        name_of(one.name) for one in needed if one.marker is None or one.marker.evaluate({**BROWSER, "extra": ""})
+    }
     return {
         "name": name_of(head["Name"]),
         "version": head["Version"],
@@ -186,6 +198,7 @@ def settings() -> dict[str, Any]:
         "jupyter-config-data": {
             "appName": "noetic_nb",
             "defaultKernelName": KERNELSPEC["name"],
+            "disabledExtensions": [FILES_OF_THE_PAGE],
             "litePluginSettings": {"@jupyterlite/pyodide-kernel-extension:kernel": kernel},
         },
     }
@@ -207,19 +220,30 @@ def build(files: Path, out: Path, notebooks: Iterable[Path]) -> None:
         (here / "site/jupyter-lite.json").write_text(json.dumps(settings(), indent=1))
         command = [sys.executable, "-m", "jupyterlite_core", "build", "--no-sourcemaps", "--no-unused-shared-packages"]
         command += [f"--apps={app}" for app in APPS]
-        command += ["--lite-dir", str(here / "site"), "--contents", str(here / "contents"), "--output-dir", str(out.absolute())]
+        command += [
+            "--lite-dir",
+            str(here / "site"),
+            "--contents",
+            str(here / "contents"),
+            "--output-dir",
+            str(out.absolute()),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=here)
         if done.returncode:
             raise BuildError(f"JupyterLite says:\n{done.stdout}\n{done.stderr}")
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    print(f"{out}: {size / 1e6:.0f} MB; python -m http.server --directory {out}, then /notebooks/index.html?path=01_memory.ipynb")
+    print(
+        f"{out}: {size / 1e6:.0f} MB; python -m http.server --directory {out}, then /notebooks/index.html?path=01_memory.ipynb"
+    )
 
 
 def main() -> int:
     """Build it as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=Path, default=ROOT / ".venv-lite/files", help="where fetched files are kept")
-    parser.add_argument("--out", type=Path, default=ROOT / "build/lite", help="where the site goes; what is there goes away")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "build/lite", help="where the site goes; what is there goes away"
+    )
     given = parser.parse_args()
     try:
         build(given.files, given.out, sorted((ROOT / "notebooks").glob("*.ipynb")))

@@ -1,7 +1,7 @@
 """Run a coroutine to its end while a loop is running in the same thread: for a browser, which has no other thread.
 
-The running loop waits meanwhile, as it does for any call that takes its time. So what is run here may wait for time and for its own
-tasks, but not for the network, the page or a task of the loop outside.
+The running loop waits meanwhile, as it does for any call that takes its time. So what is run here may wait for time and for
+its own tasks, but not for the network, the page or a task of the loop outside.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ class _Clock:
                 "The call waits for something that only the loop outside can bring, and that loop waits for the call.",
                 hint="Write `await ...` instead of run_sync(...).",
             )
-        if timeout > 0:
-            time.sleep(timeout)
+        # Not `time.sleep`: in a browser that may hand over to the page, and so to the loop that is waiting.
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            pass
         return []
 
     def close(self) -> None:

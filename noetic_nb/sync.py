@@ -178,10 +178,11 @@ def run_sync(awaitable: Awaitable[T], *, nested: Literal["thread", "patch"] = "t
     nested : {"thread", "patch"}
         What to do where a loop is already running, as in a notebook. ``"thread"`` uses a background loop; contextvars
         are copied, exceptions pass through. In a browser, which has no threads, it is a loop of its own in the same thread:
-        it may wait for time and its own tasks, not for the network. ``"patch"`` lets the running loop be entered again, for objects that already
-        belong to it. It changes asyncio in this process for good, and works with asyncio's own loops only, not with uvloop.
-        It uses `nest_asyncio2` where that is installed, as it is beside a current ipykernel. Without it, the archived
-        `nest_asyncio` is used, which loses the cells that are queued while one runs, and a `RuntimeWarning` says so.
+        it may wait for time and its own tasks, not for the network. ``"patch"`` lets the running loop be entered again, for
+        objects that already belong to it. It changes asyncio in this process for good, and works with asyncio's own loops
+        only, not with uvloop. It uses `nest_asyncio2` where that is installed, as it is beside a current ipykernel. Without
+        it, the archived `nest_asyncio` is used, which loses the cells that are queued while one runs, and a `RuntimeWarning`
+        says so.
 
     Returns
     -------

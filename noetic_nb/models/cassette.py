@@ -6,7 +6,6 @@ twice replays its two answers in order. A question that is not on the tape is an
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import defaultdict
 from collections.abc import AsyncIterator

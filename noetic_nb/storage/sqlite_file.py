@@ -18,7 +18,6 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.owner_only import owner_only
-from noetic_nb.worker_threads import has_threads
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -269,9 +268,8 @@ def _prepare(connection: sqlite3.Connection, path: str, synchronous: Synchronous
             found_version=found,
             known_version=SCHEMA_VERSION,
         )
-    # In a browser nothing is shared with another process, and there is no memory to share: SQLite keeps its older journal.
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-    if mode != "wal" and has_threads():
+    if mode != "wal":
         raise NoeticError(
             "storage_failed",
             f"The file system of {path!r} does not allow a write-ahead log (journal mode is {mode!r}).",

@@ -48,7 +48,8 @@ class Job:
 class Writer:
     """Owns the writing connection, from now on used and closed by its thread alone, and that thread.
 
-    Where there are no threads, each job is done as it is given. Another process is waited for `budget_ms` milliseconds; the path is for messages.
+    Where there are no threads, each job is done as it is given. Another process is waited for `budget_ms` milliseconds; the
+    path is for messages.
     """
 
     def __init__(self, connection: sqlite3.Connection, path: str, *, budget_ms: float) -> None:

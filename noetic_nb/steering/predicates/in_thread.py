@@ -146,9 +146,10 @@ async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") 
     # Context variables do not follow into a thread by themselves.
     context = contextvars.copy_context()
     if not has_threads():
-        found, error = _outcome(context, function, args)
-        if error is not None:
-            raise error
+        found: T
+        found, fault = _outcome(context, function, args)
+        if fault is not None:
+            raise fault
         return found
     await _places.take()
     loop = asyncio.get_running_loop()

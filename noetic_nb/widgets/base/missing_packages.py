@@ -34,12 +34,12 @@ _OWN_SCOPE: Final = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.Ge
 
 
 def bound_names(code: str) -> tuple[set[str], set[str]]:
-    """Return the names that a cell assigns, and those that it defines or imports.
+    r"""Return the names that a cell assigns, and those that it defines or imports.
 
     Examples
     --------
-    >>> bound_names("import re\\nbook = make()\\nfor one in book:\\n    def f(x):\\n        y = x")
-    ({'book', 'one'}, {'re', 'f'})
+    >>> bound_names("import re\nbook = make()")
+    ({'book'}, {'re'})
     """
     try:
         todo: list[ast.AST] = [ast.parse(code)]
@@ -75,7 +75,9 @@ class GoOnWithout:
     def install(self) -> None:
         """Be called with every error from now on."""
 
-        def handle(_: Any, kind: type[BaseException], error: BaseException, trace: Any, tb_offset: int | None = None) -> None:
+        def handle(
+            _: Any, kind: type[BaseException], error: BaseException, trace: Any, tb_offset: int | None = None
+        ) -> None:
             self.handle(kind, error, trace, tb_offset)
 
         self._shell.set_custom_exc((Exception,), handle)
@@ -88,7 +90,7 @@ class GoOnWithout:
 
     def _cause_of(self, error: BaseException) -> str | None:
         if isinstance(error, NameError):
-            return self._gone.get(error.name)
+            return self._gone.get(error.name or "")
         seen: set[int] = set()
         found: BaseException | None = error
         while found is not None and id(found) not in seen:
@@ -123,4 +125,4 @@ class GoOnWithout:
 if __name__ == "__main__":
     from IPython import get_ipython
 
-    GoOnWithout(get_ipython()).install()  # type: ignore[no-untyped-call]
+    GoOnWithout(get_ipython()).install()
