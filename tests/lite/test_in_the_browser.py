@@ -85,7 +85,7 @@ import asyncio
 async def nap():
     await asyncio.sleep(0.01)
     return "rested"
-print(nn.sync.run_sync(nap()))
+print(nn.run_sync(nap()))
 """
 DATA = "from noetic_nb.lab import datasets\nprint(len(datasets.airline(20)))"
 CEL = "rules.when('tool.args.amount > 5', id='five')"
