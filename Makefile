@@ -31,7 +31,7 @@ SCREEN := $(or $(filter Darwin,$(shell uname -s)),$(DISPLAY),$(WAYLAND_DISPLAY),
 LAB_OPTIONS = $(strip $(if $(filter 0,$(shell id -u)),--allow-root) $(if $(IP),--ip=$(IP)) \
   $(if $(PORT),--port=$(PORT)) $(if $(SCREEN),,--no-browser))
 
-.PHONY: lab demo lessons test frameworks lite wheel bench fuzz clean lint types unit vectors notebooks browser
+.PHONY: lab demo lessons docs links test frameworks lite wheel bench fuzz clean lint types unit vectors notebooks browser
 
 lab: $(VENV)/.lab
 	$(BIN)/jupyter lab $(LAB_OPTIONS) --LabApp.default_url=/lab/tree/00_tour.ipynb $(NOTEBOOKS)/00_tour.ipynb
@@ -54,6 +54,18 @@ test: $(VENV)/.test
 	  $(BIN)/pytest $(PARALLEL); tests=$$?; \
 	  wait $$types; types=$$?; cat $(BUILD)/types.txt; \
 	  [ $$tests = 0 ] && [ $$types = 0 ]
+
+# The site of the reference, in an environment of its own: no warning and no link that leads nowhere. `make links` also asks the web.
+DOCS := .venv-docs
+docs: $(DOCS)/.done
+	$(DOCS)/bin/python docs/site/build.py $(BUILD)/docs
+links: $(DOCS)/.done
+	$(DOCS)/bin/python docs/site/build.py $(BUILD)/docs --links
+
+$(DOCS)/.done: $(BIN)/python pyproject.toml
+	$(call environment,$(DOCS))
+	$(call install,$(DOCS),--editable '.[docs]')
+	@touch $@
 
 # The groups of `make test`, for working on one thing at a time.
 lint: $(VENV)/.test
@@ -113,7 +125,7 @@ fuzz: $(VENV)/.test
 	NOETIC_NB_FUZZ_EVENTS=1000000 $(BIN)/pytest --timeout=0 tests/regulator/test_wheel.py
 
 clean:
-	rm -rf $(BUILD) $(VENV) $(FRAMEWORKS) $(LITE) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks dist *.egg-info
+	rm -rf $(BUILD) $(VENV) $(FRAMEWORKS) $(DOCS) $(LITE) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -134,7 +134,7 @@ class Converged(_Predicate):
 
 
 class Verified(_Predicate):
-    """Stops when a function accepts the last output; its feedback otherwise goes to the model for the next iteration."""
+    """Stops when a function accepts the last output; otherwise `prepare_next` of the loop gets its feedback."""
 
     kind: Literal["verified"] = "verified"
     verify: Callable[[Any], Any]
@@ -337,7 +337,7 @@ class until:
 
     @staticmethod
     def verified(verify: Callable[[Any], Any]) -> Verified:
-        """Stop when a function accepts the last output; its feedback goes to the next iteration."""
+        """Stop when a function accepts the last output; otherwise `prepare_next` of the loop gets its feedback."""
         return Verified(verify=verify)
 
     @staticmethod
