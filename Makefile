@@ -19,7 +19,7 @@ UV ?= $(shell command -v uv 2>/dev/null)
 environment = $(if $(UV),$(UV) venv --seed --allow-existing --python $(PYTHON) $1,$(PYTHON) -m venv $1)
 install = $(if $(UV),$(UV) pip install --python $1/bin/python $2,$1/bin/python -m pip install --disable-pip-version-check $2)
 
-LAB := .[lab,rules,study]
+LAB := .[lab,rules,study,otel]
 TEST := .[lab,rules,otel,study,dask,tokens,test]
 BENCH := .[lab,rules,otel,study,dask,tokens,test,bench]
 
@@ -116,7 +116,7 @@ wheel: $(VENV)/.build
 	@echo "The wheel runs the examples of the README: $$(ls dist/*.whl)"
 
 # Ratios against peers measured in the same run. The drift study needs the full data set: see CONTRIBUTING.md.
-BENCHMARKS := basics runtime memory tokens steering regulator storage widgets interop watching
+BENCHMARKS := basics runtime memory tokens steering regulator storage widgets interop watching conversations
 bench: $(VENV)/.bench
 	for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 

@@ -16,7 +16,7 @@ from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
 from tests.browser.conftest import FLAGS, chromium_path
-from tests.browser.lab import Lab, LabNotebook
+from tests.browser.lab import Lab, LabNotebook, Window
 
 SIZE: Final = {"width": 1180, "height": 760}
 """In CSS pixels: readable at the width of a README."""
@@ -76,10 +76,10 @@ class Film:
 def record(opened: LabNotebook, into: Path) -> None:
     """Talk to the desk, have a refund denied, and ask why."""
     page = opened.page
+    page.set_viewport_size(SIZE)
     opened.run_all()
     root = page.locator(".nn-workbench").first
     root.wait_for()
-    page.evaluate("window.jupyterapp.commands.execute('application:set-mode', {mode: 'single-document'})")
     root.scroll_into_view_if_needed()
     film = Film(page)
     chat = root.get_by_role("textbox").first
@@ -109,9 +109,7 @@ def main(folder: str) -> None:
         browser = playwright.chromium.launch(executable_path=chromium_path(), headless=True, args=FLAGS)
         lab = Lab(Path(scratch))
         try:
-            opened = LabNotebook(lab, browser.new_context(viewport=SIZE), "desk", [DESK, AGENT])
-            record(opened.open(), into)
-            opened.close()
+            record(LabNotebook(Window(lab, browser), "desk", [DESK, AGENT]).open(), into)
         finally:
             lab.close()
             browser.close()

@@ -10,11 +10,13 @@ from typing import Any, Final
 
 from noetic_nb.arguments import ArgumentError
 from noetic_nb.lessons.exercise import Exercise, Verdict
+from noetic_nb.lessons.extending_exercises import EXTENDING
 from noetic_nb.lessons.memory_exercises import MEMORY
 from noetic_nb.lessons.regulator_exercises import REGULATOR
 from noetic_nb.lessons.steering_exercises import STEERING
 from noetic_nb.lessons.step_exercises import STEPS
 from noetic_nb.lessons.token_exercises import TOKENS
+from noetic_nb.lessons.watching_exercises import WATCHING
 from noetic_nb.lessons.what_if_exercises import WHAT_IF
 from noetic_nb.redact import redact_text
 from noetic_nb.sync import awaited, run_sync
@@ -22,7 +24,7 @@ from noetic_nb.sync import awaited, run_sync
 __all__ = ["EXERCISES", "check", "examined"]
 
 EXERCISES: Final[dict[str, Exercise]] = {
-    each.id: each for each in (*MEMORY, *TOKENS, *STEERING, *REGULATOR, *STEPS, *WHAT_IF)
+    each.id: each for each in (*MEMORY, *TOKENS, *STEERING, *REGULATOR, *STEPS, *WHAT_IF, *WATCHING, *EXTENDING)
 }
 """Every exercise, by its id."""
 

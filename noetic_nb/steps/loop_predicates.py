@@ -26,6 +26,11 @@ _GO_ON = Verdict(False)
 class _Predicate(Frozen):
     """A predicate; its repr is the call that makes it."""
 
+    @property
+    def is_immediate(self) -> bool:
+        """Whether it answers at once: no function of the user's is asked."""
+        return True
+
     def _card(self) -> Card:
         kind = re.sub("[A-Z]", lambda found: f"_{found.group().lower()}", getattr(self, "kind", ""))
         return replace(super()._card(), title=f"until.{kind}")
@@ -115,6 +120,11 @@ class Converged(_Predicate):
     embed: Callable[[str], Any] | None = None
     """From text to a vector, sync."""
 
+    @property
+    def is_immediate(self) -> bool:
+        """Whether no texts are embedded."""
+        return self.embed is None
+
     def start(self) -> Check:
         """Return a check for one run of a loop; it remembers the previous output."""
         last: list[str] = []
@@ -140,6 +150,11 @@ class Verified(_Predicate):
     verify: Callable[[Any], Any]
     """Takes the last output; answers a bool, a (pass, feedback) pair, or ``{"pass": ..., "feedback": ...}``."""
 
+    @property
+    def is_immediate(self) -> bool:
+        """No: it asks a function."""
+        return False
+
     def start(self) -> Check:
         """Return a check for one run of a loop."""
         return lambda s: _after(self.verify(s.last_output), _verified)
@@ -152,6 +167,11 @@ class Custom(_Predicate):
     check: Callable[[LoopSnapshot], Any]
     """Answers a `Verdict`, a bool, or ``{"stop": ..., "reason": ..., "feedback": ...}``."""
 
+    @property
+    def is_immediate(self) -> bool:
+        """No: it asks a function."""
+        return False
+
     def start(self) -> Check:
         """Return a check for one run of a loop."""
         return lambda s: _after(self.check(s), _verdict)
@@ -162,6 +182,11 @@ class _Members(_Predicate):
 
     settles: ClassVar[bool]
     """The verdict of one member after which the others no longer matter."""
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether all members answer at once."""
+        return all(predicate.is_immediate for predicate in self.predicates)
 
     def _card(self) -> Card:
         return replace(super()._card(), facts=[("", predicate) for predicate in self.predicates])

@@ -108,8 +108,8 @@ times?
 # %%
 for turns in (8, 16):
     inputs = [tokens for tokens, cached in bill(await talk(turns))]
-    sent = f"the last call sends {inputs[-1]:,} tokens, all together {sum(inputs):,}"
-    print(f"{turns:>2} questions: {sent}")
+    said = f"the last call sends {inputs[-1]:,} tokens, all together {sum(inputs):,}"
+    print(f"{turns:>2} questions: {said}")
 
 # %% [markdown]
 """
@@ -319,9 +319,9 @@ def cost(run):
 for turns in (8, 40):
     for name, memory in {"whole": [], "window": [nn.history_window(4)]}.items():
         run = await talk(turns, memory)
-        sent = sum(tokens for tokens, cached in bill(run))
+        total = sum(tokens for tokens, cached in bill(run))
         print(
-            f"{turns:>2} questions, {name:>6}: {sent:>7,} sent, costs {cost(run):>6,.0f}"
+            f"{turns:>2} questions, {name:>6}: {total:>7,} sent, costs {cost(run):>6,.0f}"
         )
 
 # %% [markdown]

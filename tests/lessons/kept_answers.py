@@ -13,6 +13,7 @@ from typing import Any
 
 import noetic_nb as nn
 from noetic_nb.memory import RecallParams, StoreParams
+from tests.lessons import kept_extending, kept_watching
 
 
 def book(**rule: Any) -> Callable[[nn.RuleBook], Any]:
@@ -623,3 +624,6 @@ WRONG: dict[str, dict[str, Any]] = {
         ),
     },
 }
+
+RIGHT |= kept_watching.RIGHT | kept_extending.RIGHT
+WRONG |= kept_watching.WRONG | kept_extending.WRONG
