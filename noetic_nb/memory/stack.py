@@ -7,7 +7,6 @@ runtime.
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -41,6 +40,7 @@ from noetic_nb.memory.params import (
     ToolOutcome,
 )
 from noetic_nb.memory.recall import RecallEntry, Recaller, RecallMode
+from noetic_nb.memory.state_copy import deep_copy
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import SteeringDecision, Stop
 from noetic_nb.models.client import TokenLogprob, Usage
@@ -198,7 +198,7 @@ class LayerStack:
 
         async def one(layer: MemoryLayer) -> Outcome:
             try:
-                state = copy.deepcopy(self.state.get(ctx.execution_id, layer.id))
+                state = deep_copy(self.state.get(ctx.execution_id, layer.id))
             except Exception as exc:  # a lock or a connection in it: this layer's fault, not that of the turn
                 self.state.report(ctx.execution_id, layer.id, "store", exc)
                 return Outcome(error=exc, status="error")

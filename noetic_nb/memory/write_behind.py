@@ -9,22 +9,19 @@ reported as events of the run.
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.memory.hook_timeout import HookTimeout
-from noetic_nb.storage import ScopedStorage
+from noetic_nb.memory.state_copy import snapshot
+from noetic_nb.storage import InMemoryStorage, ScopedStorage
 
-__all__ = ["SHARES", "STATE_KEY", "Mirror", "OnProblem", "Target", "snapshot"]
+__all__ = ["STATE_KEY", "Mirror", "OnProblem", "Target"]
 
 STATE_KEY: Final = "state"
 """The user key under which a layer's state is kept."""
-
-SHARES: Final = "noetic_nb: shares"
-"""In the memo of a deep copy: a part of a state that never changes in place may be shared rather than copied."""
 
 OnProblem: TypeAlias = Callable[[Exception], None]
 """Called when a state could not be written, or replaced what another execution had written."""
@@ -41,12 +38,6 @@ FLUSH_LIMIT_MS: Final = 30_000
 _WRITES: Final[WeakKeyDictionary[Any, dict[str, int]]] = WeakKeyDictionary()
 
 
-def snapshot(state: Any) -> Any:
-    """Return a copy of a state that later changes in place do not reach: one for us, which nobody writes into."""
-    memo: Any = {SHARES: True}  # the keys of a memo are ids
-    return copy.deepcopy(state, memo)
-
-
 def _counts(storage: Any) -> dict[str, int]:
     try:
         return _WRITES.setdefault(storage, {})
@@ -57,7 +48,7 @@ def _counts(storage: Any) -> dict[str, int]:
 class Target:
     """One place in storage, and its version as it was last seen."""
 
-    __slots__ = ("_counts", "_seen", "failure", "lock", "on_problem", "storage")
+    __slots__ = ("_counts", "_memory", "_seen", "failure", "lock", "on_problem", "storage")
 
     def __init__(self, storage: ScopedStorage, on_problem: OnProblem | None = None) -> None:
         self.storage = storage
@@ -67,6 +58,13 @@ class Target:
         self.failure: Exception | None = None
         self._counts = _counts(storage.storage)
         self._seen: Any = self._counts.get(storage.prefix, 0)
+        # Of this very class: one that is derived from it may have a `set` of its own.
+        self._memory = storage.storage if type(storage.storage) is InMemoryStorage else None
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether the store is memory of this process, so that nothing has to be waited for: see `write_now`."""
+        return self._memory is not None
 
     @property
     def is_versioned(self) -> bool:
@@ -86,6 +84,9 @@ class Target:
 
     async def load(self) -> Any:
         """Return what is stored now, None where nothing is, and take it as known."""
+        if self._memory is not None:
+            self._seen = self._counts.get(self.storage.prefix, 0)
+            return self._memory.get_now(self.storage.prefix + STATE_KEY)
         if self.is_versioned:
             store: Any = self.storage.storage
             found = await store.get_versioned(self.storage.prefix + STATE_KEY)
@@ -103,6 +104,22 @@ class Target:
         except Exception as exc:
             self.failure = exc
             raise
+        self.failure = None
+        return conflict
+
+    def write_now(self, value: Any) -> NoeticError | None:
+        """Do what `write` does, at once: for a store that `is_immediate`."""
+        assert self._memory is not None
+        prefix = self.storage.prefix
+        found, conflict = self._counts.get(prefix, 0), None
+        try:
+            if found != self._seen:
+                conflict = self._conflict(self._memory.get_now(prefix + STATE_KEY), value)
+            self._memory.set_now(prefix + STATE_KEY, value)
+        except Exception as exc:
+            self.failure = exc
+            raise
+        self._seen = self._counts[prefix] = found + 1
         self.failure = None
         return conflict
 
@@ -185,14 +202,24 @@ class Mirror:
         return tuple(self._targets.values())
 
     def write(self, key: _Key, state: Any) -> None:
-        """Take a snapshot of a state and write it soon."""
-        if key not in self._targets:
+        """Take a snapshot of a state and write it soon; where the store is memory, write it now."""
+        target = self._targets.get(key)
+        if target is None:
+            return
+        if target.is_immediate:
+            # Its text is the snapshot.
+            try:
+                conflict = target.write_now(state)
+            except Exception as exc:
+                self._failed(key, target, exc)
+            else:
+                self._replaced(key, target, conflict)
             return
         try:
             # A snapshot: the hook may go on to change its state in place.
             self._pending[key] = snapshot(state)
         except Exception as exc:
-            self._targets[key].failure = exc
+            target.failure = exc
             self._report(*key, "persist", exc)
             return
         if key not in self._writing:
@@ -241,12 +268,19 @@ class Mirror:
             try:
                 conflict = await target.write(value)
             except Exception as exc:
-                self._report(*key, "persist", exc)
-                if target.on_problem is not None:
-                    target.on_problem(exc)
-                continue
-            if conflict is not None:
-                if target.is_versioned:
-                    self._report(*key, "persist", conflict)
-                if target.on_problem is not None:
-                    target.on_problem(conflict)
+                self._failed(key, target, exc)
+            else:
+                self._replaced(key, target, conflict)
+
+    def _failed(self, key: _Key, target: Target, error: Exception) -> None:
+        self._report(*key, "persist", error)
+        if target.on_problem is not None:
+            target.on_problem(error)
+
+    def _replaced(self, key: _Key, target: Target, conflict: NoeticError | None) -> None:
+        if conflict is None:
+            return
+        if target.is_versioned:
+            self._report(*key, "persist", conflict)
+        if target.on_problem is not None:
+            target.on_problem(conflict)

@@ -15,8 +15,8 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.items import freeze, thaw
 from noetic_nb.items.frozen import FLAT, FrozenDict
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
+from noetic_nb.memory.state_copy import SHARES
 from noetic_nb.memory.steering_decision import SteeringDecision
-from noetic_nb.memory.write_behind import SHARES
 from noetic_nb.storage.in_memory import ENCODER
 
 __all__ = [

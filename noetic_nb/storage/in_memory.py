@@ -63,10 +63,21 @@ class InMemoryStorage:
     def __init__(self, initial: Mapping[str, JsonValue] | None = None) -> None:
         self._texts: dict[str, str] = {key: json_text(key, value) for key, value in (initial or {}).items()}
 
-    async def get(self, key: str) -> JsonValue | None:
-        """Return a copy of the value under a key, or None."""
+    def get_now(self, key: str) -> JsonValue | None:
+        """Return a copy of the value under a key, or None; like `get`, where `await` cannot be written or costs too much."""
         text = self._texts.get(key)
         return None if text is None else json.loads(text)
+
+    def set_now(self, key: str, value: JsonValue) -> None:
+        """Keep a copy of a value, None to forget the key."""
+        if value is None:
+            self._texts.pop(key, None)
+        else:
+            self._texts[key] = json_text(key, value)
+
+    async def get(self, key: str) -> JsonValue | None:
+        """Return a copy of the value under a key, or None."""
+        return self.get_now(key)
 
     async def get_text(self, key: str) -> str | None:
         """Return the JSON text under a key, or None."""

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.memory.write_behind import snapshot
+from noetic_nb.memory.state_copy import snapshot
 from noetic_nb.steering import RuleBook, SteeringRule, steering
 from noetic_nb.steering.ledger import Entry, Ledger, State, mark_late_fault
 from noetic_nb.storage import InMemoryStorage, SQLiteStorage

@@ -5,7 +5,6 @@ Kept in memory and bounded, so that a notebook can look back and rewind; the run
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -13,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from noetic_nb.clock import Clock
 from noetic_nb.events import Where
 from noetic_nb.memory import MemoryLayer, resolve_scope_key
-from noetic_nb.memory.write_behind import snapshot
+from noetic_nb.memory.state_copy import deep_copy, snapshot
 
 __all__ = ["ScopeIds", "StateChange", "StateHistory", "TurnEnd"]
 
@@ -142,7 +141,7 @@ class StateHistory:
     def changes(self, layer_id: str, scope_key: str) -> tuple[StateChange, ...]:
         """Return copies of the writes of a layer in one scope that are remembered, oldest first."""
         found = self._changes.get((layer_id, scope_key), ())
-        return tuple([change._replace(state=copy.deepcopy(change.state)) for change in found])
+        return tuple([change._replace(state=deep_copy(change.state)) for change in found])
 
     def latest(self, layer_id: str, scope_key: str) -> Any:
         """Return the state that was written last, the very object that is remembered; None where none is."""
