@@ -51,11 +51,11 @@ def notes(number: int) -> MemoryLayer:
     """Return a layer of a conversation that recalls what it noted, and notes every response."""
 
     async def recall(p: Any) -> str | None:
-        return None if p.state is None else f"Note {number}: {len(p.state['kept'])} responses so far."
+        return None if p.state is None else f"Layer {number} has noted: {', '.join(p.state['notes'])}"
 
     async def store(p: Any) -> dict[str, Any]:
-        kept = [] if p.state is None else p.state["kept"]
-        return {"state": {"kept": [*kept, {"id": p.response.items[0]["id"], "about": "an order"}][-8:]}}
+        known = [] if p.state is None else p.state["notes"]
+        return {"state": {"notes": [*known, nn.items.item_text(p.response.items[-1])][-8:]}}
 
     hooks = MemoryHooks(recall=recall, store=store)
     return MemoryLayer(
