@@ -27,7 +27,8 @@ def made_quickly(cls: type[_Record]) -> type[_Record]:
     >>> Point(1.0)
     Point(x=1.0, y=0.0)
     """
-    parameters, lines = [], []
+    parameters: list[str] = []
+    lines: list[str] = []
     scope: dict[str, Any] = {}
     for field in fields(cls):  # type: ignore[arg-type]  # a dataclass, which no type says
         name = field.name
@@ -37,9 +38,13 @@ def made_quickly(cls: type[_Record]) -> type[_Record]:
         if field.default_factory is not MISSING:
             scope[f"_make_{name}"] = field.default_factory
             value = f"_make_{name}() if {name} is _default_{name} else {name}"
+        if field.kw_only and "*" not in parameters:
+            parameters.append("*")
         is_required = field.default is MISSING and field.default_factory is MISSING
         parameters.append(name if is_required else f"{name}=_default_{name}")
         lines.append(f"    _set_{name}(self, {value})")
+    if hasattr(cls, "__post_init__"):
+        lines.append("    self.__post_init__()")
     exec("\n".join([f"def __init__(self, {', '.join(parameters)}):", *lines]), scope)
     # With the signature that is shown for the class.
     cls.__init__ = update_wrapper(scope["__init__"], cls.__init__)  # type: ignore[method-assign]

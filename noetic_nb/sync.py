@@ -13,14 +13,16 @@ import contextvars
 import threading
 import warnings
 from collections.abc import Awaitable, Coroutine, Generator
+from functools import partial
 from typing import Any, Final, Literal, TypeVar
 
 from noetic_nb.arguments import ArgumentError
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = ["LOOP_NEEDED", "awaited", "drive", "run_sync"]
+__all__ = ["LOOP_NEEDED", "Begun", "awaited", "drive", "run_sync"]
 
 T = TypeVar("T")
+_NOTHING_YET: Final = object()
 
 
 class _Background:
@@ -141,27 +143,48 @@ def _first_step(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def _rest(coroutine: Coroutine[Any, Any, T]) -> T:
-    result: T = await _Begun(coroutine)
+    result: T = await Begun(coroutine)
     return result
 
 
-class _Begun:
-    """Goes on with a coroutine that was begun elsewhere; `await` takes only fresh ones."""
+class Begun:
+    """Goes on with a coroutine that was begun elsewhere; `await` takes only fresh ones.
 
-    def __init__(self, steps: Coroutine[Any, Any, Any]) -> None:
+    Parameters
+    ----------
+    steps : coroutine
+        What was begun.
+    waiting : object, optional
+        What it waits for, as its first ``send`` returned it; what it yields is passed on to the loop. Without, it is sent
+        on at once.
+    context : contextvars.Context, optional
+        In which it was begun and goes on; the one of whoever awaits this by default.
+    """
+
+    __slots__ = ("_context", "_steps", "_waiting")
+
+    def __init__(
+        self, steps: Any, waiting: Any = _NOTHING_YET, context: contextvars.Context | None = None
+    ) -> None:
         self._steps = steps
+        self._waiting = waiting
+        self._context = context
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        steps = self._steps
+        steps, waiting = self._steps, self._waiting
+        send, throw = steps.send, steps.throw
+        if self._context is not None:
+            send, throw = partial(self._context.run, send), partial(self._context.run, throw)
         try:
-            waiting = steps.send(None)
+            if waiting is _NOTHING_YET:
+                waiting = send(None)
             while True:
                 try:
                     sent = yield waiting
                 except BaseException as exc:
-                    waiting = steps.throw(exc)
+                    waiting = throw(exc)
                 else:
-                    waiting = steps.send(sent)
+                    waiting = send(sent)
         except StopIteration as done:
             return done.value
 

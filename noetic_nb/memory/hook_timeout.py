@@ -11,7 +11,7 @@ from types import CoroutineType
 from typing import Any
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.sync import LOOP_NEEDED
+from noetic_nb.sync import LOOP_NEEDED, Begun
 
 __all__ = ["HookTimeout", "call_hook", "is_cancelled"]
 
@@ -64,21 +64,11 @@ class _Limited:
         self.expired = False
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        steps, waiting = self._steps, self._waiting
         # Entered by hand: `async with` cannot stand in a generator that drives another coroutine.
         scope = asyncio.timeout(self._seconds)
         yield from scope.__aenter__().__await__()
         try:
-            while True:
-                try:
-                    sent = yield waiting
-                except BaseException as exc:
-                    waiting = steps.throw(exc)
-                else:
-                    waiting = steps.send(sent)
-        except StopIteration as done:
-            yield from scope.__aexit__(None, None, None).__await__()
-            return done.value
+            result = yield from Begun(self._steps, self._waiting).__await__()
         except BaseException as exc:
             try:
                 # Turns our own cancellation into TimeoutError and leaves every other one alone.
@@ -87,6 +77,8 @@ class _Limited:
                 self.expired = True
                 raise
             raise
+        yield from scope.__aexit__(None, None, None).__await__()
+        return result
 
 
 async def call_hook(hook: Callable[[Any], Any], params: Any, *, layer_id: str, name: str, timeout_ms: float) -> Any:

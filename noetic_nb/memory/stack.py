@@ -6,8 +6,8 @@ runtime.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Literal
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
@@ -40,6 +40,7 @@ from noetic_nb.memory.params import (
     ToolOutcome,
 )
 from noetic_nb.memory.recall import RecallEntry, Recaller, RecallMode
+from noetic_nb.memory.side_by_side import side_by_side
 from noetic_nb.memory.state_copy import deep_copy
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import SteeringDecision, Stop
@@ -210,13 +211,7 @@ class LayerStack:
                 read=lambda value: field_of(value, "state", hook="store"),
             )
 
-        # A task group costs more than a store that only looks.
-        if len(layers) == 1:
-            outcomes = [await one(layers[0])]
-        else:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(one(layer)) for layer in layers]
-            outcomes = [task.result() for task in tasks]
+        outcomes = await side_by_side([partial(one, layer) for layer in layers])
         # Written when all have ended, in the order of the layers: who was quicker must not show in what is stored.
         for layer, outcome in zip(layers, outcomes, strict=True):
             self._write(ctx, layer, "store", outcome)

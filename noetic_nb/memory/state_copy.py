@@ -45,25 +45,18 @@ def snapshot(state: T) -> T:
 
 
 def _copied(value: Any, memo: _Memo) -> Any:
-    kind = type(value)
-    made: Any
-    if kind is dict:
-        if (made := memo.get(id(value))) is not None:
-            return made
-        # Noted before it is filled: a state may hold itself.
-        made = memo[id(value)] = {}
-        for key, inner in value.items():
-            made[key if type(key) is str else copy.deepcopy(key, memo)] = (
-                inner if type(inner) in FLAT else _copied(inner, memo)
-            )
+    kind, key = type(value), id(value)
+    if kind is dict or kind is list:
+        if key in memo:
+            return memo[key]
+        # Noted before it is filled: a state may hold itself, or the same list twice.
+        made = memo[key] = value.copy()
+        for place, inner in value.items() if kind is dict else enumerate(value):
+            if type(place) not in FLAT:  # a key that is an object
+                del memo[key]
+                return copy.deepcopy(value, memo)
+            if type(inner) not in FLAT:
+                made[place] = _copied(inner, memo)
         return made
-    if kind is list:
-        if (made := memo.get(id(value))) is not None:
-            return made
-        made = memo[id(value)] = []
-        made += [inner if type(inner) in FLAT else _copied(inner, memo) for inner in value]
-        return made
-    if kind is FrozenDict:
-        return value
     # Everything else is told how to be copied; what it shares with the rest is in the memo.
-    return copy.deepcopy(value, memo)
+    return value if kind is FrozenDict else copy.deepcopy(value, memo)

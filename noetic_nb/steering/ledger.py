@@ -17,7 +17,7 @@ from noetic_nb.items.frozen import FLAT, FrozenDict
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.memory.state_copy import SHARES
 from noetic_nb.memory.steering_decision import SteeringDecision
-from noetic_nb.storage.in_memory import ENCODER
+from noetic_nb.storage.in_memory import encode
 
 __all__ = [
     "Entry",
@@ -99,7 +99,7 @@ class Entry(dict[str, Any]):
     def json_text(self) -> str:
         """Return the entry as JSON text."""
         if self.text is None:
-            self.text = ENCODER.encode(self)
+            self.text = encode(self)
         return self.text
 
 
@@ -130,15 +130,15 @@ class State(dict[str, Any]):
         parts = []
         for key, value in self.items():
             if type(key) is not str:  # somebody else's, which JSON turns into text
-                return ENCODER.encode(self)
+                return encode(self)
             if type(value) is Ledger:
                 rows = [
-                    (entry.text or entry.json_text()) if type(entry) is Entry else ENCODER.encode(entry)
+                    (entry.text or entry.json_text()) if type(entry) is Entry else encode(entry)
                     for entry in value
                 ]
                 parts.append(f"{_text_of(key)}:[{','.join(rows)}]")
             else:
-                parts.append(f"{_text_of(key)}:{_text_of(value) if type(value) is str else ENCODER.encode(value)}")
+                parts.append(f"{_text_of(key)}:{_text_of(value) if type(value) is str else encode(value)}")
         return f"{{{','.join(parts)}}}"
 
 
@@ -149,7 +149,7 @@ def _snapshot_of(value: Any, memo: dict[Any, Any]) -> Any:
 
 
 # The calls of earlier turns are one text, which stands in several states before a call is added.
-_text_of: Final = lru_cache(maxsize=MAX_TEXTS)(ENCODER.encode)
+_text_of: Final = lru_cache(maxsize=MAX_TEXTS)(encode)
 
 
 def decision_entry(

@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from noetic_nb.errors import NoeticError
+from noetic_nb.items.json_text import encoding
 from noetic_nb.storage.adapter import JsonValue
 
-__all__ = ["ENCODER", "InMemoryStorage", "json_text"]
+__all__ = ["InMemoryStorage", "encode", "json_text"]
 
 # Circles end in a RecursionError all the same; to look for them costs a tenth of the writing.
-ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
+encode: Final = encoding(
+    json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
+)
 """How the values of every store are written."""
 
 
@@ -31,7 +34,7 @@ def json_text(key: str, value: JsonValue) -> str:
     try:
         # Of the class: a mapping may offer its keys as attributes.
         write = getattr(type(value), "json_text", None)
-        text: str = ENCODER.encode(value) if write is None else write(value)
+        text: str = encode(value) if write is None else write(value)
         return text
     except (TypeError, ValueError, RecursionError) as exc:
         raise NoeticError(
