@@ -1,21 +1,27 @@
 """Copies of layer state: what a layer does to one of them, or to its own, later, does not reach the other.
 
-The result is that of `copy.deepcopy`, which costs five times as much for the data that states are made of.
+The result is that of `copy.deepcopy`, which costs several times as much for the data that states are made of.
 """
 
 from __future__ import annotations
 
 import copy
+from math import isfinite
 from typing import Any, Final, TypeAlias, TypeVar
 
-from noetic_nb.items.frozen import FLAT, FrozenDict
+from noetic_nb.items.frozen import FrozenDict
 
-__all__ = ["SHARES", "deep_copy", "snapshot"]
+__all__ = ["SHARES", "Snapshot", "deep_copy", "snapshot"]
 
 T = TypeVar("T")
 
 SHARES: Final = "noetic_nb: shares"
 """In the memo of a deep copy: a part of a state that never changes in place may be shared rather than copied."""
+
+# Also in a memo: JSON text would not give back what was copied.
+_IS_ODD: Final = "noetic_nb: is odd"
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+_UNSET: Final = object()
 
 # Of `copy.deepcopy`: what was copied already, by the id of the original.
 _Memo: TypeAlias = dict[Any, Any]
@@ -34,29 +40,89 @@ def deep_copy(state: T) -> T:
     >>> state
     {'notes': [{'text': 'a'}]}
     """
-    found: T = state if type(state) in FLAT else _copied(state, {})
+    found: T = state if type(state) in _PLAIN else _copied(state, {})
     return found
 
 
 def snapshot(state: T) -> T:
     """Return a copy of a state that later changes in place do not reach: one for us, which nobody writes into."""
-    found: T = state if type(state) in FLAT else _copied(state, {SHARES: True})  # the keys of a memo are ids
+    found: T = state if type(state) in _PLAIN else _copied(state, {SHARES: True})  # the keys of a memo are ids
     return found
 
 
+class Snapshot:
+    """A state that is being written, copied once for all who keep it, and only if somebody does.
+
+    Examples
+    --------
+    >>> state = {"notes": ["a"]}
+    >>> taken = Snapshot(state)
+    >>> kept = taken.kept
+    >>> state["notes"].append("b")
+    >>> kept, taken.kept is kept, taken.is_plain
+    ({'notes': ['a']}, True, True)
+    """
+
+    __slots__ = ("_is_plain", "_kept", "state")
+
+    def __init__(self, state: Any) -> None:
+        self.state = state
+        """The state itself, in the hands of its layer."""
+        self._kept: Any = _UNSET
+        self._is_plain = False
+
+    @property
+    def kept(self) -> Any:
+        """The state as it was when this was first read; nobody writes into it. Raises what `deep_copy` raises."""
+        if self._kept is _UNSET:
+            memo: _Memo = {SHARES: True}
+            self._kept = _copied(self.state, memo)
+            self._is_plain = _IS_ODD not in memo
+        return self._kept
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether `kept` is what JSON text of it would be read as: mappings with text keys, lists, and what these hold."""
+        return self.kept is not _UNSET and self._is_plain
+
+
 def _copied(value: Any, memo: _Memo) -> Any:
-    kind, key = type(value), id(value)
-    if kind is dict or kind is list:
-        if key in memo:
-            return memo[key]
+    kind = type(value)
+    if kind is dict:
+        place = id(value)
+        if place in memo:
+            memo[_IS_ODD] = True
+            return memo[place]
         # Noted before it is filled: a state may hold itself, or the same list twice.
-        made = memo[key] = value.copy()
-        for place, inner in value.items() if kind is dict else enumerate(value):
-            if type(place) not in FLAT:  # a key that is an object
-                del memo[key]
+        made = memo[place] = value.copy()
+        for key, inner in value.items():
+            if type(key) is not str:
+                del memo[place]
+                memo[_IS_ODD] = True
                 return copy.deepcopy(value, memo)
-            if type(inner) not in FLAT:
-                made[place] = _copied(inner, memo)
+            if type(inner) not in _PLAIN:
+                made[key] = _copied(inner, memo)
         return made
+    if kind is list:
+        place = id(value)
+        if place in memo:
+            memo[_IS_ODD] = True
+            return memo[place]
+        rows = memo[place] = value.copy()
+        for at, inner in enumerate(value):
+            if type(inner) in _PLAIN:
+                continue
+            if type(inner) is not float:
+                rows[at] = _copied(inner, memo)
+            elif not isfinite(inner):
+                memo[_IS_ODD] = True
+        return rows
+    if kind in _PLAIN:
+        return value
+    if kind is float:
+        if not isfinite(value):
+            memo[_IS_ODD] = True
+        return value
+    memo[_IS_ODD] = True
     # Everything else is told how to be copied; what it shares with the rest is in the memo.
     return value if kind is FrozenDict else copy.deepcopy(value, memo)

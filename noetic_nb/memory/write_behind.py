@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.memory.hook_timeout import HookTimeout
-from noetic_nb.memory.state_copy import snapshot
+from noetic_nb.memory.state_copy import Snapshot
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
 
 __all__ = ["STATE_KEY", "Mirror", "OnProblem", "Target"]
@@ -107,15 +107,17 @@ class Target:
         self.failure = None
         return conflict
 
-    def write_now(self, value: Any) -> NoeticError | None:
+    def write_now(self, state: Snapshot) -> NoeticError | None:
         """Do what `write` does, at once: for a store that `is_immediate`."""
         assert self._memory is not None
         prefix = self.storage.prefix
         found, conflict = self._counts.get(prefix, 0), None
         try:
+            is_own = (type(state.state) is dict or type(state.state) is list) and state.is_plain
+            value = state.kept if is_own else state.state
             if found != self._seen:
                 conflict = self._conflict(self._memory.get_now(prefix + STATE_KEY), value)
-            self._memory.set_now(prefix + STATE_KEY, value)
+            self._memory.set_now(prefix + STATE_KEY, value, is_own=is_own)
         except Exception as exc:
             self.failure = exc
             raise
@@ -201,13 +203,19 @@ class Mirror:
         """Return every target there is now."""
         return tuple(self._targets.values())
 
-    def write(self, key: _Key, state: Any) -> None:
-        """Take a snapshot of a state and write it soon; where the store is memory, write it now."""
+    def write(self, key: _Key, state: Snapshot) -> None:
+        """Write a state as it is now soon; where the store is memory, at once."""
         target = self._targets.get(key)
         if target is None:
             return
+        try:
+            # A copy: the hook may go on to change its state in place.
+            kept = state.kept
+        except Exception as exc:
+            target.failure = exc
+            self._report(*key, "persist", exc)
+            return
         if target.is_immediate:
-            # Its text is the snapshot.
             try:
                 conflict = target.write_now(state)
             except Exception as exc:
@@ -215,13 +223,7 @@ class Mirror:
             else:
                 self._replaced(key, target, conflict)
             return
-        try:
-            # A snapshot: the hook may go on to change its state in place.
-            self._pending[key] = snapshot(state)
-        except Exception as exc:
-            target.failure = exc
-            self._report(*key, "persist", exc)
-            return
+        self._pending[key] = kept
         if key not in self._writing:
             try:
                 asyncio.get_running_loop()

@@ -1,12 +1,13 @@
-"""State that lives as long as the process. Values are kept as JSON text, so nothing is ever shared with the caller."""
+"""State that lives as long as the process. Nothing is ever shared with the caller: values are kept as JSON text, or as copies."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
+from noetic_nb.items.frozen import own_copy
 from noetic_nb.items.json_text import encoding
 from noetic_nb.storage.adapter import JsonValue
 
@@ -64,19 +65,26 @@ class InMemoryStorage:
     """
 
     def __init__(self, initial: Mapping[str, JsonValue] | None = None) -> None:
-        self._texts: dict[str, str] = {key: json_text(key, value) for key, value in (initial or {}).items()}
+        # JSON text, or data that nobody writes into and that its JSON text would be read as.
+        self._values: dict[str, Any] = {key: json_text(key, value) for key, value in (initial or {}).items()}
 
     def get_now(self, key: str) -> JsonValue | None:
-        """Return a copy of the value under a key, or None; like `get`, where `await` cannot be written or costs too much."""
-        text = self._texts.get(key)
-        return None if text is None else json.loads(text)
+        """Return a copy of the value under a key, or None: `get` for who need not wait."""
+        found = self._values.get(key)
+        if type(found) is str:
+            return json.loads(found)
+        return own_copy(found)
 
-    def set_now(self, key: str, value: JsonValue) -> None:
-        """Keep a copy of a value, None to forget the key."""
+    def set_now(self, key: str, value: JsonValue, *, is_own: bool = False) -> None:
+        """Keep a copy of a value, None to forget the key: `set` and `delete` for who need not wait.
+
+        With `is_own` it is kept as it is: a mapping or a list of plain data that nobody will write into, and that is read
+        back from its JSON text as it stands.
+        """
         if value is None:
-            self._texts.pop(key, None)
+            self._values.pop(key, None)
         else:
-            self._texts[key] = json_text(key, value)
+            self._values[key] = value if is_own else json_text(key, value)
 
     async def get(self, key: str) -> JsonValue | None:
         """Return a copy of the value under a key, or None."""
@@ -84,23 +92,26 @@ class InMemoryStorage:
 
     async def get_text(self, key: str) -> str | None:
         """Return the JSON text under a key, or None."""
-        return self._texts.get(key)
+        found = self._values.get(key)
+        if found is not None and type(found) is not str:
+            found = self._values[key] = encode(found)
+        return found
 
     async def get_many(self, keys: list[str]) -> dict[str, JsonValue]:
         """Return copies of the values that exist under several keys."""
-        return {key: json.loads(self._texts[key]) for key in keys if key in self._texts}
+        return {key: self.get_now(key) for key in keys if key in self._values}
 
     async def set(self, key: str, value: JsonValue) -> None:
         """Keep a copy of a value."""
-        self._texts[key] = json_text(key, value)
+        self._values[key] = json_text(key, value)
 
     async def delete(self, key: str) -> None:
         """Forget a key; a missing one is no error."""
-        self._texts.pop(key, None)
+        self._values.pop(key, None)
 
     async def list(self, prefix: str) -> list[str]:
         """Return the keys that begin with a prefix, sorted."""
-        return sorted(key for key in self._texts if key.startswith(prefix))
+        return sorted(key for key in self._values if key.startswith(prefix))
 
     def __repr__(self) -> str:
-        return f"InMemoryStorage({len(self._texts)} keys)"
+        return f"InMemoryStorage({len(self._values)} keys)"

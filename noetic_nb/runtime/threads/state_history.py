@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from noetic_nb.clock import Clock
 from noetic_nb.events import Where
 from noetic_nb.memory import MemoryLayer, resolve_scope_key
-from noetic_nb.memory.state_copy import deep_copy, snapshot
+from noetic_nb.memory.state_copy import Snapshot, deep_copy
 
 __all__ = ["ScopeIds", "StateChange", "StateHistory", "TurnEnd"]
 
@@ -69,17 +69,17 @@ class StateHistory:
         # Of which layers and scopes the first writes were forgotten: what they were then is not known any more.
         self._shortened: set[tuple[str, str]] = set()
 
-    def listener(
+    def keeper(
         self, layers: Iterable[MemoryLayer], place_of: Callable[[str], tuple[str | None, Where] | None]
-    ) -> Callable[[str, str, Any, str], None]:
-        """Return a listener of a `LayerStateStore` that notes the states of some layers.
+    ) -> Callable[[str, str, Snapshot, str], None]:
+        """Return what notes the states of some layers that are written into a `LayerStateStore`.
 
         `place_of` leads from an execution's id to its resource id and where it runs, None where that is not known any
         more.
         """
         scopes = {layer.id: layer.scope for layer in layers}
 
-        def written(execution_id: str, layer_id: str, state: Any, hook: str) -> None:
+        def written(execution_id: str, layer_id: str, state: Snapshot, hook: str) -> None:
             scope, place = scopes.get(layer_id), place_of(execution_id)
             if scope is not None and place is not None:
                 resource_id, where = place
@@ -88,7 +88,7 @@ class StateHistory:
 
         return written
 
-    def note(self, layer_id: str, scope_key: str, where: Where, hook: str, state: Any) -> None:
+    def note(self, layer_id: str, scope_key: str, where: Where, hook: str, state: Snapshot) -> None:
         """Note one write."""
         key = (layer_id, scope_key)
         changes = self._changes.get(key)
@@ -96,7 +96,7 @@ class StateHistory:
             changes = self._changes[key] = deque(maxlen=MAX_CHANGES)
             while len(self._changes) > MAX_SCOPES:
                 self._shortened.discard(self._changes.popitem(last=False)[0])
-        if hook == "init" and changes and changes[-1].state == state:
+        if hook == "init" and changes and changes[-1].state == state.state:
             return  # loaded as it was left
         self._order += 1
         if len(changes) == MAX_CHANGES:
@@ -112,7 +112,7 @@ class StateHistory:
                 self._clock.now_ms(),
                 self._order,
                 # Layers may change their state in place; what was must stay as it was.
-                snapshot(state),
+                state.kept,
             )
         )
 
