@@ -15,7 +15,7 @@ from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.declared import check_layers
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET
-from noetic_nb.memory.hook_timeout import HookTimeout, call_hook
+from noetic_nb.memory.hook_timeout import HookTimeout, Unfinished, begin_hook
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import Stop
@@ -130,10 +130,10 @@ class HookRunner:
         self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None
     ) -> Literal["disabled", "uninitialised"] | None:
         """Return why a layer, known by `layer_id` in this execution, does not take part, None where it does."""
-        layer_id = layer_id or layer.id
-        if self.state.is_disabled(execution_id, layer_id):
+        state, layer_id = self.state, layer_id or layer.id
+        if state.has_disabled and state.is_disabled(execution_id, layer_id):
             return "disabled"
-        if layer.hooks.init is not None and not self.state.has(execution_id, layer_id):
+        if layer.hooks.init is not None and not state.has(execution_id, layer_id):
             return "uninitialised"
         return None
 
@@ -197,12 +197,13 @@ class HookRunner:
         notes = HookNotes() if self.sink is not None else None
         token = CURRENT_NOTES.set(notes) if notes is not None else None
         try:
-            value = await call_hook(
-                getattr(layer.hooks, hook), params, layer_id=layer.id, name=hook, timeout_ms=layer.timeout_ms(hook)
-            )
+            limit = layer.timeout_ms(hook)
+            value = begin_hook(getattr(layer.hooks, hook), params, limit)
+            if type(value) is Unfinished:
+                value = await value.finish(layer.id, hook, limit)
             # Read inside the `try`: a result that cannot be read is an error of the hook that returned it.
             outcome.value = value if read is None else read(value)
-            if value is not None:
+            if value is not None and (type(value) is not dict or "stop" in value):
                 self.collect_stop(value, ctx)
         except Exception as exc:
             outcome.error = exc

@@ -20,7 +20,7 @@ from noetic_nb.items.build import content_tokens
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of, rerender_request
 from noetic_nb.memory.hook_runner import HookRunner
-from noetic_nb.memory.hook_timeout import call_hook
+from noetic_nb.memory.hook_timeout import Unfinished, begin_hook
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import RecallParams
 from noetic_nb.memory.scope import resolve_scope_key
@@ -179,9 +179,10 @@ class Recaller:
         """Do what `HookRunner.run` does, without a trace: recall runs at every step, and a trace costs as much."""
         hook: Any = layer.hooks.recall
         try:
-            value = await call_hook(
-                hook, params, layer_id=layer.id, name="recall", timeout_ms=layer.timeout_ms("recall")
-            )
+            limit = layer.timeout_ms("recall")
+            value = begin_hook(hook, params, limit)
+            if type(value) is Unfinished:
+                value = await value.finish(layer.id, "recall", limit)
             # Exactly text: everything else is for the general reader below.
             if type(value) is str and value and (count := params.ctx.tokenize(value)) <= params.budget:
                 return self._text_entry(layer.id, value, count)  # the result of most layers: nothing else to read in it

@@ -18,7 +18,7 @@ from noetic_nb.items.origins import Provenance
 from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.enforcement import OnSteeringError, decide
 from noetic_nb.memory.execution_context import ExecutionContext, as_response
-from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of
+from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of, state_of
 from noetic_nb.memory.hook_runner import NO_SOURCES, HookRunner, Outcome
 from noetic_nb.memory.item_hooks import AppendResult, append_items, project_items, rerender
 from noetic_nb.memory.layer import MemoryLayer
@@ -48,6 +48,10 @@ from noetic_nb.models.client import TokenLogprob, Usage
 from noetic_nb.storage import InMemoryStorage, StorageAdapter
 
 __all__ = ["LayerStack"]
+
+
+def _stored_state(value: Any) -> Any:
+    return state_of(value, hook="store")
 
 
 def _view(log: ItemLog | Iterable[Mapping[str, Any]]) -> Sequence[Item]:
@@ -208,7 +212,7 @@ class LayerStack:
                 "store",
                 StoreParams(answer.items, view, answer, ctx, state),
                 ctx,
-                read=lambda value: field_of(value, "state", hook="store"),
+                read=_stored_state,
             )
 
         outcomes = await side_by_side([partial(one, layer) for layer in layers])

@@ -57,33 +57,28 @@ class Snapshot:
     --------
     >>> state = {"notes": ["a"]}
     >>> taken = Snapshot(state)
-    >>> kept = taken.kept
+    >>> kept = taken.take()
     >>> state["notes"].append("b")
-    >>> kept, taken.kept is kept, taken.is_plain
+    >>> kept, taken.take() is kept, taken.is_plain
     ({'notes': ['a']}, True, True)
     """
 
-    __slots__ = ("_is_plain", "_kept", "state")
+    __slots__ = ("_kept", "is_plain", "state")
 
     def __init__(self, state: Any) -> None:
         self.state = state
         """The state itself, in the hands of its layer."""
         self._kept: Any = _UNSET
-        self._is_plain = False
+        self.is_plain = False
+        """Whether what was taken is what its JSON text would be read as: mappings with text keys, lists, and what they hold."""
 
-    @property
-    def kept(self) -> Any:
-        """The state as it was when this was first read; nobody writes into it. Raises what `deep_copy` raises."""
+    def take(self) -> Any:
+        """Return the state as it was when this was first called; nobody writes into it. Raises what `deep_copy` raises."""
         if self._kept is _UNSET:
             memo: _Memo = {SHARES: True}
             self._kept = _copied(self.state, memo)
-            self._is_plain = _IS_ODD not in memo
+            self.is_plain = _IS_ODD not in memo
         return self._kept
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether `kept` is what JSON text of it would be read as: mappings with text keys, lists, and what these hold."""
-        return self.kept is not _UNSET and self._is_plain
 
 
 def _copied(value: Any, memo: _Memo) -> Any:

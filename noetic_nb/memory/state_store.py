@@ -48,6 +48,8 @@ class LayerStateStore:
         self._states: dict[_Key, Any] = {}
         self._mirror = Mirror(self.report)
         self._disabled: set[_Key] = set()
+        self.has_disabled = False
+        """Whether any layer is out of action anywhere: asked before every hook, and nearly never so."""
         self._by_execution: dict[str, set[str]] = {}
         self._listeners: list[StateListener] = []
 
@@ -140,6 +142,7 @@ class LayerStateStore:
     def disable(self, execution_id: str, layer_id: str) -> None:
         """Mark a layer as out of action for this execution."""
         self._disabled.add((execution_id, layer_id))
+        self.has_disabled = True
         self._noted(execution_id, layer_id)
 
     def is_disabled(self, execution_id: str, layer_id: str) -> bool:
@@ -169,6 +172,7 @@ class LayerStateStore:
             self._states.pop(key, None)
             self._mirror.drop(key)
             self._disabled.discard(key)
+        self.has_disabled = bool(self._disabled)
 
     def states(self, execution_id: str) -> dict[str, Any]:
         """Return the states of an execution by layer id."""

@@ -113,8 +113,9 @@ class Target:
         prefix = self.storage.prefix
         found, conflict = self._counts.get(prefix, 0), None
         try:
-            is_own = (type(state.state) is dict or type(state.state) is list) and state.is_plain
-            value = state.kept if is_own else state.state
+            kept = state.take()
+            is_own = state.is_plain and (type(kept) is dict or type(kept) is list)
+            value = kept if is_own else state.state
             if found != self._seen:
                 conflict = self._conflict(self._memory.get_now(prefix + STATE_KEY), value)
             self._memory.set_now(prefix + STATE_KEY, value, is_own=is_own)
@@ -210,7 +211,7 @@ class Mirror:
             return
         try:
             # A copy: the hook may go on to change its state in place.
-            kept = state.kept
+            kept = state.take()
         except Exception as exc:
             target.failure = exc
             self._report(*key, "persist", exc)

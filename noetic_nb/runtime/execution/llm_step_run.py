@@ -135,6 +135,8 @@ class LLMStepRun:
     def warn_of_recalled(self) -> None:
         """Warn of placeholders in what was recalled."""
         for entry in self.recalled:
+            if entry.text is not None and "[redacted" not in entry.text:
+                continue  # all there is of it is this text
             warn_if_redacted(self.ctx, entry.items, f"What layer {entry.layer_id!r} recalled", entry.layer_id)
 
     async def rerender(self) -> None:

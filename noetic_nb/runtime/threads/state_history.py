@@ -81,10 +81,14 @@ class StateHistory:
 
         def written(execution_id: str, layer_id: str, state: Snapshot, hook: str) -> None:
             scope, place = scopes.get(layer_id), place_of(execution_id)
-            if scope is not None and place is not None:
-                resource_id, where = place
+            if scope is None or place is None:
+                return
+            resource_id, where = place
+            if scope == "thread":  # most are
+                key = where.thread_id
+            else:
                 key = resolve_scope_key(scope, ScopeIds(execution_id, where.thread_id, resource_id))
-                self.note(layer_id, key, where, hook, state)
+            self.note(layer_id, key, where, hook, state)
 
         return written
 
@@ -112,7 +116,7 @@ class StateHistory:
                 self._clock.now_ms(),
                 self._order,
                 # Layers may change their state in place; what was must stay as it was.
-                state.kept,
+                state.take(),
             )
         )
 
