@@ -65,7 +65,7 @@ def _has_answered(model: str) -> bool:
 
 
 @made_quickly
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ExecutionContext:
     """The execution as hooks see it.
 
@@ -138,6 +138,22 @@ class ExecutionContext:
             from noetic_nb.filesystem import as_filesystem  # and with it fsspec, which most agents do without
 
             object.__setattr__(self, "fs", as_filesystem(self.fs))
+
+    def further(self, *, step_number: int, token_usage: Usage, cost: float) -> ExecutionContext:
+        """Return the same execution further on.
+
+        Examples
+        --------
+        >>> begun = ExecutionContext(execution_id="e1", thread_id="t1")
+        >>> begun.further(step_number=2, token_usage=Usage(40, 2), cost=0.01).step_number, begun.step_number
+        (2, 0)
+        """
+        # Several are made in each turn: all other fields are taken over in one go.
+        made = object.__new__(ExecutionContext)
+        facts = made.__dict__
+        facts.update(self.__dict__)
+        facts["step_number"], facts["token_usage"], facts["cost"] = step_number, token_usage, cost
+        return made
 
     @property
     def trace(self) -> Trace:

@@ -15,7 +15,7 @@ from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.declared import check_layers
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET
-from noetic_nb.memory.hook_timeout import HookTimeout, Unfinished, begin_hook
+from noetic_nb.memory.hook_timeout import HookTimeout, Unfinished, begin_hook, call_apart
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import Stop
@@ -44,6 +44,7 @@ _HOOKS: Final = (
     "delivered",
 )
 _IN_ARRAY_ORDER: Final = frozenset({"init", "store", "on_complete", "dispose"})
+_CLOSING: Final = frozenset({"on_complete", "dispose"})
 _ENFORCING: Final = frozenset({"before_tool_call", "after_model_call"})
 
 
@@ -198,7 +199,10 @@ class HookRunner:
         token = CURRENT_NOTES.set(notes) if notes is not None else None
         try:
             limit = layer.timeout_ms(hook)
-            value = begin_hook(getattr(layer.hooks, hook), params, limit)
+            if hook in _CLOSING:
+                value = await call_apart(getattr(layer.hooks, hook), params, layer.id, hook, limit)
+            else:
+                value = begin_hook(getattr(layer.hooks, hook), params, limit)
             if type(value) is Unfinished:
                 value = await value.finish(layer.id, hook, limit)
             # Read inside the `try`: a result that cannot be read is an error of the hook that returned it.

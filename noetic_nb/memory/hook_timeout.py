@@ -11,9 +11,9 @@ from types import CoroutineType
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.sync import LOOP_NEEDED, Begun
+from noetic_nb.sync import LOOP_NEEDED, Begun, leave_hand
 
-__all__ = ["HookTimeout", "Unfinished", "begin_hook", "call_hook", "is_cancelled"]
+__all__ = ["HookTimeout", "Unfinished", "begin_hook", "call_apart", "call_hook", "is_cancelled"]
 
 _NO_LIMIT: Final = float("inf")
 
@@ -139,6 +139,15 @@ def begin_hook(hook: Callable[[Any], Any], params: Any, timeout_ms: float) -> An
         return Unfinished(result, steps, steps.send(None))
     except StopIteration as done:
         return done.value
+
+
+async def call_apart(hook: Callable[[Any], Any], params: Any, layer_id: str, name: str, timeout_ms: float) -> Any:
+    """Do what `call_hook` does; where the caller is driven by hand, what has to be awaited is begun behind that."""
+    result = hook(params)
+    if type(result) is not CoroutineType and not hasattr(result, "__await__"):
+        return result
+    await leave_hand()
+    return await call_hook(lambda _: result, None, layer_id=layer_id, name=name, timeout_ms=timeout_ms)
 
 
 async def call_hook(hook: Callable[[Any], Any], params: Any, *, layer_id: str, name: str, timeout_ms: float) -> Any:

@@ -132,10 +132,7 @@ class State(dict[str, Any]):
             if type(key) is not str:  # somebody else's, which JSON turns into text
                 return encode(self)
             if type(value) is Ledger:
-                rows = [
-                    (entry.text or entry.json_text()) if type(entry) is Entry else encode(entry)
-                    for entry in value
-                ]
+                rows = [(entry.text or entry.json_text()) if type(entry) is Entry else encode(entry) for entry in value]
                 parts.append(f"{_text_of(key)}:[{','.join(rows)}]")
             else:
                 parts.append(f"{_text_of(key)}:{_text_of(value) if type(value) is str else encode(value)}")

@@ -318,7 +318,11 @@ class _Offers:
             layer_id = entry.layer_id
             if entry.text is not None:
                 self.texts.append(layer_id)
-                if len(entry.items) == 1 and not entry.dropped and self._take_text(layer_id, entry.items[0], entry.text, left):
+                if (
+                    len(entry.items) == 1
+                    and not entry.dropped
+                    and self._take_text(layer_id, entry.items[0], entry.text, left)
+                ):
                     left -= item_tokens(entry.items[0], self.tokenizer)
                     continue
             origin = f"layer:{layer_id}"
