@@ -56,6 +56,10 @@ def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None, _Fa
     if isinstance(value, SteeringDecision):
         return value, UNSET, None, ()
     # Looked up directly, because this runs before every tool call.
+    if type(value) is dict and type(value.get("decision")) is SteeringDecision and "stop" not in value:
+        outcome = value.get("outcome")
+        found = _checked(value.get("faults", ()))
+        return value["decision"], value.get("state", UNSET), outcome if isinstance(outcome, str) else None, found
     if type(value) is dict:  # the fields of this hook are spelled the same in both forms
         get = value.get
         given, stop = get("decision", UNSET), get("stop", UNSET)

@@ -11,19 +11,16 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from noetic_nb.items.frozen import FrozenDict
 
-__all__ = ["SHARES", "Snapshot", "deep_copy", "snapshot"]
+__all__ = ["Snapshot", "deep_copy"]
 
 T = TypeVar("T")
 
-SHARES: Final = "noetic_nb: shares"
-"""In the memo of a deep copy: a part of a state that never changes in place may be shared rather than copied."""
-
-# Also in a memo: JSON text would not give back what was copied.
+# In a memo: JSON text would not give back what was copied.
 _IS_ODD: Final = "noetic_nb: is odd"
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 _UNSET: Final = object()
 
-# Of `copy.deepcopy`: what was copied already, by the id of the original.
+# Of `copy.deepcopy`: what was copied already, by the id of the original; other keys are ours.
 _Memo: TypeAlias = dict[Any, Any]
 
 
@@ -44,14 +41,10 @@ def deep_copy(state: T) -> T:
     return found
 
 
-def snapshot(state: T) -> T:
-    """Return a copy of a state that later changes in place do not reach: one for us, which nobody writes into."""
-    found: T = state if type(state) in _PLAIN else _copied(state, {SHARES: True})  # the keys of a memo are ids
-    return found
-
-
 class Snapshot:
     """A state that is being written, copied once for all who keep it, and only if somebody does.
+
+    A class with a method ``snapshot()`` copies itself: parts that never change in place may be shared then.
 
     Examples
     --------
@@ -75,9 +68,13 @@ class Snapshot:
     def take(self) -> Any:
         """Return the state as it was when this was first called; nobody writes into it. Raises what `deep_copy` raises."""
         if self._kept is _UNSET:
-            memo: _Memo = {SHARES: True}
-            self._kept = _copied(self.state, memo)
-            self.is_plain = _IS_ODD not in memo
+            kind = type(self.state)
+            if kind is not dict and (own := getattr(kind, "snapshot", None)) is not None:
+                self._kept = own(self.state)
+            else:
+                memo: _Memo = {}
+                self._kept = _copied(self.state, memo)
+                self.is_plain = _IS_ODD not in memo
         return self._kept
 
 

@@ -15,7 +15,7 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.items import freeze, thaw
 from noetic_nb.items.frozen import FLAT, FrozenDict
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
-from noetic_nb.memory.state_copy import SHARES
+from noetic_nb.memory.state_copy import deep_copy
 from noetic_nb.memory.steering_decision import SteeringDecision
 from noetic_nb.storage.in_memory import encode
 
@@ -47,7 +47,7 @@ class Ledger(list[LedgerEntry]):
     __slots__ = ()
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> Ledger:
-        return Ledger(self[:]) if SHARES in memo else Ledger([copy.deepcopy(entry, memo) for entry in self])
+        return Ledger([copy.deepcopy(entry, memo) for entry in self])
 
 
 def _changing(name: str) -> Any:
@@ -104,7 +104,7 @@ class Entry(dict[str, Any]):
 
 
 class State(dict[str, Any]):
-    """The state of a layer that outlives executions: its text is put together from those of its parts.
+    """The state of a layer: its text is put together from those of its parts.
 
     Snapshots share the ledger's entries; a copy that somebody asks for is a plain dictionary.
 
@@ -117,10 +117,16 @@ class State(dict[str, Any]):
     __slots__ = ()
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> dict[str, Any]:
-        if SHARES not in memo:
-            return copy.deepcopy(dict(self), memo)
-        # Taken at each write, of a few parts of known kinds: a copy of anything would look for what they share.
-        return State({key: _snapshot_of(value, memo) for key, value in self.items()})
+        return copy.deepcopy(dict(self), memo)
+
+    def snapshot(self) -> State:
+        """Return a copy that shares the entries, which stay as they were written but for faults that are known later."""
+        return State(
+            {
+                key: value if type(value) is str else Ledger(value) if type(value) is Ledger else deep_copy(value)
+                for key, value in self.items()
+            }
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
@@ -137,12 +143,6 @@ class State(dict[str, Any]):
             else:
                 parts.append(f"{_text_of(key)}:{_text_of(value) if type(value) is str else encode(value)}")
         return f"{{{','.join(parts)}}}"
-
-
-def _snapshot_of(value: Any, memo: dict[Any, Any]) -> Any:
-    if type(value) is str:
-        return value
-    return Ledger(value[:]) if type(value) is Ledger else copy.deepcopy(value, memo)
 
 
 # The calls of earlier turns are one text, which stands in several states before a call is added.
