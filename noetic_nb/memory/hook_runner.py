@@ -115,7 +115,7 @@ class HookRunner:
         the ids, in this execution, of layers that are known by another id in its child.
         """
         for layer in self._with[hook]:
-            if self.idle_reason(layer, ctx.execution_id, sources.get(layer.id)) is None:
+            if self.runs(layer, ctx.execution_id, sources.get(layer.id) if sources else None):
                 yield layer
             else:
                 self.skipped(layer, hook, ctx)
@@ -125,6 +125,8 @@ class HookRunner:
 
         A state that was cleared on purpose is an entry that holds None, and keeps the layer running.
         """
+        if layer.hooks.init is None and not self.state.has_disabled:
+            return True
         return self.idle_reason(layer, execution_id, layer_id) is None
 
     def idle_reason(

@@ -146,7 +146,7 @@ class Recaller:
             eventual = caches and layer.id in self._eventual
             if (mode == "atomic" and eventual) or (mode == "eventual" and not eventual):
                 continue
-            if runner.idle_reason(layer, ctx.execution_id) is not None:
+            if not runner.runs(layer, ctx.execution_id):
                 runner.skipped(layer, "recall", ctx)
                 continue
             state = runner.state.get(ctx.execution_id, layer.id)

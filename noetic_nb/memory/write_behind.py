@@ -48,23 +48,21 @@ def _counts(storage: Any) -> dict[str, int]:
 class Target:
     """One place in storage, and its version as it was last seen."""
 
-    __slots__ = ("_counts", "_memory", "_seen", "failure", "lock", "on_problem", "storage")
+    __slots__ = ("_counts", "_key", "_lock", "_memory", "_seen", "failure", "is_immediate", "on_problem", "storage")
 
     def __init__(self, storage: ScopedStorage, on_problem: OnProblem | None = None) -> None:
         self.storage = storage
         self.on_problem = on_problem
-        self.lock = asyncio.Lock()
+        self._key = storage.prefix + STATE_KEY
+        self._lock: asyncio.Lock | None = None
         # Why the last write failed. Here and not by execution: a child writes where its parent does.
         self.failure: Exception | None = None
         self._counts = _counts(storage.storage)
         self._seen: Any = self._counts.get(storage.prefix, 0)
         # Of this very class: one that is derived from it may have a `set` of its own.
         self._memory = storage.storage if type(storage.storage) is InMemoryStorage else None
-
-    @property
-    def is_immediate(self) -> bool:
-        """Whether the store is memory of this process, so that nothing has to be waited for: see `write_now`."""
-        return self._memory is not None
+        self.is_immediate = self._memory is not None
+        """Whether the store is memory of this process, so that nothing has to be waited for: `load_now`, `write_now`."""
 
     @property
     def is_versioned(self) -> bool:
@@ -76,7 +74,7 @@ class Target:
         """Take what is stored now as known."""
         read = getattr(self.storage.storage, "get_version", None)
         if self.is_versioned and read is not None:
-            self._seen = await read(self.storage.prefix + STATE_KEY)
+            self._seen = await read(self._key)
         elif self.is_versioned:
             await self.load()
         else:
@@ -85,21 +83,28 @@ class Target:
     async def load(self) -> Any:
         """Return what is stored now, None where nothing is, and take it as known."""
         if self._memory is not None:
-            self._seen = self._counts.get(self.storage.prefix, 0)
-            return self._memory.get_now(self.storage.prefix + STATE_KEY)
+            return self.load_now()
         if self.is_versioned:
             store: Any = self.storage.storage
-            found = await store.get_versioned(self.storage.prefix + STATE_KEY)
+            found = await store.get_versioned(self._key)
             self._seen = found.version
             return found.value
         # Before the value is read: a write in between is then a conflict, not missed.
         self._seen = self._counts.get(self.storage.prefix, 0)
         return await self.storage.get(STATE_KEY)
 
+    def load_now(self) -> Any:
+        """Do what `load` does, at once: for a store that `is_immediate`."""
+        assert self._memory is not None
+        self._seen = self._counts.get(self.storage.prefix, 0)
+        return self._memory.get_now(self._key)
+
     async def write(self, value: Any) -> NoeticError | None:
         """Write a state, None deletes it; returns the conflict there was, if any."""
         try:
-            async with self.lock:
+            if self._lock is None:
+                self._lock = asyncio.Lock()
+            async with self._lock:
                 conflict = await (self._compared(value) if self.is_versioned else self._counted(value))
         except Exception as exc:
             self.failure = exc
@@ -117,8 +122,8 @@ class Target:
             is_own = state.is_plain and (type(kept) is dict or type(kept) is list)
             value = kept if is_own else state.state
             if found != self._seen:
-                conflict = self._conflict(self._memory.get_now(prefix + STATE_KEY), value)
-            self._memory.set_now(prefix + STATE_KEY, value, is_own=is_own)
+                conflict = self._conflict(self._memory.get_now(self._key), value)
+            self._memory.set_now(self._key, value, is_own=is_own)
         except Exception as exc:
             self.failure = exc
             raise
@@ -137,7 +142,7 @@ class Target:
 
     async def _compared(self, value: Any) -> NoeticError | None:
         store: Any = self.storage.storage
-        key = self.storage.prefix + STATE_KEY
+        key = self._key
         conflict = None
         for _ in range(MAX_ATTEMPTS):
             try:
@@ -222,7 +227,8 @@ class Mirror:
             except Exception as exc:
                 self._failed(key, target, exc)
             else:
-                self._replaced(key, target, conflict)
+                if conflict is not None:
+                    self._replaced(key, target, conflict)
             return
         self._pending[key] = kept
         if key not in self._writing:
@@ -273,16 +279,15 @@ class Mirror:
             except Exception as exc:
                 self._failed(key, target, exc)
             else:
-                self._replaced(key, target, conflict)
+                if conflict is not None:
+                    self._replaced(key, target, conflict)
 
     def _failed(self, key: _Key, target: Target, error: Exception) -> None:
         self._report(*key, "persist", error)
         if target.on_problem is not None:
             target.on_problem(error)
 
-    def _replaced(self, key: _Key, target: Target, conflict: NoeticError | None) -> None:
-        if conflict is None:
-            return
+    def _replaced(self, key: _Key, target: Target, conflict: NoeticError) -> None:
         if target.is_versioned:
             self._report(*key, "persist", conflict)
         if target.on_problem is not None:

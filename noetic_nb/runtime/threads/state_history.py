@@ -105,20 +105,11 @@ class StateHistory:
         self._order += 1
         if len(changes) == MAX_CHANGES:
             self._shortened.add(key)
-        changes.append(
-            StateChange(
-                layer_id,
-                scope_key,
-                where.thread_id,
-                where.turn,
-                where.execution_id,
-                hook,
-                self._clock.now_ms(),
-                self._order,
-                # Layers may change their state in place; what was must stay as it was.
-                state.take(),
-            )
-        )
+        now = self._clock.now_ms()
+        thread_id, execution_id, turn = where.thread_id, where.execution_id, where.turn
+        # Layers may change their state in place; what was must stay as it was.
+        kept = state.take()
+        changes.append(StateChange(layer_id, scope_key, thread_id, turn, execution_id, hook, now, self._order, kept))
 
     def turn_ended(self, thread_id: str, turn: int, items: int, places: Mapping[str, int | None] | None = None) -> None:
         """Note where a turn of a thread ended: how many items its log had, and which write was the last."""
