@@ -176,8 +176,8 @@ async def _decide_layer(
     ctx: ExecutionContext,
     default_on_error: OnSteeringError,
 ) -> SteeringDecision | None:
-    idle = runner.idle_reason(layer, ctx.execution_id)
-    if idle is not None:
+    if not runner.runs(layer, ctx.execution_id):
+        idle: Any = runner.idle_reason(layer, ctx.execution_id)
         # A layer that only observes may be missing; one that enforces may not, or its rules would be off unnoticed.
         if not layer.enforces:
             runner.skipped(layer, point, ctx)

@@ -125,8 +125,9 @@ class HookRunner:
 
         A state that was cleared on purpose is an entry that holds None, and keeps the layer running.
         """
-        if layer.hooks.init is None and not self.state.has_disabled:
-            return True
+        state = self.state
+        if not state.has_disabled:  # nearly always
+            return layer.hooks.init is None or state.has(execution_id, layer_id or layer.id)
         return self.idle_reason(layer, execution_id, layer_id) is None
 
     def idle_reason(

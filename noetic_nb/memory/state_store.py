@@ -89,13 +89,15 @@ class LayerStateStore:
         if key not in self._states:
             self._noted(execution_id, layer_id)
         self._states[key] = state
-        taken = Snapshot(state)
-        self._mirror.write(key, taken)
+        target, taken = self._mirror.target(key), Snapshot(state)
+        if target is not None:
+            self._mirror.write(key, target, taken)
         if self.keep is not None:
             self.keep(execution_id, layer_id, taken, hook)
-        # A copy, because a listener may end itself while it is called.
-        for listener in tuple(self._listeners):
-            listener(execution_id, layer_id, state, hook)
+        if self._listeners:
+            # A copy, because a listener may end itself while it is called.
+            for listener in tuple(self._listeners):
+                listener(execution_id, layer_id, state, hook)
 
     def _noted(self, execution_id: str, layer_id: str) -> None:
         # By execution, or `cleanup` would have to look at every pair there is.

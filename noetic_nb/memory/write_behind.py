@@ -119,7 +119,7 @@ class Target:
         found, conflict = self._counts.get(prefix, 0), None
         try:
             kept = state.take()
-            is_own = state.is_plain and (type(kept) is dict or type(kept) is list)
+            is_own = state.is_plain and type(kept) is dict
             value = kept if is_own else state.state
             if found != self._seen:
                 conflict = self._conflict(self._memory.get_now(self._key), value)
@@ -127,8 +127,8 @@ class Target:
         except Exception as exc:
             self.failure = exc
             raise
-        self._seen = self._counts[prefix] = found + 1
-        self.failure = None
+        self.failure, self._seen = None, found + 1
+        self._counts[prefix] = found + 1
         return conflict
 
     async def _counted(self, value: Any) -> NoeticError | None:
@@ -209,11 +209,8 @@ class Mirror:
         """Return every target there is now."""
         return tuple(self._targets.values())
 
-    def write(self, key: _Key, state: Snapshot) -> None:
-        """Write a state as it is now soon; where the store is memory, at once."""
-        target = self._targets.get(key)
-        if target is None:
-            return
+    def write(self, key: _Key, target: Target, state: Snapshot) -> None:
+        """Write a state as it is now to where its key is mirrored: soon, or at once where the store is memory."""
         try:
             # A copy: the hook may go on to change its state in place.
             kept = state.take()

@@ -362,8 +362,11 @@ class _Offers:
     def _add(self, layer_id: str, item: Item, whole: int, content: int) -> None:
         self.items.append((layer_id, item))
         self.framing += whole - content
-        self._used[layer_id] = self._used.get(layer_id, 0) + content
-        self._count[layer_id] = self._count.get(layer_id, 0) + 1
+        if layer_id in self._used:
+            self._used[layer_id] += content
+            self._count[layer_id] += 1
+        else:
+            self._used[layer_id], self._count[layer_id] = content, 1
 
     def _leave(self, layer_id: str, place: int, reason: UnsentReason, item: Item) -> None:
         self.unsent.append(UnsentOffer(layer_id, place, len(self.items), reason, item))
@@ -380,9 +383,16 @@ class _Offers:
 
     def usage(self) -> tuple[LayerTokens, ...]:
         """Return what every layer was given, used and yielded."""
-        allocated = {share.layer_id: share.allocated for share in self._budgets.allocations}
-        rows: list[LayerTokens] = []
-        for layer_id in (*allocated, *(used for used in self._used if used not in allocated)):
-            given, used = allocated.get(layer_id, 0.0), self._used.get(layer_id, 0)
-            rows.append(LayerTokens(layer_id, given, used, max(0.0, given - used), self._count.get(layer_id, 0)))
+        used_of, count_of, rows = self._used, self._count, []
+        for share in self._budgets.allocations:
+            layer_id, given = share.layer_id, share.allocated
+            used = used_of.get(layer_id, 0)
+            rows.append(LayerTokens(layer_id, given, used, max(0.0, given - used), count_of.get(layer_id, 0)))
+        if used_of:
+            known = {row.layer_id for row in rows}
+            rows += [
+                LayerTokens(layer_id, 0.0, used, 0.0, count_of[layer_id])
+                for layer_id, used in used_of.items()
+                if layer_id not in known
+            ]
         return tuple(rows)
