@@ -1,11 +1,12 @@
 """What layers, rules, a recorder and views add to a turn: every line against the bare turn with one tool of the same run.
 
-    python -m benchmarks.turns [--check] [--rounds 30]
+    python -m benchmarks.turns [--check] [--rounds 60]
 
 Each turn asks once for a tool and then answers, with a model that answers at once, as one of a conversation of ten turns on a
-thread of its own. Nothing is compared with other libraries here: what is asked is how far the turn that people run is
-from the bare one. The kinds of turn take turns within each round, so that a slow moment hits all; a ratio is the median
-over the rounds.
+thread of its own; states and ledgers are kept in memory. The kinds of turn take turns within each round, so that a slow moment
+hits all of them, and the best round of each counts: what else the machine does only ever adds. No other library is in here:
+what is asked is how far the turn that people run is from the bare one. Views are followed as in a kernel without a page: their
+messages are made and encoded, and nobody reads them.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import statistics
+import json
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import comm
+from comm.base_comm import BaseComm
+
 import noetic_nb as nn
 from noetic_nb.memory import MemoryHooks, MemoryLayer
-from noetic_nb.runs import Run, record
+from noetic_nb.runs import record
 from noetic_nb.widgets import Ledger, RunTimeline, TokenAllocation
 
 ANSWER: Final = "Order A17 is packed."
@@ -102,5 +106,72 @@ def talk(harness: nn.AgentHarness, model: nn.ScriptedModel) -> Talk:
     return run
 
 
+async def best_of(talks: dict[str, Talk], rounds: int) -> dict[str, float]:
+    """Return the microseconds of a turn of each kind, of the best round."""
+    for run in talks.values():
+        for _ in range(3):
+            await run()
+    best = dict.fromkeys(talks, float("inf"))
+    gc.collect()
+    for _ in range(rounds):
+        for name, run in talks.items():
+            start = time.perf_counter()
+            await run()
+            best[name] = min(best[name], (time.perf_counter() - start) * 1e6 / TURNS)
+    return best
+
+
+class Page(BaseComm):
+    """Encodes what a view sends, as a kernel does, and sends it nowhere."""
+
+    def publish_msg(
+        self, msg_type: str, data: Any = None, metadata: Any = None, buffers: Any = None, **keys: Any
+    ) -> None:
+        """Encode a message."""
+        json.dumps({"type": msg_type, "data": data, "metadata": metadata, **keys}, default=str)
+
+
+async def measure(rounds: int) -> dict[str, float]:
+    """Print the time of a turn of each kind; return how each stands to the goals."""
+    kinds = {"bare": agent(), "layers": agent(layers=5), "rules": agent(rules=10), "all": agent(layers=5, rules=10)}
+    best = await best_of({name: talk(*kind) for name, kind in kinds.items()}, rounds)
+    for name, value in best.items():
+        print(f"{name:>12}: {value:8.0f} us a turn")
+    bare = best["bare"]
+    comm.create_comm = Page
+    watched, recorded = agent(layers=5, rules=10), agent(layers=5, rules=10)
+    recorded_run, run = record(recorded[0]), record(watched[0])
+    views = [TokenAllocation(run), Ledger(run), RunTimeline(run)]
+    # Fewer rounds: a run grows with each, and what a view costs is to be that of a conversation and not of a day.
+    kinds = {"without": agent(layers=5, rules=10), "recorded": recorded, "watched": watched}
+    seen = await best_of({name: talk(*kind) for name, kind in kinds.items()}, max(3, rounds // 6))
+    for name, value in seen.items():
+        print(f"{name:>12}: {value:8.0f} us a turn")
+    print(f"{len(run.events) / len(run.turns):>12.0f} events a turn, {len(recorded_run.turns)} turns recorded")
+    for view in views:
+        view.close()
+    return {
+        "five layers and ten rules, all of it": best["all"] / bare,
+        "ten rules add": (best["rules"] - bare) / bare,
+        "five layers add": (best["layers"] - bare) / bare,
+        "with recorder / without": seen["recorded"] / seen["without"],
+        "with recorder and three views / without": seen["watched"] / seen["without"],
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a goal is missed")
+    parser.add_argument("--rounds", type=int, default=60)
+    options = parser.parse_args()
+    found = asyncio.run(measure(options.rounds))
+    missed = [name for name, goal in GOALS.items() if found[name] > goal]
+    for name, value in found.items():
+        goal = f"goal <= {GOALS[name]:g}   {'MISSED' if name in missed else 'ok'}" if name in GOALS else ""
+        print(f"{name:<42} {value:6.2f}x of {'it' if '/' in name else 'the bare turn':<14} {goal}".rstrip())
+    sys.exit(1 if options.check and missed else 0)
+
+
 if __name__ == "__main__":
-    pass
+    main()
