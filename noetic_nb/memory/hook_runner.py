@@ -164,6 +164,23 @@ class HookRunner:
         """Drop what is only of use to an execution that has ended."""
         self._stops.pop(execution_id, None)
 
+    async def flush(self, ctx: ExecutionContext) -> None:
+        """Wait until everything written so far for an execution is in storage, or was reported."""
+        start = self.storage_began()
+        try:
+            await self.state.flush(ctx.execution_id)
+        finally:
+            self.storage_ended(ctx, start)
+
+    def storage_began(self) -> float | None:
+        """Note that a turn begins to wait for storage; None where nobody follows the run, and no clock is read."""
+        return None if self.sink is None else self.clock.monotonic_ms()
+
+    def storage_ended(self, ctx: ExecutionContext, start: float | None) -> None:
+        """Count the time since `storage_began`."""
+        if start is not None:
+            self.state.storage_time.add((ctx.thread_id, ctx.turn), self.clock.monotonic_ms() - start)
+
     def registry(self, layer: MemoryLayer) -> ItemRegistry:
         """Return which items a layer may bring in: the known types, the agent's extensions and its own."""
         return self._registries.get(layer.id, self._registry)

@@ -44,7 +44,9 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
             # Versions are read before any `init`: a write of another execution in between is then a conflict, not missed.
             target = targets[layer.id] = _target(runner, storage, layer, ctx)
             if layer.hooks.init is not None:  # else its state is loaded below, and the version with it
+                start = runner.storage_began()
                 await _look(runner, layer, target, ctx)
+                runner.storage_ended(ctx, start)
     for layer in runner.layers:
         error, state = None, UNSET
         if layer.hooks.init is not None:
@@ -55,7 +57,9 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
             )
             error, state = outcome.error, outcome.value
         if error is None and state is UNSET and layer.id in targets:
+            start = runner.storage_began()
             error, state = await _stored(runner, layer, targets[layer.id], ctx)
+            runner.storage_ended(ctx, start)
         if error is None:
             if state is not UNSET:
                 runner.state.set(ctx.execution_id, layer.id, state, hook="init")
@@ -184,8 +188,8 @@ async def merge_state(
         if new_result is not UNSET and new_result is not None:
             result = new_result
     # A child's result counts once the parent has it, so nothing of it may be on its way to storage still.
-    await runner.state.flush(parent_ctx.execution_id)
-    await runner.state.flush(child_ctx.execution_id)
+    await runner.flush(parent_ctx)
+    await runner.flush(child_ctx)
     return result
 
 

@@ -219,7 +219,7 @@ class LayerStack:
         # Written when all have ended, in the order of the layers: who was quicker must not show in what is stored.
         for layer, outcome in zip(layers, outcomes, strict=True):
             self._write(ctx, layer, "store", outcome)
-        await self.state.flush(ctx.execution_id)
+        await self._runner.flush(ctx)
 
     def _write(self, ctx: ExecutionContext, layer: MemoryLayer, hook: str, outcome: Outcome) -> None:
         """Write a state wherever the result names one, be it None: for `store` and `on_complete`, that clears it."""
@@ -400,7 +400,7 @@ class LayerStack:
                 read=lambda value: field_of(value, "state", hook="on_complete"),
             )
             self._write(ctx, layer, "on_complete", done)
-        await self.state.flush(ctx.execution_id)
+        await self._runner.flush(ctx)
 
     async def dispose(self, ctx: ExecutionContext) -> dict[str, Exception]:
         """Let every layer release what it holds, last one first; then write out and forget the execution's state.
@@ -415,7 +415,7 @@ class LayerStack:
             await self._runner.run(layer, "dispose", params, ctx)
         await self._recaller.settle()
         # dispose may still write state, so the mirror is flushed after it and the state forgotten last.
-        await self.state.flush(ctx.execution_id)
+        await self._runner.flush(ctx)
         failed = self.state.unsaved(ctx.execution_id)
         self.state.cleanup(ctx.execution_id)
         self._recaller.forget(ctx.execution_id)

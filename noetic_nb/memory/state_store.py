@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
 from noetic_nb.memory.state_copy import Snapshot
+from noetic_nb.memory.storage_time import StorageTime
 from noetic_nb.memory.write_behind import Mirror, OnProblem, Target
 from noetic_nb.storage import ScopedStorage
 
@@ -47,6 +48,7 @@ class LayerStateStore:
         self.keep: Callable[[str, str, Snapshot, str], None] | None = None
         self._states: dict[_Key, Any] = {}
         self._mirror = Mirror(self.report)
+        self.storage_time = StorageTime()
         self._disabled: set[_Key] = set()
         self.has_disabled = False
         """Whether any layer is out of action anywhere: asked before every hook, and nearly never so."""

@@ -295,6 +295,8 @@ class _Steering:
         entry = row.fill(self._entry(decision_entry(p, row.decision, duration, faults=faults, blocked=not row.waited)))
         outcome = row.faults[0].reason if row.faults else None
         result = {"decision": row.decision, "state": self._with(p, entry), "outcome": outcome}
+        if row.rules_ms:
+            result["rules_ms"] = tuple(row.rules_ms)
         if row.faults:
             result["faults"] = tuple([fault.words(point) for fault in row.faults])
         return result

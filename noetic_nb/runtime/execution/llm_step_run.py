@@ -71,6 +71,7 @@ class LLMStepRun:
         "instructions",
         "model",
         "on_delta",
+        "planning_ms",
         "policy",
         "produced",
         "reading",
@@ -99,6 +100,8 @@ class LLMStepRun:
         self._chosen: tuple[int, Sequence[Item] | None] | None = None
         self._stretches: tuple[LogStretch, ...] | None = None
         self.ephemeral: tuple[Item, ...] = ()
+        self.planning_ms: float | None = None
+        """How long it took to plan the last call; measured only where somebody follows the run."""
         self.incomplete = step.incomplete or engine.config.incomplete
         self.continued = 0
         """How often the last answer was continued."""
@@ -175,6 +178,15 @@ class LLMStepRun:
     def plan(self, projected: Sequence[Item] | None = None, extra: tuple[RecallEntry, ...] = ()) -> TurnPlan:
         """Plan the next call."""
         engine = self.engine
+        if engine.sink is None:
+            return self._plan(projected, extra)
+        start = engine.clock.monotonic_ms()
+        plan = self._plan(projected, extra)
+        self.planning_ms = engine.clock.monotonic_ms() - start
+        return plan
+
+    def _plan(self, projected: Sequence[Item] | None, extra: tuple[RecallEntry, ...]) -> TurnPlan:
+        engine = self.engine
         return plan_turn(
             self.ctx.item_log,
             engine.stack.layers,
@@ -225,7 +237,9 @@ class LLMStepRun:
         if engine.sink is not None:
             self.report_prepared()
             now, projection = engine.clock.now_ms(), self._projection()
-            engine.sink.emit(plan.as_event(ctx.where, now, ctx.step_count, projection, self.ephemeral))
+            engine.sink.emit(
+                plan.as_event(ctx.where, now, ctx.step_count, projection, self.ephemeral, self.planning_ms)
+            )
 
     def report_prepared(self) -> None:
         """Report what the requests of this execution have in common, where it is not in the run already."""

@@ -301,6 +301,7 @@ def _reply(ctx: Context, turn: _Turn) -> AgentReply:
 
 
 def _completed(engine: Engine, ctx: Context, turn: _Turn, reply: AgentReply) -> None:
+    storage_ms = engine.stack.state.storage_time.take((ctx.thread_id, ctx.turn))
     if engine.sink is not None:
         engine.sink.emit(
             TurnCompleted(
@@ -317,5 +318,6 @@ def _completed(engine: Engine, ctx: Context, turn: _Turn, reply: AgentReply) -> 
                 ctx.tool_calls,
                 reply.stopped,
                 reply.finish_reason,
+                storage_ms,
             )
         )
