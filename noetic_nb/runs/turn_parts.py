@@ -87,7 +87,7 @@ def _rules_of(stretch: _Stretch, share: float) -> dict[str, float]:
     took = dict.fromkeys([rule_id for rule_id, _ in stretch.rules], 0.0)
     for rule_id, ms in stretch.rules:
         took[rule_id] += ms
-    elsewhere = max(0.0, sum(took.values()) - share)
+    elsewhere = max(stretch.end - stretch.start - share, sum(took.values()) - share, 0.0)
     for rule_id in sorted(took, key=took.__getitem__, reverse=True):
         less = min(elsewhere, took[rule_id])
         took[rule_id] -= less
