@@ -1,21 +1,16 @@
-"""What a command writes: text or JSON to the standard output, words about it to the standard error, and whole files."""
+"""What a command writes: text or JSON to the standard output, and words about it to the standard error."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, TextIO
 
-from noetic_nb.errors import NoeticConfigError
 from noetic_nb.redact import redact
 
-__all__ = ["Output", "write_whole"]
+__all__ = ["Output"]
 
 # A cell of a table in a terminal of 80 to 120 columns.
 _CELL: Final = 40
@@ -107,31 +102,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file at once: whoever reads it sees the old one or the new one. Readable by its owner alone.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``CANNOT_WRITE``.
-    """
-    partial = ""
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", errors="backslashreplace", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            partial = file.name
-            file.write(text)
-        os.replace(partial, path)
-    except OSError as error:
-        if partial:
-            with contextlib.suppress(OSError):
-                os.unlink(partial)
-        raise NoeticConfigError(
-            "CANNOT_WRITE",
-            f"The file cannot be written: {error.strerror or error}.",
-            given=str(path),
-            hint="Name another one, in a folder that exists.",
-        ) from error

@@ -23,8 +23,8 @@ from noetic_nb.runs.palette import LAYER_COLOURS, MEAN_COLOUR, OTHER_LOOK, QUALI
 from noetic_nb.runs.plain_text import clip, plain_line
 
 __all__ = [
-    "DECISION_MARKERS", "NAME_LETTERS", "Look", "Series", "Theme", "axes_for", "named", "needs_columns", "put_legend",
-    "say_empty", "series", "style",
+    "DECISION_MARKERS", "NAME_LETTERS", "Look", "Series", "Theme", "axes_for", "axis_name", "figure_of", "named",
+    "needs_columns", "put_legend", "say_empty", "series", "style",
 ]  # fmt: skip
 
 Theme: TypeAlias = Literal["light", "dark"]
@@ -62,7 +62,7 @@ class ShownAxes(Axes):
 
     def _repr_png_(self) -> bytes:
         picture = BytesIO()
-        _figure_of(self).savefig(picture, format="png", dpi=SCREEN_DPI)
+        figure_of(self).savefig(picture, format="png", dpi=SCREEN_DPI)
         return picture.getvalue()
 
 
@@ -182,7 +182,14 @@ def style(axes: Axes, look: Look) -> None:
         axis.offsetText.set(size=look.small, color=look.ink)
 
 
-def _figure_of(axes: Axes) -> Figure:
+def figure_of(axes: Axes) -> Figure:
+    """Return the outermost figure that axes are in.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_AXES`` where they are in none.
+    """
     figure = axes.get_figure(root=True)
     if not isinstance(figure, Figure):
         raise NoeticConfigError("INVALID_AXES", "The axes belong to no figure.", given=axes, hint="Take fresh axes.")
@@ -208,7 +215,7 @@ def _mixed(one: str, other: str, share: float) -> str:
 
 def _look(axes: Axes, ground: str) -> Look:
     # With the margins that are beside it; of several axes each has its share of the figure.
-    width = axes.bbox.width / _figure_of(axes).dpi / USUAL_SHARE
+    width = axes.bbox.width / figure_of(axes).dpi / USUAL_SHARE
     (narrow, least), (wide, most) = LEAST_TEXT, MOST_TEXT
     text = min(most, max(least, least + (width - narrow) * (most - least) / (wide - narrow)))
     ink = ink_on(ground)
@@ -225,6 +232,21 @@ def named(value: object, length: int = NAME_LETTERS) -> str:
     """
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return plain_line(text, length) or "(blank)"
+
+
+def axis_name(frame: Any, column: str) -> str:
+    """Return the name of a column and its unit, where the table says one in ``attrs["units"]``.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> frame = pandas.DataFrame({"cost": [0.1], "recall": [0.5]})
+    >>> frame.attrs["units"] = {"cost": "US dollars"}
+    >>> axis_name(frame, "cost"), axis_name(frame, "recall")
+    ('cost (US dollars)', 'recall')
+    """
+    unit = (frame.attrs.get("units") or {}).get(column)
+    return named(column) if unit is None else f"{named(column)} ({named(unit)})"
 
 
 def needs_columns(frame: Any, *names: str) -> None:
@@ -265,7 +287,7 @@ def put_legend(
     """
     if not handles:
         return
-    figure = _figure_of(axes)
+    figure = figure_of(axes)
     room = look.letters(look.small)
     longest = max(8, min(max(map(len, names)), room - SWATCH))
     columns = max(1, min(MOST_COLUMNS, len(names), (room + 2) // (longest + SWATCH)))

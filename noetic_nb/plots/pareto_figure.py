@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from math import inf
+from typing import Any, Final
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from noetic_nb.lab.sweeping.pareto_front import pareto as rows_not_beaten
-from noetic_nb.plots.figure_style import Look, Theme, axes_for, named, needs_columns, put_legend, say_empty
+from noetic_nb.plots.figure_style import (
+    Look,
+    Theme,
+    axes_for,
+    axis_name,
+    figure_of,
+    named,
+    needs_columns,
+    put_legend,
+    say_empty,
+)
 from noetic_nb.runs.palette import OTHER_LOOK, QUALITY_COLOUR
 
 __all__ = ["pareto"]
+
+# Of the height of a number: closer ones are read as one.
+NEAR: Final = 2.0
+# Further from its mark a number belongs to nothing.
+MOST_OUT: Final = 3
 
 
 def pareto(
@@ -22,7 +38,7 @@ def pareto(
     Parameters
     ----------
     frame : pandas.DataFrame
-        Of `noetic_nb.lab.sweep`, or any other with two columns of numbers.
+        Of `noetic_nb.lab.sweep`, or any other with two columns of numbers; ``attrs["units"]`` names their units.
     x, y : str
         What it costs, and what it gives.
     ax : matplotlib Axes, optional
@@ -51,8 +67,8 @@ def pareto(
     needs_columns(frame, x, y, *([] if label is None else [label]))
     front = rows_not_beaten(frame, minimise=x, maximise=y).sort_values([x, y])
     axes, look = axes_for(ax, theme)
-    axes.set_xlabel(named(x))
-    axes.set_ylabel(named(y))
+    axes.set_xlabel(axis_name(frame, x))
+    axes.set_ylabel(axis_name(frame, y))
     if not len(front):
         say_empty(axes, look, "No row has both numbers" if len(frame) else "The table has no rows")
         return axes
@@ -74,11 +90,19 @@ def _name_rows(axes: Axes, look: Look, front: Any, x: str, y: str, label: str) -
     places: dict[tuple[float, float], list[str]] = {}
     for name, at, height in zip(front[label], front[x], front[y], strict=True):
         places.setdefault((at, height), []).append(str(name))
+    axes.autoscale_view()
+    near = NEAR * look.small * figure_of(axes).dpi / 72
+    run, before = 0, (-inf, -inf)  # how many of those before it are near
     for number, (place, names) in enumerate(places.items(), 1):
-        # Above and to the left of a step there is nothing that is as good.
+        across, up = axes.transData.transform(place)
+        run = run + 1 if abs(across - before[0]) < near and abs(up - before[1]) < near else 0
+        before = across, up
+        # Above and to the left of a step there is nothing that is as good; of those that would touch, every other one stands on
+        # the other side, and a pair further out than the pair before.
+        side, out = (1 if run % 2 else -1), look.line(6) + NEAR * look.small * (run // 2 % MOST_OUT)
         axes.annotate(
-            str(number), place, (-look.line(6), look.line(5)), textcoords="offset points", ha="right", size=look.small,
-            color=look.ink,
+            str(number), place, (side * out, -side * look.line(5)), textcoords="offset points", size=look.small,
+            ha="left" if side > 0 else "right", va="top" if side > 0 else "baseline", color=look.ink,
         )  # fmt: skip
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         shown.append(f"{number} {named(names[0])}{more}")

@@ -7,7 +7,17 @@ from typing import Any
 from matplotlib.axes import Axes
 from pandas.api.types import is_numeric_dtype
 
-from noetic_nb.plots.figure_style import Look, Theme, axes_for, named, needs_columns, put_legend, say_empty, series
+from noetic_nb.plots.figure_style import (
+    Look,
+    Theme,
+    axes_for,
+    axis_name,
+    named,
+    needs_columns,
+    put_legend,
+    say_empty,
+    series,
+)
 
 __all__ = ["sweep"]
 
@@ -48,8 +58,8 @@ def sweep(frame: Any, x: str, y: str, ax: Axes | None = None, *, theme: Theme | 
     low, high = (f"{y}_low", f"{y}_high") if f"{y}_low" in frame.columns else ("low", "high")
     ends = (low, high) if low in frame.columns and high in frame.columns else None
     axes, look = axes_for(ax, theme)
-    axes.set_xlabel(named(x))
-    axes.set_ylabel(named(y))
+    axes.set_xlabel(axis_name(frame, x))
+    axes.set_ylabel(axis_name(frame, y))
     drawn = lines(axes, look, frame, x, y, others, ends)
     if others:
         put_legend(axes, look, list(drawn.values()), list(drawn))

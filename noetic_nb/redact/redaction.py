@@ -249,10 +249,13 @@ class Redaction:
     def _word(self, word: Any) -> Any:
         if not isinstance(word, str) or PLACEHOLDER.fullmatch(word):
             return word
-        pieces = _TOKEN_WORDS.findall(word.lower())
         # Also where the text is not known: nobody's word has twenty letters and digits mixed.
-        odd = len(word) >= 20 and any(c.isdigit() for c in word) and any(c.isalpha() for c in word)
-        return REDACTED if odd or any(piece in self._words for piece in pieces) else self.text(word)
+        if len(word) >= 20 and any(c.isdigit() for c in word) and any(c.isalpha() for c in word):
+            return REDACTED
+        # Most runs have no secret, and a long one has a hundred thousand words.
+        if self._words and not self._words.isdisjoint(_TOKEN_WORDS.findall(word.lower())):
+            return REDACTED
+        return self.text(word)
 
     def _tokens(self, value: list[Any] | tuple[Any, ...]) -> list[Any] | None:
         """Return a list of (token, log-probability) without the tokens that make up a secret; None if it is none."""

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from noetic_nb.events import ModelCalled, RequestPrepared, RunEvent, ViewAssembled
 from noetic_nb.runs.plain_text import plain
-from noetic_nb.tokenizers.reconciling import Reconciled, percent, reconciled
+from noetic_nb.tokenizers.reconciling import Reconciled, as_percent, percent, reconciled
 from noetic_nb.tokens import estimate_tokens, tokenizer_name
 
 __all__ = ["CallUsage", "UsageIndex", "planned_tokens", "usage_words"]
@@ -60,7 +60,7 @@ def usage_words(usage: CallUsage) -> str:
     if usage.unexplained is not None:
         off = abs(usage.unexplained) / usage.reported
         how = "of them unexplained" if usage.unexplained >= 0 else "fewer than planned"
-        said += f", {abs(usage.unexplained):,} {how} ({100 * off:.2g} %)"
+        said += f", {abs(usage.unexplained):,} {how} ({as_percent(off)})"
     return f"{counted} {said}." if usage.problem is None else f"{counted} {said}: {_PROBLEMS[usage.problem]}."
 
 

@@ -11,7 +11,8 @@ from math import floor, inf, log10
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.runs.drawn_time import duration_text
-from noetic_nb.runs.run_spans import Span, Timeline
+from noetic_nb.runs.run_spans import Timeline
+from noetic_nb.runs.span import Span
 from noetic_nb.runs.span_rows import Row
 
 __all__ = ["WHOLE", "Bar", "Lane", "Wanted", "Window", "Windows"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -13,6 +12,7 @@ from noetic_nb.items.item import Item, remember_tally, tally_of
 from noetic_nb.tokenizers.factors import LEAST_CALLS, Factors, Observed, Tally, learned, whole
 from noetic_nb.tokenizers.framing import Framing, counted_text, framing_of, kind_of
 from noetic_nb.tokens import KNOWN_ERRORS, Tokenizer, estimate_tokens, known_error, tokenizer_name
+from noetic_nb.whole_files import read_form, save_form
 
 __all__ = ["CalibratedTokenizer", "TokenCalibration", "counter_of"]
 
@@ -235,6 +235,11 @@ class TokenCalibration:
         -------
         Path
             The file.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``CANNOT_WRITE``; what was there before stays.
         """
         models = {
             model: {
@@ -244,10 +249,7 @@ class TokenCalibration:
             }
             for model, seen in sorted(self._seen.items())
         }
-        target = Path(path)
-        data = {"form": _FORM, "base": _base_name(self.base), "models": models}
-        target.write_text(json.dumps(data, allow_nan=False) + "\n", encoding="utf-8")
-        return target
+        return save_form(path, _FORM, {"base": _base_name(self.base), "models": models})
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, base: Tokenizer | None = None) -> TokenCalibration:
@@ -278,9 +280,7 @@ class TokenCalibration:
         True
         """
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-            if data["form"] != _FORM:
-                raise ValueError(f"the form is {data['form']!r}")
+            data = read_form(path, _FORM)
             calibration = cls(_base_of(data["base"], base))
             for model, known in data["models"].items():
                 calibration._observed[model] = [_from_row(row) for row in known["observed"]][-MAX_CALLS:]

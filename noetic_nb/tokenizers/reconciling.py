@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["DISAGREEMENT", "Reconciled", "percent", "reconciled"]
+__all__ = ["DISAGREEMENT", "Reconciled", "as_percent", "percent", "reconciled"]
 
 DISAGREEMENT: Final = 0.5
 """A planned count that is further from the reported one than this part of it is said to disagree."""
@@ -65,4 +65,15 @@ def percent(error: float | None) -> str:
     >>> percent(0.034), percent(None)
     ('known error 3.4 %', 'error not measured')
     """
-    return "error not measured" if error is None else f"known error {100 * error:.2g} %"
+    return "error not measured" if error is None else f"known error {as_percent(error)}"
+
+
+def as_percent(share: float) -> str:
+    """Return a share in two digits, or in as many as it has before the point.
+
+    Examples
+    --------
+    >>> as_percent(0.034), as_percent(1.875), as_percent(12.0)
+    ('3.4 %', '188 %', '1,200 %')
+    """
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:,.0f} %"

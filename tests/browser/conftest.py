@@ -67,8 +67,10 @@ def browser() -> Iterator[Browser]:
     reason = missing()
     if reason is not None:
         pytest.fail(f"NOETIC_NB_REQUIRE_BROWSER=1, but {reason}")
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    # How long a state is waited for before it counts as missing, in ms: on a loaded machine 5 s are no sign of a fault.
+    expect.set_options(timeout=30_000)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium_path(), headless=True, args=FLAGS)
         yield started

@@ -82,6 +82,7 @@ def test_a_deny_leads_to_its_request_to_the_item_of_its_argument_and_to_what_wou
     says(opened, f"type(run.events[{seq}]).__name__, run.events[{seq}].action", "('SteeringDecided', 'deny')")
 
     why.get_by_role("button", name="Show the request").click()
+    wait_for(lambda: opened.kernel.value("bench.selection.call") != "None", "a call is chosen")
     call = opened.kernel.value("bench.selection.call")
     expect(transcript.locator("input[type=range]")).to_have_value(call)
     shot(root, "workbench-airline-why")

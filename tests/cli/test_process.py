@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from noetic_nb.cli.main import main
-from noetic_nb.cli.output import write_whole
-from noetic_nb.errors import NoeticConfigError
 from tests.cli.conftest import Command
 from tests.redaction.shapes import SHAPES, made
 from tests.widgets.hostile_texts import HOSTILE_TEXTS
@@ -102,18 +99,3 @@ def test_secrets_stay_out_of_everything_that_is_written(command: Command, folder
     written = "".join([each.out + each.err for each in answers]) + (folder / "report.html").read_text()
     assert "look:" in written
     assert secret not in written
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "page.html"
-    write_whole(path, "old")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.replace", full)
-    with pytest.raises(NoeticConfigError, match="No space left"):
-        write_whole(path, "new")
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]

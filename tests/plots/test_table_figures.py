@@ -139,3 +139,29 @@ def test_an_unknown_domain_is_refused(worth: pandas.DataFrame) -> None:
     with pytest.raises(NoeticConfigError) as refused:
         plots.economics(worth, domain="hotel")
     assert refused.value.code == "UNKNOWN_DOMAIN"
+
+
+@pytest.mark.parametrize("draw", [plots.pareto, plots.sweep])
+def test_axes_say_the_units_that_a_table_says(draw: Any) -> None:
+    frame = pandas.DataFrame({"cost_cached": [0.1, 0.2], "recall": [0.5, 0.6]})
+    assert draw(frame, "cost_cached", "recall").get_xlabel() == "cost_cached"
+
+    frame.attrs["units"] = {"cost_cached": "US dollars", "recall": "share"}
+
+    axes = draw(frame, "cost_cached", "recall")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("cost_cached (US dollars)", "recall (share)")
+
+
+@pytest.mark.parametrize("width", [85 / 25.4, 10.0])
+def test_numbers_of_rows_do_not_touch(width: float) -> None:
+    frame = pandas.DataFrame(
+        {"x": [0.0, 0.5, 0.51, 0.52, 1.0], "y": [0.0, 0.5, 0.52, 0.54, 1.0], "name": ["a", "b", "c", "d", "e"]}
+    )
+    figure = Figure(figsize=(width, 0.7 * width), layout="constrained")
+
+    axes = plots.pareto(frame, "x", "y", ax=figure.subplots(), label="name")
+
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert len(boxes) == 5
+    assert [(a, b) for a in range(5) for b in range(a) if boxes[a].overlaps(boxes[b])] == []

@@ -27,6 +27,7 @@ FLOORS: tuple[frozenset[str], ...] = (
             "clock",
             "ids",
             "owner_only",
+            "whole_files",
             "redact",
             "markup",
             "cards",

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import enum
 import inspect
+import io
 import json
 import pickle
 import re
@@ -18,10 +19,11 @@ from typing import Any, Final
 
 import pytest
 from IPython.core.formatters import DisplayFormatter
+from rich.console import Console
+from rich.text import Text
 
 import noetic_nb as nn
-from noetic_nb import cards
-from noetic_nb.cards import Card, Table, card_html, card_line, card_of, card_text, with_card
+from noetic_nb.cards import Card, Table, card_html, card_line, card_of, card_text, on_classes, with_card
 from noetic_nb.events import ItemsAppended, Where
 from noetic_nb.items import input_message
 from noetic_nb.steps.records import LoopStep
@@ -30,6 +32,7 @@ from tests.unit.card_gallery import QUESTION, gallery
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, LONG
 
 NAMES: Final = tuple(gallery())
+MARKED: Final = "[bold]where[/bold] is order A17?"
 # Records that are data: whoever prints one wants all of it. A cell that ends with one shows its card.
 DATA: Final = frozenset({"items", "item", "started", "appended", "model call", "tool call", "decision"})
 # Of other packages' floors, or tables as text.
@@ -84,6 +87,14 @@ def in_cell(value: Any) -> tuple[str, str]:
     return data["text/plain"], data.get("text/html", "")
 
 
+def in_rich(*values: Any) -> str:
+    """Return what `rich.print` writes of values."""
+    console = Console(file=io.StringIO(), width=200)
+    console.print(*values)
+    written: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return written
+
+
 @cache
 def shown(text: str) -> dict[str, Any]:
     return gallery(text)
@@ -120,6 +131,15 @@ def test_a_huge_value_is_shown_short(name: str) -> None:
     assert len(html) < 30_000
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in DATA])
+def test_rich_shows_the_same_and_interprets_nothing(name: str) -> None:
+    value = shown(MARKED)[name]
+
+    assert in_rich(value) in [in_rich(Text(in_cell(value)[0])), in_rich(Text(repr(value)))]
+    assert len(in_rich([value])) <= len(repr(value)) + 200
+    assert ("[bold]" in repr(value)) <= ("[bold]" in in_rich(value))
+
+
 @pytest.mark.parametrize("name", sorted(DATA))
 def test_a_huge_record_has_its_whole_repr_and_a_small_card(name: str) -> None:
     value = shown(LONG)[name]
@@ -150,7 +170,8 @@ def test_no_secret_is_shown(shape: Any) -> None:
     longest = max(re.findall(r"[A-Za-z0-9]+", secret), key=len)
     for name, value in gallery(text).items():
         plain, html = in_cell(value)
-        for seen in (plain, html, repr(value) if name not in DATA else ""):
+        others = (repr(value), in_rich(value), in_rich([value])) if name not in DATA else ()
+        for seen in (plain, html, *others):
             for form in {secret, json.dumps(secret)[1:-1], *([longest] if len(longest) >= 9 else [])}:
                 assert form not in seen, name
 
@@ -206,7 +227,7 @@ def test_a_card_changes_neither_equality_nor_copies(name: str) -> None:
 
 def test_a_turn_makes_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
-    monkeypatch.setattr(cards, "card_of", made.append)
+    monkeypatch.setattr(on_classes, "card_of", made.append)
     config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"), memory=[nn.working_memory()])
     harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Hello."]))
     run = nn.record(harness)

@@ -14,7 +14,7 @@ import ipywidgets
 import pytest
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import QualityGiven, ViewAssembled, Where
+from noetic_nb.events import ModelCalled, QualityGiven, ViewAssembled, Where
 from noetic_nb.runs import Run
 from noetic_nb.widgets import RegulatorTrends, TokenAllocation
 from noetic_nb.widgets.base import cells
@@ -22,6 +22,7 @@ from tests.widgets.scenes import demo_run, hostile_run, layer, turn, view
 from tests.widgets.views import MAKERS, OFFERED, RUN_VIEWS, VIEWS
 
 BROWSER_TESTS = Path(__file__).parents[1] / "browser"
+WIDGETS = Path(inspect.getfile(cells)).parents[1]
 
 
 @pytest.fixture
@@ -68,6 +69,22 @@ def test_a_view_of_a_run_has_its_script_and_its_style_beside_it(offered: type[An
     for name, suffix in (("_esm", ".js"), ("_css", ".css")):
         assert str(getattr(offered, name)).endswith(module.with_suffix(suffix).read_text(encoding="utf-8"))
     assert "store.guard(render)" in str(offered._esm), "a fault while it renders would leave an empty box"
+
+
+# What hosts of anywidgets promise [1]; those of Jupyter give a model more, which others pass over without a word.
+#
+# .. [1] Anywidget Front-End Module, https://anywidget.dev/en/afm/, "interface AnyModel".
+MODEL = frozenset({"get", "set", "save_changes", "on", "off", "send"})
+
+
+@pytest.mark.parametrize("path", sorted(WIDGETS.rglob("*.js")), ids=lambda path: str(path.name))
+def test_a_script_takes_of_its_model_what_every_front_end_has(path: Path) -> None:
+    script = path.read_text(encoding="utf-8")
+
+    used = set(re.findall(r"\b(?:model|host)\.(\w+)", script))
+    assert used <= MODEL
+    # One trait at a time: an object of several is for Backbone only.
+    assert re.findall(r"\bmodel\.set\((?!\"\w+\", )[^)]*", script) == []
 
 
 @pytest.mark.parametrize("offered", RUN_VIEWS)
@@ -232,7 +249,7 @@ def test_a_view_that_fails_says_so_and_leaves_the_agent_alone(
     with TokenAllocation(run) as opened:
         monkeypatch.setattr(opened.reading, "take", lambda *_: 1 / 0)
 
-        run.append(QualityGiven(Where("t1", "e1", 1), 0.0, 0.5, "user"))
+        run.append(ModelCalled(Where("t1", "e1", 1), 0.0, 0, "m", "agent", 1.0, "ok"))
 
         assert "division by zero" in opened.fault
         assert listeners(run) == 0

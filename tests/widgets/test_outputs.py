@@ -24,12 +24,14 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 class Output:
     """What IPython returns for an output that can be updated."""
 
-    def __init__(self, bundle: dict[str, Any]) -> None:
+    def __init__(self, bundle: dict[str, Any], updated: list[Output]) -> None:
         self.bundles = [bundle]
+        self.updated = updated
 
     def update(self, bundle: dict[str, Any], *, raw: bool) -> None:
         assert raw
         self.bundles.append(bundle)
+        self.updated.append(self)
 
 
 class Page:
@@ -37,6 +39,7 @@ class Page:
 
     def __init__(self) -> None:
         self.outputs: list[Output] = []
+        self.updated: list[Output] = []  # in the order of their updates
         self.ended: list[Any] = []
         events = SimpleNamespace(
             register=lambda _name, callback: self.ended.append(callback),
@@ -46,7 +49,7 @@ class Page:
 
     def show(self, bundle: dict[str, Any], *, raw: bool, display_id: bool = False) -> Output:
         assert raw
-        self.outputs.append(Output(bundle))
+        self.outputs.append(Output(bundle, self.updated))
         return self.outputs[-1]
 
     def run_cell(self, name: str, request: str) -> None:
@@ -85,6 +88,15 @@ def test_a_view_is_shown_as_a_live_output_and_a_static_one_beside_it(make: Any, 
         assert sorted(static) == ["text/html", "text/plain"]
         assert opened.to_html() in static["text/html"]
         assert f'id="nn-{opened.static_id}"' in static["text/html"]
+
+
+def test_closing_replaces_the_static_form_while_the_live_one_still_hides_it(page: Page) -> None:
+    opened = TokenAllocation(demo_run())
+    opened._ipython_display_()
+    opened.close()
+
+    live, static = page.outputs
+    assert page.updated == [static, live]
 
 
 @pytest.mark.parametrize("make", VIEWS)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb.cli.command import FINDINGS, FINE, Command
 from noetic_nb.cli.commands.import_runs import outcome_word, run_facts
-from noetic_nb.cli.output import Output, write_whole
+from noetic_nb.cli.output import Output
 from noetic_nb.cli.run_arguments import add_sources, runs_of
 from noetic_nb.markup import escape
+from noetic_nb.whole_files import write_whole
 
 if TYPE_CHECKING:
     from noetic_nb.runs import Run

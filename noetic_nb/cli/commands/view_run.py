@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from noetic_nb.cli.command import FINE, Command
-from noetic_nb.cli.output import Output, write_whole
+from noetic_nb.cli.output import Output
 from noetic_nb.cli.run_arguments import add_sources, runs_of
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.whole_files import write_whole
 
 __all__ = ["VIEW", "notebook"]
 

@@ -6,7 +6,6 @@ that was left out from a threshold of the other domains.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, isnan, nan
@@ -19,6 +18,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab.detection.detectors import Detecting
 from noetic_nb.regulator import Regulator, Settings
 from noetic_nb.runs.plain_text import plain_line
+from noetic_nb.whole_files import read_form, save_form
 
 if TYPE_CHECKING:
     import pandas
@@ -227,9 +227,13 @@ class Calibration:
         -------
         Path
             The file.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``CANNOT_WRITE``; what was there before stays.
         """
         data = {
-            "form": _FORM,
             "detector": self.detector,
             "threshold": self.threshold,
             "reasons": dict(self.reasons),
@@ -242,9 +246,7 @@ class Calibration:
                 name: {key: list(values) for key, values in curve.items()} for name, curve in self.curves.items()
             },
         }
-        target = Path(path)
-        target.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        return target
+        return save_form(path, _FORM, data)
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, named: Mapping[str, Any] | None = None) -> Calibration:
@@ -268,9 +270,7 @@ class Calibration:
             ``INVALID_CALIBRATION`` for a file that is none, or that needs code which is not in `named`.
         """
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-            if data["form"] != _FORM:
-                raise ValueError(f"the form is {data['form']!r}")
+            data = read_form(path, _FORM)
             return cls(
                 detector=data["detector"],
                 threshold=data["threshold"],

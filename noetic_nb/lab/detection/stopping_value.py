@@ -30,6 +30,7 @@ DETECTOR: Final = "detector"
 MOST_THRESHOLDS: Final = 200
 """Of so many thresholds at most there are rows; of more, every so many-th."""
 
+UNITS: Final = {"tokens_saved": "tokens", "cost_saved": "US dollars", "time_saved_s": "s"}
 _ABOUT: Final = "95 %, whole tasks drawn again, nothing fitted; a share of 0 or 1: Wilson's over tasks"
 
 _Price: TypeAlias = Price | str | None
@@ -156,8 +157,9 @@ def economics(
         score from which a run is stopped, or the most calls of a model that it may make. With their ``_low`` and ``_high``:
         ``tokens_saved``, ``cost_saved`` (US dollars) and ``time_saved_s`` of failed runs, and the shares of runs ``good_lost``
         and ``failed_stopped``; ``good`` and ``failed`` are the numbers of runs. What a failed run of a domain does not know is
-        missing in all of its rows. ``attrs`` says of how many runs, by domain, tokens, cost or time are ``unknown`` or
-        ``estimated``, which runs the detector could not score (``failures``, left out), and how many are ``unlabelled``.
+        missing in all of its rows. ``attrs`` says the ``units``, of how many runs, by domain, tokens, cost or time are
+        ``unknown`` or ``estimated``, which runs the detector could not score (``failures``, left out), and how many are
+        ``unlabelled``.
 
     Raises
     ------
@@ -223,6 +225,7 @@ def economics(
     )
     frame.attrs = {
         "detector": detecting[0].name,
+        "units": dict(UNITS),
         "unknown": {
             "tokens": _count(domains, [isnan(each.after["tokens"][0]) for each in spent]),
             "cost": _count(domains, [isnan(each.after["cost"][0]) for each in spent]),

@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["memory_bench"]
 
 COLUMNS: Final = ("layers", "budget", "recall", "low", "high", "tokens", "cost_fresh", "cost_cached", "ms")
+UNITS: Final = {
+    "budget": "tokens",
+    "tokens": "tokens",
+    "cost_fresh": "US dollars",
+    "cost_cached": "US dollars",
+    "ms": "ms",
+}
 # US dollars per million tokens of input, and the share of it that a cached token costs: round numbers to compare layers by.
 PRICE: Final = 1.0
 CACHED_SHARE: Final = 0.1
@@ -73,8 +80,9 @@ def memory_bench(
         sent, with its 95 % interval ``low, high`` over dialogues; ``tokens``, the mean of the requests with a question;
         ``cost_fresh`` and ``cost_cached``, US dollars of input of a dialogue with all of its requests, without and with a cache
         of prefixes; ``ms``, the mean time in which a request was recalled and planned, missing without a clock.
-        ``attrs["by_kind"]`` has the recall of each kind of question, ``attrs["outdated"]`` how much of what held before a change
-        was sent as well, where questions name it, ``attrs["problems"]`` what hooks reported: set, layer, hook, what, how often.
+        ``attrs["units"]`` has the units, ``attrs["by_kind"]`` the recall of each kind of question, ``attrs["outdated"]`` how much
+        of what held before a change was sent as well, where questions name it, ``attrs["problems"]`` what hooks reported: set,
+        layer, hook, what, how often.
 
     Raises
     ------
@@ -133,6 +141,7 @@ def memory_bench(
         )
     frame = pandas.DataFrame(rows, columns=COLUMNS)
     frame.attrs |= {
+        "units": dict(UNITS),
         "by_kind": by_kind,
         "outdated": outdated,
         "problems": tuple(problems),

@@ -1,4 +1,4 @@
-"""The answers of one llm step: recall, plan, send, review, log, run the tools that were called.
+"""The answers of one llm step: send, review, log, run the tools that were called.
 
 Every response is reviewed before any tool it calls is run. Where the rules guide, the model is called again, at most three
 times; a response that is still guided after that is denied.
@@ -7,20 +7,17 @@ times; a response that is still guided after that is denied.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import is_
 from typing import Final
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.events import LogStretch
 from noetic_nb.items import Item, assistant_text, function_call_output, input_message
 from noetic_nb.items.call_ids import with_own_call_ids
-from noetic_nb.memory import ExecutionContext, RerenderRequest, SteeringAction, SteeringDecision
-from noetic_nb.memory.recall import RecallEntry
+from noetic_nb.memory import SteeringAction, SteeringDecision
 from noetic_nb.memory.steering_decision import ALLOW, denied
-from noetic_nb.models.client import CUT_OFF, NO_USAGE, ModelDelta, ModelRequest, ModelResponse
+from noetic_nb.models.client import CUT_OFF, NO_USAGE, ModelDelta, ModelResponse
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
-from noetic_nb.runtime.context.messages import append_input, log_items, query_of, warn_if_redacted
+from noetic_nb.runtime.context.messages import append_input, log_items, query_of
 from noetic_nb.runtime.context.protocols import FollowedAnswer
 from noetic_nb.runtime.context.step_errors import TurnStopped
 from noetic_nb.runtime.execution.approval import RESPONSE, approval
@@ -36,11 +33,9 @@ from noetic_nb.runtime.execution.cut_answers import (
     refuse_calls,
     warn_cut,
 )
-from noetic_nb.runtime.execution.prepared_request import emit_prepared
+from noetic_nb.runtime.execution.planned_step import PlannedStep
 from noetic_nb.runtime.execution.tool_call import call_tool
-from noetic_nb.runtime.planning.log_stretches import log_stretches
-from noetic_nb.runtime.planning.make_plan import plan_turn
-from noetic_nb.runtime.planning.turn_plan import TurnPlan, leaves_out
+from noetic_nb.runtime.planning.turn_plan import TurnPlan
 from noetic_nb.steps import LLMStep
 from noetic_nb.steps.output_codec import CodecOutput, OutputReader
 from noetic_nb.tokens import estimate_tokens
@@ -52,56 +47,23 @@ MAX_GUIDED_RETRIES: Final = 3
 DEFAULT_GUIDANCE: Final = "Adjust your last answer and try again."
 
 
-class LLMStepRun:
+class LLMStepRun(PlannedStep):
     """The state of one llm step while it runs."""
 
     __slots__ = (
-        "_chosen",
-        "_hook_ctx",
-        "_stretches",
         "answer",
-        "budgets",
         "continued",
         "cost",
-        "ctx",
-        "engine",
-        "ephemeral",
         "held",
         "incomplete",
-        "instructions",
-        "model",
         "on_delta",
-        "planning_ms",
-        "policy",
         "produced",
         "reading",
-        "recalled",
-        "requests",
-        "step",
-        "system_tokens",
-        "tokenizer",
-        "tools",
         "usage",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, step: LLMStep, ctx: Context, model: str, instructions: str) -> None:
-        self.engine = engine
-        self.step = step
-        self.ctx = ctx
-        self.model = model
-        self.tokenizer = engine.tokenizer_of(model)
-        self.policy, self.tools, self.system_tokens, self.budgets, self.instructions = engine.setups.of(
-            step, instructions, self.tokenizer
-        )
-        ctx.item_log.recount(self.tokenizer)
-        self._hook_ctx: ExecutionContext | None = None
-        self.recalled: tuple[RecallEntry, ...] = ()
-        self.requests: tuple[RerenderRequest, ...] = ()
-        self._chosen: tuple[int, Sequence[Item] | None] | None = None
-        self._stretches: tuple[LogStretch, ...] | None = None
-        self.ephemeral: tuple[Item, ...] = ()
-        self.planning_ms: float | None = None
-        """How long it took to plan the last call; measured only where somebody follows the run."""
+        super().__init__(engine, step, ctx, model, instructions)
         self.incomplete = step.incomplete or engine.config.incomplete
         self.continued = 0
         """How often the last answer was continued."""
@@ -114,154 +76,6 @@ class LLMStepRun:
         self.held: list[ModelDelta] = []
         self.reading: OutputReader | None = None
         """The last answer, where a codec reads it while it is written."""
-
-    @property
-    def hook_ctx(self) -> ExecutionContext:
-        """The execution as hooks see it; made only where a hook will look."""
-        if self._hook_ctx is None:
-            self._hook_ctx = self.engine.hook_context(self.ctx)
-        return self._hook_ctx
-
-    async def recall(self) -> None:
-        """Recall from the layers, once per step."""
-        self.recalled = await self.engine.stack.recall(
-            self.hook_ctx,
-            query=self.ctx.query,
-            log=self.ctx.item_log,
-            budgets=self.budgets.by_layer(),
-            mode="cached",
-            with_empty=True,
-        )
-        self.warn_of_recalled()
-        self.raise_stop()
-
-    def warn_of_recalled(self) -> None:
-        """Warn of placeholders in what was recalled."""
-        for entry in self.recalled:
-            if entry.text is not None and "[redacted" not in entry.text:
-                continue  # all there is of it is this text
-            warn_if_redacted(self.ctx, entry.items, f"What layer {entry.layer_id!r} recalled", entry.layer_id)
-
-    async def rerender(self) -> None:
-        """Recall again the layers that requested it while tool outputs were logged."""
-        self.recalled = await self.engine.stack.rerender(
-            self.hook_ctx,
-            self.requests,
-            current=self.recalled,
-            query=self.ctx.query,
-            log=self.ctx.item_log,
-            budgets=self.budgets.by_layer(),
-        )
-        self.warn_of_recalled()
-        self.requests = ()
-        self.ctx.recalled = self.recalled
-
-    def _projection(self) -> tuple[LogStretch, ...] | None:
-        """Return what the layers chose of the history as a run records it."""
-        if self._chosen is None or self._chosen[1] is None:
-            return None
-        known, size = self._chosen[0], len(self.ctx.item_log)
-        if self._stretches is None:
-            self._stretches = log_stretches(self._chosen[1], self.ctx.item_log.items)
-        return (*self._stretches, LogStretch(known, size)) if size > known else self._stretches
-
-    async def _projected(self) -> Sequence[Item] | None:
-        """Let the layers choose of the history, once per step; what is logged during the step follows as it is."""
-        log = self.ctx.item_log
-        if self._chosen is None:
-            shown = await self.engine.stack.project_history(self.hook_ctx, log.items)
-            self._chosen = (len(log), None if shown is log.items else shown)
-            self._stretches = None
-        known, shown_items = self._chosen
-        return None if shown_items is None else (*shown_items, *log[known:])
-
-    def plan(self, projected: Sequence[Item] | None = None, extra: tuple[RecallEntry, ...] = ()) -> TurnPlan:
-        """Plan the next call."""
-        engine = self.engine
-        if engine.sink is None:
-            return self._plan(projected, extra)
-        start = engine.clock.monotonic_ms()
-        plan = self._plan(projected, extra)
-        self.planning_ms = engine.clock.monotonic_ms() - start
-        return plan
-
-    def _plan(self, projected: Sequence[Item] | None, extra: tuple[RecallEntry, ...]) -> TurnPlan:
-        engine = self.engine
-        return plan_turn(
-            self.ctx.item_log,
-            engine.stack.layers,
-            self.policy,
-            (*self.recalled, *extra) if extra else self.recalled,
-            instructions=self.instructions,
-            tool_tokens=self.tools.count(self.tokenizer),
-            tokenizer=self.tokenizer,
-            projected=projected,
-            budgets=self.budgets,
-            system_tokens=self.system_tokens,
-        )
-
-    async def planned(self) -> TurnPlan:
-        """Plan the next call on what the layers choose of the history, with a summary where the policy wants one."""
-        projected = await self._projected() if "project_history" in self.engine.stack.hooks else None
-        plan = self.plan(projected)
-        if projected is not None or not leaves_out(plan):
-            return plan
-        # One policy of three wants it, in long conversations.
-        from noetic_nb.runtime.planning.summary import summarised
-
-        return await summarised(
-            self.engine, self.ctx, self.model, self.policy, plan, lambda extra: self.plan(None, extra)
-        )
-
-    def warn_over_budget(self, plan: TurnPlan) -> None:
-        """Warn that a request is larger than it may be: the user's message is sent whatever its size."""
-        policy = self.policy
-        most = max(0.0, policy.token_budget - policy.response_reserve)
-        self.ctx.warn(
-            "over_budget",
-            f"The request to model {self.model!r} has {plan.total_tokens} tokens and was sent all the same: the budget of "
-            f"{policy.token_budget:g} less {policy.response_reserve:g} for the answer leaves {most:g}.",
-        )
-
-    def report_plan(self, plan: TurnPlan) -> None:
-        """Report what is about to be sent: to layers, to rules about where values come from, and to the run."""
-        engine, ctx, hooks = self.engine, self.ctx, self.engine.stack.hooks
-        room = self.policy.token_budget - self.policy.response_reserve
-        # Without layers' items first: their sum takes longer than all the rest, and is seldom wanted.
-        if plan.history + plan.system + plan.tools > room or (plan.layer_items and plan.total_tokens > room):
-            self.warn_over_budget(plan)
-        if "delivered" in hooks:
-            engine.stack.delivered(self.hook_ctx, [item["id"] for _, item in plan.layer_items if "id" in item])
-        if "before_tool_call" in hooks and (self.instructions or plan.layer_items):
-            ctx.noting().note_call(len(ctx.item_log), self.instructions, plan.layer_items)
-        if engine.sink is not None:
-            self.report_prepared()
-            now, projection = engine.clock.now_ms(), self._projection()
-            engine.sink.emit(
-                plan.as_event(ctx.where, now, ctx.step_count, projection, self.ephemeral, self.planning_ms)
-            )
-
-    def report_prepared(self) -> None:
-        """Report what the requests of this execution have in common, where it is not in the run already."""
-        engine, ctx = self.engine, self.ctx
-        # With the subscribers: one that has come since knows nothing of it.
-        now = (
-            self.step,
-            self.model,
-            self.instructions,
-            self.tools.specs,
-            engine.hub.sinks,
-            engine.stack.layers,
-            self.tokenizer,
-        )
-        before = ctx.prepared
-        if before is not None and all(map(is_, now, before)):
-            return
-        if before is None or before[4] is not now[4] or before[0] is not now[0] or before != now:
-            emit_prepared(
-                engine, ctx, self.step, self.policy, self.model, self.instructions, self.tools, self.tokenizer
-            )
-        ctx.prepared = now
 
     async def respond(self) -> ModelResponse:
         """Call the model until a response stands.
@@ -367,22 +181,6 @@ class LLMStepRun:
                 warn_cut(ctx, response, self.model)
                 return response, calls
             self.continued += 1
-
-    def request(self, plan: TurnPlan) -> ModelRequest:
-        """Return the request that carries out a plan."""
-        step, items = self.step, plan.items
-        if self.ctx.item_log.repeats_calls:
-            items = with_own_call_ids(items)
-        return ModelRequest(
-            self.model,
-            (*items, *self.ephemeral) if self.ephemeral else items,
-            self.instructions or None,
-            self.tools.specs,
-            step.params,
-            None if step.output is None else step.output.json_schema,
-            "agent",
-            self.ctx.thread_id,
-        )
 
     def listener(self, is_reviewed: bool) -> Callable[[ModelDelta], None]:
         """Begin to pass on what the model writes: to those who stream the turn, and to the codec of the output."""
@@ -498,13 +296,6 @@ class LLMStepRun:
         """Let the layers keep what matters of the step's response."""
         await self.engine.stack.store(self.hook_ctx, response=response, log=self.ctx.item_log)
         self.raise_stop()
-
-    def raise_stop(self) -> None:
-        """Raise where a layer wants the turn to stop."""
-        if self.engine.stack.layers:
-            stop = self.engine.stack.take_stop(self.hook_ctx)
-            if stop is not None:
-                raise TurnStopped(stop)
 
 
 def _calls_of(items: Sequence[Item]) -> tuple[Item, ...]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from noetic_nb.items.log import ItemView
 from noetic_nb.redact import redact_head
+from noetic_nb.runtime.execution.planned_step import PlannedStep
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
 from noetic_nb.tokenizers.factors import Tally
 from noetic_nb.tokenizers.learning import CalibratedTokenizer
 from noetic_nb.tokenizers.reconciling import percent, reconciled
 from noetic_nb.tokens import estimate_tokens, known_error, tokenizer_name
-
-if TYPE_CHECKING:  # which calls this
-    from noetic_nb.runtime.execution.llm_step_run import LLMStepRun
 
 __all__ = ["Billed", "reconcile"]
 
@@ -46,7 +44,7 @@ class Billed(NamedTuple):
         return same and self.is_log and before.is_log and self.tools is before.tools and self.size >= before.size
 
 
-def reconcile(run: LLMStepRun, plan: TurnPlan, reported: int) -> None:
+def reconcile(run: PlannedStep, plan: TurnPlan, reported: int) -> None:
     """Compare the plan of a call with its usage: warn of what is wrong, and let a counter that learns learn from the rest."""
     ctx, counter = run.ctx, run.tokenizer
     fault = getattr(counter, "fault", None)

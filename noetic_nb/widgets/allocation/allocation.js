@@ -116,7 +116,7 @@ export default () => {
     if (message.type === "empty") data.empty = message.text;
     const end = data.first + data.calls.length;
     if (message.type === "place" && message.at >= data.first && message.at < end) data.calls[message.at - data.first].place = message.place;
-    if (message.type === "billed" && message.at >= data.first && message.at < end) data.calls[message.at - data.first] = message.call;
+    if (message.type === "billed" && message.at >= data.first && message.at < end) data.calls[message.at - data.first] = { ...data.calls[message.at - data.first], ...message.call };
     if (message.type !== "call") return true;
     if (message.at < end) return true; // already in the snapshot this page began with
     if (message.at > end || message.layersAt > data.layers.length) return false;
@@ -192,11 +192,15 @@ export default () => {
       const call = callOf(at);
       if (call.fault === undefined) store.select(model, { thread_id: call.thread, turn: call.turn, call: call.place, item, decision: null });
     }
-    function go(to) {
-      const at = Math.max(0, Math.min(to, count() - 1));
-      model.set({ position: at, follow: false });
+    function show(at, follows) {
+      model.set("position", at);
+      model.set("follow", follows);
       model.save_changes();
       store.changed();
+    }
+    function go(to) {
+      const at = Math.max(0, Math.min(to, count() - 1));
+      show(at, false);
       select(at);
     }
     function choose(event) {
@@ -205,11 +209,7 @@ export default () => {
     }
     back.addEventListener("click", () => go(shown() - 1));
     on.addEventListener("click", () => go(shown() + 1));
-    follow.addEventListener("change", () => {
-      model.set({ position: shown(), follow: follow.checked });
-      model.save_changes();
-      store.changed();
-    });
+    follow.addEventListener("change", () => show(shown(), follow.checked));
 
     // The strip: a click goes to a call, a drag or Shift with the arrow keys chooses a range.
     const stripNow = () => range ?? store.data.strip;

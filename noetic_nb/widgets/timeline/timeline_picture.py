@@ -8,7 +8,8 @@ from noetic_nb.markup import escape
 from noetic_nb.runs.drawn_time import duration_text
 from noetic_nb.runs.palette import SPAN_COLOURS, ink_on
 from noetic_nb.runs.plain_text import plain_line
-from noetic_nb.runs.run_spans import SIGNS, Timeline
+from noetic_nb.runs.run_spans import Timeline
+from noetic_nb.runs.span import SIGNS
 from noetic_nb.runs.span_window import Bar, Lane, Window, Windows
 from noetic_nb.widgets.timeline.timeline_words import (
     KIND_NAMES,

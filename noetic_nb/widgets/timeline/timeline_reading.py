@@ -12,7 +12,8 @@ from noetic_nb.events import RunEvent
 from noetic_nb.runs.drawn_time import duration_text
 from noetic_nb.runs.palette import SPAN_COLOURS, ink_on
 from noetic_nb.runs.plain_text import plain, plain_line
-from noetic_nb.runs.run_spans import KINDS, SIGNS, Span, Timeline
+from noetic_nb.runs.run_spans import Timeline
+from noetic_nb.runs.span import KINDS, SIGNS, Span
 from noetic_nb.runs.span_window import WHOLE, Bar, Wanted, Window, Windows
 from noetic_nb.runs.turn_parts import parts_of_turns
 from noetic_nb.widgets.base.feed import Place, Reading
@@ -58,6 +59,7 @@ class TimelineReading(Reading):
     'Run timeline. Nothing has run yet. Turns, calls and hooks appear here as they run.'
     """
 
+    reads = Timeline.reads
     nothing = "{part} has nothing that ran."
 
     def __init__(

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from noetic_nb.runs.drawn_time import duration_text
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain, plain_line, sendable
-from noetic_nb.runs.run_spans import SIGNS, Span, Timeline
+from noetic_nb.runs.run_spans import Timeline
+from noetic_nb.runs.span import SIGNS, Span
 from noetic_nb.runs.turn_parts import TurnParts
 
 __all__ = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from copy import copy
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
@@ -53,7 +54,8 @@ class Conversation:
         self.harness = harness
         self.thread_id = thread_id
         self._changed = changed
-        self._waiting: list[str] = []
+        # With the threads that they are for.
+        self._waiting: list[tuple[str, str]] = []
         self._notice = ("plain", "")
         try:
             self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
@@ -67,15 +69,21 @@ class Conversation:
         return {
             "agent": plain(self.harness.config.name),
             "thread": plain(self.thread_id),
-            "waiting": [plain(text, TEXT_LENGTH) for text in self._waiting],
+            "waiting": [plain(text, TEXT_LENGTH) for thread_id, text in self._waiting if thread_id == self.thread_id],
             "notice": list(self._notice),
             "deaf": self.deaf,
         }
 
+    def in_thread(self, thread_id: str) -> Conversation:
+        """Return the conversation with the same agent in another thread; what was begun in this one goes on."""
+        other = copy(self)
+        other.thread_id, other._notice = thread_id, ("plain", "")
+        return other
+
     def turn_started(self, thread_id: str) -> None:
         """Take note that a turn began: what waited is part of it."""
-        if thread_id == self.thread_id and self._waiting:
-            self._waiting.clear()
+        if any(waiting == thread_id for waiting, _ in self._waiting):
+            self._waiting[:] = [each for each in self._waiting if each[0] != thread_id]
             self._changed()
 
     def notify(self, mood: str, text: str) -> None:
@@ -85,13 +93,14 @@ class Conversation:
 
     async def say(self, text: str) -> AgentReply:
         """Send a message and wait for its reply; raises what `AgentHarness.execute` raises."""
-        self._waiting.append(text)
+        waits = self.thread_id, text
+        self._waiting.append(waits)
         self.notify("plain", "")
         try:
             return await self.harness.execute(text, thread_id=self.thread_id)
         finally:
-            if text in self._waiting:
-                self._waiting.remove(text)
+            if waits in self._waiting:
+                self._waiting.remove(waits)
                 self._changed()
 
     async def stop(self) -> bool:

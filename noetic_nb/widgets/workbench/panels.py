@@ -46,6 +46,8 @@ class Panel(NamedTuple):
     is_open: bool = True
     lacks: Callable[[Subject], str] = lambda _subject: ""
     """Why it cannot be opened, empty where it can."""
+    is_of_thread: bool = True
+    """Whether it shows only the thread that was chosen. Rules are those of all threads."""
 
 
 def _needs_rules(subject: Subject) -> str:
@@ -79,6 +81,7 @@ PANELS: Final[Mapping[str, Panel]] = {
         (12, 520),
         is_open=False,
         lacks=_needs_rules,
+        is_of_thread=False,
     ),
 }
 """Every panel, in the order in which they stand on a page."""

@@ -16,6 +16,7 @@ export default () => {
   async function fetchPanel(host, name) {
     if (fetching.has(name)) return;
     fetching.add(name);
+    const { shown } = store.data.parts;
     let panel;
     try {
       panel = panelOf(host, name, await store.get(host, { do: "panel", panel: name }));
@@ -23,7 +24,9 @@ export default () => {
       panel = { fault: `This panel could not be opened: ${error.message ?? error}` };
     }
     fetching.delete(name);
-    panels.set(name, panel);
+    // What was asked for of another thread is asked for again.
+    if (store.data.parts.shown === shown) panels.set(name, panel);
+    else panel.end?.();
     store.changed();
   }
 
@@ -31,9 +34,14 @@ export default () => {
   function takeOwn(data, content) {
     if (content.type === "selected") {
       store.took(content);
+    } else if (content.type === "all") {
+      store.replace(content.snapshot);
+      for (const panel of panels.values()) panel.end?.();
+      panels.clear();
     } else {
-      const { type, row, ...parts } = content;
+      const { type, row, newThread, ...parts } = content;
       Object.assign(data.parts, parts);
+      if (newThread && !data.parts.threads.some(([at]) => at === newThread[0])) data.parts.threads.push(newThread);
       if (!row) return;
       const rows = data.parts.talk;
       const at = rows.findIndex((other) => other.at === row.at);
@@ -42,10 +50,10 @@ export default () => {
     }
   }
 
-  const store = storeOf((data, message) => {
+  const store = storeOf((_data, message) => {
     if (message.type !== "panels") return true;
     for (const [name, content] of message.news) {
-      if (name === "") takeOwn(data, content);
+      if (name === "") takeOwn(store.data, content);
       else panels.get(name)?.model?.receive(content);
     }
     return true;
@@ -81,6 +89,9 @@ export default () => {
     };
     const head = root.appendChild(make("div", { class: "nn-bench-head" }));
     head.append(make("p", { class: "nn-title" }, "Workbench"));
+    const threads = head.appendChild(make("label", { class: "nn-choice nn-threads" }, "Thread "));
+    const thread = threads.appendChild(make("select"));
+    thread.addEventListener("change", () => get({ do: "thread", at: Number(thread.value) }).catch(failed));
     const progress = head.appendChild(make("p", { class: "nn-sub nn-progress", role: "status" }));
     const bar = root.appendChild(make("div", { class: "nn-toolbar", role: "group", "aria-label": "Panels" }));
     const drawQuestions = questionsPart(root, tools);
@@ -219,8 +230,24 @@ export default () => {
       if (decision !== null && box) for (const wait of [60, 300, 900]) setTimeout(() => reveal(box), wait);
     }
 
+    /** Offer the threads of the run, where there are several. */
+    function drawThreads({ threads: known, threadCount, thread: at }) {
+      threads.hidden = threadCount < 2;
+      const rows = [[-1, `all ${threadCount.toLocaleString("en")}`], ...known];
+      patch(thread, rows, () => make("option"), (option, [place, name]) => {
+        put(option, { value: place });
+        setText(option, name);
+      });
+      const missing = threadCount - known.length;
+      put(threads, { title: missing > 0 ? `${missing.toLocaleString("en")} older threads are not listed: set bench.thread_id in a cell` : null });
+      // Until the kernel has answered, what someone chose stands.
+      if (thread.dataset.at !== String(at) || thread.selectedIndex < 0) thread.value = at ?? -1;
+      thread.dataset.at = String(at);
+    }
+
     function draw(data) {
       setText(head.firstChild, `Workbench: ${data.name}`);
+      drawThreads(data.parts);
       setText(progress, data.parts.progress);
       put(progress, { "data-busy": data.parts.busy ? true : null });
       drawQuestions(data.parts.questions);

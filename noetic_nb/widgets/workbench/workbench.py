@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import traitlets
 
@@ -14,6 +14,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, TurnCompleted
 from noetic_nb.redact import safe_logger
 from noetic_nb.regulator import Regulator
+from noetic_nb.runs.numbering import numbered
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.runs.recorder import record, recorded
 from noetic_nb.runs.run_source import run_of
@@ -23,6 +24,7 @@ from noetic_nb.steering import RuleBook
 from noetic_nb.steering.layer import rulebook_of
 from noetic_nb.widgets.approval.approval import Approval, Asked
 from noetic_nb.widgets.base.assets import joint_script, joint_style
+from noetic_nb.widgets.base.feed import Feed
 from noetic_nb.widgets.base.host import hosted_by, page_traits
 from noetic_nb.widgets.base.moment import Moment
 from noetic_nb.widgets.base.run_view import RunView
@@ -35,6 +37,10 @@ from noetic_nb.widgets.workbench.workbench_reading import WorkbenchReading
 __all__ = ["Workbench"]
 
 log = safe_logger(__name__)
+
+DEFAULT_THREAD: Final = "default"
+# What is the workbench's own among what its panels send and read.
+_OWN: Final = ""
 
 
 class Workbench(RunView):
@@ -53,7 +59,8 @@ class Workbench(RunView):
     regulator : Regulator, optional
         As for `RegulatorTrends`.
     thread_id : str, optional
-        Show only this thread, and talk in it; all are shown by default, and ``"default"`` is talked in.
+        Show only this thread at first, and talk in it; all are shown by default, and ``"default"`` is talked in. A page
+        offers the threads of the run.
     turn : int, optional
         Show only this turn, 1 for the first of a thread.
     until : int, optional
@@ -67,6 +74,8 @@ class Workbench(RunView):
         The open panels, in the order of the page. Can be set.
     sizes : dict of str to (int, int)
         Columns of 12, and pixels of height, of the panels that someone resized. Can be set.
+    thread_id : str or None
+        The thread that is shown. Can be set; the views are others then.
     ledger, transcript, allocation, trends, timeline, memory, rules : RunView
         The views, made when they are first wanted; ``bench.allocation.what_if(...)``.
 
@@ -123,10 +132,10 @@ class Workbench(RunView):
         # What panels send waits here until the work that made it is done, and then leaves as one message.
         self._news: deque[tuple[str, dict[str, Any]]] = deque()
         self._depth = threading.local()
-        self._arguments = {"thread_id": thread_id, "turn": turn, "until": until, "selection": selection}
+        self._arguments = {"turn": turn, "until": until, "selection": selection}
         reading = WorkbenchReading(self._subject, moment)
         if self._subject.harness is not None:
-            reading.conversation = Conversation(self._subject.harness, thread_id or "default", self._chat_changed)
+            reading.conversation = Conversation(self._subject.harness, thread_id or DEFAULT_THREAD, self._chat_changed)
             reading.parts["chat"] = reading.conversation.data()
             reading.questions = Questions(self._questions_changed)
         self._behind: dict[str, RunEvent] = {}
@@ -200,8 +209,9 @@ class Workbench(RunView):
             why = PANELS[name].lacks(self._subject)
             if why:
                 raise NoeticConfigError("PANEL_NOT_AVAILABLE", why, given=name, hint="Workbench(run, rules=book)")
+            thread_id = self.thread_id if PANELS[name].is_of_thread else None
             with hosted_by(self, name):
-                view = PANELS[name].make(self._subject, **self._arguments)
+                view = PANELS[name].make(self._subject, thread_id=thread_id, **self._arguments)
             # It has read what may still wait here.
             if view._last_read is not None and view._last_read is not self._last_taken:
                 self._behind[name] = view._last_read
@@ -231,6 +241,45 @@ class Workbench(RunView):
         self._fetched.intersection_update(change.new)
         self.refresh_static()
 
+    @property
+    def thread_id(self) -> str | None:
+        """The thread that is shown and talked in; None shows all."""
+        return self.moment.thread_id
+
+    @thread_id.setter
+    def thread_id(self, thread_id: str | None) -> None:
+        moment = Moment(thread_id, self.moment.turn, self.moment.until)
+        if moment == self.moment:
+            return
+        with self._together():
+            self.moment = moment
+            self._show_moment()
+        chosen = self.selection.fields["thread_id"]
+        if thread_id is not None and chosen not in (None, thread_id):  # of which nothing is here any more
+            self.selection.select(thread_id=thread_id)
+        self.refresh_static()
+
+    def _show_moment(self) -> None:
+        """Read the run again for another moment; pages ask again for the panels that they show."""
+        reading = self.reading
+        for name in [name for name in reading.views if PANELS[name].is_of_thread]:
+            reading.views.pop(name)._release()
+            self._behind.pop(name, None)
+        self._fetched.clear()
+        if reading.conversation is not None:
+            reading.conversation = reading.conversation.in_thread(self.thread_id or DEFAULT_THREAD)
+            reading.parts["chat"] = reading.conversation.data()
+        reading.show(self.moment)
+        self._feed = Feed(reading, self.moment)
+        events, numbers = numbered(self.run)
+        self._feed.take_all(events, numbers)
+        # It has read what may still wait here.
+        self._behind.pop(_OWN, None)
+        if events and events[-1] is not self._last_taken:
+            self._behind[_OWN] = events[-1]
+        reading.begin()
+        self._news.append((_OWN, {"type": "all", "snapshot": reading.snapshot}))
+
     # What panels send.
 
     def panel_sent(self, panel: str, content: dict[str, Any]) -> None:
@@ -248,7 +297,7 @@ class Workbench(RunView):
     def _part_changed(self, **parts: Any) -> None:
         """Send parts of the workbench itself that are others now."""
         self.reading.parts.update(parts)
-        self._news.append(("", {"type": "parts", **parts}))
+        self._news.append((_OWN, {"type": "parts", **parts}))
         self._flush()
 
     def _chat_changed(self) -> None:
@@ -307,7 +356,10 @@ class Workbench(RunView):
                     view._take(event)
                 elif self._behind[name] is event:
                     del self._behind[name]
-            self._take_part(event)
+            if _OWN not in self._behind:
+                self._take_part(event)
+            elif self._behind[_OWN] is event:
+                del self._behind[_OWN]
         if isinstance(event, TurnCompleted):
             self.refresh_static()
 
@@ -316,9 +368,9 @@ class Workbench(RunView):
         if self.fault:
             return
         try:
-            parts = self._feed.take(event)
-            if parts:
-                self._news.append(("", {"type": "parts", **parts}))
+            for parts in (self.reading.take_thread(event), self._feed.take(event)):
+                if parts:
+                    self._news.append((_OWN, {"type": "parts", **parts}))
         except Exception as exc:
             log.exception("A workbench failed; its panels go on.")
             self.fault = f"The workbench itself failed: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"
@@ -326,10 +378,10 @@ class Workbench(RunView):
     def _selected(self, fields: dict[str, Any]) -> None:
         with self._together():
             self.reading.snapshot["selection"] = fields
-            self._news.append(("", {"type": "selected", "id": self._asked_by, "fields": fields}))
+            self._news.append((_OWN, {"type": "selected", "id": self._asked_by, "fields": fields}))
             chosen = self.reading.selected(fields)
             if chosen is not None:
-                self._news.append(("", {"type": "parts", **chosen}))
+                self._news.append((_OWN, {"type": "parts", **chosen}))
             for view in tuple(self.reading.views.values()):
                 view._selected(fields)
 
@@ -351,6 +403,9 @@ class Workbench(RunView):
                     return {"data": self._fetch(name)}
             case {"do": "choose", "at": int(at), "why": bool(why)} if 0 <= at < len(self.reading.talk):
                 self.selection.select(**self.reading.talk.fields(at, decision=why))
+                return {"data": None}
+            case {"do": "thread", "at": int(at)}:
+                self.thread_id = self.reading.threads.name(at)
                 return {"data": None}
             case {"do": "edit", "decision": int(seq), "rule": int(place)}:
                 try:

@@ -7,13 +7,12 @@ function panelModel(host, name, data) {
   let changed = {};
   const emit = (event, value) => [...(listeners.get(event) ?? [])].forEach((listener) => listener(value));
   return {
+    isHosted: true, // what it missed, its host asks for
     get: (key) => state[key],
     set: (key, value) => {
-      for (const [each, given] of Object.entries(typeof key === "object" ? key : { [key]: value })) {
-        if (state[each] === given) continue;
-        state[each] = changed[each] = given;
-        emit(`change:${each}`, given);
-      }
+      if (state[key] === value) return;
+      state[key] = changed[key] = value;
+      emit(`change:${key}`, value);
     },
     save_changes: () => {
       if (Object.keys(changed).length) host.send({ type: "panel", panel: name, set: changed });
@@ -111,11 +110,16 @@ function talkPart(parent, { get, failed }) {
     if (event.key === "Enter") sendFix();
     else openFix(false);
   });
+  // Where the page becomes narrow, the newest turn stays in sight.
+  new ResizeObserver(() => follows && (list.scrollTop = list.scrollHeight)).observe(list);
   list.addEventListener("scroll", () => (follows = list.scrollTop + list.clientHeight > list.scrollHeight - 24));
   const askEarlier = async () => {
     const first = before[0]?.at ?? Number(list.dataset.first);
     try {
-      before = [...(await get({ what: "talk", before: first })), ...before];
+      const of = shown;
+      const rows = await get({ what: "talk", before: first });
+      if (of !== shown) return;
+      before = [...rows, ...before];
       follows = false;
     } catch (error) {
       failed(error);
@@ -151,7 +155,9 @@ function talkPart(parent, { get, failed }) {
     setText(marks.children[1], turn.marks.slice(hasDenied ? 1 : 0).join(" · "));
   }
 
+  let shown = null;
   return function draw(parts) {
+    if (shown !== parts.shown) [shown, before, follows] = [parts.shown, [], true]; // another thread
     redraw = () => draw(parts);
     const rows = [...before.filter((row) => row.at < (parts.talk[0]?.at ?? Infinity)), ...parts.talk];
     const several = new Set(rows.map((row) => row.thread)).size > 1;

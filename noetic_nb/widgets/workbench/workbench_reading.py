@@ -30,6 +30,7 @@ from noetic_nb.widgets.workbench.panels import PANELS, Subject
 from noetic_nb.widgets.workbench.progress import Progress
 from noetic_nb.widgets.workbench.questions import Questions
 from noetic_nb.widgets.workbench.talk import Talk
+from noetic_nb.widgets.workbench.thread_names import ThreadNames
 
 __all__ = ["WorkbenchReading"]
 
@@ -59,7 +60,7 @@ class WorkbenchReading(Reading):
         The views that have been made, by the names of their panels.
     open, faults : list of str, dict of str to str
         What static forms show: the open panels, and why some cannot be shown.
-    talk, progress, causes, questions : object
+    talk, progress, causes, questions, threads : object
         The parts.
     conversation : Conversation or None
         With the harness, where there is one.
@@ -71,11 +72,12 @@ class WorkbenchReading(Reading):
     'No turn yet'
     """
 
+    reads = _READ
+
     def __init__(self, subject: Subject, moment: Moment = EVERYTHING) -> None:
         self.views: dict[str, RunView] = {}
-        self.talk = Talk(moment)
-        self.progress = Progress()
-        self.causes = Causes(subject.run, subject.rules)
+        self._subject = subject
+        self.threads = ThreadNames()
         self.open: list[str] = []
         self.faults: dict[str, str] = {}
         self.conversation: Conversation | None = None
@@ -87,7 +89,7 @@ class WorkbenchReading(Reading):
             "sizes": {name: list(panel.size) for name, panel in PANELS.items()},
             "selection": dict.fromkeys(FIELDS),
             "parts": {
-                "progress": self.progress.text,
+                "progress": "",
                 "busy": False,
                 "canGrade": False,
                 "chosen": None,
@@ -96,8 +98,23 @@ class WorkbenchReading(Reading):
                 "questions": [],
                 "talk": [],
                 "turns": 0,
+                "threads": [],
+                "threadCount": 0,
+                "thread": None,
+                "shown": 0,
             },
         }
+        self.show(moment)
+
+    def show(self, moment: Moment) -> None:
+        """Forget what was read, and show this part of the run from now on: its events are to be taken again."""
+        self._moment = moment
+        self._is_begun = self._has_reply = False
+        self.talk = Talk(moment)
+        self.progress = Progress()
+        self.causes = Causes(self._subject.run, self._subject.rules)
+        # A page drops what it had asked for of the part before.
+        self.parts.update(progress=self.progress.text, shown=self.parts["shown"] + 1)
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -107,15 +124,11 @@ class WorkbenchReading(Reading):
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the parts that are others now."""
-        if type(event) not in _READ:  # most events are of layers and budgets
-            return None
         self.progress.take(event)
         self.causes.take(event, place.seq)
         at = self.talk.take(event, place.seq)
         if not self._is_begun:
             return None
-        if isinstance(event, TurnStarted) and self.conversation is not None:
-            self.conversation.turn_started(event.where.thread_id)
         news: dict[str, Any] = {}
         if at is not None:
             rows, row = self.parts["talk"], self.talk.data(at)
@@ -142,8 +155,18 @@ class WorkbenchReading(Reading):
         self.parts["chosen"] = chosen
         return {"chosen": chosen}
 
-    _is_begun = False
-    _has_reply = False
+    def take_thread(self, event: RunEvent) -> dict[str, Any] | None:
+        """Read one event, of whatever thread; returns the parts that are others now."""
+        if isinstance(event, TurnStarted) and self.conversation is not None:
+            self.conversation.turn_started(event.where.thread_id)
+        at = self.threads.take(event)
+        if at is None or not self._is_begun:
+            return None
+        self.parts["threads"].append(self.threads.row(at))
+        self.parts["threadCount"] = len(self.threads)
+        # The one that is shown may only now have begun.
+        self.parts["thread"] = self.threads.place(self._moment.thread_id)
+        return {"newThread": self.threads.row(at), "threadCount": len(self.threads), "thread": self.parts["thread"]}
 
     @property
     def _chat_thread(self) -> str | None:
@@ -152,6 +175,7 @@ class WorkbenchReading(Reading):
     def begin(self) -> None:
         """Make the snapshot of what has been read."""
         self._is_begun = True
+        self.threads.read(list(self._subject.run.events))
         self._has_reply = self._chat_thread is not None and self.talk.has_reply(self._chat_thread)
         self.parts.update(
             progress=self.progress.text,
@@ -160,6 +184,9 @@ class WorkbenchReading(Reading):
             talk=self.talk.newest(),
             turns=len(self.talk),
             chosen=self.talk.chosen(self.snapshot["selection"]),
+            threads=self.threads.offered(self._moment.thread_id),
+            threadCount=len(self.threads),
+            thread=self.threads.place(self._moment.thread_id),
         )
 
     @property

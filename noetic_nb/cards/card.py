@@ -1,0 +1,115 @@
+"""What there is to see of an object, as data: its card.
+
+A class says it in ``_card``; a record without one shows its fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Final, TypeAlias
+
+from noetic_nb.markup import plain_line
+
+__all__ = ["Card", "Cell", "Table", "card_of", "fields_card"]
+
+Cell: TypeAlias = Any
+"""Text, or a number, which stands on the right; None is an empty cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of a card.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        What stands above them.
+    rows : iterable of sequences of Cell
+        Read no further than is shown.
+    count : int, optional
+        How many there are, where `rows` cannot tell.
+    empty : str
+        What is said where there are none.
+    """
+
+    columns: Sequence[str]
+    rows: Iterable[Sequence[Cell]]
+    count: int | None = None
+    empty: str = "nothing yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What there is to see of an object.
+
+    Parameters
+    ----------
+    title : str
+        What it is: its class, in most cases.
+    name : str
+        Which one it is, in its own words.
+    facts : sequence of (str, object)
+        Names and values, the most important first; a fact without a name is a sentence.
+    parts : sequence of (str, object)
+        What it is made of: how each belongs to it, and a card or an object that has one.
+    table : Table, optional
+        Rows, shown in HTML only.
+    notes : sequence of str
+        Sentences below.
+    """
+
+    title: str
+    name: str = ""
+    facts: Sequence[tuple[str, Any]] = ()
+    parts: Sequence[tuple[str, Any]] = ()
+    table: Table | None = None
+    notes: Sequence[str] = field(default=())
+
+
+def _failed(value: object, error: Exception) -> Card:
+    return Card(type(value).__name__, facts=[("", f"cannot be shown: {type(error).__name__}: {plain_line(error)}")])
+
+
+def card_of(value: object) -> Card:
+    """Return the card of an object: itself, what its class says, or its fields; for one that fails, the fault.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import Where
+    >>> card_of(Where("t1", "e1", 1)).facts[0]
+    ('thread_id', 't1')
+    """
+    if isinstance(value, Card):
+        return value
+    make = getattr(type(value), "_card", fields_card)
+    try:
+        card: Card = make(value)
+    except Exception as exc:
+        return _failed(value, exc)
+    return card
+
+
+def fields_card(value: Any) -> Card:
+    """Return the fields of a record; those that are as they were left are left out."""
+    kind = type(value)
+    if is_dataclass(kind):
+        known = {each.name: each.default for each in fields(kind) if each.repr}
+    elif hasattr(kind, "_fields"):
+        known = {name: kind._field_defaults.get(name, _field_defaults) for name in kind._fields}
+    elif hasattr(kind, "model_fields"):
+        # Settings are a few numbers, and what one was left at is news.
+        return Card(kind.__name__, facts=[(name, getattr(value, name)) for name in kind.model_fields])
+    else:
+        return Card(kind.__name__)
+    return Card(kind.__name__, facts=list(_changed(value, known)))
+
+
+_field_defaults: Final = object()
+
+
+def _changed(value: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, default in known.items():
+        found = getattr(value, name)
+        if found is not default and not (type(found) is type(default) and found == default):
+            yield name, found

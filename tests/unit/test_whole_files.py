@@ -1,0 +1,45 @@
+"""Files that are written whole or not at all, and the calibrations that are saved as such."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab import Calibration
+from noetic_nb.tokenizers import TokenCalibration
+from noetic_nb.whole_files import read_form, save_form, write_whole
+
+WRITERS: dict[str, Callable[[Path], Any]] = {
+    "text": lambda path: write_whole(path, "new"),
+    "form": lambda path: save_form(path, "orders 1", {"ids": []}),
+    "tokens": lambda path: TokenCalibration().save(path),
+    "detectors": lambda path: Calibration(None, None, {}, {}, (), 0, {}, (), ()).save(path),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_file_is_written_whole_or_not_at_all(writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "page.html"
+    write_whole(path, "old")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(NoeticConfigError, match="No space left"):
+        WRITERS[writer](path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
+    path = save_form(tmp_path / "orders.json", "orders 1", {"ids": ["A17"]})
+
+    with pytest.raises(ValueError, match="orders 1"):
+        read_form(path, "orders 2")
