@@ -65,12 +65,13 @@ class InMemoryStorage:
     """
 
     def __init__(self, initial: Mapping[str, JsonValue] | None = None) -> None:
-        # JSON text, or data that nobody writes into and that its JSON text would be read as.
-        self._values: dict[str, Any] = {key: json_text(key, value) for key, value in (initial or {}).items()}
+        # Or, in place of a text, data that nobody writes into and that it would be read as: most are replaced before they are
+        # read.
+        self._texts: dict[str, Any] = {key: json_text(key, value) for key, value in (initial or {}).items()}
 
     def get_now(self, key: str) -> JsonValue | None:
         """Return a copy of the value under a key, or None: `get` for who need not wait."""
-        found = self._values.get(key)
+        found = self._texts.get(key)
         if type(found) is str:
             return json.loads(found)
         return own_copy(found)
@@ -82,9 +83,9 @@ class InMemoryStorage:
         back from its JSON text as it stands.
         """
         if value is None:
-            self._values.pop(key, None)
+            self._texts.pop(key, None)
         else:
-            self._values[key] = value if is_own else json_text(key, value)
+            self._texts[key] = value if is_own else json_text(key, value)
 
     async def get(self, key: str) -> JsonValue | None:
         """Return a copy of the value under a key, or None."""
@@ -92,26 +93,26 @@ class InMemoryStorage:
 
     async def get_text(self, key: str) -> str | None:
         """Return the JSON text under a key, or None."""
-        found = self._values.get(key)
+        found = self._texts.get(key)
         if found is not None and type(found) is not str:
-            found = self._values[key] = encode(found)
+            found = self._texts[key] = encode(found)
         return found
 
     async def get_many(self, keys: list[str]) -> dict[str, JsonValue]:
         """Return copies of the values that exist under several keys."""
-        return {key: self.get_now(key) for key in keys if key in self._values}
+        return {key: self.get_now(key) for key in keys if key in self._texts}
 
     async def set(self, key: str, value: JsonValue) -> None:
         """Keep a copy of a value."""
-        self._values[key] = json_text(key, value)
+        self._texts[key] = json_text(key, value)
 
     async def delete(self, key: str) -> None:
         """Forget a key; a missing one is no error."""
-        self._values.pop(key, None)
+        self._texts.pop(key, None)
 
     async def list(self, prefix: str) -> list[str]:
         """Return the keys that begin with a prefix, sorted."""
-        return sorted(key for key in self._values if key.startswith(prefix))
+        return sorted(key for key in self._texts if key.startswith(prefix))
 
     def __repr__(self) -> str:
-        return f"InMemoryStorage({len(self._values)} keys)"
+        return f"InMemoryStorage({len(self._texts)} keys)"
