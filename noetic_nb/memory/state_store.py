@@ -155,7 +155,7 @@ class LayerStateStore:
 
     async def flush(self, execution_id: str) -> None:
         """Wait until everything written so far for this execution is in storage, or was reported."""
-        layer_ids = self._by_execution.get(execution_id)
+        layer_ids = None if self._mirror.is_idle else self._by_execution.get(execution_id)
         if layer_ids:
             await self._mirror.flush([(execution_id, layer_id) for layer_id in layer_ids])
 

@@ -197,6 +197,11 @@ class Mirror:
         self._pending: dict[_Key, Any] = {}
         self._writing: dict[_Key, asyncio.Task[None]] = {}
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits to be written and nothing is being written."""
+        return not self._pending and not self._writing
+
     def register(self, key: _Key, target: Target) -> None:
         """Mirror later writes under this key to a target."""
         self._targets[key] = target
