@@ -138,18 +138,19 @@ class Recaller:
         wanted = None if only is None else set(only)
         # A re-render is a request for a fresh value, so it goes past the cache.
         caches = wanted is None and mode != "all" and bool(self._eventual)
-        runner = self._runner
+        is_half, runner, execution_id = mode == "atomic" or mode == "eventual", self._runner, ctx.execution_id
+        state_of = runner.state.get
         call = self._call_untraced if runner.sink is None else self._call_traced
         for layer in runner.layers_with("recall"):
             if wanted is not None and layer.id not in wanted:
                 continue
             eventual = caches and layer.id in self._eventual
-            if (mode == "atomic" and eventual) or (mode == "eventual" and not eventual):
+            if is_half and eventual is (mode == "atomic"):
                 continue
-            if not runner.runs(layer, ctx.execution_id):
+            if not runner.runs(layer, execution_id):
                 runner.skipped(layer, "recall", ctx)
                 continue
-            state = runner.state.get(ctx.execution_id, layer.id)
+            state = state_of(execution_id, layer.id)
             params = RecallParams(log, query, ctx, state, budgets.get(layer.id, math.inf))
             if eventual:
                 entry = await self._cached(layer, params)

@@ -161,13 +161,12 @@ class LayerStateStore:
 
     def unsaved(self, execution_id: str) -> dict[str, Exception]:
         """Return the layers of an execution whose last write to storage failed, and why."""
-        layer_ids = self._by_execution.get(execution_id, ())
-        targets = {layer_id: self._mirror.target((execution_id, layer_id)) for layer_id in layer_ids}
-        return {
-            layer_id: target.failure
-            for layer_id, target in targets.items()
-            if target is not None and target.failure is not None
-        }
+        found: dict[str, Exception] = {}
+        for layer_id in self._by_execution.get(execution_id, ()):
+            target = self._mirror.target((execution_id, layer_id))
+            if target is not None and target.failure is not None:
+                found[layer_id] = target.failure
+        return found
 
     def cleanup(self, execution_id: str) -> None:
         """Forget an execution: its state, targets and flags. Writes under way are finished."""
