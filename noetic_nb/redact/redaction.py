@@ -159,19 +159,19 @@ class Redaction:
 
     def data(self, value: Any) -> Any:
         """Return JSON-like data without its secrets."""
-        top: list[Any] = [None]
         made: list[Any] | dict[Any, Any]
-        # What was made of a list or mapping: one that holds itself is read once. The original is kept, so that no other
-        # object gets its id meanwhile.
-        known: dict[tuple[int, bool], tuple[Any, Any]] = {}
         # No recursion: data from outside may be nested deeper than the interpreter can call.
         work: list[tuple[Any, Any, Any, bool]] = []
         if type(value) is dict:
-            top[0] = made = self._mapping(value, False, work)
+            made = self._mapping(value, False, work)
             if not work:  # flat, as most arguments are
                 return made
-            known[id(value), False] = value, made
+            top: list[Any] = [made]
+            # What was made of a list or mapping: one that holds itself is read once. The original is kept, so that no other
+            # object gets its id meanwhile.
+            known: dict[tuple[int, bool], tuple[Any, Any]] = {(id(value), False): (value, made)}
         else:
+            top, known = [None], {}
             work.append((value, top, 0, False))
         tuples: list[tuple[Any, Any]] = []
         while work:

@@ -167,6 +167,22 @@ class Run:
                 self._forget(listener)
         return seq
 
+    def extend(self, events: Iterable[RunEvent]) -> None:
+        """Add events in their order, each as `append` does.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_RUN_EVENT`` if one is not an event; then none is added.
+        """
+        made = [event if type(event) in PLAIN_TYPES else settled(event) for event in events]
+        with self._lock:
+            if self._keeper is None and not self._listeners:  # nobody looks at one after the other
+                self._events += made
+                return
+        for event in made:
+            self.append(event)
+
     def _keep(self, stays: Sequence[bool] | None) -> None:
         """Keep the events that stay, None for all; a new list, so that whoever iterates over the old one loses nothing."""
         if stays is not None:
