@@ -2,7 +2,7 @@
 
 In a notebook the kernel's loop is already running. By default the work then goes to a background thread with a loop of its
 own, which keeps working when cells are queued; `nested="patch"` runs it on the kernel's own loop instead, for objects that
-are bound to it.
+are bound to it. In a browser there are no threads: there it runs on the spot, while the kernel's loop waits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from typing import Any, Final, Literal, TypeVar
 
 from noetic_nb.arguments import ArgumentError
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.nested_loop import run_nested
 from noetic_nb.redact import safe_logger
+from noetic_nb.worker_threads import has_threads
 
 __all__ = ["LOOP_NEEDED", "Begun", "awaited", "drive", "leave_hand", "protected", "run_sync"]
 
@@ -43,7 +45,7 @@ class _Background:
                 try:
                     self.thread = threading.Thread(target=loop.run_forever, name="noetic_nb", daemon=True)
                     self.thread.start()
-                except RuntimeError as exc:  # Pyodide has no threads
+                except RuntimeError as exc:  # the system has none left
                     loop.close()
                     raise NoeticConfigError(
                         "NO_THREADS",
@@ -235,10 +237,12 @@ def run_sync(awaitable: Awaitable[T], *, nested: Literal["thread", "patch"] = "t
         A coroutine, such as ``harness.execute("hi")``.
     nested : {"thread", "patch"}
         What to do where a loop is already running, as in a notebook. ``"thread"`` uses a background loop; contextvars
-        are copied, exceptions pass through. ``"patch"`` lets the running loop be entered again, for objects that already
-        belong to it. It changes asyncio in this process for good, and works with asyncio's own loops only, not with uvloop.
-        It uses `nest_asyncio2` where that is installed, as it is beside a current ipykernel. Without it, the archived
-        `nest_asyncio` is used, which loses the cells that are queued while one runs, and a `RuntimeWarning` says so.
+        are copied, exceptions pass through. In a browser, which has no threads, it is a loop of its own in the same thread:
+        it may wait for time and its own tasks, not for the network. ``"patch"`` lets the running loop be entered again, for
+        objects that already belong to it. It changes asyncio in this process for good, and works with asyncio's own loops
+        only, not with uvloop. It uses `nest_asyncio2` where that is installed, as it is beside a current ipykernel. Without
+        it, the archived `nest_asyncio` is used, which loses the cells that are queued while one runs, and a `RuntimeWarning`
+        says so.
 
     Returns
     -------
@@ -250,7 +254,8 @@ def run_sync(awaitable: Awaitable[T], *, nested: Literal["thread", "patch"] = "t
     BaseException
         What the awaitable raises.
     NoeticConfigError
-        ``NO_THREADS`` where threads do not exist, ``INVALID_OPTION`` for another `nested`.
+        ``NO_THREADS`` where none can be started, or where in a browser the call waits for the loop that waits for it;
+        ``INVALID_OPTION`` for another `nested`.
 
     Examples
     --------
@@ -296,6 +301,8 @@ def _reentrant() -> Any:
 def _in_background(
     coroutine: Coroutine[Any, Any, T], background: _Background = _background, context: contextvars.Context | None = None
 ) -> T:
+    if not has_threads():
+        return run_nested(coroutine, context)
     loop = background.loop()
     done: concurrent.futures.Future[T] = concurrent.futures.Future()
     context = contextvars.copy_context() if context is None else context

@@ -42,6 +42,8 @@ FLOORS: tuple[frozenset[str], ...] = (
             "sync",
             "lazy",
             "moved",
+            "nested_loop",
+            "worker_threads",
         ],
     ),
     frozenset({"memory", "models"}),
