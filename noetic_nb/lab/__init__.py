@@ -19,6 +19,7 @@ from noetic_nb.lab.rule_scores.evaluation import Evaluation, evaluate
 from noetic_nb.lab.rule_scores.rule_suggestions import Suggestion, Suggestions, suggest
 from noetic_nb.lab.sweeping.pareto_front import pareto
 from noetic_nb.lab.sweeping.sweeps import sweep
+from noetic_nb.lab.time_profile import profile
 from noetic_nb.lazy import moved_names
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "memory_bench",
     "near_misses",
     "pareto",
+    "profile",
     "replay",
     "replay_regulator",
     "suggest",
