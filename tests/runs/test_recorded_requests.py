@@ -125,7 +125,7 @@ def check(run: nn.Run, model: nn.ScriptedModel) -> int:
         view = found.view
         assert view is not None
         plan = found.replan()
-        assert plan.as_event(view.where, view.t_ms, view.step, view.projection, view.appended) == view
+        assert plan.as_event(view.where, view.t_ms, view.step, view.projection, view.appended, view.duration_ms) == view
         assert [sent.item for sent in found.items] == list(request.items)
         assert (found.instructions or None, found.tools and found.tools[0].name) == (
             request.instructions,
