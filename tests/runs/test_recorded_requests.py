@@ -262,4 +262,9 @@ def test_a_child_is_planned_from_its_own_log() -> None:
     request = recorded_request(run, 0)
 
     assert request.where.depth == 1
-    assert request.replan().as_event(request.where, request.view.t_ms, request.view.step) == request.view
+    assert (
+        request.replan().as_event(
+            request.where, request.view.t_ms, request.view.step, duration_ms=request.view.duration_ms
+        )
+        == request.view
+    )

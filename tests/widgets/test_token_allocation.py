@@ -66,7 +66,7 @@ def test_what_if_with_nothing_changed_is_what_was_sent(planned: Run) -> None:
     with TokenAllocation(planned) as view:
         for call, sent in enumerate(planned.select(nn.events.ViewAssembled)):
             plan = view.what_if(call)
-            assert plan.as_event(sent.where, sent.t_ms, sent.step) == sent
+            assert plan.as_event(sent.where, sent.t_ms, sent.step, duration_ms=sent.duration_ms) == sent
 
 
 def test_a_call_is_named_by_its_place_from_either_end_or_by_its_event(planned: Run) -> None:
