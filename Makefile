@@ -54,7 +54,7 @@ $(FRAMEWORKS)/.done: $(BIN)/python pyproject.toml tests/frameworks/requirements.
 	@touch $@
 
 # Ratios against peers measured in the same run. The drift study needs the full data set: see CONTRIBUTING.md.
-BENCHMARKS := basics runtime memory tokens steering regulator storage widgets interop watching
+BENCHMARKS := runtime memory tokens steering regulator storage widgets interop watching
 bench: $(VENV)/.bench
 	for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
