@@ -6,13 +6,35 @@ VENV := .venv
 BIN := $(VENV)/bin
 NOTEBOOKS := notebooks
 BUILD := build
-# A worker for each processor; tests/conftest.py keeps the browser's tests together on one of them.
+# A worker for each processor; tests/conftest.py says what stays together on one of them.
 PARALLEL := -n auto
+# Hundreds of tests start a process or a kernel: where an image for containers asks Python to keep no bytecode, each of
+# them would compile the library again.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: lab demo lessons test frameworks bench fuzz clean lint types unit vectors notebooks browser
+# uv installs several times as fast as pip and needs no venv module. `make UV= ...` does without it.
+UV ?= $(shell command -v uv 2>/dev/null)
+# $(call environment,FOLDER) and $(call install,FOLDER,WHAT); both installers say what they fetch while they fetch it.
+# A comma would end an argument of `call`: lists of extras have names.
+environment = $(if $(UV),$(UV) venv --seed --allow-existing --python $(PYTHON) $1,$(PYTHON) -m venv $1)
+install = $(if $(UV),$(UV) pip install --python $1/bin/python $2,$1/bin/python -m pip install --disable-pip-version-check $2)
+
+LAB := .[lab,rules,study,otel]
+TEST := .[lab,rules,otel,study,dask,tokens,test]
+BENCH := .[lab,rules,otel,study,dask,tokens,test,bench]
+
+# Where the laboratory is served: `make lab IP=0.0.0.0 PORT=9000` in a container. Without a port, the next free one from 8888 on.
+IP ?=
+PORT ?=
+# A browser can be opened on macOS, on a desktop, from WSL, or where $BROWSER names one; elsewhere the address is printed.
+SCREEN := $(or $(filter Darwin,$(shell uname -s)),$(DISPLAY),$(WAYLAND_DISPLAY),$(WSL_DISTRO_NAME),$(BROWSER))
+LAB_OPTIONS = $(strip $(if $(filter 0,$(shell id -u)),--allow-root) $(if $(IP),--ip=$(IP)) \
+  $(if $(PORT),--port=$(PORT)) $(if $(SCREEN),,--no-browser))
+
+.PHONY: lab demo lessons docs links test frameworks wheel bench fuzz clean lint types unit vectors notebooks browser
 
 lab: $(VENV)/.lab
-	$(BIN)/jupyter lab $(NOTEBOOKS)/00_tour.ipynb
+	$(BIN)/jupyter lab $(LAB_OPTIONS) --LabApp.default_url=/lab/tree/00_tour.ipynb $(NOTEBOOKS)/00_tour.ipynb
 
 demo: $(VENV)/.lab
 	$(BIN)/python $(NOTEBOOKS)/export.py $(NOTEBOOKS)/00_tour.ipynb $(BUILD)/tour.html
@@ -25,8 +47,25 @@ lessons: $(VENV)/.test
 test: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/pytest $(PARALLEL)
+	@# Types are checked beside the tests, which wait for pages and processes now and then; shown at the end.
+	@mkdir -p $(BUILD)
+	@echo "$(BIN)/mypy & $(BIN)/pytest $(PARALLEL)"; \
+	  $(BIN)/mypy >$(BUILD)/types.txt 2>&1 & types=$$!; \
+	  $(BIN)/pytest $(PARALLEL); tests=$$?; \
+	  wait $$types; types=$$?; cat $(BUILD)/types.txt; \
+	  [ $$tests = 0 ] && [ $$types = 0 ]
+
+# The site of the reference, in an environment of its own: no warning and no link that leads nowhere. `make links` also asks the web.
+DOCS := .venv-docs
+docs: $(DOCS)/.done
+	$(DOCS)/bin/python docs/site/build.py $(BUILD)/docs
+links: $(DOCS)/.done
+	$(DOCS)/bin/python docs/site/build.py $(BUILD)/docs --links
+
+$(DOCS)/.done: $(BIN)/python pyproject.toml
+	$(call environment,$(DOCS))
+	$(call install,$(DOCS),--editable '.[docs]')
+	@touch $@
 
 # The groups of `make test`, for working on one thing at a time.
 lint: $(VENV)/.test
@@ -49,12 +88,23 @@ frameworks: $(FRAMEWORKS)/.done
 	$(FRAMEWORKS)/bin/python -m pytest -c tests/frameworks/settings.ini tests/frameworks
 
 $(FRAMEWORKS)/.done: $(BIN)/python pyproject.toml tests/frameworks/requirements.txt
-	$(BIN)/python -m venv $(FRAMEWORKS)
-	$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/frameworks/requirements.txt --editable .
+	$(call environment,$(FRAMEWORKS))
+	$(call install,$(FRAMEWORKS),--requirement tests/frameworks/requirements.txt --editable .)
 	@touch $@
 
+# The wheel as others meet it: built from the source archive, alone in a bare environment, away from the checkout. It runs every
+# example of the README.
+BARE := $(BUILD)/bare
+wheel: $(VENV)/.build
+	rm -rf dist $(BARE)
+	$(BIN)/python -m build --outdir dist
+	$(call environment,$(BARE))
+	$(call install,$(BARE),dist/*.whl)
+	cd $(BARE) && env -u PYTHONPATH bin/python -m doctest -o ELLIPSIS -o NORMALIZE_WHITESPACE $(CURDIR)/README.md
+	@echo "The wheel runs the examples of the README: $$(ls dist/*.whl)"
+
 # Ratios against peers measured in the same run. The drift study needs the full data set: see CONTRIBUTING.md.
-BENCHMARKS := runtime memory tokens steering regulator storage widgets interop watching
+BENCHMARKS := runtime memory tokens steering regulator storage widgets interop watching conversations
 bench: $(VENV)/.bench
 	for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
@@ -63,7 +113,7 @@ fuzz: $(VENV)/.test
 	NOETIC_NB_FUZZ_EVENTS=1000000 $(BIN)/pytest --timeout=0 tests/regulator/test_wheel.py
 
 clean:
-	rm -rf $(BUILD) $(VENV) $(FRAMEWORKS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks dist *.egg-info
+	rm -rf $(BUILD) $(VENV) $(FRAMEWORKS) $(DOCS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -73,19 +123,23 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "noetic_nb needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V)."; \
 	  echo "Name a newer one: make PYTHON=/path/to/python3.11 ..."; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	@$(if $(UV),true,$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null) || { \
 	  echo "'$(PYTHON)' cannot create virtual environments: its venv or ensurepip module is missing."; \
 	  echo "On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(call environment,$(VENV))
 
 $(VENV)/.lab: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules,study]'
+	$(call install,$(VENV),--editable '$(LAB)')
 	@touch $@
 
 $(VENV)/.test: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules,otel,study,dask,tokens,test]'
+	$(call install,$(VENV),--editable '$(TEST)')
+	@touch $@
+
+$(VENV)/.build: $(BIN)/python pyproject.toml
+	$(call install,$(VENV),--editable '.[build]')
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,rules,otel,study,dask,tokens,test,bench]'
+	$(call install,$(VENV),--editable '$(BENCH)')
 	@touch $@

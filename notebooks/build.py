@@ -97,10 +97,14 @@ def _kept(output: Any) -> Any:
     if data is None:
         return output
     data.pop(WIDGET_MIME, None)
-    # The static form of a view brings a style sheet, which sites that show notebooks strip or print.
-    if "<style" in data.get("text/html", "") and "noetic-nb" in data["text/html"]:
+    if is_static_form(data.get("text/html", "")):
         del data["text/html"]
     return output if data else None
+
+
+def is_static_form(html: str) -> bool:
+    """Tell whether this is what a view looks like without a kernel; its style sheet is stripped or printed by sites that show notebooks."""
+    return "<style" in html and "noetic-nb" in html
 
 
 def first_of_slides(notebook: Any) -> list[str]:

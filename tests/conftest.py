@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,11 +13,17 @@ from hypothesis import HealthCheck, settings
 
 from noetic_nb.testing.event_loop import VirtualTimeLoop
 
+# Workers keep every processor busy: threads of BLAS and OpenMP, here and in kernels, would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A shared machine may stall for a second; that is not a property of the code.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
 BROWSER = "tests/browser/"
+NOTEBOOKS = "notebooks/"  # and tests/notebooks/
+NOTEBOOK = re.compile(r"tests/notebooks/(?:test_pages|test_same_twice)\.py::\w+\[(\w+)\]")
+"""A test of what one notebook shows, which is run once for all of them."""
 LONG_S = 900
 """Limit of a test that starts other processes, seconds: a hundred kills take minutes."""
 
@@ -33,21 +41,30 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keep the browser's tests on one worker, which begins with them; everything else goes to whichever is free.
+    """Send a file at a time to whichever worker is free, in the order below.
 
-    One server and one browser are enough: two would only wait for each other.
+    The browser's tests share a server and a page, and so a worker. The runs of a notebook are slow, and notebooks go one by one.
+    A file at a time, since the scheduler looks through everything it sent whenever a test ends.
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    class BrowserTogether(LoadScopeScheduling):
+    class FileByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return BROWSER if BROWSER in nodeid else nodeid
+            if BROWSER in nodeid:
+                return BROWSER
+            notebook = NOTEBOOK.fullmatch(nodeid)
+            return notebook[1] if notebook else nodeid.split("::")[0]
 
-    return BrowserTogether(config, log)
+    config.option.loadscopereorder = False
+    return FileByFile(config, log)
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # The browser's driver keeps an event loop running in this thread until the session ends, and two loops cannot share
-    # a thread: its tests come last.
-    items.sort(key=lambda item: BROWSER in item.nodeid)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        # What takes longest begins: nothing waits for it in the end.
+        items.sort(key=lambda item: (BROWSER not in item.nodeid, NOTEBOOKS not in item.nodeid))
+    else:
+        # The browser's driver keeps an event loop running in this thread until the session ends, and two loops cannot
+        # share a thread: its tests come last.
+        items.sort(key=lambda item: BROWSER in item.nodeid)

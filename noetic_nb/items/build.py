@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from json.encoder import encode_basestring as _quoted
 from typing import Any, Final, Literal
 
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items.frozen import FrozenDict
-from noetic_nb.items.item import Item, remember_tokens
+from noetic_nb.items.item import MESSAGE_FRAMES, Item, count_quickly
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.tokens import UNITS_PER_TOKEN, Tokenizer, estimate_tokens
+from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = [
     "assistant_message",
@@ -32,17 +31,6 @@ _OUTPUT: Final = "function_call_output"
 _MAPPINGS: Final = (dict, Mapping)
 
 
-def _frame(role: str, part: FrozenDict) -> int:
-    """Return the length of a message's compact JSON without its id and text, but for the quotes of one."""
-    bare = Item(id="", status="completed", type="message", role=role, content=(part,))
-    return len(compact_json(bare)) - len('""')
-
-
-_FRAMES: Final = {
-    **{role: _frame(role, FrozenDict(type="input_text", text="")) for role in ("user", "developer", "system")},
-    "assistant": _frame("assistant", FrozenDict(type="output_text", text="", annotations=())),
-}
-
 _BARE: Final = {"id": "", "status": "completed", "type": "", "callId": ""}
 _CALL_FRAME: Final = len(compact_json({**_BARE, "type": _CALL, "name": "", "arguments": ""})) - len('""')
 _OUTPUT_FRAME: Final = len(compact_json({**_BARE, "type": _OUTPUT, "output": ""})) - len('""')
@@ -51,18 +39,7 @@ _OUTPUT_FRAME: Final = len(compact_json({**_BARE, "type": _OUTPUT, "output": ""}
 def _message(item_id: str, role: str, part: FrozenDict) -> Item:
     """Make a message and, where that is quick, count it: only its id and text differ from one to the next."""
     item = Item(id=item_id, status="completed", type="message", role=role, content=(part,))
-    return _counted(item, _FRAMES[role], item_id, part["text"])
-
-
-def _counted(item: Item, frame: int, *texts: str) -> Item:
-    """Count an item that is a frame around some texts, where that is quick: in JSON each character counts alone."""
-    try:
-        text = "".join(texts)
-    except TypeError:  # a model put something else than text there; counted from its JSON when the count is needed
-        return item
-    if text.isascii():
-        remember_tokens(item, -(-(frame + len(_quoted(text))) // UNITS_PER_TOKEN))
-    return item
+    return count_quickly(item, MESSAGE_FRAMES[role], item_id, part["text"])
 
 
 def input_message(
@@ -112,14 +89,14 @@ def function_call(
     """Make a call of a tool; `arguments` is JSON text, as the model wrote it."""
     item_id = ids.new("item") if item_id is None else item_id
     item = Item(id=item_id, status="completed", type=_CALL, callId=call_id, name=name, arguments=arguments)
-    return _counted(item, _CALL_FRAME, item_id, call_id, name, arguments)
+    return count_quickly(item, _CALL_FRAME, item_id, call_id, name, arguments)
 
 
 def function_call_output(call_id: str, output: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None = None) -> Item:
     """Make the output of a call; `output` is text."""
     item_id = ids.new("item") if item_id is None else item_id
     item = Item(id=item_id, status="completed", type=_OUTPUT, callId=call_id, output=output)
-    return _counted(item, _OUTPUT_FRAME, item_id, call_id, output)
+    return count_quickly(item, _OUTPUT_FRAME, item_id, call_id, output)
 
 
 def _parts(item: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

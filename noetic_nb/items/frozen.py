@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn, Self
 
 from noetic_nb.errors import ItemValidationError
 
-__all__ = ["FLAT", "MAX_DEPTH", "FrozenDict", "freeze", "own_copy", "thaw"]
+__all__ = ["FLAT", "MAX_DEPTH", "PLAIN", "FrozenDict", "freeze", "own_copy", "thaw"]
 
 # Deeper data is cyclic or hostile: the longest nesting seen in recorded tool results is below 12.
 MAX_DEPTH: Final = 200
@@ -23,6 +23,9 @@ KNOWN_FIELDS: Final = frozenset(
     }
 )  # fmt: skip
 """Fields of items and content parts that read None where they are absent."""
+
+# Nearly all are dictionaries, and to see of an item that it is a mapping takes several times as long.
+_MAPPINGS: Final = (dict, Mapping)
 
 _CAMEL: Final[dict[str, str]] = {}
 
@@ -90,8 +93,8 @@ class FrozenDict(dict[str, Any]):
 
 
 # Types whose values are frozen by nature; looked up before anything else, because most of an item is text.
-_PLAIN: Final = frozenset({str, int, bool, type(None)})
-FLAT: Final = _PLAIN | {float}
+PLAIN: Final = frozenset({str, int, bool, type(None)})
+FLAT: Final = PLAIN | {float}
 """Types of JSON data that hold nothing else."""
 
 
@@ -114,7 +117,7 @@ def freeze(value: Any, *, _depth: int = 0) -> Any:
         If something is not JSON data, is not finite, or is nested more than 200 deep (as cyclic data is).
     """
     kind = type(value)
-    if kind in _PLAIN:
+    if kind in PLAIN:
         return value
     if isinstance(value, FrozenDict):
         return value
@@ -129,14 +132,14 @@ def freeze(value: Any, *, _depth: int = 0) -> Any:
         for key, inner in value.items():
             if type(key) is not str and not isinstance(key, str):
                 raise ItemValidationError("Keys of items are text.", given=key)
-            frozen[key] = inner if type(inner) in _PLAIN else freeze(inner, _depth=_depth + 1)
+            frozen[key] = inner if type(inner) in PLAIN else freeze(inner, _depth=_depth + 1)
         return FrozenDict(frozen)
     if kind is list or kind is tuple or isinstance(value, list | tuple):
         if (
             kind is not list and kind is not tuple and hasattr(value, "_fields")
         ):  # a record: its names are worth keeping
             return freeze(value._asdict(), _depth=_depth)
-        return tuple([inner if type(inner) in _PLAIN else freeze(inner, _depth=_depth + 1) for inner in value])
+        return tuple([inner if type(inner) in PLAIN else freeze(inner, _depth=_depth + 1) for inner in value])
     if isinstance(value, str):  # a subclass, such as a string enumeration
         return str(value.value) if hasattr(value, "value") else str(value)
     if isinstance(value, int | float):
@@ -187,7 +190,7 @@ def thaw(value: Any) -> Any:
     kind = type(value)  # the usual ones first: what a type is registered as takes longer to see
     if kind is list or kind is tuple:
         return [inner if type(inner) in FLAT else thaw(inner) for inner in value]
-    if kind is dict or kind is FrozenDict or isinstance(value, Mapping):
+    if isinstance(value, _MAPPINGS):
         return {key: inner if type(inner) in FLAT else thaw(inner) for key, inner in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return thaw(value._asdict())

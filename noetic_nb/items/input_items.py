@@ -16,7 +16,7 @@ from noetic_nb.items.registry import DEFAULT_REGISTRY, ItemRegistry
 if TYPE_CHECKING:
     from noetic_nb.items.messages import MessageFormat
 
-__all__ = ["input_items", "is_given_item"]
+__all__ = ["input_items", "is_given_item", "text_as_part"]
 
 ROLES: Final = ("user", "system", "developer", "assistant")
 STATUSES: Final = ("in_progress", "completed", "incomplete", "failed")
@@ -125,9 +125,20 @@ def _message(item: Item) -> Item:
     if role not in ROLES:
         raise _Problem("there is no such role.", role, f"Roles are {', '.join(ROLES)}.")
     if isinstance(content, str):
-        return Item({**item, "content": (_text_part(role, content),)})
+        return text_as_part(item)
     _check_parts(content, "content")
     return item
+
+
+def text_as_part(item: Item) -> Item:
+    """Return a message whose content is a text with that text as its only part, as everything that reads items expects.
+
+    Examples
+    --------
+    >>> text_as_part(Item(type="message", role="user", content="Hi"))["content"][0]["type"]
+    'input_text'
+    """
+    return Item({**item, "content": (_text_part(item["role"], item["content"]),)})
 
 
 def _text_part(role: str, text: str) -> Item:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["Exercise", "Verdict"]
+__all__ = ["PAGE", "Exercise", "Verdict"]
+
+PAGE: Final = 88
+"""Characters of a line that a page 900 pixels wide shows whole, as code in the lessons has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +77,4 @@ class Verdict:
         if self.is_right:
             return f"{self.exercise}: right."
         lines = [f"{self.exercise}: not yet. {self.why}", *[f"  Hint: {hint}" for hint in self.hints]]
-        return "\n".join(textwrap.fill(line, 100, subsequent_indent="    ") for line in lines)
+        return "\n".join(textwrap.fill(line, PAGE, subsequent_indent="    ") for line in lines)

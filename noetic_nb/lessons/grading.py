@@ -19,7 +19,7 @@ import pandas as pd
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lessons.verdicts import EXERCISES, examined
 
-__all__ = ["grade", "graded"]
+__all__ = ["asked_in", "grade", "graded"]
 
 TIMEOUT_S: Final = 120
 """For one cell. A whole lesson takes less than a minute; what takes longer hangs."""
@@ -84,7 +84,7 @@ def grade(folder: str | Path, *, timeout_s: float = TIMEOUT_S) -> pd.DataFrame:
             given=str(folder),
             hint="Put the .ipynb files right into the folder.",
         )
-    asked = {path: _asked(path) for path in paths}
+    asked = {path: asked_in(path) for path in paths}
     exercises = sorted({each for found in asked.values() for each in found})
     rows = []
     for path in paths:
@@ -95,7 +95,8 @@ def grade(folder: str | Path, *, timeout_s: float = TIMEOUT_S) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("submission")
 
 
-def _asked(path: Path) -> set[str]:
+def asked_in(path: Path) -> set[str]:
+    """Return the ids of the exercises that a notebook asks."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

@@ -10,15 +10,22 @@ from typing import Any, Final
 
 from noetic_nb.arguments import ArgumentError
 from noetic_nb.lessons.exercise import Exercise, Verdict
+from noetic_nb.lessons.extending_exercises import EXTENDING
 from noetic_nb.lessons.memory_exercises import MEMORY
 from noetic_nb.lessons.regulator_exercises import REGULATOR
 from noetic_nb.lessons.steering_exercises import STEERING
+from noetic_nb.lessons.step_exercises import STEPS
+from noetic_nb.lessons.token_exercises import TOKENS
+from noetic_nb.lessons.watching_exercises import WATCHING
+from noetic_nb.lessons.what_if_exercises import WHAT_IF
 from noetic_nb.redact import redact_text
 from noetic_nb.sync import awaited, run_sync
 
 __all__ = ["EXERCISES", "check", "examined"]
 
-EXERCISES: Final[dict[str, Exercise]] = {each.id: each for each in (*MEMORY, *STEERING, *REGULATOR)}
+EXERCISES: Final[dict[str, Exercise]] = {
+    each.id: each for each in (*MEMORY, *TOKENS, *STEERING, *REGULATOR, *STEPS, *WHAT_IF, *WATCHING, *EXTENDING)
+}
 """Every exercise, by its id."""
 
 _tries: Final[Counter[str]] = Counter()
@@ -60,7 +67,8 @@ def check(exercise: str, answer: Any) -> Verdict:
     Examples
     --------
     >>> check("1.1", lambda sizes, room: [])
-    1.1: not yet. Items of 40, 10, 30, 20 tokens and room for 60: [1, 2, 3] are sent, your answer is [].
+    1.1: not yet. Items of 40, 10, 30, 20 tokens and room for 60: [1, 2, 3] are sent, your
+        answer is [].
     """
     found = EXERCISES.get(exercise)
     if found is None:

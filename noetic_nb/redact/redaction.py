@@ -159,19 +159,19 @@ class Redaction:
 
     def data(self, value: Any) -> Any:
         """Return JSON-like data without its secrets."""
-        top: list[Any] = [None]
         made: list[Any] | dict[Any, Any]
-        # What was made of a list or mapping: one that holds itself is read once. The original is kept, so that no other
-        # object gets its id meanwhile.
-        known: dict[tuple[int, bool], tuple[Any, Any]] = {}
         # No recursion: data from outside may be nested deeper than the interpreter can call.
         work: list[tuple[Any, Any, Any, bool]] = []
         if type(value) is dict:
-            top[0] = made = self._mapping(value, False, work)
+            made = self._mapping(value, False, work)
             if not work:  # flat, as most arguments are
                 return made
-            known[id(value), False] = value, made
+            top: list[Any] = [made]
+            # What was made of a list or mapping: one that holds itself is read once. The original is kept, so that no other
+            # object gets its id meanwhile.
+            known: dict[tuple[int, bool], tuple[Any, Any]] = {(id(value), False): (value, made)}
         else:
+            top, known = [None], {}
             work.append((value, top, 0, False))
         tuples: list[tuple[Any, Any]] = []
         while work:
@@ -249,10 +249,13 @@ class Redaction:
     def _word(self, word: Any) -> Any:
         if not isinstance(word, str) or PLACEHOLDER.fullmatch(word):
             return word
-        pieces = _TOKEN_WORDS.findall(word.lower())
         # Also where the text is not known: nobody's word has twenty letters and digits mixed.
-        odd = len(word) >= 20 and any(c.isdigit() for c in word) and any(c.isalpha() for c in word)
-        return REDACTED if odd or any(piece in self._words for piece in pieces) else self.text(word)
+        if len(word) >= 20 and any(c.isdigit() for c in word) and any(c.isalpha() for c in word):
+            return REDACTED
+        # Most runs have no secret, and a long one has a hundred thousand words.
+        if self._words and not self._words.isdisjoint(_TOKEN_WORDS.findall(word.lower())):
+            return REDACTED
+        return self.text(word)
 
     def _tokens(self, value: list[Any] | tuple[Any, ...]) -> list[Any] | None:
         """Return a list of (token, log-probability) without the tokens that make up a secret; None if it is none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from noetic_nb.events import RegulatorSaw, RunEvent, TurnCompleted, TurnStarted
 from noetic_nb.redact import Redaction
@@ -32,6 +32,9 @@ class DecisionRedaction:
     >>> words.decision({"kind": "scope_drift_warn", "drift_tokens": ["hunter2secret"]})["drift_tokens"]
     ['[redacted]']
     """
+
+    reads: ClassVar = frozenset(_TEXTS)
+    """The types of the events that it has a use for."""
 
     def __init__(self) -> None:
         self._rule = Redaction(remembered=REMEMBERED)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, ClassVar, Final
 
 from noetic_nb.events import (
     ModelCalled,
@@ -64,6 +65,9 @@ class Signals:
     (0.5, 0.4)
     """
 
+    reads: ClassVar[frozenset[type[Any]]] = frozenset()
+    """The types of the events that it has a use for."""
+
     def __init__(
         self,
         *,
@@ -79,10 +83,12 @@ class Signals:
 
     def take(self, event: RunEvent) -> tuple[ThreadSignals, TurnSignals] | None:
         """Read one event; returns the thread and the turn it changed, None where nothing changed."""
-        change = _CHANGES.get(type(event))
+        kind = type(event)
+        change = _CHANGES.get(kind)
         if change is None:
             return None
-        self._words.take(event)
+        if kind in DecisionRedaction.reads:
+            self._words.take(event)
         where = event.where
         if self.thread_id is not None and where.thread_id != self.thread_id:
             return None
@@ -92,7 +98,8 @@ class Signals:
         turns = len(thread.turns)
         turn = thread.turn(where)
         changed = change(self, thread, turn, event)
-        if self._drift is not None and isinstance(event, RegulatorSaw | RegulatorDecided):
+        # A tuple: a union would be made anew for each event.
+        if self._drift is not None and isinstance(event, (RegulatorSaw, RegulatorDecided)):
             score = self._drift.take(event) if event.layer_id == thread.regulator else None
             if score is not None:
                 turn.drift, changed = score, True
@@ -145,6 +152,7 @@ class Signals:
         return _decided(thread, turn, event, self._words)
 
 
+_kind = lru_cache(maxsize=256)(plain)  # a few again and again
 _RAN: Final = frozenset({"ok", "error", "invalid_result"})
 # By its type, as most events of a long run change nothing here.
 _CHANGES: Final[dict[type[Any], Callable[[Signals, ThreadSignals, TurnSignals, Any], bool]]] = {
@@ -156,6 +164,7 @@ _CHANGES: Final[dict[type[Any], Callable[[Signals, ThreadSignals, TurnSignals, A
     QualityGiven: Signals._given,
     ToolCalled: Signals._tool,
 }
+Signals.reads = frozenset(_CHANGES)
 
 
 def _decided(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, words: DecisionRedaction) -> bool:
@@ -300,10 +309,13 @@ def _decide(
         repeated.times += 1
         repeated.stops = repeated.stops or event.stops
         return True
-    decision = words.decision(decision)
-    mark = Mark(plain(kind), decision_label(decision), decision_detail(decision, event.suggestion), event.stops)
+
+    def said() -> str:
+        return decision_detail(words.decision(event.decision), event.suggestion)
+
+    mark = Mark(_kind(kind), decision_label(decision), said, event.stops)
     for known in turn.marks:
-        if (known.label, known.detail) == (mark.label, mark.detail):
+        if known.label == mark.label and known.detail == mark.detail:
             known.times += 1
             known.stops = known.stops or mark.stops
             thread.last_mark = (turn.turn, event.decision, known)

@@ -24,6 +24,7 @@ from noetic_nb.items import Item
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs.event_codec import EVENT_TYPES, PLAIN_TYPES, SCHEMA_VERSION, settled
 from noetic_nb.runs.kept_events import Events, Keeper
+from noetic_nb.runs.numbering import Numbering, Numbers
 from noetic_nb.runs.payload import plain_data
 from noetic_nb.runs.plain_text import plain
 from noetic_nb.runs.save import save_events
@@ -115,6 +116,7 @@ class Run:
         self._lock = threading.RLock()
         self._book = TurnBook()
         self._keeper: Keeper | None = None
+        self._numbers: Numbering | None = None
         self._config: object = None
         self._bundle: dict[str, Any] | None = None
 
@@ -149,6 +151,8 @@ class Run:
             event = settled(event)
         with self._lock:
             self._events.append(event)
+            if self._numbers is not None:
+                self._numbers.add(event)
             if self._keeper is not None:
                 self._keep(self._keeper.take(event))
             seq = len(self._events) - 1
@@ -163,11 +167,41 @@ class Run:
                 self._forget(listener)
         return seq
 
+    def extend(self, events: Iterable[RunEvent]) -> None:
+        """Add events in their order, each as `append` does.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_RUN_EVENT`` if one is not an event; then none is added.
+        """
+        made = [event if type(event) in PLAIN_TYPES else settled(event) for event in events]
+        with self._lock:
+            if self._keeper is None and not self._listeners:  # nobody looks at one after the other
+                self._events += made
+                return
+        for event in made:
+            self.append(event)
+
     def _keep(self, stays: Sequence[bool] | None) -> None:
         """Keep the events that stay, None for all; a new list, so that whoever iterates over the old one loses nothing."""
         if stays is not None:
+            if self._numbers is None:
+                self._numbers = Numbering(self._events)
+            self._numbers.keep(stays)
             self._events = list(compress(self._events, stays))
             self._book = TurnBook()
+
+    @property
+    def numbers(self) -> Numbering | None:
+        """The numbers that the events had when they were added; None while no turns were dropped: then they are their places."""
+        return self._numbers
+
+    def numbered(self) -> tuple[list[RunEvent], Numbers | None]:
+        """Return the events so far with their numbers, as of one moment; None for numbers that are places."""
+        with self._lock:
+            numbers = self._numbers
+            return list(self._events), None if numbers is None else (tuple(numbers.seqs), tuple(numbers.calls))
 
     @property
     def keeper(self) -> Keeper | None:

@@ -7,7 +7,7 @@ placed is `placed_spans`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from noetic_nb.events import (
     ChildEnded,
@@ -79,6 +79,9 @@ class Timeline(PlacedSpans):
     >>> [(span.kind, span.name, span.start_ms, span.duration_ms, span.depth) for span in timeline.spans]
     [('turn', 'turn 1', 100.0, 12.0, 0), ('step', 'ask', 101.0, 10.0, 1), ('model', 'fast', 102.0, 8.0, 2)]
     """
+
+    reads: ClassVar[frozenset[type[Any]]] = frozenset()
+    """The types of the events that it has a use for."""
 
     def take(self, event: RunEvent, seq: int, call: int | None = None) -> bool:
         """Read one event, with its number in the run and among the agent's model calls; returns whether a span changed."""
@@ -277,3 +280,4 @@ _TAKES: Final[dict[type[Any], Callable[[Timeline, Any, int, int | None], Any]]] 
     ErrorRaised: Timeline._error_raised,
     WarningRaised: Timeline._warning_raised,
 }
+Timeline.reads = frozenset(_TAKES)

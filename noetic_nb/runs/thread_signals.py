@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,14 +44,24 @@ class Fall:
 
 @dataclass(slots=True)
 class Mark:
-    """A decision other than "continue"; `times` counts how often it was made in the turn."""
+    """A decision other than "continue"; `times` counts how often it was made in the turn.
+
+    `said` is what led to it, or makes the words once someone asks for `detail`: few of a long run are ever looked at.
+    """
 
     kind: str
     label: str
-    detail: str
+    said: str | Callable[[], str] = field(compare=False)
     stops: bool
     times: int = 1
     fall: Fall | None = None
+
+    @property
+    def detail(self) -> str:
+        """What led to the decision, and what is suggested."""
+        if not isinstance(self.said, str):
+            self.said = self.said()
+        return self.said
 
 
 @dataclass(slots=True)

@@ -26,6 +26,11 @@ _GO_ON = Verdict(False)
 class _Predicate(Frozen):
     """A predicate; its repr is the call that makes it."""
 
+    @property
+    def is_immediate(self) -> bool:
+        """Whether it answers at once: no function of the user's is asked."""
+        return True
+
     def _card(self) -> Card:
         kind = re.sub("[A-Z]", lambda found: f"_{found.group().lower()}", getattr(self, "kind", ""))
         return replace(super()._card(), title=f"until.{kind}")
@@ -115,6 +120,11 @@ class Converged(_Predicate):
     embed: Callable[[str], Any] | None = None
     """From text to a vector, sync."""
 
+    @property
+    def is_immediate(self) -> bool:
+        """Whether no texts are embedded."""
+        return self.embed is None
+
     def start(self) -> Check:
         """Return a check for one run of a loop; it remembers the previous output."""
         last: list[str] = []
@@ -134,11 +144,16 @@ class Converged(_Predicate):
 
 
 class Verified(_Predicate):
-    """Stops when a function accepts the last output; its feedback otherwise goes to the model for the next iteration."""
+    """Stops when a function accepts the last output; otherwise `prepare_next` of the loop gets its feedback."""
 
     kind: Literal["verified"] = "verified"
     verify: Callable[[Any], Any]
     """Takes the last output; answers a bool, a (pass, feedback) pair, or ``{"pass": ..., "feedback": ...}``."""
+
+    @property
+    def is_immediate(self) -> bool:
+        """No: it asks a function."""
+        return False
 
     def start(self) -> Check:
         """Return a check for one run of a loop."""
@@ -152,6 +167,11 @@ class Custom(_Predicate):
     check: Callable[[LoopSnapshot], Any]
     """Answers a `Verdict`, a bool, or ``{"stop": ..., "reason": ..., "feedback": ...}``."""
 
+    @property
+    def is_immediate(self) -> bool:
+        """No: it asks a function."""
+        return False
+
     def start(self) -> Check:
         """Return a check for one run of a loop."""
         return lambda s: _after(self.check(s), _verdict)
@@ -162,6 +182,11 @@ class _Members(_Predicate):
 
     settles: ClassVar[bool]
     """The verdict of one member after which the others no longer matter."""
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether all members answer at once."""
+        return all(predicate.is_immediate for predicate in self.predicates)
 
     def _card(self) -> Card:
         return replace(super()._card(), facts=[("", predicate) for predicate in self.predicates])
@@ -337,7 +362,7 @@ class until:
 
     @staticmethod
     def verified(verify: Callable[[Any], Any]) -> Verified:
-        """Stop when a function accepts the last output; its feedback goes to the next iteration."""
+        """Stop when a function accepts the last output; otherwise `prepare_next` of the loop gets its feedback."""
         return Verified(verify=verify)
 
     @staticmethod

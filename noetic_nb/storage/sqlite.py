@@ -230,8 +230,10 @@ class SQLiteStorage:
             for key in fresh:
                 if connection.execute("SELECT 1 FROM entries WHERE key = ?", (key,)).fetchone() is not None:
                     return key
-            connection.executemany(DELETE, [(key,) for key in gone])
-            connection.executemany(UPSERT, rows)
+            if gone:
+                connection.executemany(DELETE, [(key,) for key in gone])
+            if rows:
+                connection.executemany(UPSERT, rows)
             return None
 
         found = await self._write(run)

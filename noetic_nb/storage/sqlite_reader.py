@@ -7,7 +7,6 @@ value is served from the cache only when no commit has happened since the cache 
 
 from __future__ import annotations
 
-import json
 import marshal
 import sqlite3
 import threading
@@ -15,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
+from noetic_nb.items.json_text import parsed_json
 from noetic_nb.storage.adapter import JsonValue
 from noetic_nb.storage.sqlite_file import is_busy, open_reader, prefix_range, storage_error
 
@@ -33,7 +33,7 @@ def _parse(key: str, text: str, path: str) -> JsonValue:
     Raises `NoeticError` ``storage_failed`` if the text is not JSON: something else wrote to the file.
     """
     try:
-        return json.loads(text)
+        return parsed_json(text)
     except (ValueError, TypeError, RecursionError) as exc:
         raise NoeticError(
             "storage_failed",
@@ -107,15 +107,20 @@ class Reader:
         """Return the values that exist under several keys, all of one moment."""
         found: dict[str, str] = {}
         with self._lock:
-            self._all("BEGIN", ())
-            try:
-                for start in range(0, len(keys), _MOST_PARAMETERS):
-                    some = keys[start : start + _MOST_PARAMETERS]
-                    marks = ",".join("?" * len(some))
-                    found.update(self._all(f"SELECT key, value FROM entries WHERE key IN ({marks})", some))
-            finally:
-                self._connection.rollback()
+            if len(keys) <= _MOST_PARAMETERS:  # one statement is of one moment by itself
+                found.update(self._some(keys))
+            else:
+                self._all("BEGIN", ())
+                try:
+                    for start in range(0, len(keys), _MOST_PARAMETERS):
+                        found.update(self._some(keys[start : start + _MOST_PARAMETERS]))
+                finally:
+                    self._connection.rollback()
         return {key: _parse(key, found[key], self._path) for key in keys if key in found}
+
+    def _some(self, keys: Sequence[str]) -> list[Any]:
+        marks = ",".join("?" * len(keys))
+        return self._all(f"SELECT key, value FROM entries WHERE key IN ({marks})", keys)
 
     def keys(self, prefix: str, limit: int = -1) -> list[str]:
         """Return the keys with a prefix, sorted; at most `limit` of them when it is not negative."""

@@ -105,7 +105,8 @@ for position, reason in plan.left_out().items():
 # %% [markdown]
 """
 The same as a picture, for the call that answered the question. `sent` is what the request was spent on; `planned` is what the conversation is
-promised at least, before anybody knows what the memory layers leave over. Here there are no layers, so it gets nearly everything.
+promised at least, before anybody knows what the memory layers leave over. There are no layers here, so that in the end nearly everything
+is sent for the conversation.
 """
 
 # %%
@@ -257,5 +258,5 @@ aisle, too. It is a good moment to ask what a test on the one case one has seen 
 * One fact and one question. Whether a memory helps real users is found out on recorded conversations: lesson 04 does that for stopping.
 
 **Next.** In a live notebook, `noetic_nb.widgets.TokenAllocation(run)` lets you click through the calls and drag budgets, and
-`harness.memory()` shows and edits what each layer has stored. Go on with [03 · Steering rules](03_steering.ipynb).
+`harness.memory()` shows and edits what each layer has stored. Go on with [02 · What a token costs](02_tokens.ipynb).
 """

@@ -306,5 +306,6 @@ check("4.3", saved_and_lost)
 * Marks came from a function. A real grader is wrong now and then, and the regulator believes it.
 
 **Next.** `noetic_nb.widgets.RegulatorTrends(run)` lets you drag a threshold and see which turns would have been stopped.
-[Where to stop a run](../docs/experiments/thresholds.ipynb) tries several detectors at once.
+[Where to stop a run](../docs/experiments/thresholds.ipynb) tries several detectors at once. Go on with
+[05 · Steps](05_steps.ipynb).
 """

@@ -90,21 +90,20 @@ def lab(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[
 
 @pytest.fixture
 def notebook(lab: Lab, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[..., LabNotebook]]:
-    """Open a notebook with the given cells. Fails the test if the page called another host or broke."""
-    from tests.browser.lab import LabNotebook
+    """Open one notebook with the given cells. Fails the test if the page called another host or broke."""
+    from tests.browser.lab import LabNotebook, Window
 
-    context = browser.new_context(viewport={"width": 1800, "height": 1100})
     opened: list[LabNotebook] = []
 
     def open_notebook(*cells: str) -> LabNotebook:
-        name = re.sub(r"\W+", "_", f"{request.node.name}_{len(opened)}")
-        opened.append(LabNotebook(lab, context, name, cells))
+        assert not opened, "one notebook in a test: what is looked for on the page must not be that of another"
+        lab.window = lab.window or Window(lab, browser)
+        opened.append(LabNotebook(lab.window, re.sub(r"\W+", "_", request.node.name), cells))
         return opened[-1].open()
 
     yield open_notebook
     for each in opened:
         each.close()
-    context.close()
     for each in opened:
         assert each.foreign == [], "the page called another host"
         tolerated = each.tolerated

@@ -22,10 +22,12 @@ from typing import Any, Final, TypeVar
 
 import nbformat
 from jupyter_client import BlockingKernelClient
-from playwright.sync_api import BrowserContext, Page, Route
+from playwright.sync_api import Browser, Page, Route, ViewportSize
+from playwright.sync_api import Error as PlaywrightError
 
 T = TypeVar("T")
 ROOT: Final = Path(__file__).resolve().parents[2]
+VIEWPORT: Final[ViewportSize] = {"width": 1800, "height": 1100}
 SETTINGS: Final = {
     "@jupyterlab/apputils-extension:notification": {
         "fetchNews": "false",
@@ -35,12 +37,20 @@ SETTINGS: Final = {
     # Cells that are scrolled away must stay in the page, or a test cannot find them.
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
 }
-READY: Final = """() => {
+READY: Final = """path => {
     const widget = window.jupyterapp?.shell.currentWidget;
     const session = widget?.sessionContext;
     const kernel = session?.session?.kernel;
-    return Boolean(widget?.context?.isReady && session.isReady
+    return Boolean(widget?.context?.isReady && widget.context.path === path && session.isReady
         && kernel?.connectionStatus === "connected" && kernel.status === "idle");
+}"""
+
+# Ends the kernel before its notebook. A view that was still being loaded complains after scripts that were asked for earlier.
+LEAVE: Final = """async path => {
+    for (const widget of [...window.jupyterapp.shell.widgets("main")])
+        if (widget.context?.path === path) { await widget.context.sessionContext.shutdown(); widget.dispose(); }
+    await import("data:text/javascript,export default " + Math.random());
+    return document.querySelector(".jp-Notebook, .jp-Dialog, .noetic-nb") === null;
 }"""
 
 FINISHED: Final = r"""() => [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")]
@@ -88,6 +98,7 @@ class Lab:
         settings = root / "app_settings"
         settings.mkdir()
         (settings / "overrides.json").write_text(json.dumps(SETTINGS))
+        self.window: Window | None = None
         self._log = (root / "lab.log").open("w")
         self._process = subprocess.Popen(
             [
@@ -138,6 +149,8 @@ class Lab:
         return json.loads(text) if text else None
 
     def close(self) -> None:
+        if self.window is not None:
+            self.window.close()
         self._process.terminate()
         try:
             self._process.wait(20)
@@ -185,33 +198,39 @@ class Kernel:
         self._client.stop_channels()
 
 
-class LabNotebook:
-    """A notebook open in JupyterLab; remembers what the page did wrong and whom it called."""
+class Window:
+    """A page of the front end in which notebooks are opened one after another, since its start costs more than most tests.
 
-    def __init__(self, lab: Lab, context: BrowserContext, name: str, cells: Sequence[str]) -> None:
+    What a page does wrong is noted by the notebook that is open. A page that a test loaded anew, or that does not come clean,
+    is not used again.
+    """
+
+    MOST: Final = 25
+    """Notebooks in one page: what the front end forgets to free stays small."""
+
+    def __init__(self, lab: Lab, browser: Browser) -> None:
         self.lab = lab
-        self.foreign: list[str] = []
-        self.problems: list[str] = []
-        self.tolerated: re.Pattern[str] | None = None
-        self.dialogs: list[str] = []
-        self._kernel: Kernel | None = None
-        self.path = lab.root / f"{name}.ipynb"
-        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell.strip()) for cell in cells])
-        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        nbformat.write(notebook, self.path)
-        self.page: Page = context.new_page()
+        self.context = browser.new_context(viewport=VIEWPORT)
+        self.page: Page = self.context.new_page()
+        self.notebook: LabNotebook | None = None
+        self.listening = False
+        self.shown = 0
         self.page.route("**/*", self._guard)
         self.page.on("websocket", lambda socket: self._note(socket.url))
-        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
-        self.page.on("console", lambda said: self.problems.append(said.text) if said.type == "error" else None)
+        self.page.on("pageerror", lambda error: self._complain(str(error)))
+        self.page.on("console", lambda said: self._complain(said.text) if said.type == "error" else None)
         self.page.on("dialog", self._dismiss)
 
     def _is_ours(self, url: str) -> bool:
         return url.startswith((self.lab.url, self.lab.url.replace("http", "ws", 1), "data:", "blob:", "about:"))
 
     def _note(self, url: str) -> None:
-        if not self._is_ours(url):
-            self.foreign.append(url)
+        if not self._is_ours(url) and self.notebook is not None:
+            self.notebook.foreign.append(url)
+
+    def _complain(self, problem: str) -> None:
+        if self.notebook is not None and self.listening:
+            self.notebook.problems.append(problem)
 
     def _guard(self, route: Route) -> None:
         self._note(route.request.url)
@@ -221,14 +240,63 @@ class LabNotebook:
             route.abort()
 
     def _dismiss(self, dialog: Any) -> None:
-        self.dialogs.append(dialog.message)
+        if self.notebook is not None:
+            self.notebook.dialogs.append(dialog.message)
         dialog.dismiss()
 
-    def open(self) -> LabNotebook:
-        """Open the page and wait until its kernel is really there."""
-        self.page.goto(f"{self.lab.url}/{self.lab.page}/{self.path.name}?token={self.lab.token}&reset")
+    def show(self, notebook: LabNotebook) -> None:
+        """Open a notebook and wait until its kernel is really there."""
+        self.notebook = notebook
+        self.shown += 1
+        name = notebook.path.name
+        used = self.page.evaluate("() => Boolean(window.jupyterapp)")
+        # Until the next notebook is there, whatever complains in a used page is of the last one, which is gone.
+        self.listening = not used
+        if used:
+            self.page.set_viewport_size(VIEWPORT)
+            self.page.evaluate(
+                "path => window.jupyterapp.commands.execute('docmanager:open', {path}).then(() => null)", name
+            )
+        else:
+            self.page.goto(f"{self.lab.url}/{self.lab.page}/{name}?token={self.lab.token}&reset", timeout=90_000)
+            self.page.evaluate("() => { window.isFirstLoad = true; }")
         self.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=90_000)
-        self.page.wait_for_function(READY, timeout=90_000)
+        self.page.wait_for_function(READY, arg=name, timeout=90_000)
+        self.listening = True
+
+    def leave(self) -> bool:
+        """Close the notebook with its kernel; returns whether the page is good for another."""
+        notebook, self.notebook = self.notebook, None
+        if notebook is None or notebook.problems or notebook.dialogs or self.shown >= self.MOST:
+            return False
+        try:
+            kept = self.page.evaluate("() => Boolean(window.isFirstLoad && window.jupyterapp)")
+            return bool(kept and self.page.evaluate(LEAVE, notebook.path.name))
+        except PlaywrightError:
+            return False
+
+    def close(self) -> None:
+        self.context.close()
+
+
+class LabNotebook:
+    """A notebook open in JupyterLab; remembers what the page did wrong and whom it called."""
+
+    def __init__(self, window: Window, name: str, cells: Sequence[str]) -> None:
+        self.window, self.lab, self.page = window, window.lab, window.page
+        self.foreign: list[str] = []
+        self.problems: list[str] = []
+        self.tolerated: re.Pattern[str] | None = None
+        self.dialogs: list[str] = []
+        self._kernel: Kernel | None = None
+        self.path = self.lab.root / f"{name}.ipynb"
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell.strip()) for cell in cells])
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        nbformat.write(notebook, self.path)
+
+    def open(self) -> LabNotebook:
+        """Open the notebook and wait until its kernel is really there."""
+        self.window.show(self)
         return self
 
     def command(self, name: str, **arguments: Any) -> None:
@@ -267,9 +335,13 @@ class LabNotebook:
         )
 
     def close(self) -> None:
+        """End the kernel; the page stays open for the next notebook if it is as it was."""
         if self._kernel is not None:
             self._kernel.close()
-        self.page.close()
+        window = self.window
+        if not window.leave():
+            window.close()
+            self.lab.window = None
         for session in self.lab.api("/api/sessions"):
             if session["path"] == self.path.name:
                 self.lab.api(f"/api/sessions/{session['id']}", method="DELETE")

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,19 +48,28 @@ def export(folder: Path, cells: list[str], monkeypatch: pytest.MonkeyPatch, *opt
     return folder / "exported.html"
 
 
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Return a function that exports all views and figures, once for each set of options."""
+
+    @cache
+    def exported(*options: str) -> Path:
+        with pytest.MonkeyPatch.context() as patch:
+            return export(tmp_path_factory.mktemp("exported"), [SET_UP, *VIEWS, *FIGURES], patch, *options)
+
+    return exported
+
+
 @pytest.mark.parametrize("options", [(), ("--ExecutePreprocessor.store_widget_state=False",)])
 @pytest.mark.parametrize("width", [1400, 420])
 def test_exported_pictures_need_neither_scripts_nor_network(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    pictures: Callable[..., Path],
     quiet_page: Callable[..., Any],
     shot: Callable[..., Any],
     width: int,
     options: tuple[str, ...],
 ) -> None:
-    path = export(tmp_path, [SET_UP, *VIEWS, *FIGURES], monkeypatch, *options)
-
-    page = quiet_page(path, width=width)
+    page = quiet_page(pictures(*options), width=width)
 
     page.screenshot(path=shot(page, f"exported-{width}"), full_page=True)
     expect(page.locator(".noetic-nb-static")).to_have_count(len(VIEWS))

@@ -18,8 +18,9 @@ from tests.browser.appearance import assert_readable
 from tests.browser.lab import LabNotebook, wait_for
 
 Open = Callable[..., Any]
-# JupyterLab reports that a saved widget has no model; the page itself shows nothing of it.
-NO_MODEL = re.compile("widget model not found")
+# JupyterLab reports that a saved widget has no model, and that a kernel ended by the test answers no more; the page itself shows
+# nothing of it.
+NO_MODEL = re.compile("widget model not found|Canceled future for create_subshell_request")
 SHOWN = "TokenAllocation(run)", "Ledger(run)", "RegulatorTrends(run)", "RuleEditor(rules, run=run)"
 RULES = "from noetic_nb.steering import RuleBook\nrules = RuleBook()"
 # Every output that takes up room: its height, whether it is live, and what it says.

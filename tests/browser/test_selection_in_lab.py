@@ -21,6 +21,8 @@ class Squares(Reading):
     """Answers with the square of a number."""
     def __init__(self):
         self.snapshot = {}
+    def take(self, event, place):
+        return None
     def answer(self, request):
         if request["number"] < 0:
             raise NoeticConfigError("TOO_SMALL", "Numbers begin at 0.", given=request["number"], hint="Ask for more.")

@@ -6,11 +6,14 @@ The stub and the solution of each exercise stand in its lesson and are tried as 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import noetic_nb as nn
 from noetic_nb.memory import RecallParams, StoreParams
+from tests.lessons import kept_extending, kept_watching
 
 
 def book(**rule: Any) -> Callable[[nn.RuleBook], Any]:
@@ -86,6 +89,56 @@ def own_layer(keeps: Callable[[str], bool], newest: bool = False) -> Callable[[]
     return lambda: [nn.MemoryLayer(id="seat", slot=120, scope="thread", budget={"min": 40, "max": 60}, hooks=hooks)]
 
 
+# 2.1: the bill of a conversation
+
+
+def bill(instructions: int, turns: list[tuple[int, int]], *, last: bool = False, answers: bool = True) -> int:
+    total, before = 0, instructions
+    for question, reply in turns:
+        total += before + question + (reply if last else 0)
+        before += question + (reply if answers else 0)
+    return total
+
+
+def bill_from_the_end(instructions: int, turns: list[tuple[int, int]]) -> int:
+    n = len(turns)
+    return n * instructions + sum(q * (n - at) + a * (n - at - 1) for at, (q, a) in enumerate(turns))
+
+
+# 2.2: what is cached
+
+
+def from_cache(before: Any, now: Any, least: int, step: int, *, over: int = 0, of: int | None = None) -> int:
+    alike = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False))
+    return whole(sum(part[1] for part, _ in alike), least + over, step, of)
+
+
+def whole(shared: int, least: int, step: int, of: int | None = None) -> int:
+    base = least if of is None else of
+    return 0 if shared < least else base + (shared - base) // step * step
+
+
+def by_counting_down(before: Any, now: Any, least: int, step: int) -> int:
+    shared = 0
+    for at in range(len(now)):
+        if now[: at + 1] != before[: at + 1]:
+            break
+        shared += now[at][1]
+    held = least
+    while held + step <= shared:
+        held += step
+    return held if shared >= least else 0
+
+
+# 2.3: arrange it
+
+
+def arranged(steady: Any, changing: Any, *, order: str = "cache", last: Any = None) -> dict[str, Any]:
+    late = changing if last is None else last
+    first = [layer for layer in (*steady, *changing) if layer not in late]
+    return {"memory": [*first, *[layer.placed("suffix") for layer in late]], "projection": {"order": order}}
+
+
 # 4.1: is it getting worse
 
 
@@ -138,9 +191,193 @@ def saved_one_by_one(runs: list[Any], threshold: int) -> list[int]:
     return [tokens_saved, lost]
 
 
+# 5.1: an end for sure
+
+
+def repeated(*ends: Any, together: Any = nn.until.any) -> Any:
+    """Return an answer whose loop ends where one of these says so, each a function of `accepts` and `most`."""
+    return lambda work, accepts, most: nn.loop("try", [work], until=together(*[end(accepts, most) for end in ends]))
+
+
+def accepted(accepts: Any, most: int) -> Any:
+    return nn.until.verified(accepts)
+
+
+def refused(accepts: Any, most: int) -> Any:
+    return nn.until.verified(lambda output: not accepts(output))
+
+
+def rounds(more: int = 0) -> Any:
+    return lambda accepts, most: nn.until.max_steps(most + more)
+
+
+# 5.2: the jury
+
+
+def jury(count: Callable[[list[Any]], Any], mode: Any = "settle") -> Any:
+    """Return an answer that counts the votes of those who have one."""
+
+    def merge(outcomes: Any, ctx: Any) -> Any:
+        votes = [each["value"] for each in outcomes if each["status"] == "fulfilled"] if mode == "settle" else outcomes
+        return count(list(votes))
+
+    return lambda jurors: nn.fork("jury", mode=mode, paths=jurors, merge=None if mode == "race" else merge)
+
+
+def most_common(votes: list[Any]) -> Any:
+    return Counter(votes).most_common(1)[0][0]
+
+
+def failures_vote(jurors: Any) -> Any:
+    return nn.fork(
+        "jury",
+        mode="settle",
+        paths=jurors,
+        merge=lambda each, ctx: most_common([one.get("value") for one in each]) or "-",
+    )
+
+
+def by_arrival(jurors: Any) -> Any:
+    """Count in the order in which jurors end."""
+    said: list[Any] = []
+
+    def heard(juror: Any) -> Any:
+        return nn.loop(juror.id + "-heard", [juror, nn.step.run("hear", hear)], until=nn.until.max_steps(1))
+
+    def hear(word: Any, ctx: Any) -> Any:
+        said.append(word)
+        return word
+
+    return nn.fork("jury", mode="settle", paths=[*map(heard, jurors)], merge=lambda each, ctx: most_common(said))
+
+
+# 5.3: pay once
+
+
+def named(name: Callable[[float, Any], Any]) -> Any:
+    """Return an answer that gives each payment a name, and makes no payment twice that has the same one."""
+
+    def charge(bank: Any, amount: float, ctx: Any) -> None:
+        key = name(amount, ctx)
+        if all(key != known for known, _ in bank):
+            bank.append((key, amount))
+
+    return charge
+
+
+def by_dict(bank: Any, amount: float, ctx: Any) -> None:
+    paid = dict(bank)
+    paid.setdefault(ctx.idempotency_key, amount)
+    bank[:] = paid.items()
+
+
+def last_only(bank: Any, amount: float, ctx: Any) -> None:
+    if not bank or bank[-1][1] != amount:
+        bank.append((ctx.idempotency_key, amount))
+
+
+def inverted(bank: Any, amount: float, ctx: Any) -> None:
+    if ctx.idempotency_key in dict(bank):
+        bank.append((ctx.idempotency_key, amount))
+
+
+# 6.1: what is certain
+
+
+def certain(
+    calls: Any, denies: Any, *, more: int = 0, before: Callable[[Any, int], Any] = lambda calls, at: calls[:at]
+) -> Any:
+    refused = [at for at, name in enumerate(calls) if denies(name, before(calls, at))]
+    return (refused[0] + more if refused else len(calls)), len(refused)
+
+
+def certain_one_by_one(calls: Any, denies: Any) -> Any:
+    sure, refused, seen = 0, 0, list[str]()
+    for name in calls:
+        refused += bool(denies(name, list(seen)))
+        sure += not refused
+        seen.append(name)
+    return sure, refused
+
+
+def lived(calls: Any, denies: Any) -> Any:
+    """Take what is denied for what was never asked."""
+    sure, refused, seen = 0, 0, list[str]()
+    for name in calls:
+        if denies(name, list(seen)):
+            refused += 1
+        else:
+            seen.append(name)
+        sure += not refused
+    return sure, refused
+
+
+# 6.2: a difference in pairs
+
+
+def difference(
+    before: Any, after: Any, *, sign: int = 1, known: Callable[[Any], bool] = lambda x: x is not None
+) -> Any:
+    changes = [sign * (b - a) for a, b in zip(before, after, strict=True) if known(a) and known(b)]
+    return (sum(changes) / len(changes) if changes else None), len(changes)
+
+
+def difference_by_place(before: Any, after: Any) -> Any:
+    places = [at for at in range(len(before)) if None not in (before[at], after[at])]
+    if not places:
+        return None, 0
+    return sum(after[at] for at in places) / len(places) - sum(before[at] for at in places) / len(places), len(places)
+
+
+def difference_of_means(before: Any, after: Any) -> Any:
+    known = [[x for x in side if x is not None] for side in (before, after)]
+    pairs = difference(before, after)[1]
+    return (sum(known[1]) / len(known[1]) - sum(known[0]) / len(known[0]) if pairs else None), pairs
+
+
+# 6.3: where to fork
+
+
+def call_of(run: Any, tool: str, *, more: int = 0, begin: int = 1) -> Any:
+    calls = [[item.get("name") for item in call.items] for call in run.select(nn.events.ModelCalled)]
+    found = [number for number, names in enumerate(calls) if tool in names]
+    return found[:begin][-1] + more if found else None
+
+
+def call_of_with_next(run: Any, tool: str) -> Any:
+    asks = (
+        any(item["type"] == "function_call" and item["name"] == tool for item in call.items)
+        for call in run.select(nn.events.ModelCalled)
+    )
+    return next((number for number, asked in enumerate(asks) if asked), None)
+
+
+def place_among_tools(run: Any, tool: str) -> Any:
+    names = [call.name for call in run.select(nn.events.ToolCalled)]
+    return names.index(tool) if tool in names else None
+
+
+def turn_of(run: Any, tool: str) -> Any:
+    return next((call.where.turn - 1 for call in run.select(nn.events.ToolCalled) if call.name == tool), None)
+
+
+def named_anywhere(run: Any, tool: str) -> Any:
+    calls = run.select(nn.events.ModelCalled)
+    return next((number for number, call in enumerate(calls) if tool in str(call.items)), None)
+
+
 RIGHT: dict[str, dict[str, Any]] = {
     "1.1": {"from the newest backwards": sent_from_the_end, "sums from the end": sent_by_sums},
     "1.2": {"semantic recall": recall(60), "a layer of one's own": own_layer(lambda text: "I always want" in text)},
+    "2.1": {"adding up": bill, "counting how often": bill_from_the_end},
+    "2.2": {"takewhile": from_cache, "step by step": by_counting_down},
+    "2.3": {
+        "placed": arranged,
+        "replaced, and a policy": lambda steady, changing: {
+            "memory": [*(replace(layer, placement="suffix") for layer in changing), *steady],
+            "projection": nn.ProjectionPolicy(order="cache"),
+        },
+    },
     "3.1": {
         "an expression": book(when="tool.args.amount > 100.0"),
         "a function": python(lambda call: amount(call) > 100),
@@ -166,6 +403,20 @@ RIGHT: dict[str, dict[str, Any]] = {
     },
     "4.2": {"listing": by_listing, "sorting": by_sorting},
     "4.3": {"slices": saved, "call by call": saved_one_by_one},
+    "5.1": {
+        "any": repeated(accepted, rounds()),
+        "custom": lambda work, accepts, most: nn.loop(
+            "try",
+            [work],
+            until=nn.until.custom(lambda seen: accepts(seen.last_output) or seen.step_count >= most),
+            max_iterations=most,
+        ),
+    },
+    "5.2": {"the first of equals": jury(lambda votes: max(votes, key=votes.count)), "Counter": jury(most_common)},
+    "5.3": {"a list of names": named(lambda amount, ctx: ctx.idempotency_key), "a dictionary": by_dict},
+    "6.1": {"by place": certain, "one by one": certain_one_by_one},
+    "6.2": {"changes": difference, "two means of the same pairs": difference_by_place},
+    "6.3": {"a list": call_of, "next": call_of_with_next},
 }
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -184,6 +435,52 @@ WRONG: dict[str, dict[str, Any]] = {
         "right value by the wrong rule": recall(150),
         "a score that nothing reaches": recall(60, min_score=0.99),
         "no list": lambda: None,
+    },
+    "2.1": {
+        "off by one": lambda instructions, turns: bill(instructions, turns[:-1]),
+        "inverted": lambda instructions, turns: bill(instructions, [(reply, asked) for asked, reply in turns]),
+        "hard-coded": lambda instructions, turns: 270,
+        "right value by the wrong rule": lambda instructions, turns: (
+            len(turns) * (instructions + turns[-1][0]) + 20 * sum(range(len(turns))) - 10 if turns else 0
+        ),
+        "half of the last call": lambda instructions, turns: len(turns) * (instructions + sum(map(sum, turns))) // 2,
+        "without answers": lambda instructions, turns: bill(instructions, turns, answers=False),
+        "the answer of the same call": lambda instructions, turns: bill(instructions, turns, last=True),
+        "the last call": lambda instructions, turns: (
+            instructions + sum(map(sum, turns)) - (turns[-1][1] if turns else 0)
+        ),
+    },
+    "2.2": {
+        "off by one": lambda before, now, least, step: from_cache(before, now, least, step, over=1),
+        "inverted": lambda before, now, least, step: (
+            sum(size for _, size in now) - from_cache(before, now, least, step)
+        ),
+        "hard-coded": lambda before, now, least, step: 1024,
+        "right value by the wrong rule": lambda before, now, least, step: from_cache(before, now, least, step, of=0),
+        "parts in any place": lambda before, now, least, step: whole(
+            sum(part[1] for part in now if part in before), least, step
+        ),
+        "sizes alone": lambda before, now, least, step: from_cache(
+            [(0, size) for _, size in before], [(0, size) for _, size in now], least, step
+        ),
+        "no steps": lambda before, now, least, step: from_cache(before, now, least, 1),
+        "texts alone": lambda before, now, least, step: whole(
+            sum(b[1] for a, b in itertools.takewhile(lambda p: p[0][0] == p[1][0], zip(before, now, strict=False))),
+            least,
+            step,
+        ),
+    },
+    "2.3": {
+        "off by one": lambda steady, changing: arranged(steady, changing, last=changing[:1]),
+        "inverted": lambda steady, changing: arranged(steady, changing, last=steady),
+        "hard-coded": lambda steady, changing: arranged(
+            steady, changing, last=[layer for layer in changing if layer.id == "turn-count"]
+        ),
+        "right value by the wrong rule": lambda steady, changing: arranged(steady, changing, last=[*steady, *changing]),
+        "placed without an order": lambda steady, changing: arranged(steady, changing, order="slot"),
+        "an order without places": lambda steady, changing: arranged(steady, changing, last=[]),
+        "without what changes": lambda steady, changing: arranged(steady, []),
+        "in the place of layers": lambda steady, changing: [*steady, *changing],
     },
     "3.1": {
         "off by one": book(when="tool.args.amount >= 100.0"),
@@ -254,4 +551,79 @@ WRONG: dict[str, dict[str, Any]] = {
         ),
         "one number": lambda runs, threshold: saved(runs, threshold)[0],
     },
+    "5.1": {
+        "off by one": repeated(accepted, rounds(-1)),
+        "inverted": repeated(refused, rounds()),
+        "hard-coded": lambda work, accepts, most: nn.loop("try", [work], until=nn.until.max_steps(3)),
+        "right value by the wrong rule": repeated(accepted, rounds(), together=nn.until.all),
+        "no end for sure": repeated(accepted),
+        "always to the end": repeated(rounds()),
+        "fails at the end": lambda work, accepts, most: nn.loop(
+            "try", [work], until=nn.until.verified(accepts), max_iterations=most
+        ),
+        "one round more": repeated(accepted, rounds(1)),
+    },
+    "5.2": {
+        "off by one": jury(lambda votes: most_common(votes[1:] or votes)),
+        "inverted": jury(lambda votes: min(votes, key=votes.count)),
+        "hard-coded": lambda jurors: nn.step.run("jury", lambda text, ctx: "pay"),
+        "right value by the wrong rule": by_arrival,
+        "all": jury(most_common, mode="all"),
+        "the fastest": jury(most_common, mode="race"),
+        "failures vote": failures_vote,
+        "the last of equals": jury(lambda votes: max(reversed(votes), key=votes.count)),
+        "by the alphabet": jury(lambda votes: max(sorted(votes), key=votes.count)),
+        "nobody is asked": lambda jurors: jurors[0],
+    },
+    "5.3": {
+        "off by one": named(lambda amount, ctx: (ctx.idempotency_key, ctx.id, amount, object())),
+        "inverted": inverted,
+        "hard-coded": lambda bank, amount, ctx: bank.append((0, amount)) if not bank else None,
+        "right value by the wrong rule": named(lambda amount, ctx: amount),
+        "the turn's name": named(lambda amount, ctx: ctx.id),
+        "turn and amount": named(lambda amount, ctx: (ctx.id, amount)),
+        "the call's name": named(lambda amount, ctx: ctx.call_id),
+        "not the last amount again": last_only,
+    },
+    "6.1": {
+        "off by one": lambda calls, denies: certain(calls, denies, more=1),
+        "inverted": lambda calls, denies: certain(calls, lambda name, before: not denies(name, before)),
+        "hard-coded": lambda calls, denies: (3, 3),
+        "right value by the wrong rule": lived,
+        "itself before it": lambda calls, denies: certain(calls, denies, before=lambda calls, at: calls[: at + 1]),
+        "all of the run": lambda calls, denies: certain(calls, denies, before=lambda calls, at: calls),
+        "those that are not denied": lambda calls, denies: (
+            len(calls) - certain(calls, denies)[1],
+            certain(calls, denies)[1],
+        ),
+        "up to the first": lambda calls, denies: (certain(calls, denies)[0], min(1, certain(calls, denies)[1])),
+    },
+    "6.2": {
+        "off by one": lambda before, after: difference(before[:-1], after[:-1]),
+        "inverted": lambda before, after: difference(before, after, sign=-1),
+        "hard-coded": lambda before, after: (1.0, 3),
+        "right value by the wrong rule": difference_of_means,
+        "nothing is nought": lambda before, after: difference([x or 0 for x in before], [x or 0 for x in after]),
+        "nought is nothing": lambda before, after: difference(before, after, known=bool),
+        "the sum": lambda before, after: (
+            sum(b - a for a, b in zip(before, after, strict=True) if None not in (a, b)),
+            difference(before, after)[1],
+        ),
+        "one number": lambda before, after: difference(before, after)[0],
+    },
+    "6.3": {
+        "off by one": lambda run, tool: call_of(run, tool, more=1),
+        "inverted": lambda run, tool: call_of(run, {"look": "refund", "refund": "look"}.get(tool, tool)),
+        "hard-coded": lambda run, tool: 2,
+        "right value by the wrong rule": lambda run, tool: call_of(run, tool, begin=99),
+        "among calls of tools": place_among_tools,
+        "the turn": turn_of,
+        "texts as well": named_anywhere,
+        "the first item only": lambda run, tool: next(
+            (n for n, call in enumerate(run.select(nn.events.ModelCalled)) if call.items[0].get("name") == tool), None
+        ),
+    },
 }
+
+RIGHT |= kept_watching.RIGHT | kept_extending.RIGHT
+WRONG |= kept_watching.WRONG | kept_extending.WRONG

@@ -10,10 +10,16 @@ import jupytext
 import pytest
 
 import noetic_nb as nn
+from noetic_nb import lab
 from noetic_nb.lessons import EXERCISES
 from noetic_nb.lessons.memory_exercises import sent_positions
+from noetic_nb.lessons.token_exercises import cached_tokens, input_tokens
 from noetic_nb.lessons.verdicts import examined
+from noetic_nb.lessons.what_if_exercises import certain_calls, paired_difference
 from noetic_nb.models import ScriptedModel
+from noetic_nb.models.prompt_caching import cache_rules
+from noetic_nb.testing import SimulatedProvider
+from noetic_nb.tokens import estimate_tokens
 from tests.lessons.kept_answers import RIGHT, WRONG
 
 SOURCES = Path(__file__).parents[2] / "notebooks" / "sources"
@@ -92,3 +98,57 @@ async def test_the_planner_sends_what_exercise_1_1_says(room: int) -> None:
 
     assert sorted(set(range(len(sizes))) - set(left_out)) == sent_positions(sizes, room - 50)
     assert left_out
+
+
+async def test_a_provider_bills_what_exercise_2_1_says() -> None:
+    instructions = "Be brief. " * 9
+    config = nn.AgentConfig(name="desk", step=nn.react(model="simulated-gpt-4o", instructions=instructions))
+    answers = ScriptedModel(["One.", "Two, and three.", "Four."])
+    harness = nn.AgentHarness(config, model=SimulatedProvider(answers))
+    run = nn.record(harness)
+    for question in ("a " * 40, "b", "c " * 5):
+        await harness.execute(question)
+
+    sizes = run.to_frame("items").sort_values("position").tokens.tolist()
+    turns = list(zip(sizes[::2], sizes[1::2], strict=True))
+
+    billed = sum(call.input_tokens or 0 for call in run.select(nn.events.ModelCalled))
+    assert billed == input_tokens(estimate_tokens(instructions), turns)
+
+
+def test_a_provider_caches_what_exercise_2_2_says() -> None:
+    rules = cache_rules("gpt-4o")
+
+    assert rules
+    for tokens in range(900, 1500):
+        request = [("the whole request", tokens)]
+        assert cached_tokens(request, request, rules.minimum, rules.block) == rules.whole(tokens)
+
+
+def test_an_open_replay_denies_what_exercise_6_1_says() -> None:
+    looks = nn.RuleBook()
+    looks.at_most(2, "get_reservation_details")
+
+    found = []
+    for run in lab.datasets.airline():
+        calls = [call.name for call in run.select(nn.events.ToolCalled)]
+        decisions = lab.replay(run, rules=looks).select(nn.events.SteeringDecided)
+        actions = [each.action for each in decisions if each.hook == "before_tool_call"]
+        found.append((actions.index("deny") if "deny" in actions else len(calls), actions.count("deny")))
+        assert found[-1] == certain_calls(
+            calls, lambda name, before: name == "get_reservation_details" and before.count(name) >= 2
+        )
+
+    assert any(denied for _, denied in found)
+
+
+def test_a_comparison_says_what_exercise_6_2_says() -> None:
+    runs = lab.datasets.airline()
+    others = [lab.replay(run) for run in runs]
+    before = [None if at % 5 == 0 else float(at) for at in range(len(runs))]
+    after = [None if at % 3 == 0 else float(at * at) for at in range(len(runs))]
+    values = {id(run): value for run, value in zip([*runs, *others], [*before, *after], strict=True)}
+
+    row = nn.compare(runs, others, metrics={"n": lambda run: values[id(run)]}).to_frame().iloc[0]
+
+    assert (row.difference, row.n) == paired_difference(before, after)

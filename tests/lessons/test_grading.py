@@ -8,7 +8,8 @@ import nbformat
 import pytest
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.lessons import grade
+from noetic_nb.lessons import EXERCISES, grade
+from noetic_nb.lessons.grading import asked_in
 
 RIGHT = "def worse(marks):\n    return len(marks) > 2 and marks[-3] - marks[-1] >= 0.15 and sum(marks[-3:]) / 3 < 0.5"
 WRONG = "def worse(marks):\n    return True"
@@ -62,6 +63,12 @@ def test_a_cell_that_hangs_is_stopped_and_the_rest_is_graded(tmp_path: Path) -> 
     table = grade(tmp_path, timeout_s=4)
 
     assert table.loc["gus"].tolist() == ["right", 1, "a cell took longer than 4 s"]
+
+
+def test_every_exercise_is_asked_in_a_lesson_in_a_way_that_the_table_finds() -> None:
+    lessons = sorted((Path(__file__).parents[2] / "notebooks").glob("0[1-9]_*.ipynb"))
+
+    assert sorted(each for lesson in lessons for each in asked_in(lesson)) == sorted(EXERCISES)
 
 
 def test_a_folder_without_notebooks_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +33,12 @@ def run(path: Path, order: Sequence[int] | None = None) -> dict[int, list[tuple[
         resources={"metadata": {"path": str(path.parent)}},
     ).execute()
     return {number: shown(cell) for number, cell in zip(order or range(len(cells)), notebook.cells, strict=True)}
+
+
+@cache
+def first_run(path: Path) -> dict[int, list[tuple[str, str]]]:
+    """Run a notebook from top to bottom, once for all tests that ask what it shows; they share a worker (tests/conftest.py)."""
+    return run(path)
 
 
 def shown(cell: Any) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import logging
@@ -153,6 +154,54 @@ def test_views(found: tuple[str, str]) -> None:
                 except NoeticConfigError:
                     continue  # another view answers this
                 assert_absent(secret, json.dumps(answer, default=str))
+
+
+def test_workbench(found: tuple[str, str]) -> None:
+    bench_of = pytest.importorskip("noetic_nb.widgets").Workbench
+    text, secret = found
+    rules = nn.RuleBook()
+    rules.when("true", id="r1", tools="look", guidance="Never.")
+    run, sent = planted(text, secret), list[Any]()
+    with bench_of(run, rules=rules, panels=["ledger", "transcript", "rules", "memory"]) as bench:
+        bench.send = lambda content, buffers=None: sent.append(content)
+        for number, name in enumerate(("ledger", "transcript", "allocation", "trends", "timeline", "memory", "rules")):
+            bench._message_received(bench, {"type": "get", "id": number, "request": {"do": "panel", "panel": name}}, [])
+        bench.panels = [name for name, *_ in bench.snapshot["titles"]]
+        for event in planted(text, secret).events:
+            run.append(event)
+        decision = next(seq for seq, event in enumerate(run.events) if isinstance(event, SteeringDecided))
+        bench.selection.select(thread_id="t1", turn=1, decision=decision)
+        for request in (
+            {"what": "talk", "before": 9}, {"what": "cause", "decision": decision},
+            {"what": "without", "decision": decision, "rule": 0}, {"do": "edit", "decision": decision, "rule": 0},
+        ):  # fmt: skip
+            answer = bench._answer(request)
+            assert "fault" not in answer
+            sent.append(answer)
+        told = {name for message in sent if message.get("type") == "panels" for name, _ in message["news"]}
+        assert told >= {"", "ledger", "transcript", "trends", "timeline", "memory", "rules"}
+        assert_absent(secret, json.dumps(sent, default=str))
+        assert_absent(secret, bench.to_html() + bench.to_text())
+
+
+async def test_conversation_of_a_workbench(found: tuple[str, str]) -> None:
+    bench_of = pytest.importorskip("noetic_nb.widgets").Workbench
+    text, secret = found
+    model = ScriptedModel([text, Fault("refusal", message=text)])
+    harness = nn.AgentHarness(nn.AgentConfig(name="desk", step=nn.react(model="m")), model=model)
+    sent = list[Any]()
+    with bench_of(harness) as bench:
+        bench.send = lambda content, buffers=None: sent.append(content)
+        await bench.say(text)
+        chat = bench.reading.conversation
+        await asyncio.gather(chat._shown(chat.say(text)), return_exceptions=True)
+        with pytest.raises(NoeticConfigError) as refused:
+            await bench.correct(text)
+        chat.notify("bad", str(refused.value))
+        bench.reading.questions.ask("look", {"note": text, "password": secret, "more": "x" * 900}, f"May {text} pass?")
+        assert bench.reading.parts["questions"]
+        assert_absent(secret, json.dumps([sent, bench.snapshot], default=str))
+        assert_absent(secret, bench.to_html() + bench.to_text())
 
 
 REQUESTS: Any = [

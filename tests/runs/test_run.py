@@ -51,6 +51,29 @@ def test_append_refuses_what_is_no_event() -> None:
         Run("r1").append({"kind": "turn_started"})  # type: ignore[arg-type]
 
 
+def test_several_events_are_added_as_one_after_the_other() -> None:
+    run, heard, seen = Run("r1"), Run("r1"), list[int]()
+    heard.subscribe(lambda _: seen.append(len(heard.events)))
+
+    run.extend(conversation(2))
+    heard.extend(conversation(2))
+
+    assert run.events == heard.events == made(2).events
+    assert seen == list(range(1, len(heard.events) + 1))
+
+
+@pytest.mark.parametrize("is_heard", [False, True], ids=["alone", "heard"])
+def test_of_several_events_none_is_added_where_one_is_none(is_heard: bool) -> None:
+    run = Run("r1")
+    if is_heard:
+        run.subscribe(lambda _: None)
+
+    with pytest.raises(NoeticConfigError, match="INVALID_RUN_EVENT"):
+        run.extend([*conversation(1), {"kind": "turn_started"}])  # type: ignore[list-item]
+
+    assert run.events == []
+
+
 def test_meta_says_when_by_what_and_in_which_version() -> None:
     run = Run(clock=FakeClock(5_000), ids=SeededIds(3), meta={"source": "test", "config": {"names": ("a",)}})
 

@@ -87,7 +87,8 @@ async def test_a_large_checkpoint_is_reported(caplog: pytest.LogCaptureFixture) 
         ctx.state["text"] = "x" * 11 * MIB
         return "grown"
 
-    steps = [nn.step.run("small", lambda value, ctx: "s"), nn.step.run("grow", grow)]
+    # The last one is not written: the turn ends with it.
+    steps = [nn.step.run("small", lambda value, ctx: "s"), nn.step.run("grow", grow), nn.step.run("last", grow)]
     whole = nn.loop("whole", steps, until=nn.until.max_steps(1))
     harness = nn.AgentHarness(nn.AgentConfig(name="a", step=whole), checkpoints=True)
 
@@ -98,5 +99,5 @@ async def test_a_large_checkpoint_is_reported(caplog: pytest.LogCaptureFixture) 
     assert [record.getMessage() for record in caplog.records] == [
         f"Layer {step_id!r}, hook 'checkpoint': LargeState: The checkpoint, which is written after every step, has 11.0 MiB "
         f"as JSON at step {step_id!r}. Look at `ctx.state`, the layers, and the turn's items."
-        for step_id in ("grow", "whole")
+        for step_id in ("grow",)
     ]

@@ -491,3 +491,14 @@ def test_a_turn_that_was_closed_cannot_be_awaited() -> None:
 
     with pytest.raises(RuntimeError, match="closed"):
         nn.run_sync(turn)
+
+
+def test_an_answer_whose_content_is_plain_text_is_read_like_one_of_parts() -> None:
+    class Plain:
+        async def complete(self, request: nn.ModelRequest) -> nn.ModelResponse:
+            return nn.ModelResponse((nn.parse_item({"type": "message", "role": "assistant", "content": "Hello."}),))
+
+    desk = nn.AgentHarness(config(), model=Plain())
+
+    assert nn.run_sync(desk.execute("Hi", thread_id="ann")).text == "Hello."
+    assert desk.log("ann")[-1]["content"][0]["text"] == "Hello."

@@ -217,7 +217,7 @@ async def test_the_end_of_a_step_whose_write_failed_is_written_with_the_next(
     in_children: bool, fails_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def agent() -> Any:
-        steps = [step.llm(name, model="m") for name in "abc"]
+        steps = [step.llm(name, model="m") for name in "abcde"]
         return once(*[spawn(f"s-{inner.id}", inner) if in_children else inner for inner in steps])
 
     monkeypatch.setattr(FailsOnce, "fails_at", fails_at)

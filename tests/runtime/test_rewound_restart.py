@@ -11,20 +11,20 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.memory import MemoryHooks, MemoryLayer
 from noetic_nb.runtime.durability import turn_states
-from noetic_nb.runtime.threads import state_history
+from noetic_nb.runtime.threads import state_history, state_size
 from tests.runtime.crash_points import Disk, GroupedDisk
 from tests.runtime.factories import texts
 
 
-def counter(layer_id: str = "count", scope: Any = "thread", *, every: int = 1) -> MemoryLayer:
-    """Return a layer that counts the turns, and keeps the count every so many of them."""
+def counter(layer_id: str = "count", scope: Any = "thread", *, every: int = 1, **more: str) -> MemoryLayer:
+    """Return a layer that counts the turns, and keeps the count, and more, every so many of them."""
 
     async def begin(params: Any) -> Any:
         return {"state": await params.storage.get("state") or {"n": 0}}
 
     async def store(params: Any) -> Any:
         number = params.ctx.turn
-        return {"state": {"n": number}} if number % every == 0 else {}
+        return {"state": {"n": number, **more}} if number % every == 0 else {}
 
     return MemoryLayer(id=layer_id, slot=1, scope=scope, hooks=MemoryHooks(init=begin, store=store))
 
@@ -41,9 +41,9 @@ def desk(store: Any, *layers: MemoryLayer, checkpoints: Any = True) -> nn.AgentH
     )
 
 
-async def talk(harness: nn.AgentHarness, words: str, **more: Any) -> None:
+async def talk(harness: nn.AgentHarness, words: str, *, thread_id: str = "t", **more: Any) -> None:
     for word in words:
-        await harness.execute(word, thread_id="t", **more)
+        await harness.execute(word, thread_id=thread_id, **more)
 
 
 def told(words: str) -> list[str]:
@@ -258,3 +258,18 @@ async def test_a_state_that_is_no_longer_remembered_is_not_taken_for_none(monkey
 
     assert await states(harness, await harness.memory("t").rewind(4)) == {"count": {"n": 4}}
     assert await states(kept, await kept.memory("t").rewind(1)) == {"count": {"n": 1}}
+
+
+async def test_the_states_that_are_remembered_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_history, "MAX_BYTES", 200_000)
+    harness = desk(None, counter(text="x" * 20_000), checkpoints=False)
+    for thread_id in ("t", "other"):
+        await talk(harness, "abcdefgh", thread_id=thread_id)
+
+    history = harness._threads._history
+    remembered = [change for changes in history._changes.values() for change in changes]
+    assert 100_000 < sum(state_size.size_of(change.state) for change in remembered) <= 200_000
+    assert {change.scope_key for change in remembered} == {"t", "other"}
+    with pytest.raises(nn.NoeticConfigError, match="no longer remembered"):
+        await harness.memory("t").rewind(1)
+    assert (await states(harness, await harness.memory("other").rewind(8)))["count"]["n"] == 8

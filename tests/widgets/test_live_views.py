@@ -14,7 +14,7 @@ import ipywidgets
 import pytest
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import QualityGiven, ViewAssembled, Where
+from noetic_nb.events import ModelCalled, QualityGiven, ViewAssembled, Where
 from noetic_nb.runs import Run
 from noetic_nb.widgets import RegulatorTrends, TokenAllocation
 from noetic_nb.widgets.base import cells
@@ -249,7 +249,7 @@ def test_a_view_that_fails_says_so_and_leaves_the_agent_alone(
     with TokenAllocation(run) as opened:
         monkeypatch.setattr(opened.reading, "take", lambda *_: 1 / 0)
 
-        run.append(QualityGiven(Where("t1", "e1", 1), 0.0, 0.5, "user"))
+        run.append(ModelCalled(Where("t1", "e1", 1), 0.0, 0, "m", "agent", 1.0, "ok"))
 
         assert "division by zero" in opened.fault
         assert listeners(run) == 0

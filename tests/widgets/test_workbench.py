@@ -19,6 +19,7 @@ from noetic_nb.items import function_call, function_call_output, input_message
 from noetic_nb.models import CallTool
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Approval, Ledger, Selection, TokenAllocation, Workbench
+from noetic_nb.widgets.allocation.allocation_reading import CALLS_HOSTED
 from noetic_nb.widgets.base.host import page_traits
 from noetic_nb.widgets.base.page_thread import PAGES
 from noetic_nb.widgets.workbench.panels import PANELS
@@ -81,7 +82,11 @@ def test_a_view_inside_shows_what_it_shows_alone(name: str) -> None:
         with alone:
             inside = getattr(bench, name)
             assert inside.reading.to_html() == alone.reading.to_html()
-            assert fetch(bench, name)["snapshot"] == alone.snapshot
+            known = dict(alone.snapshot)
+            if name == "allocation":  # older calls are asked for sooner
+                known["calls"] = known["calls"][-CALLS_HOSTED:]
+                known["first"] += len(alone.snapshot["calls"]) - CALLS_HOSTED
+            assert fetch(bench, name)["snapshot"] == known
             assert inside.to_frame().equals(alone.to_frame())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -10,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic_core import from_json
-
 from noetic_nb.errors import NoeticError
+from noetic_nb.items.json_text import parsed_json
 from noetic_nb.runs.load import MAX_BYTES, MAX_LINE_BYTES, read_gzip
 
-__all__ = ["ZIP", "Document", "documents", "parsed_json", "read_bytes", "read_document", "record", "refused"]
+__all__ = ["ZIP", "Document", "documents", "read_bytes", "read_document", "record", "refused"]
 
 _GZIP: Final = b"\x1f\x8b"
 ZIP: Final = b"PK\x03\x04"
@@ -135,19 +133,6 @@ def _parsed(content: bytes, path: Path | None) -> Document:
         return Document(parsed_json(content), path)
     except (ValueError, RecursionError) as error:
         raise refused(Document(None, path), f"it is not JSON ({error})") from error
-
-
-def parsed_json(text: bytes) -> Any:
-    """Return what JSON text holds, as `json.loads` does, in half the time.
-
-    What pydantic's parser takes it reads in the same way; the rest (lone surrogates, UTF-16, data nested deep, and what is no
-    JSON) is left to `json`. Names are shared between records, texts are not: they may be secret.
-    Raises `ValueError` or `RecursionError` if it cannot be read.
-    """
-    try:
-        return from_json(text, cache_strings="keys")
-    except ValueError:
-        return json.loads(text)
 
 
 def _is_json(text: bytes) -> bool:

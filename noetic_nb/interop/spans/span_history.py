@@ -9,8 +9,6 @@ from noetic_nb.interop.spans.span_messages import OF_TODAY, ROLES, Result, SpanM
 
 __all__ = ["History", "read_history"]
 
-_DICTS: Final = frozenset([dict])
-_TEXTS: Final = frozenset([str])
 _ANSWERS: Final = frozenset([name for name, role in ROLES.items() if role == "assistant"])
 
 
@@ -110,5 +108,9 @@ def read_history(value: Any, before: History | None = None) -> History | None:
 
 def _is_plain(value: Any) -> bool:
     """Tell whether messages are mappings with a role, as nearly all are: then their roles can be asked before they are read."""
-    is_mappings = isinstance(value, list) and bool(value) and _DICTS.issuperset(map(type, value))
-    return is_mappings and _TEXTS.issuperset([type(msg.get("role")) for msg in value])
+    if not isinstance(value, list):
+        return False
+    for msg in value:
+        if type(msg) is not dict or type(msg.get("role")) is not str:
+            return False
+    return bool(value)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from noetic_nb.interop.spans.span_record import MAPPINGS
-from noetic_nb.items.json_text import compact_json
+from noetic_nb.items.json_text import compact_json, parsed_json
 from noetic_nb.items.messages.message import Role
 
 __all__ = [
@@ -110,21 +109,15 @@ class SpanMessage:
 
 def parsed(value: Any) -> Any:
     """Return JSON text as data; what is no JSON, or no text, as it is."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or value[:1] not in _OPENING:
         return value
-    if value[:1] not in _OPENING:
-        return value
-    text = value.strip(_BLANK)
     try:
-        found, end = _decode(text, 0)
-    except (ValueError, StopIteration, RecursionError):
+        return parsed_json(value)
+    except (ValueError, RecursionError):
         return value
-    return found if end == len(text) else value
 
 
 _OPENING: Final = frozenset(["{", "[", '"', " ", "\n"])
-_BLANK: Final = " \t\n\r"
-_decode: Final = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # the typeshed does not know it
 
 
 def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:
@@ -137,7 +130,7 @@ def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:
     """
     if isinstance(value, str):
         value = parsed(value)
-    if type(value) is list and value and type(value[0]) is dict and "role" in value[0]:  # as nearly all are
+    if type(value) is list and (not value or (type(value[0]) is dict and "role" in value[0])):  # as nearly all are
         return _each(value, role)
     if value is None or value == "":
         return None

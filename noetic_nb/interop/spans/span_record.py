@@ -175,6 +175,7 @@ def live_record(value: Any, place: int, around: Span | None = None) -> Span | No
         trace_id = f"{context.trace_id:032x}"
         parent_id = None if parent is None else f"{parent.span_id:016x}"
     status, failed, problem = getattr(value, "status", None), False, ""
+    name = getattr(value, "name", "")
     # Nearly all are unset, and the name of an enumeration takes as long to read as all else of a status.
     if status is not None and not getattr(status, "is_unset", False):
         failed = getattr(getattr(status, "status_code", None), "name", None) == "ERROR"
@@ -183,7 +184,7 @@ def live_record(value: Any, place: int, around: Span | None = None) -> Span | No
         trace_id,
         f"{context.span_id:016x}",
         parent_id,
-        name if isinstance(name := getattr(value, "name", ""), str) else "",
+        name if type(name) is str else _name(name),
         getattr(value, "start_time", None),
         getattr(value, "end_time", None),
         failed,

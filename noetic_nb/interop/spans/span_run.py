@@ -268,7 +268,7 @@ class RunWriter(TurnWriter):
                 self.now,
                 self.redaction.text(use.name),
                 item["callId"],
-                None if args is None else frozen_data(self.redaction.data(dict(args))),
+                None if args is None else frozen_data(self.redaction.data(args)),
                 output,
                 self.duration(span),
                 "error" if failed else "ok",

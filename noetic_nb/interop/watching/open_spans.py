@@ -74,7 +74,7 @@ class Node:
             found.attributes = {**found.attributes, "openinference.span.kind": "CHAIN"}
         self._take(found)
 
-    def _take(self, found: Span) -> None:
+    def _take(self, found: Span) -> Span:
         known = self._record
         if known is None:
             self._record = known = found
@@ -90,17 +90,18 @@ class Node:
             conversation = conversation_of(known)
         if conversation is not None:
             self.conversation = conversation
+        return known
 
     def end(self, ended: Any, place: int) -> Span:
         """Take the span as it ended."""
-        found = live_record(ended, place, None if self.parent is None else self.parent._record)
+        parent = self.parent
+        found = live_record(ended, place, None if parent is None else parent._record)
         assert found is not None
         if self.logs:
             found.events.extend(self.logs)
         self.live, self.size = None, -1
         self.within = None
-        self._take(found)
-        return self._record or found
+        return self._take(found)
 
     def above(self) -> Iterator[Node]:
         """Yield the spans around, innermost first."""

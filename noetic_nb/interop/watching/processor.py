@@ -90,7 +90,7 @@ class RunSpanProcessor:
         # Until the first event of a run that was not handed in: its head takes the time of that.
         self._is_undated = run is None
         is_judged = rules is not None or regulator is not None
-        self._append = Judging(self.run, rules, regulator).append if is_judged else self.run.append
+        self._add = Judging(self.run, rules, regulator).extend if is_judged else self.run.extend
         self._redaction = Redaction()
         # Whoever ends a span writes what waits, unless somebody else is writing: no agent waits for another.
         self._queue: deque[tuple[Any, Any]] = deque()
@@ -140,7 +140,7 @@ class RunSpanProcessor:
     def _drain(self) -> None:
         # Looked at again after the lock is free: another thread may have queued a span meanwhile, and gone.
         queue = self._queue
-        while queue and self._writing.acquire(blocking=False):
+        while queue and self._writing.acquire(False):
             try:
                 while queue:
                     take, value = queue.popleft()
@@ -343,8 +343,7 @@ class RunSpanProcessor:
                 self.run.meta["created_ms"] = events[0].t_ms
         if (about := writer.news()) is not None:
             self._describe(about)
-        for event in events:
-            self._append(event)
+        self._add(events)
 
     def _describe(self, about: dict[str, Any]) -> None:
         """Bring the head of the run up to date."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -107,8 +107,12 @@ class Judging:
         self._parents: dict[str, str] = {}
         self._past: dict[tuple[str, str], list[PastCall]] = {}
 
-    def append(self, event: RunEvent) -> None:
-        """Append an event; a call comes behind what was decided on it, a response before."""
+    def extend(self, events: Iterable[RunEvent]) -> None:
+        """Append events; a call comes behind what was decided on it, a response before."""
+        for event in events:
+            self._add(event)
+
+    def _add(self, event: RunEvent) -> None:
         if self._book is not None:
             if isinstance(event, ToolCalled):
                 self._tool_called(event)

@@ -13,6 +13,7 @@ from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ErrorRaised, EventSink, ModelCalled
 from noetic_nb.ids import Ids
+from noetic_nb.items.input_items import text_as_part
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
 from noetic_nb.memory.execution_context import HookModelRequest, as_response
 from noetic_nb.memory.hook_runner import NO_SOURCES
@@ -353,6 +354,8 @@ class Engine:
             parse = ctx.item_log.registry.parse
             for item in response.items:  # before anything is charged or logged
                 parse(item)
+                if item["type"] == "message" and type(item.get("content")) is str:
+                    response = _with_parts(response)
         except asyncio.CancelledError:
             self._record_call(ctx, request, step, start, "cancelled", None, None)
             raise
@@ -418,3 +421,8 @@ class Engine:
         if self.sink is not None:
             kind = error.kind if isinstance(error, NoeticError) else getattr(error, "code", type(error).__name__)
             self.sink.emit(ErrorRaised(ctx.where, self.clock.now_ms(), str(kind), error_text(error), step_id))
+
+
+def _with_parts(response: ModelResponse) -> ModelResponse:
+    items = [text_as_part(item) if type(item.get("content")) is str else item for item in response.items]
+    return response._replace(items=tuple(items))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from noetic_nb.items import Item
@@ -63,6 +63,13 @@ class ExecutionRecorder(Protocol[C, S]):
 
     async def step_done(self, step: S, definition: Step, output: StepValue) -> None:
         """Write that a step ended."""
+
+    @property
+    def put_off(self) -> Sequence[Any]:
+        """Steps whose ends are not written yet, as nothing has happened since."""
+
+    async def catch_up(self) -> None:
+        """Write these ends: something else comes next."""
 
     def loop_began(self, loop: S, now_ms: float) -> tuple[Usage, float, float]:
         """Return what had been spent when a loop began, and when that was."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Final, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
 from noetic_nb.runtime.context.context import Context
+from noetic_nb.storage.in_memory import json_text
 
-__all__ = ["LIMIT_BYTES", "LargeState", "warn_if_large"]
+__all__ = ["LIMIT_BYTES", "LargeState", "Measured", "warn_if_large"]
 
 # 10 MiB as JSON: what is copied for every child, or written after every step, is felt from about here on.
 LIMIT_BYTES: Final = 10 * 1024 * 1024
@@ -39,9 +41,33 @@ class LargeState(UserWarning):
         self.size = size
 
 
+class Measured(dict[str, Any]):
+    """Data that a store writes as JSON text, and how long that was: to find it out a second time would take as long."""
+
+    __slots__ = ("key", "size")
+
+    def __init__(self, key: str, data: Mapping[str, Any]) -> None:
+        super().__init__(data)
+        self.key = key
+        self.size: int | None = None
+        """Characters; None for what was not written as text."""
+
+    def json_text(self) -> str:
+        """Return it as text."""
+        text = json_text(self.key, dict(self))
+        self.size = len(text)
+        return text
+
+
+# No character takes more bytes.
+_MOST_BYTES: Final = 4
+
+
 def warn_if_large(ctx: Context, step_id: str, what: Literal["state", "checkpoint"], value: object) -> None:
     """Report, once per step, a value above the limit. What is no JSON data is measured by its text."""
     engine = ctx.engine
+    if isinstance(value, Measured) and value.size is not None and value.size * _MOST_BYTES <= LIMIT_BYTES:
+        return
     if (step_id, what) in engine.warned_steps:
         return
     try:

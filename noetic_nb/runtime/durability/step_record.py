@@ -32,18 +32,22 @@ class StepRecord:
         The record of the execution it runs in; None until this process runs it.
     is_open_llm : bool
         Whether it is an llm step that is under way, or has failed.
+    ends_at_once : bool
+        Whether it ends as soon as a step in it has, or goes on with another: nothing of the user's comes between.
     text : str or None
         The model's text its output was read from.
     """
 
-    __slots__ = ("below", "entry", "execution", "failures", "frame", "is_open_llm", "parent", "path", "text")
+    __slots__ = (
+        "below", "ends_at_once", "entry", "execution", "failures", "frame", "is_open_llm", "parent", "path", "text",
+    )  # fmt: skip
 
     def __init__(self, parent: StepRecord | None = None, frame: str = "") -> None:
         self.parent = parent
         self.frame = frame
         self.path: str = "" if parent is None else f"{parent.path}/{frame}"
         self.execution: object | None = None
-        self.is_open_llm = False
+        self.is_open_llm = self.ends_at_once = False
         self.text: str | None = None
         self.clear()
 

@@ -9,22 +9,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, get_args
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item, ItemLog
 from noetic_nb.items.origins import Origin, OriginKind
 from noetic_nb.items.registry import ItemRegistry
+from noetic_nb.quick_records import made_quickly
 from noetic_nb.runtime.durability.damage import count, is_damage, mapping, noticing, text_or_none, unreadable
-from noetic_nb.storage import JsonValue, StorageAdapter
+from noetic_nb.storage import InMemoryStorage, JsonValue, StorageAdapter
 from noetic_nb.storage.adapter import get_many
 
 __all__ = ["Part", "ThreadStore", "open_key", "part_data", "part_key", "states_key"]
 
 VERSION: Final = 1
+# Parts that are parsed before others are read: what was read of them goes, and whoever waits for the loop gets on.
+_AT_ONCE: Final = 250
 PREFIX: Final = "thread:"
 
 
+@lru_cache(maxsize=1_024)
 def thread_prefix(thread_id: str) -> str:
     """Return what all keys of a thread begin with; ``~`` and ``:`` are escaped, so that no id reaches into another's.
 
@@ -69,6 +74,7 @@ def open_key(thread_id: str) -> str:
     return f"{thread_prefix(thread_id)}open"
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class Part:
     """A stretch of a log: the items from position `first` on, as they were in turn `turn`."""
@@ -91,22 +97,31 @@ class ThreadStore:
     storage: StorageAdapter
     registry: ItemRegistry
 
+    @property
+    def is_immediate(self) -> bool:
+        """Whether nobody else runs while something is read or written: there is nothing to wait for."""
+        return type(self.storage) is InMemoryStorage
+
     async def read(self, thread_id: str) -> tuple[Part, ...]:
         """Return all parts of a thread, in order; none for a thread that was never saved.
 
         Raises `NoeticConfigError` ``CHECKPOINT_SCHEMA_MISMATCH`` where one is damaged or missing.
         """
-        keys = await self.storage.list(f"{thread_prefix(thread_id)}part:")
-        found = await self._values(thread_id, keys)
+        prefix = f"{thread_prefix(thread_id)}part:"
+        keys = await self.storage.list(prefix)
         parts: list[Part] = []
         position = 0
-        for number, key in enumerate(keys):
-            # Eight digits sort as numbers do: the keys are 0, 1, 2 and so on unless one is missing.
-            if key != part_key(thread_id, number):
-                with self._noticing(thread_id, number):
-                    raise LookupError("it is missing")
-            parts.append(self.part(found.get(key), thread_id, number, position))
-            position += len(parts[-1].items)
+        for start in range(0, len(keys), _AT_ONCE):
+            some = keys[start : start + _AT_ONCE]
+            found = await self._values(thread_id, some)
+            for number, key in enumerate(some, start):
+                # Eight digits sort as numbers do: the keys are 0, 1, 2 and so on unless one is missing.
+                if key != f"{prefix}{number:08d}":
+                    with self._noticing(thread_id, number):
+                        raise LookupError("it is missing")
+                part = self.part(found.get(key), thread_id, number, position)
+                parts.append(part)
+                position += len(part.items)
         return tuple(parts)
 
     async def after(self, thread_id: str, number: int, position: int) -> tuple[list[Part], str | None]:
@@ -171,22 +186,29 @@ class ThreadStore:
 
     def part(self, data: JsonValue, thread_id: str, number: int, position: int) -> Part:
         """Read one part, which must begin at a position; raises `NoeticConfigError` ``CHECKPOINT_SCHEMA_MISMATCH``."""
-        with self._noticing(thread_id, number):
-            found = (data["version"], data["threadId"], data["part"], data["first"])
-            if found != (VERSION, thread_id, number, position):
-                raise ValueError(f"version, thread, part and position are {found}")
-            if not isinstance(data["items"], list):
-                raise TypeError("'items' is no list")
-            items = tuple([self.registry.parse(item) for item in data["items"]])
-            return Part(
-                number,
-                position,
-                count(data["turn"], "turn"),
-                text_or_none(data, "resourceId"),
-                items,
-                read_origins(data, len(items)),
-                _places(data, number),
-            )
+        try:
+            return self._part(data, thread_id, number, position)
+        except Exception:  # said only where there is something to say: a thread may have ten thousand parts
+            with self._noticing(thread_id, number):
+                raise
+
+    def _part(self, data: JsonValue, thread_id: str, number: int, position: int) -> Part:
+        found = (data["version"], data["threadId"], data["part"], data["first"])
+        if found != (VERSION, thread_id, number, position):
+            raise ValueError(f"version, thread, part and position are {found}")
+        if not isinstance(data["items"], list):
+            raise TypeError("'items' is no list")
+        parse = self.registry.parse
+        items = tuple([parse(item) for item in data["items"]])
+        return Part(
+            number,
+            position,
+            count(data["turn"], "turn"),
+            text_or_none(data, "resourceId"),
+            items,
+            read_origins(data, len(items)) if "origins" in data else {},
+            _places(data, number),
+        )
 
     def _noticing(self, thread_id: str, number: int | str) -> AbstractContextManager[None]:
         return noticing(

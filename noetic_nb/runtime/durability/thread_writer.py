@@ -25,7 +25,6 @@ from noetic_nb.runtime.durability.thread_log import (
     states_key,
 )
 from noetic_nb.runtime.durability.turn_states import KeptStates, NewStates
-from noetic_nb.storage import InMemoryStorage
 from noetic_nb.storage.adapter import write_together
 
 __all__ = ["ThreadWriter", "attempt", "execution_prefix", "ledger_prefix", "snapshot_key"]
@@ -125,9 +124,8 @@ class ThreadWriter:
                 await self._take_over(ctx.item_log)
                 continue
             if new is not None:
-                storage = self.store.storage
                 # The one in memory does all of a group without letting anybody else run.
-                if not hasattr(storage, "set_many") and type(storage) is not InMemoryStorage:
+                if not self.store.is_immediate and not hasattr(self.store.storage, "set_many"):
                     await self._look_after(values[key], ctx.item_log)
                 self.states.written(self.parts, new)
                 self.parts, self.items, self.turn = self.parts + 1, max(self.items, stop), turn
@@ -170,6 +168,9 @@ class ThreadWriter:
         return self.lost or problem
 
     async def _keep_in_time(self, ctx: Context) -> None:
+        if self.store.is_immediate:
+            await self.keep(ctx, len(ctx.item_log), ctx.turn)
+            return
         try:
             async with asyncio.timeout(END_LIMIT_S) as deadline:
                 await self.keep(ctx, len(ctx.item_log), ctx.turn)

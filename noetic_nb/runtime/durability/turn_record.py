@@ -7,6 +7,9 @@ is not merged twice. Records of children go when a step around them has ended.
 A step whose end cannot be written is run again. What it logged or changed must not be there twice then, so nothing more of
 its execution is written until a step around it ends. Nor is what the tools of an llm step run in its execution written as
 long as the llm step is under way; what they let children do is.
+
+The end of a step is put off where nothing can happen before the step around it ends, or the turn: it goes with the end of that,
+which makes it one write. Where something else comes next, it is written before that.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from typing import Any, Final
 from noetic_nb.models.client import Usage
 from noetic_nb.redact import safe_logger
 from noetic_nb.runtime.context.context import Context
-from noetic_nb.runtime.context.oversize import warn_if_large
+from noetic_nb.runtime.context.oversize import Measured, warn_if_large
 from noetic_nb.runtime.context.step_errors import unsaved_text
 from noetic_nb.runtime.durability.snapshot import ChildSnapshot, Spent, child_data, noticing_checkpoint, snapshot_data
 from noetic_nb.runtime.durability.step_entry import entry_data, is_plain, output_of, restore_meta, spent_by
@@ -71,6 +74,8 @@ class ExecutionRecord:
         Tokens, dollars and milliseconds of the turn at the last step that was not run again; None once one was run.
     unwritten, settled
         Ends of steps whose write failed, by key, and records of children inside them: both go with the next write.
+    put_off : list of tuple
+        Steps that have ended, each inside the next, with their outputs: not written yet.
     lock : asyncio.Lock
         One write at a time, so that the last to arrive in storage is the latest.
     """
@@ -88,6 +93,7 @@ class ExecutionRecord:
     replayed: tuple[Usage, float, float] | None = None
     unwritten: dict[str, dict[str, Any]] = field(default_factory=dict)
     settled: list[ExecutionRecord] = field(default_factory=list)
+    put_off: list[tuple[StepRecord, Step, Any]] = field(default_factory=list)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     ctx: Context = field(init=False)
 
@@ -107,6 +113,9 @@ class ExecutionRecord:
         """Return whether a step ended before, and its output; what was recorded of another step is forgotten."""
         ctx, turn = self.ctx, self.turn
         step.is_open_llm = definition.kind == "llm"
+        step.ends_at_once = definition.kind == "branch" or (
+            definition.kind == "loop" and definition.until.is_immediate and definition.inbox is None
+        )
         if not turn.replays:
             return False, None
         entry = step.entry
@@ -148,19 +157,54 @@ class ExecutionRecord:
         if turn.replays and not step.has_entry_inside():
             self._was_run()
         step.is_open_llm = False
+        if self._may_be_put_off(step):
+            self.put_off.append((step, definition, output))
+            return
+        ends = [*self.put_off, (step, definition, output)]
+        self.put_off.clear()
         async with self.lock:
-            entry = entry_data(step.path, definition, output, ctx, text=step.text, max_bytes=turn.max_entry_bytes)
-            if turn.is_over or self.key is None:  # either may have come true while the lock was awaited
-                return
-            is_held = self._is_held(step.parent, inside=step)
-            if entry is None or is_held:
-                turn.again.add(step)
-            if is_held:
-                return
-            if entry is not None or self._only_merged(step, definition):
-                await self._write(definition.id, entry, step, ended=1)
-            elif await self._has_changed():
-                self.held.append(step)
+            await self._write_ends(ends, ended=1)
+
+    def _may_be_put_off(self, step: StepRecord) -> bool:
+        """Tell whether nothing can happen between the end of a step and that of what is around it: no code, no waiting."""
+        engine, around = self.ctx.engine, step.parent
+        if engine.config.after_step is not None or around is None:
+            return False
+        if around is not self.start:
+            return around.ends_at_once and around.execution is self
+        hooks = engine.stack.hooks
+        is_closed_at_once = not ("on_complete" in hooks or "dispose" in hooks or engine.stack.writes_durably)
+        return self.parent is None and is_closed_at_once and self.ctx.id not in engine.handles
+
+    async def catch_up(self) -> None:
+        """Write the ends that were put off: something else comes next."""
+        ends = self.put_off[:]
+        self.put_off.clear()
+        if ends:
+            async with self.lock:
+                await self._write_ends(ends, ended=0)
+
+    async def _write_ends(self, ends: list[tuple[StepRecord, Step, Any]], *, ended: int) -> None:
+        """Write the end of the last of some steps, each inside the next; those of the others where it cannot be written.
+
+        So many of them are still counted as running.
+        """
+        turn, ctx = self.turn, self.ctx
+        *inside, (step, definition, output) = ends
+        entry = entry_data(step.path, definition, output, ctx, text=step.text, max_bytes=turn.max_entry_bytes)
+        if turn.is_over or self.key is None:  # either may have come true while the lock was awaited
+            return
+        is_held = self._is_held(step.parent, inside=step)
+        if entry is None or is_held:
+            if inside:
+                await self._write_ends(inside, ended=ended - 1)
+            turn.again.add(step)
+        if is_held:
+            return
+        if entry is not None or self._only_merged(step, definition):
+            await self._write(definition.id, entry, step, ended=ended)
+        elif await self._has_changed():
+            self.held.append(step)
 
     def _was_run(self) -> None:
         """Note that a step was really run: whoever waits for it has spent what its context counts by now."""
@@ -339,10 +383,11 @@ class ExecutionRecord:
         # The order counts for stores that write one key after the other: a record must not know of an end that is not
         # there yet, and what is inside a step must not go before the step's end has arrived.
         values |= self.unwritten
-        values[key] = self._data(ended=ended)
-        warn_if_large(self.ctx, step_id, "checkpoint", values[key])
+        values[key] = Measured(key, self._data(ended=ended))
         gone = [child.key for child in self.settled if child.key is not None]
-        if await attempt(write_together(turn.storage, values, delete=[*turn.written[:excess], *gone])) is not None:
+        problem = await attempt(write_together(turn.storage, values, delete=[*turn.written[:excess], *gone]))
+        warn_if_large(self.ctx, step_id, "checkpoint", values[key])
+        if problem is not None:
             return
         turn.is_open = True
         del turn.written[:excess]
@@ -441,7 +486,8 @@ class TurnRecord:
         ctx, writer = self.root.ctx, self.writer
         self.first, self.is_turn = first, True
         # The snapshot holds only items of this turn, counted from the last part: the part must be there before it.
-        await attempt(writer.keep(ctx, first, max(writer.turn, ctx.turn - 1)))
+        if writer.ended or writer.items < first or writer.turn < ctx.turn - 1 or writer.lost is not None:
+            await attempt(writer.keep(ctx, first, max(writer.turn, ctx.turn - 1)))
         if writer.lost is not None:
             # Known before a model was called: what cannot be saved need not be paid for.
             raise writer.lost
@@ -454,6 +500,9 @@ class TurnRecord:
         if self.is_turn:
             writer.end(self.execution_id, [*self.written, *self.child_keys])
 
+        if writer.store.is_immediate:  # nothing can come in between
+            await self._keep()
+            return
         keeping = asyncio.ensure_future(self._keep())
         try:
             await asyncio.shield(keeping)

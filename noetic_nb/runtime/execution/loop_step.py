@@ -52,6 +52,8 @@ async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Contex
             try:
                 made = await _iteration(engine, step, value, ctx, run)
             except NoeticError as exc:
+                if recorder is not None and recorder.put_off:
+                    await recorder.catch_up()
                 answer = await _on_error(step, exc, ctx)
                 if answer not in ("retry", "skip"):
                     raise
@@ -81,6 +83,8 @@ async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Contex
                     hint="Let its last step return something, or pass needs_output=False.",
                 )
             return output
+        if recorder is not None and recorder.put_off:
+            await recorder.catch_up()
         if step.prepare_next is None:
             value = output if step.feed_output else None
         else:

@@ -64,6 +64,8 @@ async def run_step(engine: Engine, step: Step, value: StepValue, ctx: Context) -
             hint="Does a branch lead back to itself? Use a loop.",
             retries_exhausted=True,
         )
+    if ctx.record is not None and ctx.record.put_off:
+        await ctx.record.catch_up()  # before this one is counted
     if ctx.aborted:
         raise ctx.stopped()
     tree = ctx.tree

@@ -59,9 +59,12 @@ class DurableThreads(Threads):
 
     async def run(self, thread: Thread, messages: Sequence[Message]) -> AgentReply:
         """Run one turn, on the log as it is in storage."""
-        with _opening(thread):
+        thread.is_opening = True
+        try:
             await self._ready(thread)
             return await super().run(thread, messages)
+        finally:
+            thread.is_opening, thread.aborted_early = False, None
 
     async def _turn(
         self,
@@ -108,10 +111,13 @@ class DurableThreads(Threads):
             if thread.thread_id in self.stale:
                 await self.cleared(thread.thread_id)
                 snapshot = await self.checkpoints.load(execution_id)
-            with _opening(thread):
+            thread.is_opening = True
+            try:
                 ctx = await self._reopened(thread, snapshot, execution_id)
                 given = turn_input(ctx.query, ctx.item_log, snapshot.first)
                 return await self._turn(thread, ctx, (), Resumed(snapshot.first, given, snapshot.elapsed_ms))
+            finally:
+                thread.is_opening, thread.aborted_early = False, None
 
     async def _reopened(self, thread: Thread, snapshot: Snapshot, execution_id: str) -> Context:
         """Read the thread of a turn that was cut off, and make its context as it was."""
@@ -403,16 +409,6 @@ def _reading(thread: Thread) -> Iterator[None]:
     finally:
         thread.reading = None
         done.set_result(None)
-
-
-@contextmanager
-def _opening(thread: Thread) -> Iterator[None]:
-    """Let the turn that is about to begin be cancelled before it does."""
-    thread.is_opening = True
-    try:
-        yield
-    finally:
-        thread.is_opening, thread.aborted_early = False, None
 
 
 def _begun_without(thread: Thread) -> NoeticConfigError:

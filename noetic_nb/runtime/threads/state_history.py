@@ -14,6 +14,7 @@ from noetic_nb.clock import Clock
 from noetic_nb.events import Where
 from noetic_nb.memory import MemoryLayer, resolve_scope_key
 from noetic_nb.memory.write_behind import snapshot
+from noetic_nb.runtime.threads.state_size import size_of
 
 __all__ = ["ScopeIds", "StateChange", "StateHistory", "TurnEnd"]
 
@@ -21,6 +22,12 @@ __all__ = ["ScopeIds", "StateChange", "StateHistory", "TurnEnd"]
 MAX_CHANGES: Final = 200
 MAX_SCOPES: Final = 1_000
 MAX_TURNS: Final = 1_000
+# Bytes of all states that are remembered, estimated; the newest of each layer and scope stays whatever it takes.
+MAX_BYTES: Final = 64 * 1024 * 1024
+# When there are more, so much is forgotten at once that it need not be done again with the next write.
+_KEPT: Final = 7 / 8
+# States of one layer in one scope grow slowly: one in so many is measured, and those that follow are taken to be like it.
+_MEASURED: Final = 8
 
 
 class StateChange(NamedTuple):
@@ -38,6 +45,8 @@ class StateChange(NamedTuple):
     t_ms: float
     order: int
     state: Any
+    size: int = 0
+    """Bytes that the state takes in memory, estimated."""
 
 
 class TurnEnd(NamedTuple):
@@ -69,6 +78,10 @@ class StateHistory:
         self._order = 0
         # Of which layers and scopes the first writes were forgotten: what they were then is not known any more.
         self._shortened: set[tuple[str, str]] = set()
+        # By layer and scope the bytes of one state, as last measured, and how many writes are taken to be like it; the bytes of
+        # all that are remembered.
+        self._sizes: dict[tuple[str, str], tuple[int, int]] = {}
+        self._bytes = 0
 
     def listener(
         self, layers: Iterable[MemoryLayer], place_of: Callable[[str], tuple[str | None, Where] | None]
@@ -96,12 +109,22 @@ class StateHistory:
         if changes is None:
             changes = self._changes[key] = deque(maxlen=MAX_CHANGES)
             while len(self._changes) > MAX_SCOPES:
-                self._shortened.discard(self._changes.popitem(last=False)[0])
+                oldest = next(iter(self._changes))
+                self._drop(oldest)
+                self._shortened.discard(oldest)
         if hook == "init" and changes and changes[-1].state == state:
             return  # loaded as it was left
         self._order += 1
         if len(changes) == MAX_CHANGES:
             self._shortened.add(key)
+            self._bytes -= changes[0].size
+        # Layers may change their state in place; what was must stay as it was.
+        kept = snapshot(state)
+        size, left = self._sizes.get(key, (0, 0))
+        if left == 0:
+            size, left = size_of(kept), min(len(changes) + 1, _MEASURED)
+        self._sizes[key] = size, left - 1
+        self._bytes += size
         changes.append(
             StateChange(
                 layer_id,
@@ -112,10 +135,26 @@ class StateHistory:
                 hook,
                 self._clock.now_ms(),
                 self._order,
-                # Layers may change their state in place; what was must stay as it was.
-                snapshot(state),
+                kept,
+                size,
             )
         )
+        if self._bytes > MAX_BYTES:
+            self._forget_oldest()
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        """Forget all writes of a layer in one scope."""
+        self._bytes -= sum(change.size for change in self._changes.pop(key))
+        self._sizes.pop(key, None)
+
+    def _forget_oldest(self) -> None:
+        """Forget the oldest writes of all, but for the newest of each layer and scope."""
+        earlier = [(change.order, key) for key, changes in self._changes.items() for change in [*changes][:-1]]
+        for _, key in sorted(earlier):
+            if self._bytes <= MAX_BYTES * _KEPT:
+                return
+            self._bytes -= self._changes[key].popleft().size
+            self._shortened.add(key)
 
     def turn_ended(self, thread_id: str, turn: int, items: int, places: Mapping[str, int | None] | None = None) -> None:
         """Note where a turn of a thread ended: how many items its log had, and which write was the last."""
@@ -137,7 +176,8 @@ class StateHistory:
 
     def forget_changes(self, layer_id: str, scope_key: str) -> None:
         """Forget the writes of a layer in one scope: what it knew there is gone."""
-        self._changes.pop((layer_id, scope_key), None)
+        if (layer_id, scope_key) in self._changes:
+            self._drop((layer_id, scope_key))
 
     def changes(self, layer_id: str, scope_key: str) -> tuple[StateChange, ...]:
         """Return copies of the writes of a layer in one scope that are remembered, oldest first."""

@@ -116,7 +116,7 @@ export default () => {
     if (message.type === "empty") data.empty = message.text;
     const end = data.first + data.calls.length;
     if (message.type === "place" && message.at >= data.first && message.at < end) data.calls[message.at - data.first].place = message.place;
-    if (message.type === "billed" && message.at >= data.first && message.at < end) data.calls[message.at - data.first] = message.call;
+    if (message.type === "billed" && message.at >= data.first && message.at < end) data.calls[message.at - data.first] = { ...data.calls[message.at - data.first], ...message.call };
     if (message.type !== "call") return true;
     if (message.at < end) return true; // already in the snapshot this page began with
     if (message.at > end || message.layersAt > data.layers.length) return false;

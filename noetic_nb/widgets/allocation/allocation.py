@@ -13,10 +13,10 @@ import traitlets
 
 from noetic_nb.events import ModelCalled
 from noetic_nb.runs import Run
-from noetic_nb.runs.run_source import run_of
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
-from noetic_nb.widgets.allocation.allocation_reading import AllocationReading
+from noetic_nb.widgets.allocation.allocation_reading import CALLS_HOSTED, CALLS_KEPT, AllocationReading
 from noetic_nb.widgets.base.assets import script, style
+from noetic_nb.widgets.base.host import is_hosted
 from noetic_nb.widgets.base.moment import Moment
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection
@@ -81,7 +81,7 @@ class TokenAllocation(RunView):
         selection: Selection | None = None,
     ) -> None:
         moment = Moment(thread_id, turn, until)
-        self._allocation = AllocationReading(moment, run_of(run).events)
+        self._allocation = AllocationReading(moment, calls_kept=CALLS_HOSTED if is_hosted() else CALLS_KEPT)
         super().__init__(run, self._allocation, moment=moment, selection=selection)
         self.observe(self._move, ["follow", "position"])
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import (
-    ChildStarted,
-    ItemsAppended,
     ModelCalled,
-    RequestPrepared,
     RunEvent,
-    ViewAssembled,
 )
 from noetic_nb.runs.model_calls import NO_PLANS, Calls
 from noetic_nb.runs.palette import ink_on, layer_colour
@@ -32,7 +27,8 @@ __all__ = ["AllocationReading"]
 
 # Older calls are fetched when they are looked at; a page without a kernel has these.
 CALLS_KEPT: Final = 100
-_READ: Final = frozenset({ChildStarted, ItemsAppended, ModelCalled, RequestPrepared, ViewAssembled})
+# Inside another view, whose page always has a kernel: those that someone steps back through first.
+CALLS_HOSTED: Final = 8
 
 
 class AllocationReading(Reading):
@@ -44,13 +40,15 @@ class AllocationReading(Reading):
     'Token allocation. No model call yet. Each call appears here as soon as the agent sends one.'
     """
 
+    reads = RequestIndex.reads
     nothing = "{part} has no model calls."
 
-    def __init__(self, moment: Moment = EVERYTHING, known: Iterable[RunEvent] = ()) -> None:
-        """`known` is what will be read before there is a page: of its older calls no picture is made."""
+    def __init__(self, moment: Moment = EVERYTHING, *, calls_kept: int = CALLS_KEPT) -> None:
+        """`calls_kept` of the newest calls are drawn before someone looks at them."""
         self.moment = moment
-        drawn = [event for event in known if isinstance(event, ViewAssembled) and moment.shows(event.where)]
-        self._skip = max(0, len(drawn) - CALLS_KEPT)
+        self._calls_kept = calls_kept
+        # Until pages follow, nothing is drawn: of the older calls of a long run no picture is ever made.
+        self._is_followed = False
         self.calls = Calls()
         self.index = RequestIndex()
         self._cache = CacheReader()
@@ -61,6 +59,8 @@ class AllocationReading(Reading):
         # By the place among the drawn calls: that among all requests, and the other way round.
         self._drawn: list[int] = []
         self._at: dict[int, int] = {}
+        # By the place among the drawn calls: the number among the agent's model calls, None for one that was never sent.
+        self._numbers: list[int | None] = []
         # By execution, the call that is under way.
         self._open: dict[tuple[str, str], int] = {}
         # By the number among the agent's model calls of the run.
@@ -86,8 +86,6 @@ class AllocationReading(Reading):
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message about a new call."""
-        if type(event) not in _READ:  # as most events of a long run
-            return None
         found = self.index.take(event, seq=place.seq, call=place.call)
         if isinstance(event, ModelCalled) and place.call is not None:
             self._next = place.call + 1
@@ -116,26 +114,42 @@ class AllocationReading(Reading):
         if lost is not None:
             self._placed(lost, None)
         # A page colours layers by their place, so it needs to know new ones before the call that names them.
+        # Where several requests are under way, `_placed` mends the number when one has ended.
+        self._numbers.append(self._next + self.index.under_way - 1)
+        if not self._is_followed:
+            return None
         known = len(self.snapshot["layers"])
-        fresh = [self._layer(name, number) for name, number in list(self.calls.order.items())[known:]]
-        # Where several requests are under way, `_placed` mends the place when one has ended.
-        place_of_call = self._next + self.index.under_way - 1
+        fresh = self._layers(known)
         bar = bar_of(share, self.calls.order)
         self.snapshot["layers"].extend(fresh)
         add_bar(self.snapshot["strip"], bar)
-        if at < self._skip:
-            self.snapshot["first"] = at + 1
-            return None
-        picture = call_data(share, self.calls.order, self.caching(at))
-        data = {"thread": sendable(event.where.thread_id), "place": place_of_call, **picture}
+        data = self._drawn_call(at)
         self.snapshot["calls"].append(data)
-        if len(self.snapshot["calls"]) > CALLS_KEPT:
+        if len(self.snapshot["calls"]) > self._calls_kept:
             del self.snapshot["calls"][0]
             self.snapshot["first"] += 1
         message = {"type": "call", "at": at, "layersAt": known, "layers": fresh, "call": data, "bar": bar}
         return message if lost is None else {**message, "lost": lost}
 
+    def begin(self) -> None:
+        """Draw the newest calls, and the strip of all: from now on pages follow."""
+        self._is_followed = True
+        count = len(self._drawn)
+        first = max(0, count - self._calls_kept)
+        self.snapshot["layers"] = self._layers(0)
+        self.snapshot["first"] = first
+        self.snapshot["calls"] = [self._drawn_call(at) for at in range(first, count)]
+        self.snapshot["strip"] = strip_of(self.calls.all, self.calls.order, 0, count - 1)
+
+    def _drawn_call(self, at: int) -> dict[str, Any]:
+        thread = sendable(self.request(at).where.thread_id)
+        picture = call_data(self.calls.all[at], self.calls.order, self.caching(at))
+        return {"thread": thread, "place": self._numbers[at], **picture}
+
     def _placed(self, at: int, place: int | None) -> dict[str, Any] | None:
+        self._numbers[at] = place
+        if not self._is_followed:
+            return None
         kept = at - self.snapshot["first"]
         if kept < 0 or self.snapshot["calls"][kept]["place"] == place:
             return None
@@ -144,17 +158,21 @@ class AllocationReading(Reading):
 
     def _billed(self, at: int, place: int | None) -> dict[str, Any] | None:
         """Draw a call again, with what it was billed at."""
+        self._numbers[at] = place
+        if not self._is_followed:
+            return None
         kept = at - self.snapshot["first"]
         if kept < 0:
             return None
-        thread = self.snapshot["calls"][kept]["thread"]
-        data = {"thread": thread, "place": place, **call_data(self.calls.all[at], self.calls.order, self.caching(at))}
-        self.snapshot["calls"][kept] = data
-        return {"type": "billed", "at": at, "call": data}
+        before = self.snapshot["calls"][kept]
+        self.snapshot["calls"][kept] = data = self._drawn_call(at)
+        changed = {name: value for name, value in data.items() if before[name] != value}
+        return {"type": "billed", "at": at, "call": changed}
 
-    def _layer(self, name: str, place: int) -> list[str]:
-        fill = layer_colour(place)
-        return [name, fill, ink_on(fill)]
+    def _layers(self, known: int) -> list[list[str]]:
+        """Return the layers after those that pages know: name, colour, and what is written on that."""
+        fills = {name: layer_colour(number) for name, number in list(self.calls.order.items())[known:]}
+        return [[name, fill, ink_on(fill)] for name, fill in fills.items()]
 
     def request(self, at: int) -> RecordedRequest:
         """Return the request of a drawn call."""

@@ -112,6 +112,8 @@ function storeOf(take) {
       store.changed();
     };
     model.on("msg:custom", receive);
+    // What was sent while this script was loaded found no listener.
+    if (!model.isHosted) model.send({ type: "here", messages: model.get("told")?.messages ?? 0 });
     return () => {
       model.off("msg:custom", receive);
       cancelAnimationFrame(store.frame);

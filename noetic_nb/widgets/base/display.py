@@ -102,10 +102,10 @@ class DisplayMixin:
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         if self.comm is None:  # type: ignore[attr-defined]  # of the widget this is mixed into
             return self._alone(), {}
-        bundle: Any = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
-        data = bundle[0] if isinstance(bundle, tuple) else bundle
-        # Text or HTML here would stand on a page that has not loaded the widget yet, or cannot.
-        return {WIDGET_VIEW: data[WIDGET_VIEW]}, {}
+        # Text or HTML here would stand on a page that has not loaded the widget yet, or cannot. The bases make a text of the
+        # whole view first, which would be thrown away.
+        model_id = self.model_id  # type: ignore[attr-defined]
+        return {WIDGET_VIEW: {"version_major": 2, "version_minor": 1, "model_id": model_id}}, {}
 
     def _ipython_display_(self) -> None:
         from IPython.display import display

@@ -68,6 +68,11 @@ class HostedMixin:
         else:
             self.host, self.panel = inside
 
+    def add_traits(self, **traits: Any) -> None:
+        """Add traits, which makes a class anew for each view; inside a host they are the script and style that it has itself."""
+        if _INSIDE.get() is None:
+            super().add_traits(**traits)  # type: ignore[misc]
+
     def send(self, content: dict[str, Any], buffers: Any = None) -> None:
         """Send a message to the page, by the host where there is one."""
         if self.host is None:
@@ -95,4 +100,4 @@ def page_traits(view: Any) -> dict[str, Any]:
     own = set(view.class_trait_names(sync=True)) - set(anywidget.AnyWidget.class_trait_names(sync=True))
     # Scripts and style sheets are traits, too.
     own = {name for name in own if not name.startswith("_")}
-    return {name: getattr(view, name) for name in sorted(own - {"snapshot", "static_name"})}
+    return {name: getattr(view, name) for name in sorted(own - {"snapshot", "told", "static_name"})}

@@ -18,6 +18,7 @@ import traitlets
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, TurnCompleted
 from noetic_nb.redact import safe_logger
+from noetic_nb.runs.numbering import numbered
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.runs.run_source import run_of
 from noetic_nb.widgets.base.assets import static_frame
@@ -52,6 +53,8 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
     """
 
     snapshot = traitlets.Dict().tag(sync=True)
+    # How many messages are in the snapshot already; grown in place, as that is.
+    told = traitlets.Dict().tag(sync=True)
     fault = traitlets.Unicode("").tag(sync=True)
     static_name = traitlets.Unicode("").tag(sync=True)
 
@@ -94,9 +97,8 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
                     subscribe_weakly(self.run.subscribe, self._take),
                     subscribe_weakly(self.selection.observe, self._selected),
                 )
-            events = list(self.run.events)
-            for event in events:
-                self._feed.take(event)
+            events, numbers = numbered(self.run)
+            self._feed.take_all(events, numbers)
             self._last_read = events[-1] if events else None
             if events and not reading.has_any and not getattr(self.run, "is_recording", False):
                 part = (
@@ -108,7 +110,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
                 reading.snapshot["empty"] = nothing[:1].upper() + nothing[1:]
             reading.begin()
             # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
-            super().__init__(snapshot=reading.snapshot, static_name=self.static_id, **traits)
+            super().__init__(snapshot=reading.snapshot, told={"messages": 0}, static_name=self.static_id, **traits)
             both = {id(event) for event in events[known:]}
             self._unread = deque([event for event in self._unread if id(event) not in both])
         if self.host is None:
@@ -136,6 +138,12 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
         """Return the view as plain text."""
         with self._reading_lock:
             return self.reading.to_text()
+
+    def send(self, content: dict[str, Any], buffers: Any = None) -> None:
+        """Send a message to the page; those that a page must not miss are counted."""
+        if content.get("type") not in ("got", "all"):
+            self.told["messages"] += 1
+        super().send(content, buffers)
 
     def _take(self, event: RunEvent) -> None:
         self._unread.append(event)
@@ -171,7 +179,10 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
 
     def _message_received(self, _widget: Any, content: Any, _buffers: Any) -> None:
         match content:
-            case {"type": "again"}:  # a page saw that it missed a message
+            # What is sent while a page still loads its script reaches nobody.
+            case {"type": "here", "messages": int(told)} if told == self.told["messages"]:
+                pass
+            case {"type": "again" | "here"}:  # a page saw that it missed a message, or did miss one
                 with self._reading_lock:
                     self.send({"type": "all", "snapshot": self.reading.snapshot})
                 self._read()

@@ -10,9 +10,10 @@ from noetic_nb.events import RunEvent, TurnCompleted
 from noetic_nb.lab.replaying.comparison import Comparison
 from noetic_nb.lab.replaying.paired_runs import compare_paired
 from noetic_nb.runs import Run
+from noetic_nb.runs.numbering import numbered
 from noetic_nb.runs.run_source import RunLike, run_of
 from noetic_nb.widgets.base.assets import script, style
-from noetic_nb.widgets.base.feed import Feed, Place, Reading
+from noetic_nb.widgets.base.feed import Feed, Place
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection
@@ -99,10 +100,9 @@ class Compare(RunView):
         # First, so that no event is lost; what comes while the widget is being made waits for it.
         known = len(self.other.events)
         unsubscribe = subscribe_weakly(self.other.subscribe, self._take_second)
-        events = list(self.other.events)
+        events, numbers = numbered(self.other)
         self._second = Feed(_SecondSide(reading), moment)
-        for event in events:
-            self._second.take(event)
+        self._second.take_all(events, numbers)
         try:
             super().__init__(one, reading, moment=moment, selection=selection)
         except BaseException:
@@ -159,11 +159,12 @@ class _OfSecond(NamedTuple):
     event: RunEvent
 
 
-class _SecondSide(Reading):
+class _SecondSide:
     """Hands the events of the second run to the reading of both."""
 
+    reads = CompareReading.reads
+
     def __init__(self, both: CompareReading) -> None:
-        self.snapshot = both.snapshot
         self._both = both
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:

@@ -6,10 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.events import (
-    ChildStarted,
-    ItemsAppended,
-    ModelCalled,
-    RequestPrepared,
     RunEvent,
     TurnCompleted,
     TurnStarted,
@@ -62,7 +58,7 @@ class Side:
     def take(self, event: RunEvent, seq: int, call: int | None, *, shows: bool) -> bool:
         """Read one event; returns whether a turn began or ended with it."""
         kind = type(event)
-        if kind in _OF_REQUESTS:
+        if kind in RequestIndex.reads:
             self._unread.append((event, seq, call))
         where = event.where
         if not shows or where.turn < 1:
@@ -100,7 +96,6 @@ class Side:
         self.totals[name] = None if before is None or number is None else before + number
 
 
-_OF_REQUESTS: Final = frozenset({ItemsAppended, ChildStarted, RequestPrepared, ViewAssembled, ModelCalled})
 TOTALS: Final = ("turns", "turns that failed", "model calls", "tool calls", "tokens in", "tokens out", "cost")
 
 

@@ -14,6 +14,7 @@ import traitlets
 from noetic_nb.events import SteeringDecided
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.items.origins import Provenance
+from noetic_nb.runs.numbering import Numbering, place_of
 from noetic_nb.runs.plain_text import plain
 from noetic_nb.runs.recorded_origins import RecordedOrigins
 from noetic_nb.runs.run_source import RunLike, run_of
@@ -98,15 +99,18 @@ class _Origins:
     def __init__(self, run: RunLike) -> None:
         self._run = run
         self._known: RecordedOrigins | None = None
+        self._seqs: list[int] | None = None
 
     def at(self, decided: SteeringDecided, seq: int) -> Provenance | None:
         """Return where values come from, for a decision at a place of the run; None where the run has let it go."""
-        events = self._run.events
-        if seq >= len(events) or events[seq] is not decided:
+        place = place_of(self._run, seq, decided)
+        if place is None:
             return None
-        if self._known is None:
-            self._known = RecordedOrigins(events, getattr(self._run, "meta", {}))
-        return self._known.at(decided.where, seq)
+        numbers: Numbering | None = getattr(self._run, "numbers", None)
+        seqs = None if numbers is None else numbers.seqs
+        if self._known is None or seqs is not self._seqs:  # turns were dropped: what it has read stands elsewhere now
+            self._known, self._seqs = RecordedOrigins(self._run.events, getattr(self._run, "meta", {})), seqs
+        return self._known.at(decided.where, place)
 
 
 def _rule_texts(run: RunLike) -> Mapping[str, str]:

@@ -59,6 +59,11 @@ class LedgerReading(Reading):
         What is to be known beside the decisions, such as rules that were not evaluated.
     """
 
+    reads = frozenset(
+        {
+            ChildEnded, ErrorRaised, ItemsAppended, ModelCalled, RuleChanged, SteeringDecided, ToolCalled, TurnCompleted,
+        }
+    )  # fmt: skip
     nothing = "No rules decided in {part}."
 
     def __init__(

@@ -48,6 +48,7 @@ class MemoryReading(Reading):
         What to do when someone edits; None where nothing can be edited.
     """
 
+    reads = StateIndex.reads
     nothing = "No layer is named in {part}."
 
     def __init__(

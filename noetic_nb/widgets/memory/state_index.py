@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from noetic_nb.events import (
     ChildEnded,
@@ -99,6 +99,9 @@ class StateIndex:
     >>> [write.changed for write in track.writes], track.at_end_of(2).event.state
     ([True, False, True], {'n': 1})
     """
+
+    reads: ClassVar = frozenset({ChildEnded, ChildStarted, LayersDropped, LayerStateChanged, ViewAssembled})
+    """The types of the events that it has a use for."""
 
     def __init__(self, shows: Callable[[Where], bool] = lambda _where: True) -> None:
         self.tracks: list[Track] = []

@@ -54,6 +54,7 @@ class TimelineReading(Reading):
     'Run timeline. Nothing has run yet. Turns, calls and hooks appear here as they run.'
     """
 
+    reads = Timeline.reads
     nothing = "{part} has nothing that ran."
 
     def __init__(self, moment: Moment = EVERYTHING, *, is_timed: bool = True) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from noetic_nb.events import (
     ErrorRaised,
@@ -66,6 +66,9 @@ class CallBook:
     ['lookup']
     """
 
+    reads: ClassVar = frozenset({ViewAssembled, ModelCalled, *_OUTCOMES}) | DecisionRedaction.reads
+    """The types of the events that it has a use for."""
+
     def __init__(self) -> None:
         self.calls: list[CallRecord] = []
         self._views: dict[tuple[str, str], ViewAssembled] = {}
@@ -88,12 +91,21 @@ class CallBook:
             assert isinstance(event, ModelCalled)
             return None if number is None else self._call(event, seq, number)
         elif isinstance(event, _OUTCOMES):
-            if isinstance(event, RegulatorDecided) and event.decision.get("kind") != "continue":
-                event = replace(event, decision=self._words.decision(event.decision))
             return self._outcome(event, seq)
         else:
             self._words.take(event)
         return None
+
+    def shown(self, at: int) -> CallRecord:
+        """Return a call with the decisions around it as they are shown: without secrets of any text that was read."""
+        record = self.calls[at]
+        return replace(record, before=list(map(self._shown, record.before)), after=list(map(self._shown, record.after)))
+
+    def _shown(self, outcome: tuple[int, Outcome]) -> tuple[int, Outcome]:
+        seq, event = outcome
+        if isinstance(event, RegulatorDecided) and event.decision.get("kind") != "continue":
+            return seq, replace(event, decision=self._words.decision(event.decision))
+        return outcome
 
     def of_decision(self, seq: int) -> int | None:
         """Return the place in `calls` of the call that a decision belongs to, None where there is none."""

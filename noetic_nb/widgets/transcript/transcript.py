@@ -67,6 +67,7 @@ class TranscriptReading(Reading):
     'Transcript. No model call yet. Each call appears here as soon as the agent has made one.'
     """
 
+    reads = CallBook.reads | RequestIndex.reads
     nothing = "{part} has no model calls."
 
     def __init__(self, moment: Moment = EVERYTHING, meta: Any = None) -> None:
@@ -97,7 +98,9 @@ class TranscriptReading(Reading):
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message about a new call, or about one to which something has been added."""
-        request = self.index.take(event)
+        request = None
+        if type(event) in RequestIndex.reads:  # a third of what comes here
+            request = self.index.take(event, seq=place.seq, call=place.call)
         if isinstance(event, ViewAssembled):
             for layer in event.layers:
                 self.layers.setdefault(layer.layer_id, len(self.layers))
@@ -191,13 +194,13 @@ class TranscriptReading(Reading):
         """
         if isinstance(at, bool) or not 0 <= at < len(self.book.calls):
             raise self._unknown(at)
-        record = self.book.calls[at]
+        record = self.book.shown(at)
         request, rows, budgets = self._read(at)
         other = self._other(at, against)
         if other is None:
             return ShownCall(record, request, [DiffRow(row) for row in rows], budgets, self.layers)
         found = request_diff(rows, self._read(other)[1])
-        return ShownCall(record, request, found, budgets, self.layers, self.book.calls[other])
+        return ShownCall(record, request, found, budgets, self.layers, self.book.shown(other))
 
     def _other(self, at: int, against: Any) -> int | None:
         if against == "previous":

@@ -47,6 +47,7 @@ class TrendsReading(Reading):
     'Regulator trends. No turn yet. Grades, costs and decisions appear here as they come.'
     """
 
+    reads = Signals.reads
     nothing = "{part} has no turns."
 
     def __init__(self, moment: Moment = EVERYTHING, run: Any = None, regulator: Regulator | None = None) -> None:
@@ -60,6 +61,8 @@ class TrendsReading(Reading):
         self.shown = -1
         self._places: dict[str, int] = {}
         self._is_followed = False
+        # By the place of its thread: what was read before pages follow, each turn once however often it changed.
+        self._early: dict[int, dict[int, TurnSignals]] = {}
         # Everything that a page needs at first, grown in place: the widget syncs this very dict.
         self.snapshot: dict[str, Any] = {
             "empty": EMPTY,
@@ -89,10 +92,11 @@ class TrendsReading(Reading):
         at = self._at(thread)
         if self.moment.turn not in (None, turn.turn):
             return None  # read for what it leaves to the turn that is shown
-        column, is_new = self.charts[at].take(turn)
         self.snapshot["latest"] = at
         if not self._is_followed:
+            self._early.setdefault(at, {})[id(turn)] = turn
             return None
+        column, is_new = self.charts[at].take(turn)
         return self._message(at, column, is_new)
 
     def _at(self, thread: ThreadSignals) -> int:
@@ -126,6 +130,8 @@ class TrendsReading(Reading):
         """Bring the snapshot up to date: from now on pages follow."""
         self._is_followed = True
         for at, chart in enumerate(self.charts):
+            for turn in self._early.pop(at, {}).values():
+                chart.take(turn)
             known = self.snapshot["threads"][at]
             known.update(chart.changes())
             if at < THREADS_SENT:

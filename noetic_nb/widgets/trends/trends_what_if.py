@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from noetic_nb.events import RegulatorDecided, RunEvent
 from noetic_nb.regulator import Regulator, decisions
@@ -13,7 +13,7 @@ from noetic_nb.runs.decision_redaction import DecisionRedaction
 from noetic_nb.runs.decision_words import decision_label
 from noetic_nb.runs.plain_text import count
 from noetic_nb.runs.regulator_tape import DecisionTape, Redecided, tape_of
-from noetic_nb.widgets.base.feed import Feed, Place, Reading
+from noetic_nb.widgets.base.feed import Feed, Place
 from noetic_nb.widgets.base.moment import Moment
 
 __all__ = ["Outcome", "WhatIf", "outcome_of", "sentence"]
@@ -32,11 +32,12 @@ COLUMNS: Final = {
 DETAILS_KEPT: Final = 50_000
 
 
-class _Reached(Reading):
+class _Reached:
     """The events that a moment reaches, with their places."""
 
+    reads: ClassVar[frozenset[type[Any]] | None] = None
+
     def __init__(self) -> None:
-        self.snapshot: dict[str, Any] = {}
         self.placed: list[tuple[int, RunEvent]] = []
         self.tape: DecisionTape | None = None
 
@@ -86,15 +87,13 @@ class WhatIf:
             reached = feed.reading
             if isinstance(reached, _Reached) and reached.tape is not None:
                 total = len(events)
-                for event in islice(events, seen, total):
-                    feed.take(event)
+                feed.take_all(islice(events, seen, total))
                 self._tapes[key] = regulator, tape, feed, total, first
                 return tape
         reached = _Reached()
         feed = Feed(reached, self.moment)
         total = len(events)
-        for event in islice(events, total):
-            feed.take(event)
+        feed.take_all(islice(events, total))
         tape = tape_of(self.run, regulator, reached.placed)
         if any(isinstance(event, RegulatorDecided) for _, event in reached.placed):
             reached.tape = tape  # what nobody watched is fed anew instead: its events become others

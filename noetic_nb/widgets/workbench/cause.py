@@ -9,6 +9,8 @@ from noetic_nb.events import ItemsAppended, ModelCalled, RunEvent, SteeringDecid
 from noetic_nb.items import item_text
 from noetic_nb.items.origins import Origin, members
 from noetic_nb.lab.rule_backtest import Trials
+from noetic_nb.redact import redact
+from noetic_nb.runs.numbering import Numbering, place_of
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain, plain_data, plain_line, sendable
 from noetic_nb.runs.recorded_origins import RecordedOrigins
 from noetic_nb.runs.run_source import RunLike
@@ -72,8 +74,8 @@ class Causes:
         event = self._decisions.get(seq)
         if event is None:
             raise _unknown(seq)
-        is_there = seq < len(self._run.events) and self._run.events[seq] is event
-        call = self._call_of(seq) if is_there else None
+        place = place_of(self._run, seq, event)
+        call = None if place is None else self._call_of(place)
         go = {"thread_id": sendable(event.where.thread_id), "turn": event.where.turn, "call": call, "decision": seq}
         what = plain("the response" if event.tool_name is None else event.tool_name)
         return {
@@ -82,9 +84,9 @@ class Causes:
             "isAllow": event.action == "allow",
             "guidance": plain(event.guidance or "", TEXT_LENGTH),
             "request": None if call is None else {**go, "item": None},
-            "arguments": self._arguments(event, seq, go) if event.args and is_there else [],
+            "arguments": self._arguments(event, place, go) if event.args and place is not None else [],
             "rules": [[plain(rule_id), self._has(rule_id)] for rule_id in event.rule_ids],
-            "note": self._note(event) if is_there else "The run has let the call go that this is about.",
+            "note": self._note(event) if place is not None else "The run has let the call go that this is about.",
         }
 
     def rule(self, seq: int, place: int) -> str:
@@ -127,28 +129,32 @@ class Causes:
             return f"What would have been without the rule cannot be tried: {why}."
         return ""
 
-    def _call_of(self, seq: int) -> int | None:
+    def _call_of(self, place: int) -> int | None:
         """Return the number of the agent's model call that a decision is about: the last of its execution before it."""
-        where, number, found = self._run.events[seq].where, -1, None
-        for event in self._run.events[:seq]:
+        where, number, found = self._run.events[place].where, 0, None
+        numbers: Numbering | None = getattr(self._run, "numbers", None)
+        for at, event in enumerate(self._run.events[:place]):
             if isinstance(event, ModelCalled) and event.purpose == "agent":
-                number += 1
                 if (event.where.thread_id, event.where.execution_id) == (where.thread_id, where.execution_id):
-                    found = number
+                    found = number if numbers is None else numbers.calls[at]
+                number += 1
         return found
 
-    def _arguments(self, event: SteeringDecided, seq: int, go: dict[str, Any]) -> list[dict[str, Any]]:
+    def _arguments(self, event: SteeringDecided, place: int, go: dict[str, Any]) -> list[dict[str, Any]]:
         self._read()
         if self._origins is None:
             self._origins = RecordedOrigins(self._run.events, getattr(self._run, "meta", {}))
-        known = self._origins.at(event.where, seq)
+        known = self._origins.at(event.where, place)
         rows = []
-        for name, value in list((event.args or {}).items())[:_ARGUMENTS]:
+        args = dict(event.args or {})
+        # A value may be a secret by its name alone.
+        shown = redact(args).values()
+        for (name, value), clean in list(zip(args.items(), shown, strict=True))[:_ARGUMENTS]:
             origin = known.origin(value)
             rows.append(
                 {
                     "name": plain(name),
-                    "value": plain_data(value, 160),
+                    "value": plain_data(clean, 160),
                     "origin": _origin_words(origin),
                     "words": _around(self._items.get(origin.item or ""), value),
                     "go": self._go(origin, event, go),

@@ -14,6 +14,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, TurnCompleted
 from noetic_nb.redact import safe_logger
 from noetic_nb.regulator import Regulator
+from noetic_nb.runs.numbering import numbered
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.runs.recorder import record, recorded
 from noetic_nb.runs.run_source import run_of
@@ -270,9 +271,8 @@ class Workbench(RunView):
             reading.parts["chat"] = reading.conversation.data()
         reading.show(self.moment)
         self._feed = Feed(reading, self.moment)
-        events = list(self.run.events)
-        for event in events:
-            self._feed.take(event)
+        events, numbers = numbered(self.run)
+        self._feed.take_all(events, numbers)
         # It has read what may still wait here.
         self._behind.pop(_OWN, None)
         if events and events[-1] is not self._last_taken:

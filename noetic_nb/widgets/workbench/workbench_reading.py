@@ -72,6 +72,8 @@ class WorkbenchReading(Reading):
     'No turn yet'
     """
 
+    reads = _READ
+
     def __init__(self, subject: Subject, moment: Moment = EVERYTHING) -> None:
         self.views: dict[str, RunView] = {}
         self._subject = subject
@@ -122,8 +124,6 @@ class WorkbenchReading(Reading):
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the parts that are others now."""
-        if type(event) not in _READ:  # most events are of layers and budgets
-            return None
         self.progress.take(event)
         self.causes.take(event, place.seq)
         at = self.talk.take(event, place.seq)

@@ -1,0 +1,79 @@
+"""The numbers of the events of a run that has dropped turns: each event keeps the one it had when it was added.
+
+What follows a run names decisions and calls by number. Places change when turns are dropped, numbers do not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import compress
+from typing import TypeAlias
+
+from noetic_nb.events import ModelCalled, RunEvent
+
+__all__ = ["Numbering", "Numbers", "numbered", "place_of"]
+
+Numbers: TypeAlias = tuple[Sequence[int], Sequence[int]]
+"""Of some events: their numbers, and how many calls came before each."""
+
+
+class Numbering:
+    """For each event of a run, in order: its number, and how many of the agent's model calls were added before it.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import QualityGiven, Where
+    >>> numbers = Numbering([QualityGiven(Where("t1", "e1", turn), 0.0, 0.5, "user") for turn in (1, 2, 3)])
+    >>> numbers.keep([False, True, True])
+    >>> numbers.seqs, numbers.place_of(0), numbers.place_of(2)
+    ([1, 2], None, 1)
+    """
+
+    def __init__(self, events: Iterable[RunEvent]) -> None:
+        self.seqs: list[int] = []
+        self.calls: list[int] = []
+        self._next = self._calls = 0
+        for event in events:
+            self.add(event)
+
+    def add(self, event: RunEvent) -> None:
+        """Give the next event its number."""
+        self.seqs.append(self._next)
+        self.calls.append(self._calls)
+        self._next += 1
+        self._calls += isinstance(event, ModelCalled) and event.purpose == "agent"
+
+    def keep(self, stays: Sequence[bool]) -> None:
+        """Forget the events that do not stay; new lists, as with the events."""
+        self.seqs = list(compress(self.seqs, stays))
+        self.calls = list(compress(self.calls, stays))
+
+    def place_of(self, seq: int) -> int | None:
+        """Return the place of an event by its number, None where it was dropped or has not been added."""
+        place = bisect_left(self.seqs, seq)
+        return place if place < len(self.seqs) and self.seqs[place] == seq else None
+
+
+def numbered(run: object) -> tuple[list[RunEvent], Numbers | None]:
+    """Return what a run has now, with its numbers; None for numbers that are places."""
+    of_run = getattr(run, "numbered", None)
+    return (list(run.events), None) if of_run is None else of_run()  # type: ignore[attr-defined]  # of whatever holds a run
+
+
+def place_of(run: object, seq: int, event: RunEvent) -> int | None:
+    """Return the place of an event in what a run has now, by its number; None where the run has let it go.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import QualityGiven, Where
+    >>> from noetic_nb.runs import Run
+    >>> given = QualityGiven(Where("t1", "e1", 1), 0.0, 0.5, "user")
+    >>> run = Run(events=[given])
+    >>> place_of(run, 0, given), place_of(run, 1, given)
+    (0, None)
+    """
+    events = run.events  # type: ignore[attr-defined]  # of whatever holds a run
+    numbers: Numbering | None = getattr(run, "numbers", None)
+    place = seq if numbers is None else numbers.place_of(seq)
+    return place if place is not None and 0 <= place < len(events) and events[place] is event else None

@@ -1,0 +1,82 @@
+"""Items of the usual form are read by a short way: they are what the long way makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from noetic_nb.errors import ItemValidationError
+from noetic_nb.items import item as items
+from noetic_nb.items.json_text import compact_json
+from noetic_nb.tokens import estimate_tokens
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+PARTS = st.fixed_dictionaries(
+    {"type": st.sampled_from(["input_text", "output_text", "input_image"]), "text": LEAVES},
+    optional={
+        "annotations": st.sampled_from([[], [{"a": 1}], None, ()]),
+        "image_url": st.just("a.png"),
+        "imageUrl": st.just("b.png"),
+        "extra": LEAVES,
+    },
+)
+VALUES = st.fixed_dictionaries(
+    {"type": st.sampled_from(["message", "function_call", "function_call_output", "my:own"])},
+    optional={
+        "id": LEAVES,
+        "status": st.sampled_from(["completed", "in_progress", None]),
+        "role": st.sampled_from(["user", "assistant", "system", "tool", None]),
+        "content": st.lists(PARTS | st.just("text"), max_size=2) | st.none() | st.text(max_size=3),
+        "call_id": st.just("c1"),
+        "callId": st.just("c2"),
+        "output": LEAVES | st.lists(LEAVES, max_size=2),
+        1: st.just("a key that is no text"),
+    },
+)
+
+
+def outcome(value: Any) -> Any:
+    """Return what an item is read as, with its types, the order of its keys and its tokens, or the kind of error."""
+
+    def typed(found: Any) -> Iterator[Any]:
+        yield type(found)
+        if isinstance(found, dict):
+            for key, inner in found.items():
+                yield key, [*typed(inner)]
+        elif isinstance(found, tuple | list):
+            for inner in found:
+                yield [*typed(inner)]
+        else:
+            yield repr(found)
+
+    try:
+        item = items.parse_shape(value)
+    except ItemValidationError:
+        return ItemValidationError
+    return [*typed(item)], items.item_tokens(item), estimate_tokens(compact_json(item))
+
+
+@given(VALUES)
+def test_an_item_is_the_same_by_the_short_way(value: Any) -> None:
+    found = outcome(value)
+
+    with mock.patch.object(items, "_usual", return_value=None):
+        assert found == outcome(value)
+    if found is not ItemValidationError:
+        assert found[1] == found[2]
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_what_is_read_shares_nothing_with_what_was_given(role: str) -> None:
+    part = {"type": "output_text", "text": "hi", "annotations": []} if role == "assistant" else {"text": "hi"}
+    value = {"id": "i1", "status": "completed", "type": "message", "role": role, "content": [part]}
+    item = items.parse_shape(value)
+
+    part["text"] = value["status"] = "changed"
+
+    assert (item["content"][0]["text"], item["status"]) == ("hi", "completed")
