@@ -68,3 +68,13 @@ def test_an_import_alone_loads_next_to_nothing() -> None:
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
 
     assert int(done.stdout) <= 3
+
+
+def test_a_view_loads_no_other_view() -> None:
+    script = "from noetic_nb.widgets import RunTimeline\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    loaded = {name.removeprefix("noetic_nb.") for name in json.loads(done.stdout) if name.startswith("noetic_nb.")}
+
+    folders = {name.split(".")[1] for name in loaded if name.startswith("widgets.")}
+    assert folders == {"base", "timeline"}
+    assert not loaded & {"lab", "regulator", "steering", "interop"}
