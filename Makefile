@@ -31,7 +31,7 @@ SCREEN := $(or $(filter Darwin,$(shell uname -s)),$(DISPLAY),$(WAYLAND_DISPLAY),
 LAB_OPTIONS = $(strip $(if $(filter 0,$(shell id -u)),--allow-root) $(if $(IP),--ip=$(IP)) \
   $(if $(PORT),--port=$(PORT)) $(if $(SCREEN),,--no-browser))
 
-.PHONY: lab demo lessons docs links test frameworks wheel bench fuzz clean lint types unit vectors notebooks browser
+.PHONY: lab demo lessons docs links test frameworks lite wheel bench fuzz clean lint types unit vectors notebooks browser
 
 lab: $(VENV)/.lab
 	$(BIN)/jupyter lab $(LAB_OPTIONS) --LabApp.default_url=/lab/tree/00_tour.ipynb $(NOTEBOOKS)/00_tour.ipynb
@@ -92,6 +92,18 @@ $(FRAMEWORKS)/.done: $(BIN)/python pyproject.toml tests/frameworks/requirements.
 	$(call install,$(FRAMEWORKS),--requirement tests/frameworks/requirements.txt --editable .)
 	@touch $@
 
+# A site that needs no server, tried in a browser that reaches nothing else: an environment of its own, for JupyterLite and what it
+# is built from. What was fetched stays in it, each file held to its checksum.
+LITE := .venv-lite
+lite: $(LITE)/.done
+	$(LITE)/bin/python lite/build.py --files $(LITE)/files --out $(BUILD)/lite
+	$(LITE)/bin/python -m pytest -c tests/lite/settings.ini tests/lite
+
+$(LITE)/.done: $(BIN)/python lite/requirements.txt
+	$(call environment,$(LITE))
+	$(call install,$(LITE),--require-hashes --requirement lite/requirements.txt)
+	@touch $@
+
 # The wheel as others meet it: built from the source archive, alone in a bare environment, away from the checkout. It runs every
 # example of the README.
 BARE := $(BUILD)/bare
@@ -104,7 +116,7 @@ wheel: $(VENV)/.build
 	@echo "The wheel runs the examples of the README: $$(ls dist/*.whl)"
 
 # Ratios against peers measured in the same run. The drift study needs the full data set: see CONTRIBUTING.md.
-BENCHMARKS := runtime memory tokens steering regulator storage widgets interop watching conversations
+BENCHMARKS := runtime turns memory tokens steering regulator storage widgets interop watching conversations
 bench: $(VENV)/.bench
 	for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
@@ -113,7 +125,7 @@ fuzz: $(VENV)/.test
 	NOETIC_NB_FUZZ_EVENTS=1000000 $(BIN)/pytest --timeout=0 tests/regulator/test_wheel.py
 
 clean:
-	rm -rf $(BUILD) $(VENV) $(FRAMEWORKS) $(DOCS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks dist *.egg-info
+	rm -rf $(BUILD) $(VENV) $(FRAMEWORKS) $(DOCS) $(LITE) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

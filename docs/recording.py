@@ -18,7 +18,7 @@ from playwright.sync_api import expect, sync_playwright
 from tests.browser.conftest import FLAGS, chromium_path
 from tests.browser.lab import Lab, LabNotebook, Window
 
-SIZE: Final = {"width": 1180, "height": 760}
+SIZE: Final = {"width": 1360, "height": 860}
 """In CSS pixels: readable at the width of a README."""
 COLOURS: Final = 96
 """Of the film's palette: text stays sharp, and the file small."""
@@ -36,7 +36,7 @@ def refund(order_id: str, amount: float) -> str:
     return f"{amount} paid back."
 
 rules = nn.RuleBook()
-rules.when('tool.name == "refund" && args.amount > 100.0', id="small_refunds", guidance="Above 100 ask a person.")
+rules.when('tool.name == "refund" && tool.args.amount > 100.0', id="small_refunds", guidance="Above 100 ask a person.")
 """
 AGENT: Final = """
 def desk(request):  # a model that is a function of its prompt: no key, no network
@@ -57,12 +57,13 @@ bench
 class Film:
     """Frames of a page, each with how long it is shown, in milliseconds."""
 
-    def __init__(self, page: Any) -> None:
-        self.page = page
+    def __init__(self, root: Any) -> None:
+        self.root, self.page = root, root.page
         self.frames: list[tuple[Image.Image, int]] = []
 
     def take(self, shown_ms: int) -> None:
-        """Take a frame of what is on the page."""
+        """Take a frame of what is on the page, from the top of the workbench on."""
+        self.root.evaluate("root => root.scrollIntoView({block: 'start'})")
         self.frames.append((Image.open(io.BytesIO(self.page.screenshot())).convert("RGB"), shown_ms))
 
     def write(self, path: Path) -> None:
@@ -80,8 +81,8 @@ def record(opened: LabNotebook, into: Path) -> None:
     opened.run_all()
     root = page.locator(".nn-workbench").first
     root.wait_for()
-    root.scroll_into_view_if_needed()
-    film = Film(page)
+    opened.command("notebook:hide-all-cell-code")
+    film = Film(root)
     chat = root.get_by_role("textbox").first
 
     film.take(1_500)

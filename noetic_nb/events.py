@@ -308,6 +308,8 @@ class ViewAssembled:
     """Layers whose offer is one text, which may be cut."""
     kept: tuple[int, ...] = ()
     """Places before the window that are sent all the same: system messages."""
+    duration_ms: float | None = None
+    """How long the call took to plan; None where nobody knows."""
 
 
 @with_card(shown="in cells")
@@ -405,6 +407,8 @@ class SteeringDecided:
     """Each rule that could not be evaluated, and why: ``unparseable`` for a judge, else the error."""
     matched: tuple[str, ...] = ()
     """The parts of the response that the rules decided on; empty where nobody knows them."""
+    rules_ms: tuple[tuple[str, float], ...] = ()
+    """Each rule that was evaluated, in order, and how long it took, waiting for its judge included; empty where nobody knows."""
 
 
 @with_card(shown="in cells")
@@ -545,6 +549,8 @@ class TurnCompleted:
     tool_calls: int
     stopped: Mapping[str, Any] | None = field(default=None)
     finish_reason: Literal["stop", "tool_calls", "length", "content_filter"] | None = None
+    storage_ms: float | None = None
+    """How long the turn waited for storage: states that were loaded and written, and checkpoints; None where nobody knows."""
 
 
 @with_card(shown="in cells")

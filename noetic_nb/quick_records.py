@@ -12,9 +12,10 @@ _Record = TypeVar("_Record")
 
 
 def made_quickly(cls: type[_Record]) -> type[_Record]:
-    """Give a frozen dataclass with slots an ``__init__`` that takes little more than half the time; all else stays.
+    """Give a frozen dataclass an ``__init__`` that takes little more than half the time; all else stays.
 
-    The one of `dataclasses` looks up each field by its name, through ``object.__setattr__``; this one writes to the slot itself.
+    The one of `dataclasses` looks up each field by its name, through ``object.__setattr__``; this one writes to the slot
+    itself, or into the ``__dict__`` of a record without slots.
 
     Examples
     --------
@@ -40,18 +41,27 @@ def made_quickly(cls: type[_Record]) -> type[_Record]:
 
 
 def _quick_init(cls: type[Any]) -> Any:
-    parameters, lines = [], []
+    parameters: list[str] = []
+    lines: list[str] = []
     scope: dict[str, Any] = {}
+    has_slots = "__slots__" in vars(cls)
+    if not has_slots:
+        lines.append("    facts = self.__dict__")
     for field in fields(cls):
         name = field.name
         value = name
-        scope[f"_set_{name}"] = getattr(cls, name).__set__
+        if has_slots:
+            scope[f"_set_{name}"] = getattr(cls, name).__set__
         scope[f"_default_{name}"] = field.default
         if field.default_factory is not MISSING:
             scope[f"_make_{name}"] = field.default_factory
             value = f"_make_{name}() if {name} is _default_{name} else {name}"
+        if field.kw_only and "*" not in parameters:
+            parameters.append("*")
         is_required = field.default is MISSING and field.default_factory is MISSING
         parameters.append(name if is_required else f"{name}=_default_{name}")
-        lines.append(f"    _set_{name}(self, {value})")
+        lines.append(f"    _set_{name}(self, {value})" if has_slots else f"    facts[{name!r}] = {value}")
+    if hasattr(cls, "__post_init__"):
+        lines.append("    self.__post_init__()")
     exec("\n".join([f"def __init__(self, {', '.join(parameters)}):", *lines]), scope)
     return scope["__init__"]

@@ -2,7 +2,7 @@
 
 In a notebook the kernel's loop is already running. By default the work then goes to a background thread with a loop of its
 own, which keeps working when cells are queued; `nested="patch"` runs it on the kernel's own loop instead, for objects that
-are bound to it.
+are bound to it. In a browser there are no threads: there it runs on the spot, while the kernel's loop waits.
 """
 
 from __future__ import annotations
@@ -13,14 +13,20 @@ import contextvars
 import threading
 import warnings
 from collections.abc import Awaitable, Coroutine, Generator
+from functools import partial
 from typing import Any, Final, Literal, TypeVar
 
 from noetic_nb.arguments import ArgumentError
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.nested_loop import run_nested
+from noetic_nb.redact import safe_logger
+from noetic_nb.worker_threads import has_threads
 
-__all__ = ["LOOP_NEEDED", "awaited", "drive", "run_sync"]
+__all__ = ["LOOP_NEEDED", "Begun", "awaited", "drive", "leave_hand", "protected", "run_sync"]
 
 T = TypeVar("T")
+_NOTHING_YET: Final = object()
+_log: Final = safe_logger("noetic_nb")
 
 
 class _Background:
@@ -39,7 +45,7 @@ class _Background:
                 try:
                     self.thread = threading.Thread(target=loop.run_forever, name="noetic_nb", daemon=True)
                     self.thread.start()
-                except RuntimeError as exc:  # Pyodide has no threads
+                except RuntimeError as exc:  # the system has none left
                     loop.close()
                     raise NoeticConfigError(
                         "NO_THREADS",
@@ -99,6 +105,43 @@ async def awaited(value: Any) -> Any:
     return await value
 
 
+async def leave_hand() -> None:
+    """Wait for a task or a loop where the caller is driven by hand: what is begun after this belongs to that."""
+    if _by_hand.must_leave():
+        await LOOP_NEEDED
+
+
+async def protected(coroutine: Coroutine[Any, Any, T], name: str) -> T:
+    """Run a coroutine to its end even if the caller is cancelled meanwhile; that is raised then, and an error logged.
+
+    It becomes a task only where it waits, as most often it does not. What may note of the task that it runs in has to be
+    begun behind `leave_hand`.
+
+    Examples
+    --------
+    >>> async def answer():
+    ...     return 42
+    >>> asyncio.run(protected(answer(), "Answering"))
+    42
+    """
+    context = contextvars.copy_context()
+    try:
+        waiting = context.run(_first_step, coroutine)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    rest = _rest(coroutine) if waiting is LOOP_NEEDED else _rest(coroutine, waiting)
+    task = asyncio.get_running_loop().create_task(rest, context=context)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        # The cancellation is what is raised; without this line the error would be lost.
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("%s failed.", name, exc_info=task.exception())
+        raise
+
+
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that most often waits for nothing, without a loop; where it does wait, it goes on in a background one.
 
@@ -140,28 +183,47 @@ def _first_step(coroutine: Coroutine[Any, Any, Any]) -> Any:
         _by_hand.is_driving, _by_hand.loop = before
 
 
-async def _rest(coroutine: Coroutine[Any, Any, T]) -> T:
-    result: T = await _Begun(coroutine)
+async def _rest(coroutine: Coroutine[Any, Any, T], waiting: Any = _NOTHING_YET) -> T:
+    result: T = await Begun(coroutine, waiting)
     return result
 
 
-class _Begun:
-    """Goes on with a coroutine that was begun elsewhere; `await` takes only fresh ones."""
+class Begun:
+    """Goes on with a coroutine that was begun elsewhere; `await` takes only fresh ones.
 
-    def __init__(self, steps: Coroutine[Any, Any, Any]) -> None:
+    Parameters
+    ----------
+    steps : coroutine
+        What was begun.
+    waiting : object, optional
+        What it waits for, as its first ``send`` returned it; what it yields is passed on to the loop. Without, it is sent
+        on at once.
+    context : contextvars.Context, optional
+        In which it was begun and goes on; the one of whoever awaits this by default.
+    """
+
+    __slots__ = ("_context", "_steps", "_waiting")
+
+    def __init__(self, steps: Any, waiting: Any = _NOTHING_YET, context: contextvars.Context | None = None) -> None:
         self._steps = steps
+        self._waiting = waiting
+        self._context = context
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        steps = self._steps
+        steps, waiting = self._steps, self._waiting
+        send, throw = steps.send, steps.throw
+        if self._context is not None:
+            send, throw = partial(self._context.run, send), partial(self._context.run, throw)
         try:
-            waiting = steps.send(None)
+            if waiting is _NOTHING_YET:
+                waiting = send(None)
             while True:
                 try:
                     sent = yield waiting
                 except BaseException as exc:
-                    waiting = steps.throw(exc)
+                    waiting = throw(exc)
                 else:
-                    waiting = steps.send(sent)
+                    waiting = send(sent)
         except StopIteration as done:
             return done.value
 
@@ -175,10 +237,12 @@ def run_sync(awaitable: Awaitable[T], *, nested: Literal["thread", "patch"] = "t
         A coroutine, such as ``harness.execute("hi")``.
     nested : {"thread", "patch"}
         What to do where a loop is already running, as in a notebook. ``"thread"`` uses a background loop; contextvars
-        are copied, exceptions pass through. ``"patch"`` lets the running loop be entered again, for objects that already
-        belong to it. It changes asyncio in this process for good, and works with asyncio's own loops only, not with uvloop.
-        It uses `nest_asyncio2` where that is installed, as it is beside a current ipykernel. Without it, the archived
-        `nest_asyncio` is used, which loses the cells that are queued while one runs, and a `RuntimeWarning` says so.
+        are copied, exceptions pass through. In a browser, which has no threads, it is a loop of its own in the same thread:
+        it may wait for time and its own tasks, not for the network. ``"patch"`` lets the running loop be entered again, for
+        objects that already belong to it. It changes asyncio in this process for good, and works with asyncio's own loops
+        only, not with uvloop. It uses `nest_asyncio2` where that is installed, as it is beside a current ipykernel. Without
+        it, the archived `nest_asyncio` is used, which loses the cells that are queued while one runs, and a `RuntimeWarning`
+        says so.
 
     Returns
     -------
@@ -190,7 +254,8 @@ def run_sync(awaitable: Awaitable[T], *, nested: Literal["thread", "patch"] = "t
     BaseException
         What the awaitable raises.
     NoeticConfigError
-        ``NO_THREADS`` where threads do not exist, ``INVALID_OPTION`` for another `nested`.
+        ``NO_THREADS`` where none can be started, or where in a browser the call waits for the loop that waits for it;
+        ``INVALID_OPTION`` for another `nested`.
 
     Examples
     --------
@@ -236,6 +301,8 @@ def _reentrant() -> Any:
 def _in_background(
     coroutine: Coroutine[Any, Any, T], background: _Background = _background, context: contextvars.Context | None = None
 ) -> T:
+    if not has_threads():
+        return run_nested(coroutine, context)
     loop = background.loop()
     done: concurrent.futures.Future[T] = concurrent.futures.Future()
     context = contextvars.copy_context() if context is None else context

@@ -16,28 +16,36 @@ from pydantic_core import from_json
 
 from noetic_nb.late_pattern import late_pattern
 
-__all__ = ["compact_json", "parsed_json"]
+__all__ = ["compact_json", "encoding", "parsed_json"]
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def _encoding() -> Callable[[Any], str]:
-    """Return what encodes data as `json.JSONEncoder` does, which makes its encoder in C anew for every value."""
+def encoding(encoder: json.JSONEncoder) -> Callable[[Any], str]:
+    """Return what encodes data as a compact `json.JSONEncoder` does, which makes its encoder in C anew for every value.
+
+    `encoder` writes no spaces, keeps letters as they are and refuses NaN.
+
+    Examples
+    --------
+    >>> encoding(_ENCODER)({"name": "Zoë"})
+    '{"name":"Zoë"}'
+    """
     make: Any = getattr(json_encoder, "c_make_encoder", None)
     if make is None:  # an interpreter without it
-        return _ENCODER.encode
-    pieces = make(None, _ENCODER.default, json_encoder.encode_basestring, None, ":", ",", False, False, False)
+        return encoder.encode
+    pieces = make(None, encoder.default, json_encoder.encode_basestring, None, ":", ",", False, False, False)
 
     def encode(value: Any) -> str:
         try:
             return "".join(pieces(value, 0))
         except RecursionError:
-            return _ENCODER.encode(value)  # tells whether the data is a circle
+            return encoder.encode(value)  # tells whether the data is a circle
 
     return encode
 
 
-_ENCODE: Final = _encoding()
+_ENCODE: Final = encoding(_ENCODER)
 _LONE_SURROGATE: Final = late_pattern("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
 # A fractional number in JSON text follows one of these signs; text may look like it too, so a match is only a hint.
 _PERHAPS_FLOAT: Final = late_pattern(r"(?:^|[:,\[])-?\d+[.e]")

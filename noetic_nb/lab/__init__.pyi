@@ -23,3 +23,4 @@ from .rule_scores.rule_suggestions import Suggestions as Suggestions
 from .rule_scores.rule_suggestions import suggest as suggest
 from .sweeping.pareto_front import pareto as pareto
 from .sweeping.sweeps import sweep as sweep
+from .time_profile import profile as profile

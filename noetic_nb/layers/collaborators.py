@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.layers.embedding import Embedder, EmbedTexts, HashingEmbedder
 from noetic_nb.sync import awaited
+from noetic_nb.worker_threads import has_threads
 
 __all__ = ["Embed", "as_embedder", "check_function", "check_model_name", "check_whole", "embed", "embed_function"]
 
@@ -131,6 +132,9 @@ def _first_answer(function: Embed) -> Any:
         asyncio.get_running_loop()
     except RuntimeError:
         return _without_loop(found)
+    if not has_threads():
+        found.close()
+        return _UNKNOWN
     # Beside the loop that is running here: what is begun on it would be left half done.
     result: list[Any] = []
     thread = threading.Thread(target=lambda: result.append(_outcome(found)))

@@ -6,7 +6,6 @@ score and what kept them from being read, never their text.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import math
 import os
@@ -46,6 +45,7 @@ from noetic_nb.memory import (
 )
 from noetic_nb.memory.built_in import built_in
 from noetic_nb.tokens import Tokenizer, most_that_fit
+from noetic_nb.worker_threads import beside_loop
 
 __all__ = ["file_reference"]
 
@@ -166,7 +166,7 @@ class _FileReference:
     async def read(self, path: str, ctx: ExecutionContext) -> FileRead:
         fs, folder = self.place(ctx.fs)
         # In a thread: a file may lie on a slow disk, and the loop serves other executions meanwhile.
-        return await asyncio.to_thread(
+        return await beside_loop(
             read_reference,
             fs,
             folder,

@@ -12,12 +12,13 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lessons.verdicts import EXERCISES, examined
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = ["asked_in", "grade", "graded"]
 
@@ -46,7 +47,7 @@ def graded(answers: Mapping[str, Any], exercises: Sequence[str]) -> dict[str, st
     }
 
 
-def grade(folder: str | Path, *, timeout_s: float = TIMEOUT_S) -> pd.DataFrame:
+def grade(folder: str | Path, *, timeout_s: float = TIMEOUT_S) -> pandas.DataFrame:
     """Run every notebook of a folder and check its answers.
 
     Parameters
@@ -68,6 +69,8 @@ def grade(folder: str | Path, *, timeout_s: float = TIMEOUT_S) -> pd.DataFrame:
     NoeticConfigError
         ``NO_SUBMISSIONS`` for a folder without notebooks, ``MISSING_PACKAGE`` where notebooks cannot be run.
     """
+    import pandas
+
     try:
         import nbclient
         import nbformat
@@ -92,7 +95,7 @@ def grade(folder: str | Path, *, timeout_s: float = TIMEOUT_S) -> pd.DataFrame:
         rows.append(
             {"submission": path.stem, **verdicts, "right": list(verdicts.values()).count("right"), "error": error}
         )
-    return pd.DataFrame(rows).set_index("submission")
+    return pandas.DataFrame(rows).set_index("submission")
 
 
 def asked_in(path: Path) -> set[str]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from noetic_nb.events import ViewAssembled
 from noetic_nb.lessons.exercise import Exercise
 from noetic_nb.memory import ProjectionPolicy
 from noetic_nb.models import ScriptedModel
@@ -93,9 +94,8 @@ async def _conversation(memory: Any, seat: str, trips: Sequence[str]) -> tuple[s
     for text in [f"I always want {seat} seat.", *[f"My trip to {city} was long and expensive." for city in trips]]:
         await harness.execute(text)
     reply = await harness.execute("Which seat do I like?")
-    frame = run.to_frame("allocations")
-    most = 0.0 if frame.empty else float(frame.groupby("seq").allocated.sum().max())
-    return reply.text, most
+    views = run.select(ViewAssembled)
+    return reply.text, max((sum(layer.allocated for layer in view.layers) for view in views), default=0.0)
 
 
 async def _keeps(answer: Any) -> str | None:

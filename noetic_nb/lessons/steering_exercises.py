@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from noetic_nb.events import ToolCalled
 from noetic_nb.lessons.exercise import Exercise
 from noetic_nb.models import CallTool, ScriptedModel
 from noetic_nb.runs import record
@@ -64,7 +65,7 @@ async def _statuses(rules: RuleBook, turn: _Turn) -> list[str]:
     harness = AgentHarness(config, model=ScriptedModel([*turn.calls, "Done."]))
     run = record(harness)
     await harness.execute(turn.says)
-    return [str(status) for status in run.to_frame("tools").status]
+    return [call.status for call in run.select(ToolCalled)]
 
 
 def _shown(call: CallTool) -> str:

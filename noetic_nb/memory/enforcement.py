@@ -43,25 +43,30 @@ FAILED_GUIDANCE: Final = (
 # An error may quote a whole argument.
 MAX_FAULT: Final = 300
 
-_FIELDS: Final = ("decision", "stop", "state", "outcome", "faults")
+_FIELDS: Final = ("decision", "stop", "state", "outcome", "faults", "rules_ms")
 _Faults: TypeAlias = tuple[tuple[str, str], ...]
+_RulesMs: TypeAlias = tuple[tuple[str, float], ...]
 
 _Point: TypeAlias = Literal["before_tool_call", "after_model_call"]
 
 
-def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None, _Faults]:
-    """Return the decision, the new state (or `UNSET`) and what went wrong of what an enforcement hook returned."""
+def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None, _Faults, _RulesMs]:
+    """Return the decision, the new state (or `UNSET`), what went wrong, which rules failed and how long each took."""
     if value is None:
-        return ALLOW, UNSET, None, ()
+        return ALLOW, UNSET, None, (), ()
     if isinstance(value, SteeringDecision):
-        return value, UNSET, None, ()
+        return value, UNSET, None, (), ()
     # Looked up directly, because this runs before every tool call.
+    if type(value) is dict and type(value.get("decision")) is SteeringDecision and "stop" not in value:
+        outcome = value.get("outcome")
+        found, took = _pairs(value.get("faults", ()), str), _pairs(value.get("rules_ms", ()), float)
+        return value["decision"], value.get("state", UNSET), outcome if isinstance(outcome, str) else None, found, took
     if type(value) is dict:  # the fields of this hook are spelled the same in both forms
         get = value.get
         given, stop = get("decision", UNSET), get("stop", UNSET)
-        state, outcome, faults = get("state", UNSET), get("outcome", UNSET), get("faults", UNSET)
+        state, outcome, faults, rules_ms = [get(name, UNSET) for name in _FIELDS[2:]]
     else:
-        given, stop, state, outcome, faults = [field_of(value, name, hook=hook) for name in _FIELDS]
+        given, stop, state, outcome, faults, rules_ms = [field_of(value, name, hook=hook) for name in _FIELDS]
     if given is UNSET:
         # A result with only a state or a stop is no opinion; anything else without a decision is an error, never an allow.
         decision = ALLOW if stop is not UNSET or state is not UNSET else as_decision(value)
@@ -71,14 +76,15 @@ def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None, _Fa
         decision = SteeringDecision(decision.action, decision.guidance, decision.rule_ids, stop, decision.matched)
     elif stop is not UNSET and stop is not None:
         raise TypeError(f"`stop` is a Stop(decision, suggestion), not {type(stop).__name__}: {stop!r:.80}.")
-    return decision, state, outcome if isinstance(outcome, str) else None, _checked(faults)
+    failed, took = _pairs(faults, str), _pairs(rules_ms, float)
+    return decision, state, outcome if isinstance(outcome, str) else None, failed, took
 
 
-def _checked(faults: Any) -> _Faults:
-    """Return which rules failed, and nothing for what somebody else's hook calls faults."""
-    if type(faults) is not tuple:
+def _pairs(found: Any, kind: type) -> tuple[tuple[str, Any], ...]:
+    """Return what is said of each rule, and nothing of what somebody else's hook calls by the same name."""
+    if type(found) is not tuple:
         return ()
-    return tuple([pair for pair in faults if type(pair) is tuple and [type(part) for part in pair] == [str, str]])
+    return tuple([pair for pair in found if type(pair) is tuple and [type(part) for part in pair] == [str, kind]])
 
 
 def shown_matches(matched: Sequence[str], text: str) -> tuple[str, ...]:
@@ -172,8 +178,8 @@ async def _decide_layer(
     ctx: ExecutionContext,
     default_on_error: OnSteeringError,
 ) -> SteeringDecision | None:
-    idle = runner.idle_reason(layer, ctx.execution_id)
-    if idle is not None:
+    if not runner.runs(layer, ctx.execution_id):
+        idle: Any = runner.idle_reason(layer, ctx.execution_id)
         # A layer that only observes may be missing; one that enforces may not, or its rules would be off unnoticed.
         if not layer.enforces:
             runner.skipped(layer, point, ctx)
@@ -207,10 +213,10 @@ async def _decide_layer(
         )
     if outcome.error is None:
         decision: SteeringDecision
-        decision, state, wrong, faults = outcome.value
+        decision, state, wrong, faults, rules_ms = outcome.value
         if state is not UNSET and state is not None:
             runner.state.set(ctx.execution_id, layer.id, state, hook=point)
-        _record(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong, faults)
+        _record(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong, faults, rules_ms)
         return decision
     reason: Literal["error", "timeout"] = "timeout" if outcome.status == "timeout" else "error"
     policy = layer.on_steering_error or default_on_error
@@ -275,6 +281,7 @@ def _record(
     duration_ms: float,
     outcome: str | None,
     faults: _Faults = (),
+    rules_ms: _RulesMs = (),
 ) -> None:
     """Put a decision into the run's ledger: all of a layer that enforces, of others what is more than an allow."""
     if runner.sink is None or not (layer.enforces or decision.action is not SteeringAction.ALLOW):
@@ -295,5 +302,6 @@ def _record(
             outcome,
             faults=faults,
             matched=decision.matched and shown_matches(decision.matched, getattr(params, "text", "")),
+            rules_ms=rules_ms,
         )
     )

@@ -15,6 +15,7 @@ from noetic_nb.items import Item, ItemRegistry
 from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.trace import TRACE, Trace
 from noetic_nb.models.client import NO_USAGE, ModelResponse, Usage, finish_reason_of
+from noetic_nb.quick_records import made_quickly
 from noetic_nb.redact import safe_logger
 from noetic_nb.shell import Shell
 from noetic_nb.tokens import Tokenizer, estimate_tokens
@@ -63,7 +64,8 @@ def _has_answered(model: str) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@made_quickly
+@dataclass(frozen=True, kw_only=True)
 class ExecutionContext:
     """The execution as hooks see it.
 
@@ -136,6 +138,22 @@ class ExecutionContext:
             from noetic_nb.filesystem import as_filesystem  # and with it fsspec, which most agents do without
 
             object.__setattr__(self, "fs", as_filesystem(self.fs))
+
+    def further(self, *, step_number: int, token_usage: Usage, cost: float) -> ExecutionContext:
+        """Return the same execution further on.
+
+        Examples
+        --------
+        >>> begun = ExecutionContext(execution_id="e1", thread_id="t1")
+        >>> begun.further(step_number=2, token_usage=Usage(40, 2), cost=0.01).step_number, begun.step_number
+        (2, 0)
+        """
+        # Several are made in each turn: all other fields are taken over in one go.
+        made = object.__new__(ExecutionContext)
+        facts = made.__dict__
+        facts.update(self.__dict__)
+        facts["step_number"], facts["token_usage"], facts["cost"] = step_number, token_usage, cost
+        return made
 
     @property
     def trace(self) -> Trace:

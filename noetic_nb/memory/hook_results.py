@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from noetic_nb.memory.layer import MemoryLayer
 
-__all__ = ["UNSET", "RerenderRequest", "field_of", "rerender_request"]
+__all__ = ["UNSET", "RerenderRequest", "field_of", "rerender_request", "state_of"]
 
 
 class _Unset:
@@ -71,6 +71,17 @@ def field_of(result: Any, name: str, *, hook: str) -> Any:
             f"with the fields of this hook."
         )
     return getattr(result, name, UNSET)
+
+
+def state_of(result: Any, *, hook: str) -> Any:
+    """Return the state in a hook's result, or `UNSET`: `field_of` for what nearly every result has.
+
+    Examples
+    --------
+    >>> state_of({"state": 1}, hook="store"), state_of(None, hook="store")
+    (1, UNSET)
+    """
+    return result.get("state", UNSET) if type(result) is dict else field_of(result, "state", hook=hook)
 
 
 class RerenderRequest(NamedTuple):

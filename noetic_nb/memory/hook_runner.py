@@ -15,7 +15,7 @@ from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.declared import check_layers
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET
-from noetic_nb.memory.hook_timeout import HookTimeout, call_hook
+from noetic_nb.memory.hook_timeout import HookTimeout, Unfinished, begin_hook, call_apart
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import Stop
@@ -44,6 +44,7 @@ _HOOKS: Final = (
     "delivered",
 )
 _IN_ARRAY_ORDER: Final = frozenset({"init", "store", "on_complete", "dispose"})
+_CLOSING: Final = frozenset({"on_complete", "dispose"})
 _ENFORCING: Final = frozenset({"before_tool_call", "after_model_call"})
 
 
@@ -114,7 +115,7 @@ class HookRunner:
         the ids, in this execution, of layers that are known by another id in its child.
         """
         for layer in self._with[hook]:
-            if self.idle_reason(layer, ctx.execution_id, sources.get(layer.id)) is None:
+            if self.runs(layer, ctx.execution_id, sources.get(layer.id) if sources else None):
                 yield layer
             else:
                 self.skipped(layer, hook, ctx)
@@ -124,16 +125,19 @@ class HookRunner:
 
         A state that was cleared on purpose is an entry that holds None, and keeps the layer running.
         """
+        state = self.state
+        if not state.has_disabled:  # nearly always
+            return layer.hooks.init is None or state.has(execution_id, layer_id or layer.id)
         return self.idle_reason(layer, execution_id, layer_id) is None
 
     def idle_reason(
         self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None
     ) -> Literal["disabled", "uninitialised"] | None:
         """Return why a layer, known by `layer_id` in this execution, does not take part, None where it does."""
-        layer_id = layer_id or layer.id
-        if self.state.is_disabled(execution_id, layer_id):
+        state, layer_id = self.state, layer_id or layer.id
+        if state.has_disabled and state.is_disabled(execution_id, layer_id):
             return "disabled"
-        if layer.hooks.init is not None and not self.state.has(execution_id, layer_id):
+        if layer.hooks.init is not None and not state.has(execution_id, layer_id):
             return "uninitialised"
         return None
 
@@ -159,6 +163,23 @@ class HookRunner:
     def forget(self, execution_id: str) -> None:
         """Drop what is only of use to an execution that has ended."""
         self._stops.pop(execution_id, None)
+
+    async def flush(self, ctx: ExecutionContext) -> None:
+        """Wait until everything written so far for an execution is in storage, or was reported."""
+        start = self.storage_began()
+        try:
+            await self.state.flush(ctx.execution_id)
+        finally:
+            self.storage_ended(ctx, start)
+
+    def storage_began(self) -> float | None:
+        """Note that a turn begins to wait for storage; None where nobody follows the run, and no clock is read."""
+        return None if self.sink is None else self.clock.monotonic_ms()
+
+    def storage_ended(self, ctx: ExecutionContext, start: float | None) -> None:
+        """Count the time since `storage_began`."""
+        if start is not None:
+            self.state.storage_time.add((ctx.thread_id, ctx.turn), self.clock.monotonic_ms() - start)
 
     def registry(self, layer: MemoryLayer) -> ItemRegistry:
         """Return which items a layer may bring in: the known types, the agent's extensions and its own."""
@@ -197,12 +218,16 @@ class HookRunner:
         notes = HookNotes() if self.sink is not None else None
         token = CURRENT_NOTES.set(notes) if notes is not None else None
         try:
-            value = await call_hook(
-                getattr(layer.hooks, hook), params, layer_id=layer.id, name=hook, timeout_ms=layer.timeout_ms(hook)
-            )
+            limit = layer.timeout_ms(hook)
+            if hook in _CLOSING:
+                value = await call_apart(getattr(layer.hooks, hook), params, layer.id, hook, limit)
+            else:
+                value = begin_hook(getattr(layer.hooks, hook), params, limit)
+            if type(value) is Unfinished:
+                value = await value.finish(layer.id, hook, limit)
             # Read inside the `try`: a result that cannot be read is an error of the hook that returned it.
             outcome.value = value if read is None else read(value)
-            if value is not None:
+            if value is not None and (type(value) is not dict or "stop" in value):
                 self.collect_stop(value, ctx)
         except Exception as exc:
             outcome.error = exc

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator
 from types import CoroutineType
-from typing import Any
+from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.sync import LOOP_NEEDED
+from noetic_nb.sync import LOOP_NEEDED, Begun, leave_hand
 
-__all__ = ["HookTimeout", "call_hook", "is_cancelled"]
+__all__ = ["HookTimeout", "Unfinished", "begin_hook", "call_apart", "call_hook", "is_cancelled"]
+
+_NO_LIMIT: Final = float("inf")
 
 
 def is_cancelled() -> bool:
@@ -64,21 +66,11 @@ class _Limited:
         self.expired = False
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        steps, waiting = self._steps, self._waiting
         # Entered by hand: `async with` cannot stand in a generator that drives another coroutine.
         scope = asyncio.timeout(self._seconds)
         yield from scope.__aenter__().__await__()
         try:
-            while True:
-                try:
-                    sent = yield waiting
-                except BaseException as exc:
-                    waiting = steps.throw(exc)
-                else:
-                    waiting = steps.send(sent)
-        except StopIteration as done:
-            yield from scope.__aexit__(None, None, None).__await__()
-            return done.value
+            result = yield from Begun(self._steps, self._waiting).__await__()
         except BaseException as exc:
             try:
                 # Turns our own cancellation into TimeoutError and leaves every other one alone.
@@ -87,6 +79,75 @@ class _Limited:
                 self.expired = True
                 raise
             raise
+        yield from scope.__aexit__(None, None, None).__await__()
+        return result
+
+
+class Unfinished:
+    """A hook that was called and waits: `finish` waits for it."""
+
+    __slots__ = ("_result", "_steps", "_waiting")
+
+    def __init__(self, result: Any, steps: Any = None, waiting: Any = None) -> None:
+        self._result = result
+        self._steps = steps
+        self._waiting = waiting
+
+    async def finish(self, layer_id: str, name: str, timeout_ms: float) -> Any:
+        """Return what the hook returns in the end; raises `HookTimeout` where it runs out of time."""
+        if self._steps is None:
+            return await self._result
+        steps, waiting = self._steps, self._waiting
+        if waiting is LOOP_NEEDED:  # its time runs from where there is a loop to measure it
+            await LOOP_NEEDED
+            try:
+                waiting = steps.send(None)
+            except StopIteration as done:
+                return done.value
+        limited = _Limited(steps, waiting, timeout_ms / 1000)
+        try:
+            return await limited
+        except TimeoutError as exc:
+            if limited.expired:
+                raise HookTimeout(layer_id, name, timeout_ms) from exc
+            raise
+
+
+def begin_hook(hook: Callable[[Any], Any], params: Any, timeout_ms: float) -> Any:
+    """Call a hook, sync or async, as far as it goes without waiting; returns its result, or `Unfinished` where it waits.
+
+    A hook that waits goes on in the task in which it was begun, as what it may have noted of that task is right only there.
+
+    Examples
+    --------
+    >>> begin_hook(lambda p: p + 1, 1, 10)
+    2
+    """
+    result = hook(params)
+    if type(result) is not CoroutineType:
+        if not hasattr(result, "__await__"):
+            return result
+        if timeout_ms <= 0 or timeout_ms == _NO_LIMIT:
+            return Unfinished(result)
+        steps = result.__await__()
+    elif timeout_ms <= 0 or timeout_ms == _NO_LIMIT:
+        return Unfinished(result)
+    else:
+        # Driven as it is: the wrapper around it would cost as much as a hook that does not wait.
+        steps = result
+    try:
+        return Unfinished(result, steps, steps.send(None))
+    except StopIteration as done:
+        return done.value
+
+
+async def call_apart(hook: Callable[[Any], Any], params: Any, layer_id: str, name: str, timeout_ms: float) -> Any:
+    """Do what `call_hook` does; where the caller is driven by hand, what has to be awaited is begun behind that."""
+    result = hook(params)
+    if type(result) is not CoroutineType and not hasattr(result, "__await__"):
+        return result
+    await leave_hand()
+    return await call_hook(lambda _: result, None, layer_id=layer_id, name=name, timeout_ms=timeout_ms)
 
 
 async def call_hook(hook: Callable[[Any], Any], params: Any, *, layer_id: str, name: str, timeout_ms: float) -> Any:
@@ -100,24 +161,5 @@ async def call_hook(hook: Callable[[Any], Any], params: Any, *, layer_id: str, n
     >>> asyncio.run(call_hook(lambda p: p + 1, 1, layer_id="a", name="recall", timeout_ms=10))
     2
     """
-    result = hook(params)
-    if type(result) is not CoroutineType and not hasattr(result, "__await__"):
-        return result
-    if timeout_ms <= 0 or timeout_ms == float("inf"):
-        return await result
-    # A coroutine is driven as it is: the wrapper around it would cost as much as a hook that does not wait.
-    steps = result if type(result) is CoroutineType else result.__await__()
-    try:
-        waiting = steps.send(None)
-        if waiting is LOOP_NEEDED:  # its time runs from where there is a loop to measure it
-            await LOOP_NEEDED
-            waiting = steps.send(None)
-    except StopIteration as done:
-        return done.value
-    limited = _Limited(steps, waiting, timeout_ms / 1000)
-    try:
-        return await limited
-    except TimeoutError as exc:
-        if limited.expired:
-            raise HookTimeout(layer_id, name, timeout_ms) from exc
-        raise
+    result = begin_hook(hook, params, timeout_ms)
+    return await result.finish(layer_id, name, timeout_ms) if type(result) is Unfinished else result

@@ -42,7 +42,11 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
     for layer in runner.layers:
         if layer.scope != "execution":
             # Versions are read before any `init`: a write of another execution in between is then a conflict, not missed.
-            targets[layer.id] = await _target(runner, storage, layer, ctx)
+            target = targets[layer.id] = _target(runner, storage, layer, ctx)
+            if layer.hooks.init is not None:  # else its state is loaded below, and the version with it
+                start = runner.storage_began()
+                await _look(runner, layer, target, ctx)
+                runner.storage_ended(ctx, start)
     for layer in runner.layers:
         error, state = None, UNSET
         if layer.hooks.init is not None:
@@ -53,7 +57,9 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
             )
             error, state = outcome.error, outcome.value
         if error is None and state is UNSET and layer.id in targets:
+            start = runner.storage_began()
             error, state = await _stored(runner, layer, targets[layer.id], ctx)
+            runner.storage_ended(ctx, start)
         if error is None:
             if state is not UNSET:
                 runner.state.set(ctx.execution_id, layer.id, state, hook="init")
@@ -75,9 +81,12 @@ async def _stored(
 ) -> tuple[Exception | None, Any]:
     """Return the state that a layer left in its scope, `UNSET` where it left none; and the error of a store that fails."""
     try:
-        # Under the limit of an `init`, in whose place it is: a store that hangs must not hold the execution.
-        limit = layer.timeout_ms("init")
-        found = await call_hook(lambda _: target.load(), None, layer_id=layer.id, name="init", timeout_ms=limit)
+        if target.is_immediate:
+            found = target.load_now()
+        else:
+            # Under the limit of an `init`, in whose place it is: a store that hangs must not hold the execution.
+            limit = layer.timeout_ms("init")
+            found = await call_hook(lambda _: target.load(), None, layer_id=layer.id, name="init", timeout_ms=limit)
     except Exception as exc:
         # To go on without it would replace what is stored with the first write.
         runner.state.report(ctx.execution_id, layer.id, "init", exc)
@@ -85,8 +94,8 @@ async def _stored(
     return None, UNSET if found is None else found
 
 
-async def _target(runner: HookRunner, storage: StorageAdapter, layer: MemoryLayer, ctx: ExecutionContext) -> Target:
-    """Return where a layer's state is mirrored to, with what is there now as known where the layer reads it itself."""
+def _target(runner: HookRunner, storage: StorageAdapter, layer: MemoryLayer, ctx: ExecutionContext) -> Target:
+    """Return where a layer's state is mirrored to."""
 
     def on_problem(error: Exception) -> None:
         runner.state.note(ctx.execution_id, layer.id, "persist", error)
@@ -94,14 +103,15 @@ async def _target(runner: HookRunner, storage: StorageAdapter, layer: MemoryLaye
             kind = error.kind if isinstance(error, NoeticError) else type(error).__name__
             runner.sink.emit(ErrorRaised(ctx.where, ctx.clock.now_ms(), kind, str(error), layer.id))
 
-    target = Target(ScopedStorage(storage, layer.id, resolve_scope_key(layer.scope, ctx)), on_problem)
-    if layer.hooks.init is None:
-        return target  # its state is loaded below, and the version with it
+    return Target(ScopedStorage(storage, layer.id, resolve_scope_key(layer.scope, ctx)), on_problem)
+
+
+async def _look(runner: HookRunner, layer: MemoryLayer, target: Target, ctx: ExecutionContext) -> None:
+    """Take what is there now as known, for a layer that reads it itself."""
     try:
         await target.look()
     except Exception as exc:  # the layer's own init meets the same store and decides what that means
         runner.state.report(ctx.execution_id, layer.id, "persist", exc)
-    return target
 
 
 async def spawn_state(
@@ -178,8 +188,8 @@ async def merge_state(
         if new_result is not UNSET and new_result is not None:
             result = new_result
     # A child's result counts once the parent has it, so nothing of it may be on its way to storage still.
-    await runner.state.flush(parent_ctx.execution_id)
-    await runner.state.flush(child_ctx.execution_id)
+    await runner.flush(parent_ctx)
+    await runner.flush(child_ctx)
     return result
 
 

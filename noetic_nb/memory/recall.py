@@ -20,7 +20,7 @@ from noetic_nb.items.build import content_tokens
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of, rerender_request
 from noetic_nb.memory.hook_runner import HookRunner
-from noetic_nb.memory.hook_timeout import call_hook
+from noetic_nb.memory.hook_timeout import Unfinished, begin_hook
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import RecallParams
 from noetic_nb.memory.scope import resolve_scope_key
@@ -138,18 +138,19 @@ class Recaller:
         wanted = None if only is None else set(only)
         # A re-render is a request for a fresh value, so it goes past the cache.
         caches = wanted is None and mode != "all" and bool(self._eventual)
-        runner = self._runner
+        is_half, runner, execution_id = mode == "atomic" or mode == "eventual", self._runner, ctx.execution_id
+        state_of = runner.state.get
         call = self._call_untraced if runner.sink is None else self._call_traced
         for layer in runner.layers_with("recall"):
             if wanted is not None and layer.id not in wanted:
                 continue
             eventual = caches and layer.id in self._eventual
-            if (mode == "atomic" and eventual) or (mode == "eventual" and not eventual):
+            if is_half and eventual is (mode == "atomic"):
                 continue
-            if runner.idle_reason(layer, ctx.execution_id) is not None:
+            if not runner.runs(layer, execution_id):
                 runner.skipped(layer, "recall", ctx)
                 continue
-            state = runner.state.get(ctx.execution_id, layer.id)
+            state = state_of(execution_id, layer.id)
             params = RecallParams(log, query, ctx, state, budgets.get(layer.id, math.inf))
             if eventual:
                 entry = await self._cached(layer, params)
@@ -179,9 +180,10 @@ class Recaller:
         """Do what `HookRunner.run` does, without a trace: recall runs at every step, and a trace costs as much."""
         hook: Any = layer.hooks.recall
         try:
-            value = await call_hook(
-                hook, params, layer_id=layer.id, name="recall", timeout_ms=layer.timeout_ms("recall")
-            )
+            limit = layer.timeout_ms("recall")
+            value = begin_hook(hook, params, limit)
+            if type(value) is Unfinished:
+                value = await value.finish(layer.id, "recall", limit)
             # Exactly text: everything else is for the general reader below.
             if type(value) is str and value and (count := params.ctx.tokenize(value)) <= params.budget:
                 return self._text_entry(layer.id, value, count)  # the result of most layers: nothing else to read in it

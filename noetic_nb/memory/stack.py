@@ -6,9 +6,8 @@ runtime.
 
 from __future__ import annotations
 
-import asyncio
-import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Literal
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
@@ -19,7 +18,7 @@ from noetic_nb.items.origins import Provenance
 from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.enforcement import OnSteeringError, decide
 from noetic_nb.memory.execution_context import ExecutionContext, as_response
-from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of
+from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of, state_of
 from noetic_nb.memory.hook_runner import NO_SOURCES, HookRunner, Outcome
 from noetic_nb.memory.item_hooks import AppendResult, append_items, project_items, rerender
 from noetic_nb.memory.layer import MemoryLayer
@@ -41,12 +40,18 @@ from noetic_nb.memory.params import (
     ToolOutcome,
 )
 from noetic_nb.memory.recall import RecallEntry, Recaller, RecallMode
+from noetic_nb.memory.side_by_side import side_by_side
+from noetic_nb.memory.state_copy import deep_copy
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import SteeringDecision, Stop
 from noetic_nb.models.client import TokenLogprob, Usage
 from noetic_nb.storage import InMemoryStorage, StorageAdapter
 
 __all__ = ["LayerStack"]
+
+
+def _stored_state(value: Any) -> Any:
+    return state_of(value, hook="store")
 
 
 def _view(log: ItemLog | Iterable[Mapping[str, Any]]) -> Sequence[Item]:
@@ -198,7 +203,7 @@ class LayerStack:
 
         async def one(layer: MemoryLayer) -> Outcome:
             try:
-                state = copy.deepcopy(self.state.get(ctx.execution_id, layer.id))
+                state = deep_copy(self.state.get(ctx.execution_id, layer.id))
             except Exception as exc:  # a lock or a connection in it: this layer's fault, not that of the turn
                 self.state.report(ctx.execution_id, layer.id, "store", exc)
                 return Outcome(error=exc, status="error")
@@ -207,20 +212,14 @@ class LayerStack:
                 "store",
                 StoreParams(answer.items, view, answer, ctx, state),
                 ctx,
-                read=lambda value: field_of(value, "state", hook="store"),
+                read=_stored_state,
             )
 
-        # A task group costs more than a store that only looks.
-        if len(layers) == 1:
-            outcomes = [await one(layers[0])]
-        else:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(one(layer)) for layer in layers]
-            outcomes = [task.result() for task in tasks]
+        outcomes = await side_by_side([partial(one, layer) for layer in layers])
         # Written when all have ended, in the order of the layers: who was quicker must not show in what is stored.
         for layer, outcome in zip(layers, outcomes, strict=True):
             self._write(ctx, layer, "store", outcome)
-        await self.state.flush(ctx.execution_id)
+        await self._runner.flush(ctx)
 
     def _write(self, ctx: ExecutionContext, layer: MemoryLayer, hook: str, outcome: Outcome) -> None:
         """Write a state wherever the result names one, be it None: for `store` and `on_complete`, that clears it."""
@@ -401,7 +400,7 @@ class LayerStack:
                 read=lambda value: field_of(value, "state", hook="on_complete"),
             )
             self._write(ctx, layer, "on_complete", done)
-        await self.state.flush(ctx.execution_id)
+        await self._runner.flush(ctx)
 
     async def dispose(self, ctx: ExecutionContext) -> dict[str, Exception]:
         """Let every layer release what it holds, last one first; then write out and forget the execution's state.
@@ -416,7 +415,7 @@ class LayerStack:
             await self._runner.run(layer, "dispose", params, ctx)
         await self._recaller.settle()
         # dispose may still write state, so the mirror is flushed after it and the state forgotten last.
-        await self.state.flush(ctx.execution_id)
+        await self._runner.flush(ctx)
         failed = self.state.unsaved(ctx.execution_id)
         self.state.cleanup(ctx.execution_id)
         self._recaller.forget(ctx.execution_id)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
+from noetic_nb.memory.state_copy import Snapshot
+from noetic_nb.memory.storage_time import StorageTime
 from noetic_nb.memory.write_behind import Mirror, OnProblem, Target
 from noetic_nb.storage import ScopedStorage
 
@@ -42,9 +44,14 @@ class LayerStateStore:
         self.diagnostic = diagnostic
         # Called with the same beside it, and with the execution it happened in: what a reply says went wrong.
         self.on_problem: Callable[[str, str, str, BaseException], None] | None = None
+        # Called at every write before the listeners, with what may be kept of the state: who remembers what was.
+        self.keep: Callable[[str, str, Snapshot, str], None] | None = None
         self._states: dict[_Key, Any] = {}
         self._mirror = Mirror(self.report)
+        self.storage_time = StorageTime()
         self._disabled: set[_Key] = set()
+        self.has_disabled = False
+        """Whether any layer is out of action anywhere: asked before every hook, and nearly never so."""
         self._by_execution: dict[str, set[str]] = {}
         self._listeners: list[StateListener] = []
 
@@ -81,13 +88,25 @@ class LayerStateStore:
             What wrote it, for the listeners.
         """
         key = (execution_id, layer_id)
+        if key not in self._states:
+            self._noted(execution_id, layer_id)
         self._states[key] = state
-        # Noted by execution, or `cleanup` would have to look at every pair there is.
-        self._by_execution.setdefault(execution_id, set()).add(layer_id)
-        self._mirror.write(key, state)
-        # A copy, because a listener may end itself while it is called.
-        for listener in tuple(self._listeners):
-            listener(execution_id, layer_id, state, hook)
+        target, taken = self._mirror.target(key), Snapshot(state)
+        if target is not None:
+            self._mirror.write(key, target, taken)
+        if self.keep is not None:
+            self.keep(execution_id, layer_id, taken, hook)
+        if self._listeners:
+            # A copy, because a listener may end itself while it is called.
+            for listener in tuple(self._listeners):
+                listener(execution_id, layer_id, state, hook)
+
+    def _noted(self, execution_id: str, layer_id: str) -> None:
+        # By execution, or `cleanup` would have to look at every pair there is.
+        layer_ids = self._by_execution.get(execution_id)
+        if layer_ids is None:
+            layer_ids = self._by_execution[execution_id] = set()
+        layer_ids.add(layer_id)
 
     def listen(self, listener: StateListener) -> Callable[[], None]:
         """Call `listener` at every write; returns a function that ends this."""
@@ -106,7 +125,7 @@ class LayerStateStore:
         """
         found = target if isinstance(target, Target) else Target(target, on_problem)
         self._mirror.register((execution_id, layer_id), found)
-        self._by_execution.setdefault(execution_id, set()).add(layer_id)
+        self._noted(execution_id, layer_id)
 
     def share_durable(self, execution_id: str, child_id: str, layer_id: str, source: str | None = None) -> None:
         """Mirror a child's writes to where its parent's go, under `source`: the two are one writer, not rivals."""
@@ -127,7 +146,8 @@ class LayerStateStore:
     def disable(self, execution_id: str, layer_id: str) -> None:
         """Mark a layer as out of action for this execution."""
         self._disabled.add((execution_id, layer_id))
-        self._by_execution.setdefault(execution_id, set()).add(layer_id)
+        self.has_disabled = True
+        self._noted(execution_id, layer_id)
 
     def is_disabled(self, execution_id: str, layer_id: str) -> bool:
         """Tell whether a layer is out of action for this execution."""
@@ -135,19 +155,18 @@ class LayerStateStore:
 
     async def flush(self, execution_id: str) -> None:
         """Wait until everything written so far for this execution is in storage, or was reported."""
-        layer_ids = self._by_execution.get(execution_id)
+        layer_ids = None if self._mirror.is_idle else self._by_execution.get(execution_id)
         if layer_ids:
             await self._mirror.flush([(execution_id, layer_id) for layer_id in layer_ids])
 
     def unsaved(self, execution_id: str) -> dict[str, Exception]:
         """Return the layers of an execution whose last write to storage failed, and why."""
-        layer_ids = self._by_execution.get(execution_id, ())
-        targets = {layer_id: self._mirror.target((execution_id, layer_id)) for layer_id in layer_ids}
-        return {
-            layer_id: target.failure
-            for layer_id, target in targets.items()
-            if target is not None and target.failure is not None
-        }
+        found: dict[str, Exception] = {}
+        for layer_id in self._by_execution.get(execution_id, ()):
+            target = self._mirror.target((execution_id, layer_id))
+            if target is not None and target.failure is not None:
+                found[layer_id] = target.failure
+        return found
 
     def cleanup(self, execution_id: str) -> None:
         """Forget an execution: its state, targets and flags. Writes under way are finished."""
@@ -156,6 +175,7 @@ class LayerStateStore:
             self._states.pop(key, None)
             self._mirror.drop(key)
             self._disabled.discard(key)
+        self.has_disabled = bool(self._disabled)
 
     def states(self, execution_id: str) -> dict[str, Any]:
         """Return the states of an execution by layer id."""

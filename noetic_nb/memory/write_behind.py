@@ -9,22 +9,19 @@ reported as events of the run.
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.memory.hook_timeout import HookTimeout
-from noetic_nb.storage import ScopedStorage
+from noetic_nb.memory.state_copy import Snapshot
+from noetic_nb.storage import InMemoryStorage, ScopedStorage
 
-__all__ = ["SHARES", "STATE_KEY", "Mirror", "OnProblem", "Target", "snapshot"]
+__all__ = ["STATE_KEY", "Mirror", "OnProblem", "Target"]
 
 STATE_KEY: Final = "state"
 """The user key under which a layer's state is kept."""
-
-SHARES: Final = "noetic_nb: shares"
-"""In the memo of a deep copy: a part of a state that never changes in place may be shared rather than copied."""
 
 OnProblem: TypeAlias = Callable[[Exception], None]
 """Called when a state could not be written, or replaced what another execution had written."""
@@ -41,12 +38,6 @@ FLUSH_LIMIT_MS: Final = 30_000
 _WRITES: Final[WeakKeyDictionary[Any, dict[str, int]]] = WeakKeyDictionary()
 
 
-def snapshot(state: Any) -> Any:
-    """Return a copy of a state that later changes in place do not reach: one for us, which nobody writes into."""
-    memo: Any = {SHARES: True}  # the keys of a memo are ids
-    return copy.deepcopy(state, memo)
-
-
 def _counts(storage: Any) -> dict[str, int]:
     try:
         return _WRITES.setdefault(storage, {})
@@ -57,16 +48,21 @@ def _counts(storage: Any) -> dict[str, int]:
 class Target:
     """One place in storage, and its version as it was last seen."""
 
-    __slots__ = ("_counts", "_seen", "failure", "lock", "on_problem", "storage")
+    __slots__ = ("_counts", "_key", "_lock", "_memory", "_seen", "failure", "is_immediate", "on_problem", "storage")
 
     def __init__(self, storage: ScopedStorage, on_problem: OnProblem | None = None) -> None:
         self.storage = storage
         self.on_problem = on_problem
-        self.lock = asyncio.Lock()
+        self._key = storage.prefix + STATE_KEY
+        self._lock: asyncio.Lock | None = None
         # Why the last write failed. Here and not by execution: a child writes where its parent does.
         self.failure: Exception | None = None
         self._counts = _counts(storage.storage)
         self._seen: Any = self._counts.get(storage.prefix, 0)
+        # Of this very class: one that is derived from it may have a `set` of its own.
+        self._memory = storage.storage if type(storage.storage) is InMemoryStorage else None
+        self.is_immediate = self._memory is not None
+        """Whether the store is memory of this process, so that nothing has to be waited for: `load_now`, `write_now`."""
 
     @property
     def is_versioned(self) -> bool:
@@ -78,7 +74,7 @@ class Target:
         """Take what is stored now as known."""
         read = getattr(self.storage.storage, "get_version", None)
         if self.is_versioned and read is not None:
-            self._seen = await read(self.storage.prefix + STATE_KEY)
+            self._seen = await read(self._key)
         elif self.is_versioned:
             await self.load()
         else:
@@ -86,24 +82,53 @@ class Target:
 
     async def load(self) -> Any:
         """Return what is stored now, None where nothing is, and take it as known."""
+        if self._memory is not None:
+            return self.load_now()
         if self.is_versioned:
             store: Any = self.storage.storage
-            found = await store.get_versioned(self.storage.prefix + STATE_KEY)
+            found = await store.get_versioned(self._key)
             self._seen = found.version
             return found.value
         # Before the value is read: a write in between is then a conflict, not missed.
         self._seen = self._counts.get(self.storage.prefix, 0)
         return await self.storage.get(STATE_KEY)
 
+    def load_now(self) -> Any:
+        """Do what `load` does, at once: for a store that `is_immediate`."""
+        assert self._memory is not None
+        self._seen = self._counts.get(self.storage.prefix, 0)
+        return self._memory.get_now(self._key)
+
     async def write(self, value: Any) -> NoeticError | None:
         """Write a state, None deletes it; returns the conflict there was, if any."""
         try:
-            async with self.lock:
+            if self._lock is None:
+                self._lock = asyncio.Lock()
+            async with self._lock:
                 conflict = await (self._compared(value) if self.is_versioned else self._counted(value))
         except Exception as exc:
             self.failure = exc
             raise
         self.failure = None
+        return conflict
+
+    def write_now(self, state: Snapshot) -> NoeticError | None:
+        """Do what `write` does, at once: for a store that `is_immediate`."""
+        assert self._memory is not None
+        prefix = self.storage.prefix
+        found, conflict = self._counts.get(prefix, 0), None
+        try:
+            kept = state.take()
+            is_own = state.is_plain and type(kept) is dict
+            value = kept if is_own else state.state
+            if found != self._seen:
+                conflict = self._conflict(self._memory.get_now(self._key), value)
+            self._memory.set_now(self._key, value, is_own=is_own)
+        except Exception as exc:
+            self.failure = exc
+            raise
+        self.failure, self._seen = None, found + 1
+        self._counts[prefix] = found + 1
         return conflict
 
     async def _counted(self, value: Any) -> NoeticError | None:
@@ -117,7 +142,7 @@ class Target:
 
     async def _compared(self, value: Any) -> NoeticError | None:
         store: Any = self.storage.storage
-        key = self.storage.prefix + STATE_KEY
+        key = self._key
         conflict = None
         for _ in range(MAX_ATTEMPTS):
             try:
@@ -172,6 +197,11 @@ class Mirror:
         self._pending: dict[_Key, Any] = {}
         self._writing: dict[_Key, asyncio.Task[None]] = {}
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits to be written and nothing is being written."""
+        return not self._pending and not self._writing
+
     def register(self, key: _Key, target: Target) -> None:
         """Mirror later writes under this key to a target."""
         self._targets[key] = target
@@ -184,17 +214,25 @@ class Mirror:
         """Return every target there is now."""
         return tuple(self._targets.values())
 
-    def write(self, key: _Key, state: Any) -> None:
-        """Take a snapshot of a state and write it soon."""
-        if key not in self._targets:
-            return
+    def write(self, key: _Key, target: Target, state: Snapshot) -> None:
+        """Write a state as it is now to where its key is mirrored: soon, or at once where the store is memory."""
         try:
-            # A snapshot: the hook may go on to change its state in place.
-            self._pending[key] = snapshot(state)
+            # A copy: the hook may go on to change its state in place.
+            kept = state.take()
         except Exception as exc:
-            self._targets[key].failure = exc
+            target.failure = exc
             self._report(*key, "persist", exc)
             return
+        if target.is_immediate:
+            try:
+                conflict = target.write_now(state)
+            except Exception as exc:
+                self._failed(key, target, exc)
+            else:
+                if conflict is not None:
+                    self._replaced(key, target, conflict)
+            return
+        self._pending[key] = kept
         if key not in self._writing:
             try:
                 asyncio.get_running_loop()
@@ -241,12 +279,18 @@ class Mirror:
             try:
                 conflict = await target.write(value)
             except Exception as exc:
-                self._report(*key, "persist", exc)
-                if target.on_problem is not None:
-                    target.on_problem(exc)
-                continue
-            if conflict is not None:
-                if target.is_versioned:
-                    self._report(*key, "persist", conflict)
-                if target.on_problem is not None:
-                    target.on_problem(conflict)
+                self._failed(key, target, exc)
+            else:
+                if conflict is not None:
+                    self._replaced(key, target, conflict)
+
+    def _failed(self, key: _Key, target: Target, error: Exception) -> None:
+        self._report(*key, "persist", error)
+        if target.on_problem is not None:
+            target.on_problem(error)
+
+    def _replaced(self, key: _Key, target: Target, conflict: NoeticError) -> None:
+        if target.is_versioned:
+            self._report(*key, "persist", conflict)
+        if target.on_problem is not None:
+            target.on_problem(conflict)

@@ -6,7 +6,6 @@ twice replays its two answers in order. A question that is not on the tape is an
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import defaultdict
 from collections.abc import AsyncIterator
@@ -28,6 +27,7 @@ from noetic_nb.models.cassette_file import (
 from noetic_nb.models.client import ModelClient, ModelRequest, ModelResponse, StreamingModelClient, StreamPart
 from noetic_nb.models.model_errors import failed
 from noetic_nb.models.response_items import deltas_of
+from noetic_nb.worker_threads import beside_loop
 
 __all__ = ["CassetteModel"]
 
@@ -236,7 +236,7 @@ class CassetteModel:
         self._places[entry.key].append(len(self._entries))
         self._entries.append(entry)
         self._played[entry.key] += 1
-        await asyncio.to_thread(self._write)
+        await beside_loop(self._write)
 
     def _write(self) -> None:
         # Taken inside the lock: of two writers the later one always writes the longer tape.

@@ -15,7 +15,7 @@ from noetic_nb.runs.plain_text import count
 from noetic_nb.runs.regulator_signals import Mark, Signals, ThreadSignals
 from noetic_nb.runs.run_source import run_of
 
-__all__ = ["trends"]
+__all__ = ["quality_and_cost", "trends"]
 
 # Beyond these, dots run together and words beside marks cover each other.
 CROWDED_TURNS: Final = 80
@@ -217,3 +217,7 @@ def _draw_tokens(axes: Axes, look: Look, thread: ThreadSignals) -> None:
         axes.annotate(
             f"cap {count(thread.cap)}", (0, thread.cap), xycoords=("axes fraction", "data"), xytext=(4, 2), **words
         )
+
+
+# Its name in version 0.1.
+quality_and_cost = trends

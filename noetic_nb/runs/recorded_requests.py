@@ -173,7 +173,9 @@ class RecordedRequest:
         log = ItemLog(self.known, registry=_ITEMS, tokenizer=tokenizer).items
         inputs = plan_inputs(self.view, self.prepared, log, tokenizer)
         view = self.view
-        again = inputs.replan().as_event(view.where, view.t_ms, view.step, view.projection, view.appended)
+        again = inputs.replan().as_event(
+            view.where, view.t_ms, view.step, view.projection, view.appended, view.duration_ms
+        )
         if again != view:
             raise _not_recorded(
                 self, "texts as they were sent, as a file from which secrets were removed does not have them"

@@ -214,7 +214,7 @@ class _Steering:
         if self.scope != "execution":
             # Calls of an execution that never came to its end count too: they may have had their effect.
             state["earlier"] = "" if stored is None else appended(earlier_calls(stored), stored.get("made", ()))
-        return {"state": self._kept(state)}
+        return {"state": State(state)}
 
     async def _stored(self, p: InitParams) -> Mapping[str, Any] | None:
         """Return what is stored: the very state that was left where its text is found unchanged, which is so at most turns."""
@@ -227,9 +227,6 @@ class _Steering:
         ledger, _ = checked_state(stored, f"{p.storage.prefix}state")
         return {**stored, "ledger": [Entry(entry) for entry in ledger]}
 
-    def _kept(self, state: dict[str, Any]) -> dict[str, Any]:
-        return state if self.scope == "execution" else State(state)
-
     def on_tool_outcome(self, p: ToolOutcome) -> Mapping[str, Any] | None:
         if p.state is None:
             return None
@@ -240,11 +237,13 @@ class _Steering:
 
     def recall(self, p: RecallParams) -> Mapping[str, Any] | None:
         waiting = self.late.pending(p.ctx, None if p.state is None else p.state["pendingAsync"])
+        if not waiting:
+            return None
         message = self.late.take(p.ctx, p.budget, p.ctx.tokenize)
         if message is None:
             return None
         # The state is returned so that a durable queue is written without what was taken.
-        return {"items": [message], "state": self._kept({"ledger": [], **(p.state or {}), "pendingAsync": waiting})}
+        return {"items": [message], "state": State({"ledger": [], **(p.state or {}), "pendingAsync": waiting})}
 
     def delivered(self, ctx: ExecutionContext, sent: frozenset[str]) -> None:
         self.late.delivered(ctx, sent)
@@ -268,16 +267,19 @@ class _Steering:
         if text := earlier_calls(p.state):  # of the thread, or wherever the scope reaches
             p, calls_now = _with_earlier(text, p, calls_now)
         try:
-            await evaluate(
-                self.book.snapshot,
-                point,
-                p,
-                self.policy,
-                judge_now=self.judging.now,
-                judge_later=self.judging.later,
-                result=row,
-                history=calls_now,
-            )
+            snapshot = self.book.snapshot
+            # Most agents have rules at one of the two points only.
+            if snapshot.prepared(point, p.tool_name if isinstance(p, BeforeToolCallParams) else None)[0]:
+                await evaluate(
+                    snapshot,
+                    point,
+                    p,
+                    self.policy,
+                    judge_now=self.judging.now,
+                    judge_later=self.judging.later,
+                    result=row,
+                    history=calls_now,
+                )
             if row.started:
                 await self.judging.first_answers(point, row, clock.monotonic_ms() - start)
         except BaseException:
@@ -293,6 +295,8 @@ class _Steering:
         entry = row.fill(self._entry(decision_entry(p, row.decision, duration, faults=faults, blocked=not row.waited)))
         outcome = row.faults[0].reason if row.faults else None
         result = {"decision": row.decision, "state": self._with(p, entry), "outcome": outcome}
+        if row.rules_ms:
+            result["rules_ms"] = tuple(row.rules_ms)
         if row.faults:
             result["faults"] = tuple([fault.words(point) for fault in row.faults])
         return result
@@ -317,7 +321,7 @@ class _Steering:
         # The list is new, because others may hold the one there is; only what is kept of it is copied.
         written = ledger[1 - self.max_entries :] if self.max_entries > 1 else []
         ledger = self._capped([*written, *self._edits(p.ctx), entry])
-        return self._kept({**(state or {}), "ledger": ledger, "pendingAsync": waiting})
+        return State({**(state or {}), "ledger": ledger, "pendingAsync": waiting})
 
     def _entry(self, facts: LedgerEntry) -> LedgerEntry:
         return facts if self.scope == "execution" else Entry(facts)
@@ -347,7 +351,7 @@ class _Steering:
             made = [] if p.child_ctx.past_calls() else parent.get("made", [])
             state["earlier"] = appended(earlier_calls(parent), made)
             state["ledger"] = Ledger([Entry(entry) for entry in ledger])
-        return {"child_state": self._kept(state)}
+        return {"child_state": State(state)}
 
     def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
         entry = self._entry({"kind": "custom", "timestamp": p.ctx.clock.now_ms(), "custom": {"outcome": p.outcome}})
@@ -358,11 +362,11 @@ class _Steering:
             made = rows_of(p.ctx.past_calls()) or state.get("made", ())
             state = {key: value for key, value in state.items() if key != "calls"}
             state |= {"earlier": appended(earlier_calls(p.state), made), "made": []}
-        state = {**state, "ledger": self._capped([*state["ledger"], *self._edits(p.ctx), entry])}
+        state = State({**state, "ledger": self._capped([*state["ledger"], *self._edits(p.ctx), entry])})
         if self.scope != "execution":
             key = resolve_scope_key(self.scope, p.ctx)
             self._left.pop(key, None)  # the newest last
-            state = self._left[key] = State(state)
+            self._left[key] = state
             if len(self._left) > MAX_LEFT:
                 del self._left[next(iter(self._left))]
         return {"state": state}

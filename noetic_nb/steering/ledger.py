@@ -15,9 +15,9 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.items import freeze, thaw
 from noetic_nb.items.frozen import FLAT, FrozenDict
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
+from noetic_nb.memory.state_copy import deep_copy
 from noetic_nb.memory.steering_decision import SteeringDecision
-from noetic_nb.memory.write_behind import SHARES
-from noetic_nb.storage.in_memory import ENCODER
+from noetic_nb.storage.in_memory import encode
 
 __all__ = [
     "Entry",
@@ -47,7 +47,7 @@ class Ledger(list[LedgerEntry]):
     __slots__ = ()
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> Ledger:
-        return Ledger(self[:]) if SHARES in memo else Ledger([copy.deepcopy(entry, memo) for entry in self])
+        return Ledger([copy.deepcopy(entry, memo) for entry in self])
 
 
 def _changing(name: str) -> Any:
@@ -99,12 +99,12 @@ class Entry(dict[str, Any]):
     def json_text(self) -> str:
         """Return the entry as JSON text."""
         if self.text is None:
-            self.text = ENCODER.encode(self)
+            self.text = encode(self)
         return self.text
 
 
 class State(dict[str, Any]):
-    """The state of a layer that outlives executions: its text is put together from those of its parts.
+    """The state of a layer: its text is put together from those of its parts.
 
     Snapshots share the ledger's entries; a copy that somebody asks for is a plain dictionary.
 
@@ -117,10 +117,16 @@ class State(dict[str, Any]):
     __slots__ = ()
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> dict[str, Any]:
-        if SHARES not in memo:
-            return copy.deepcopy(dict(self), memo)
-        # Taken at each write, of a few parts of known kinds: a copy of anything would look for what they share.
-        return State({key: _snapshot_of(value, memo) for key, value in self.items()})
+        return copy.deepcopy(dict(self), memo)
+
+    def snapshot(self) -> State:
+        """Return a copy that shares the entries, which stay as they were written but for faults that are known later."""
+        return State(
+            {
+                key: value if type(value) is str else Ledger(value) if type(value) is Ledger else deep_copy(value)
+                for key, value in self.items()
+            }
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
@@ -130,26 +136,17 @@ class State(dict[str, Any]):
         parts = []
         for key, value in self.items():
             if type(key) is not str:  # somebody else's, which JSON turns into text
-                return ENCODER.encode(self)
+                return encode(self)
             if type(value) is Ledger:
-                rows = [
-                    (entry.text or entry.json_text()) if type(entry) is Entry else ENCODER.encode(entry)
-                    for entry in value
-                ]
+                rows = [(entry.text or entry.json_text()) if type(entry) is Entry else encode(entry) for entry in value]
                 parts.append(f"{_text_of(key)}:[{','.join(rows)}]")
             else:
-                parts.append(f"{_text_of(key)}:{_text_of(value) if type(value) is str else ENCODER.encode(value)}")
+                parts.append(f"{_text_of(key)}:{_text_of(value) if type(value) is str else encode(value)}")
         return f"{{{','.join(parts)}}}"
 
 
-def _snapshot_of(value: Any, memo: dict[Any, Any]) -> Any:
-    if type(value) is str:
-        return value
-    return Ledger(value[:]) if type(value) is Ledger else copy.deepcopy(value, memo)
-
-
 # The calls of earlier turns are one text, which stands in several states before a call is added.
-_text_of: Final = lru_cache(maxsize=MAX_TEXTS)(ENCODER.encode)
+_text_of: Final = lru_cache(maxsize=MAX_TEXTS)(encode)
 
 
 def decision_entry(

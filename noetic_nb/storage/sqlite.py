@@ -1,7 +1,7 @@
 """State that outlives the process, in one SQLite file that several kernels may share.
 
 Writes go to a thread and are awaited; reads are answered on the spot, because a write-ahead log never makes them wait
-and a hop to a thread costs more than the read.
+and a hop to a thread costs more than the read. In a browser, where there are no threads, both are done on the spot.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from noetic_nb.storage.sqlite_file import (
 )
 from noetic_nb.storage.sqlite_reader import Reader
 from noetic_nb.storage.sqlite_writer import Job, Writer
+from noetic_nb.worker_threads import beside_loop
 
 __all__ = ["SQLiteStorage", "Versioned"]
 
@@ -308,7 +309,7 @@ class SQLiteStorage:
 
     async def aclose(self) -> None:
         """Finish the writes under way, then let go of the file; may be repeated."""
-        await asyncio.to_thread(self._release)
+        await beside_loop(self._release)
 
     async def __aenter__(self) -> Self:
         return self
@@ -332,8 +333,8 @@ class SQLiteStorage:
             try:
                 return read(self._reader)
             except sqlite3.OperationalError:  # only "busy" comes through: the log is being recovered, for instance
-                return await asyncio.to_thread(self._read_patiently, read)
-        return await asyncio.to_thread(self._read_patiently, read)
+                return await beside_loop(self._read_patiently, read)
+        return await beside_loop(self._read_patiently, read)
 
     def _read_patiently(self, read: Callable[[Reader], T]) -> T:
         with self._readers_lock:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.storage.sqlite_file import is_busy, patiently, primary_code, storage_error
+from noetic_nb.worker_threads import has_threads
 
 __all__ = ["Job", "Writer"]
 
@@ -47,7 +48,8 @@ class Job:
 class Writer:
     """Owns the writing connection, from now on used and closed by its thread alone, and that thread.
 
-    Another process is waited for `budget_ms` milliseconds; the path is for messages.
+    Where there are no threads, each job is done as it is given. Another process is waited for `budget_ms` milliseconds; the
+    path is for messages.
     """
 
     def __init__(self, connection: sqlite3.Connection, path: str, *, budget_ms: float) -> None:
@@ -59,15 +61,20 @@ class Writer:
         self._lock = threading.Lock()
         self._is_closing = False
         self._pid = os.getpid()
-        self._thread = threading.Thread(target=self._loop, name=f"noetic-sqlite {path}", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        if has_threads():
+            self._thread = threading.Thread(target=self._loop, name=f"noetic-sqlite {path}", daemon=True)
+            self._thread.start()
 
     def submit(self, job: Job) -> None:
         """Take a job; its future is resolved on its own loop."""
         # Checked and queued in one: a job behind the None would keep its caller waiting for ever.
         with self._lock:
             self.check_open()
-            self._jobs.put(job)
+            if self._thread is None:
+                self._write([job])
+            else:
+                self._jobs.put(job)
 
     def close(self) -> None:
         """Write what is left and end the thread; may be repeated."""
@@ -76,9 +83,12 @@ class Writer:
         with self._lock:
             if not self._is_closing:
                 self._is_closing = True
-                self._jobs.put(None)
+                if self._thread is None:
+                    self._connection.close()
+                else:
+                    self._jobs.put(None)
         # The garbage collector may finalise an abandoned storage on the writing thread itself.
-        if threading.current_thread() is not self._thread:
+        if self._thread is not None and threading.current_thread() is not self._thread:
             self._thread.join()
 
     def check_open(self) -> None:

@@ -12,6 +12,7 @@ at all: what it saves, what it loses, and how sure the figures are.
 # %% tags=["setup"]
 import noetic_nb as nn
 from noetic_nb import lab, plots
+from noetic_nb.events import ToolCalled
 from noetic_nb.lessons import check
 from noetic_nb.regulator import CallBudget, QualityDecline, Regulator
 from noetic_nb.regulator.events import Cost, QualityFeedback, TurnComplete, TurnStart
@@ -139,7 +140,7 @@ desk were recorded, ten of them failed.
 airline = lab.datasets.airline()
 calls = {True: [], False: []}
 for run in airline:
-    calls[run.meta["outcome"]].append(len(run.to_frame("tools")))
+    calls[run.meta["outcome"]].append(len(run.select(ToolCalled)))
 print("good:  ", sorted(calls[True]))
 print("failed:", sorted(calls[False]))
 

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.items import ItemLog, dump_item, item_tokens, parse_item
+from noetic_nb.items import ItemLog, dump_item, input_message, item_tokens, parse_item
 from noetic_nb.items.build import unresolved_positions
-from noetic_nb.memory import ProjectionPolicy, assemble_view
+from noetic_nb.memory import MemoryLayer, ProjectionPolicy, assemble_view
 from noetic_nb.memory.projection import project_tail
+from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.runtime import plan_turn
 from tests.items.strategies import CONVERSATIONS, message
 
@@ -188,3 +189,30 @@ def test_a_policy_reads_and_writes_the_wire_form() -> None:
 
     assert policy.window_size == 4
     assert ProjectionPolicy(**policy.model_dump(by_alias=True)) == policy
+
+
+OFFERS = st.lists(
+    st.tuples(st.sampled_from(["a", "b", "c"]), st.text(max_size=60), st.integers(0, 200), st.booleans()), max_size=4
+)
+
+
+@given(OFFERS, st.integers(0, 6), st.integers(60, 900), st.sampled_from(["slot", "cache"]))
+def test_a_log_that_fits_is_planned_as_any_other_history(
+    offers: list[tuple[str, str, int, bool]], length: int, budget: int, order: Any
+) -> None:
+    log = ItemLog([input_message(f"message {n}", item_id=f"m{n}") for n in range(length)])
+    recalled = []
+    for at, (name, text, size, is_text) in enumerate(offers):
+        kept = text[:size] if is_text else text
+        item = input_message(kept, "developer", item_id=f"o{at}")
+        items, dropped, places = ((item,), (), ()) if kept or not is_text else ((), (item,), (0,))
+        recalled.append(RecallEntry(name, items, 0, dropped, places, text if is_text else None))
+    layers = [MemoryLayer(id=name, slot=100 + at, scope="thread") for at, name in enumerate("abc")]
+    policy = ProjectionPolicy(token_budget=budget, response_reserve=10, order=order)
+
+    quick = plan_turn(log, layers, policy, recalled, instructions="Be brief.")
+    # A list is no log: nothing of it is known, and it goes the long way.
+    slow = plan_turn(list(log), layers, policy, recalled, instructions="Be brief.")
+
+    assert list(quick.items) == list(slow.items)
+    assert quick._replace(items=(), budgets=None) == slow._replace(items=(), budgets=None)

@@ -420,3 +420,15 @@ def test_the_draft_of_a_run_file_is_for_its_owner_alone(tmp_path: Path, monkeypa
     planted("hi", "hi").save(tmp_path / "run.jsonl.gz")
 
     assert seen == [0o600]
+
+
+def test_a_profile_of_times(found: tuple[str, str]) -> None:
+    text, secret = found
+    where = Where("t", "e", 1)
+    called = ModelCalled(where, 9.0, 1, text, "agent", 4.0, "ok")
+    ended = TurnCompleted(where, 10.0, "u1", "success", 10.0, "", 0, 0, 0.0, 1, 0)
+
+    table = nn.lab.profile(Run(events=[called, ended]))
+
+    assert table["part"].tolist()[0] == "model"
+    assert_absent(secret, table.to_json())

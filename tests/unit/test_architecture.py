@@ -43,6 +43,8 @@ FLOORS: tuple[frozenset[str], ...] = (
             "late_pattern",
             "lazy",
             "moved",
+            "nested_loop",
+            "worker_threads",
         ],
     ),
     frozenset({"memory", "models"}),
@@ -105,7 +107,17 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"importing", "otel_export", "guards"}),
     ),
     "lab": (
-        frozenset({"statistics", "recorded_calls", "annotated", "dialogues", "rule_lint_text", "caching_changes"}),
+        frozenset(
+            {
+                "statistics",
+                "recorded_calls",
+                "annotated",
+                "dialogues",
+                "rule_lint_text",
+                "caching_changes",
+                "time_profile",
+            }
+        ),
         frozenset({"datasets", "rule_trial", "regulator_replay"}),
         frozenset({"datasets_build", "rule_backtest", "rule_lint"}),
         frozenset({"detection", "rule_scores", "replaying"}),

@@ -76,3 +76,35 @@ def test_each_has_defaults_of_its_own_and_a_child_class_its_fields() -> None:
 @pytest.mark.parametrize("cls", [Where, *get_args(RunEvent)], ids=lambda cls: cls.__name__)
 def test_events_show_the_signature_of_their_fields(cls: type[Any]) -> None:
     assert list(inspect.signature(cls).parameters) == [each.name for each in fields(cls)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    name: str
+    size: int = 3
+    tags: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name.upper())
+
+
+@made_quickly
+@dataclass(frozen=True, kw_only=True)
+class QuickNamed(Named):
+    pass
+
+
+@pytest.mark.parametrize(("args", "named"), [*CALLS, ((), {"name": "a", "tags": ["x"]})])
+def test_without_slots_and_by_name_only_it_takes_what_the_dataclass_takes(
+    args: tuple[Any, ...], named: dict[str, Any]
+) -> None:
+    assert made(QuickNamed, args, named).replace("Plain", "") == made(Named, args, named)
+
+
+def test_without_slots_it_is_frozen_and_has_fields_of_its_own() -> None:
+    one, other = QuickNamed(name="a"), QuickNamed(name="a")
+
+    with pytest.raises(FrozenInstanceError):
+        one.size = 4  # type: ignore[misc]
+    one.tags.append("x")
+    assert (one.name, other.tags, replace(one, size=5).size) == ("A", [], 5)

@@ -10,6 +10,7 @@ import pandas
 import pytest
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ModelCalled, TurnCompleted, TurnStarted, Where
 from noetic_nb.runs import Run
 from noetic_nb.runs.span import SIGNS
 from noetic_nb.widgets import RunTimeline, Selection
@@ -214,3 +215,20 @@ def test_answers_with_hostile_text_are_data(name: str) -> None:
             wire = json.dumps(answer, allow_nan=False, ensure_ascii=False).encode("utf-8")
             assert json.loads(wire) == answer
             assert len(wire) < 200_000
+
+
+def test_a_turn_that_is_pointed_at_says_where_its_time_went() -> None:
+    where = Where("t1", "e1", 1)
+    events = [
+        TurnStarted(where, 100.0, "u1", 0, 1, "Hi"),
+        ModelCalled(where, 180.0, 1, "<b>fast</b>", "agent", 60.0, "ok"),
+        TurnCompleted(where, 200.0, "u1", "success", 100.0, "Hello", 9, 2, 0.0, 1, 0, storage_ms=10.0),
+    ]
+    with RunTimeline(Run(events=events)) as view, RunTimeline(Run(events=events[:2])) as running:
+        turn = view._timeline.answer({"what": "span", "at": named(view, "turn 1")})
+        call = view._timeline.answer({"what": "span", "at": named(view, "<b>fast</b>")})
+        open_turn = running._timeline.answer({"what": "span", "at": named(running, "turn 1")})
+
+    assert ["Time", "models 60%, not recorded what for 30%, storage 10%"] in turn["facts"]
+    assert "Time" not in dict(call["facts"])
+    assert "Time" not in dict(open_turn["facts"])

@@ -199,7 +199,7 @@ def plan_again(run: Run, changes: PlanChanges, kept: Kept, tokenizer: Tokenizer 
         plan = changes.replan(inputs)
         plans.append((recorded, plan))
         chosen = changes.chosen_of(request.seq, view.projection)
-        found[request.seq] = plan.as_event(view.where, view.t_ms, view.step, chosen, view.appended)
+        found[request.seq] = plan.as_event(view.where, view.t_ms, view.step, chosen, view.appended, view.duration_ms)
         if changes.layers is not None and chosen is not None and chosen is view.projection:
             kept.add("history", "what recorded layers chose of it", request.seq)
         splits, common = of_view[request.seq]

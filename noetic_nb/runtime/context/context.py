@@ -16,7 +16,7 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.events import WarningRaised, Where
 from noetic_nb.items import ItemLog
 from noetic_nb.items.origins import Provenance
-from noetic_nb.memory import RerenderRequest
+from noetic_nb.memory import ExecutionContext, RerenderRequest
 from noetic_nb.memory.call_history import Place
 from noetic_nb.memory.declared import TypedMemory
 from noetic_nb.memory.recall import RecallEntry
@@ -94,9 +94,9 @@ class Context:
 
     __slots__ = (
         "_where", "abort_error", "abort_reason", "aborted", "base_frames", "base_nesting", "calls", "children", "cost",
-        "depth", "engine", "first", "harness", "id", "item_log", "last_step_meta", "locks", "model_calls", "open_memory",
-        "parent", "prepared", "priced", "query", "recalled", "record", "rerenders", "resource_id", "running", "sent",
-        "started_ms", "state", "step_count", "thread_id", "tokens", "tool_calls", "tree", "turn", "turn_id", "waiting",
+        "depth", "engine", "first", "harness", "hook_base", "id", "item_log", "last_step_meta", "locks", "model_calls",
+        "open_memory", "parent", "prepared", "priced", "query", "recalled", "record", "rerenders", "resource_id", "running",
+        "sent", "started_ms", "state", "step_count", "thread_id", "tokens", "tool_calls", "tree", "turn", "turn_id", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -158,6 +158,8 @@ class Context:
         around = RUNNING.get()
         self.base_nesting = 0 if around is None else around[2]
         self.engine = engine
+        # What the hooks of an engine's layers see of it, made when the first of them looks.
+        self.hook_base: tuple[Any, ExecutionContext] | None = None
         self.harness = harness
         self.open_memory = open_memory
         # What writes down how far it has come, where the harness keeps checkpoints.

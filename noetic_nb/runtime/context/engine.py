@@ -258,16 +258,20 @@ class Engine:
 
     def hook_context(self, ctx: Execution) -> ExecutionContext:
         """Return the execution as hooks see it now."""
+        known = ctx.hook_base
+        if known is None or known[0] is not self or known[1].sink is not self.sink:
+            known = ctx.hook_base = self, self._hook_base(ctx)
+        return known[1].further(step_number=ctx.step_count, token_usage=ctx.tokens, cost=ctx.cost)
+
+    def _hook_base(self, ctx: Execution) -> ExecutionContext:
+        """Return an execution as hooks see it, but for what changes while it runs."""
         return ExecutionContext(
             execution_id=ctx.id,
             thread_id=ctx.thread_id,
             resource_id=ctx.resource_id,
             depth=ctx.depth,
-            step_number=ctx.step_count,
             call_model=None if self.models is None else lambda request: self.call_model_for_layer(ctx, request),
             has_answered=self.answered.__contains__,
-            token_usage=ctx.tokens,
-            cost=ctx.cost,
             tokenize=self.tokenizer,
             read_layer_state=lambda layer_id: self.stack.state.get(ctx.id, layer_id),
             turn=ctx.turn,

@@ -10,7 +10,7 @@ from noetic_nb.clock import Clock
 from noetic_nb.events import EventSink, Where
 from noetic_nb.items import ItemLog
 from noetic_nb.items.origins import Provenance
-from noetic_nb.memory import LayerStack
+from noetic_nb.memory import ExecutionContext, LayerStack
 from noetic_nb.memory.call_history import CallHistory
 from noetic_nb.models.client import ModelDelta, ModelResponse, Usage
 from noetic_nb.runtime.config.limits import Limits
@@ -77,6 +77,8 @@ class Execution(Protocol):
     resource_id: str | None
     depth: int
     turn: int
+    # Who made it, and the execution as hooks see it; Any, as the engine stands above this file.
+    hook_base: tuple[Any, ExecutionContext] | None
     step_count: int
     tokens: Usage
     cost: float

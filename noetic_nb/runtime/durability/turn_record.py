@@ -17,9 +17,9 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from noetic_nb.models.client import Usage
 from noetic_nb.redact import safe_logger
@@ -44,6 +44,19 @@ from noetic_nb.storage.adapter import write_together
 __all__ = ["ExecutionRecord", "TurnRecord"]
 
 _log: Final = safe_logger("noetic_nb")
+T = TypeVar("T")
+
+
+async def _timed(ctx: Context, storing: Awaitable[T]) -> T:
+    """Wait for storage, and count that as such a time of the turn where somebody follows the run."""
+    engine = ctx.engine
+    if engine.sink is None:
+        return await storing
+    start = engine.clock.monotonic_ms()
+    try:
+        return await storing
+    finally:
+        engine.stack.state.storage_time.add((ctx.thread_id, ctx.turn), engine.clock.monotonic_ms() - start)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -385,7 +398,8 @@ class ExecutionRecord:
         values |= self.unwritten
         values[key] = Measured(key, self._data(ended=ended))
         gone = [child.key for child in self.settled if child.key is not None]
-        problem = await attempt(write_together(turn.storage, values, delete=[*turn.written[:excess], *gone]))
+        writing = write_together(turn.storage, values, delete=[*turn.written[:excess], *gone])
+        problem = await _timed(self.ctx, attempt(writing))
         warn_if_large(self.ctx, step_id, "checkpoint", values[key])
         if problem is not None:
             return
@@ -487,7 +501,7 @@ class TurnRecord:
         self.first, self.is_turn = first, True
         # The snapshot holds only items of this turn, counted from the last part: the part must be there before it.
         if writer.ended or writer.items < first or writer.turn < ctx.turn - 1 or writer.lost is not None:
-            await attempt(writer.keep(ctx, first, max(writer.turn, ctx.turn - 1)))
+            await _timed(ctx, attempt(writer.keep(ctx, first, max(writer.turn, ctx.turn - 1))))
         if writer.lost is not None:
             # Known before a model was called: what cannot be saved need not be paid for.
             raise writer.lost
@@ -515,6 +529,6 @@ class TurnRecord:
     async def _keep(self) -> None:
         """Write what the turn logged, and note what could not be written where its reply is made."""
         ctx = self.root.ctx
-        self.problem = await self.writer.keep_all(ctx) or self.problem
+        self.problem = await _timed(ctx, self.writer.keep_all(ctx)) or self.problem
         if self.problem is not None:
             ctx.warn("not_saved", unsaved_text(self.problem))

@@ -16,7 +16,6 @@ from noetic_nb.items import ItemLog
 from noetic_nb.items.origins import Origin
 from noetic_nb.memory import ExecutionContext, MemoryLayer
 from noetic_nb.memory.hook_runner import NO_SOURCES
-from noetic_nb.redact import safe_logger
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.execution_recorder import ChildState
@@ -25,10 +24,10 @@ from noetic_nb.runtime.context.protocols import StepValue
 from noetic_nb.runtime.context.step_errors import error_text, layers_not_saved, step_failed
 from noetic_nb.runtime.execution.handle import end_handles
 from noetic_nb.steps.loop_snapshot import output_text
+from noetic_nb.sync import protected
 
 __all__ = ["Child", "Outcome", "copied_state", "outcome_of"]
 
-_log: Final = safe_logger("noetic_nb")
 # No layer has this id, so no layer's own lock is meant.
 _MERGING: Final = ""
 
@@ -266,14 +265,10 @@ class Child:
         if not self.engine.stack.layers:
             return
         # Shielded, as the layers of a child that is cancelled have state to write as well.
-        closing = asyncio.ensure_future(self._close(outcome))
         try:
-            await asyncio.shield(closing)
-        except asyncio.CancelledError:
-            await asyncio.wait([closing])
-            if not closing.cancelled() and closing.exception() is not None:
-                _log.error("Closing a child execution failed.", exc_info=closing.exception())
-            raise
+            await protected(self._close(outcome), "Closing a child execution")
+        finally:
+            self.ctx.hook_base = None
 
     async def _close(self, outcome: Outcome) -> None:
         hook_ctx = self.engine.hook_context(self.ctx)

@@ -97,7 +97,8 @@ async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: Context)
     made = tuple(run.produced)
     ctx.last_step_meta = StepMeta(calls, run.usage, run.cost, made, response.finish_reason)
     if "store" in engine.stack.hooks:
-        await run.store(response._replace(items=made, usage=run.usage, cost=run.cost or None))
+        whole = ModelResponse(made, run.usage, run.cost or None, *response[3:])
+        await run.store(whole)
     if ctx.tree.limits is not None:
         ctx.check_limits()
     text = assistant_text(made)

@@ -247,7 +247,9 @@ class LLMStepRun(PlannedStep):
         """Let the rules, and a person where they want one, decide on a response before any tool it calls is run."""
         engine, ctx = self.engine, self.ctx
         # Reviewed under the ids that its calls will have, which are those that rules about calls see.
-        response = response._replace(items=tuple(with_own_call_ids(response.items, ctx.item_log.has_call)))
+        items = with_own_call_ids(response.items, ctx.item_log.has_call)
+        if items is not response.items:
+            response = response._replace(items=tuple(items))
         history = ctx.tree.calls.so_far()
         decision = await engine.stack.after_model_call(self.hook_ctx, response=response, history=history)
         stop = engine.stack.take_stop(self.hook_ctx) or decision.stop

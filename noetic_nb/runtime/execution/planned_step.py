@@ -37,6 +37,7 @@ class PlannedStep:
         "ephemeral",
         "instructions",
         "model",
+        "planning_ms",
         "policy",
         "recalled",
         "requests",
@@ -62,6 +63,8 @@ class PlannedStep:
         self._chosen: tuple[int, Sequence[Item] | None] | None = None
         self._stretches: tuple[LogStretch, ...] | None = None
         self.ephemeral: tuple[Item, ...] = ()
+        self.planning_ms: float | None = None
+        """How long it took to plan the last call; measured only where somebody follows the run."""
 
     @property
     def hook_ctx(self) -> ExecutionContext:
@@ -86,6 +89,8 @@ class PlannedStep:
     def warn_of_recalled(self) -> None:
         """Warn of placeholders in what was recalled."""
         for entry in self.recalled:
+            if entry.text is not None and "[redacted" not in entry.text:
+                continue  # all there is of it is this text
             warn_if_redacted(self.ctx, entry.items, f"What layer {entry.layer_id!r} recalled", entry.layer_id)
 
     async def rerender(self) -> None:
@@ -123,6 +128,15 @@ class PlannedStep:
 
     def plan(self, projected: Sequence[Item] | None = None, extra: tuple[RecallEntry, ...] = ()) -> TurnPlan:
         """Plan the next call."""
+        engine = self.engine
+        if engine.sink is None:
+            return self._plan(projected, extra)
+        start = engine.clock.monotonic_ms()
+        plan = self._plan(projected, extra)
+        self.planning_ms = engine.clock.monotonic_ms() - start
+        return plan
+
+    def _plan(self, projected: Sequence[Item] | None, extra: tuple[RecallEntry, ...]) -> TurnPlan:
         engine = self.engine
         return plan_turn(
             self.ctx.item_log,
@@ -174,7 +188,9 @@ class PlannedStep:
         if engine.sink is not None:
             self.report_prepared()
             now, projection = engine.clock.now_ms(), self._projection()
-            engine.sink.emit(plan.as_event(ctx.where, now, ctx.step_count, projection, self.ephemeral))
+            engine.sink.emit(
+                plan.as_event(ctx.where, now, ctx.step_count, projection, self.ephemeral, self.planning_ms)
+            )
 
     def report_prepared(self) -> None:
         """Report what the requests of this execution have in common, where it is not in the run already."""

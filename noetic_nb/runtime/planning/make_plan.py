@@ -100,15 +100,14 @@ def plan_turn(
     view: Sequence[Item] = log.items if isinstance(log, ItemLog) else log
     window = policy.window_size if policy.overflow == "sliding_window" else None
     # The usual case, which must not take longer with a longer history: the log's running sums say that all of it fits.
-    if (
-        projected is None
-        and window is None
-        and not recalled
-        and isinstance(view, ItemView)
-        and view.tokenizer is tokenizer
-        and view.is_whole_within(policy.view_budget(system + tool_tokens))
-    ):
-        return _whole(view, policy, budgets, system, tool_tokens, tokenizer)
+    recalled = tuple(recalled)
+    if projected is None and window is None and isinstance(view, ItemView) and view.tokenizer is tokenizer:
+        room = policy.view_budget(system + tool_tokens)
+        if view.is_whole_within(room):
+            offers = _Offers(budgets, tokenizer)
+            offers.take(recalled, room - view.tokens)
+            if not offers.is_short:
+                return _whole(view, policy, budgets, offers, layers, system, tool_tokens)
     head, history = split_history(view, projected)
     head_tokens = sum([item_tokens(item, tokenizer) for item in head])
     left = policy.view_budget(system + tool_tokens) - head_tokens
@@ -181,25 +180,40 @@ def arranged(
 
 
 def _whole(
-    view: ItemView, policy: ProjectionPolicy, budgets: BudgetPlan, system: int, tool_tokens: int, tokenizer: Tokenizer
+    view: ItemView,
+    policy: ProjectionPolicy,
+    budgets: BudgetPlan,
+    offers: _Offers,
+    layers: Iterable[MemoryLayer],
+    system: int,
+    tool_tokens: int,
 ) -> TurnPlan:
-    """Return the plan that sends a whole log and nothing else."""
-    size, shares = len(view), budgets.allocations
-    unused = tuple([LayerTokens(s.layer_id, s.allocated, 0, s.allocated) for s in shares]) if shares else ()
+    """Return the plan that sends a whole log and all that the layers offer."""
+    size = len(view)
+    sent: Sequence[Item] = view
+    if offers.items and policy.order == "cache":
+        sent = arranged((), offers.items, view, [layer.id for layer in layers if layer.placement == "suffix"])
+    elif offers.items:
+        sent = SentItems([item for _, item in offers.items], view)
     return TurnPlan(
-        view,
+        sent,
         policy,
         budgets,
-        unused,
-        (),
+        offers.usage(),
+        tuple(offers.items),
         system,
         tool_tokens,
-        0,
+        offers.framing,
         view.tokens,
         size,
         (0, size),
+        tuple(offers.fates),
+        0,
         (),
-        tokenizer=tokenizer,
+        tuple(offers.unsent),
+        tuple(offers.texts),
+        (),
+        offers.tokenizer,
     )
 
 
@@ -291,8 +305,10 @@ class _Offers:
         self.unsent: list[UnsentOffer] = []
         self.texts: list[str] = []
         self.framing = 0
+        # Whether there was too little room for any of them.
+        self.is_short = False
         self._budgets = budgets
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._used: dict[str, int] = {}
         self._count: dict[str, int] = {}
 
@@ -300,33 +316,57 @@ class _Offers:
         """Take what fits, item by item; a smaller one behind a larger one may still fit."""
         for entry in recalled:
             layer_id = entry.layer_id
-            origin = f"layer:{layer_id}"
             if entry.text is not None:
                 self.texts.append(layer_id)
+                if (
+                    len(entry.items) == 1
+                    and not entry.dropped
+                    and self._take_text(layer_id, entry.items[0], entry.text, left)
+                ):
+                    left -= item_tokens(entry.items[0], self.tokenizer)
+                    continue
+            origin = f"layer:{layer_id}"
             # Where each stood among all that the layer returned; nearly always all of them are here.
             places: Sequence[int] = range(len(entry.items))
             if entry.dropped:
                 dropped = frozenset(entry.places)
                 places = [at for at in range(len(entry.items) + len(entry.dropped)) if at not in dropped]
             for position, item in enumerate(entry.items):
-                whole = item_tokens(item, self._tokenizer)
-                content = content_tokens(item, self._tokenizer)
+                whole = item_tokens(item, self.tokenizer)
+                content = content_tokens(item, self.tokenizer)
                 if whole > left:
+                    self.is_short = True
                     self.fates.append(ItemFate(origin, position, content, "over_budget"))
                     self._leave(layer_id, places[position], "over_budget", item)
                     continue
                 left -= whole
-                self.items.append((layer_id, item))
-                self.framing += whole - content
-                self._used[layer_id] = self._used.get(layer_id, 0) + content
-                self._count[layer_id] = self._count.get(layer_id, 0) + 1
+                self._add(layer_id, item, whole, content)
             for position, item in enumerate(entry.dropped, start=len(entry.items)):
-                tokens = content_tokens(item, self._tokenizer)
+                tokens = content_tokens(item, self.tokenizer)
                 self.fates.append(ItemFate(origin, position, tokens, "over_allocation"))
                 self._leave(layer_id, entry.places[position - len(entry.items)], "over_allocation", item)
             if entry.text is not None and entry.items:
                 self._note_cut(entry, entry.text)
         return left
+
+    def _take_text(self, layer_id: str, item: Item, text: str, left: float) -> bool:
+        """Take what most layers offer, a text that is sent as it is, where it is that and fits."""
+        # One that was cut is another text, and a counter of its own may look at the item.
+        if item["content"][0]["text"] is not text or hasattr(self.tokenizer, "count_content"):
+            return False
+        whole = item_tokens(item, self.tokenizer)
+        if whole <= left:
+            self._add(layer_id, item, whole, self.tokenizer(text))
+        return whole <= left
+
+    def _add(self, layer_id: str, item: Item, whole: int, content: int) -> None:
+        self.items.append((layer_id, item))
+        self.framing += whole - content
+        if layer_id in self._used:
+            self._used[layer_id] += content
+            self._count[layer_id] += 1
+        else:
+            self._used[layer_id], self._count[layer_id] = content, 1
 
     def _leave(self, layer_id: str, place: int, reason: UnsentReason, item: Item) -> None:
         self.unsent.append(UnsentOffer(layer_id, place, len(self.items), reason, item))
@@ -338,14 +378,21 @@ class _Offers:
         if kept is text or len(kept) == len(text):
             return
         rest = input_message(text[len(kept) :], "developer", item_id=item["id"])
-        self.fates.append(ItemFate(f"layer:{entry.layer_id}", 0, content_tokens(rest, self._tokenizer), "trimmed"))
+        self.fates.append(ItemFate(f"layer:{entry.layer_id}", 0, content_tokens(rest, self.tokenizer), "trimmed"))
         self._leave(entry.layer_id, 0, "trimmed", rest)
 
     def usage(self) -> tuple[LayerTokens, ...]:
         """Return what every layer was given, used and yielded."""
-        allocated = {share.layer_id: share.allocated for share in self._budgets.allocations}
-        rows: list[LayerTokens] = []
-        for layer_id in (*allocated, *(used for used in self._used if used not in allocated)):
-            given, used = allocated.get(layer_id, 0.0), self._used.get(layer_id, 0)
-            rows.append(LayerTokens(layer_id, given, used, max(0.0, given - used), self._count.get(layer_id, 0)))
+        used_of, count_of, rows = self._used, self._count, []
+        for share in self._budgets.allocations:
+            layer_id, given = share.layer_id, share.allocated
+            used = used_of.get(layer_id, 0)
+            rows.append(LayerTokens(layer_id, given, used, max(0.0, given - used), count_of.get(layer_id, 0)))
+        if used_of:
+            known = {row.layer_id for row in rows}
+            rows += [
+                LayerTokens(layer_id, 0.0, used, 0.0, count_of[layer_id])
+                for layer_id, used in used_of.items()
+                if layer_id not in known
+            ]
         return tuple(rows)

@@ -165,10 +165,12 @@ class TurnPlan(NamedTuple):
         step_number: int,
         projection: tuple[LogStretch, ...] | None = None,
         appended: tuple[Item, ...] = (),
+        duration_ms: float | None = None,
     ) -> ViewAssembled:
         """Return the event of a run that records this plan when it is sent.
 
-        `projection` is what layers made of the history, `appended` what is sent behind it without being logged.
+        `projection` is what layers made of the history, `appended` what is sent behind it without being logged,
+        `duration_ms` how long it took to plan.
         """
         return ViewAssembled(
             where,
@@ -193,6 +195,7 @@ class TurnPlan(NamedTuple):
             appended,
             self.texts,
             self.kept,
+            duration_ms,
         )
 
 

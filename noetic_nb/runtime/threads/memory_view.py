@@ -19,6 +19,7 @@ from noetic_nb.markup import plain_line
 from noetic_nb.memory import DisposeParams, ExecutionContext, InitParams, MemoryLayer, resolve_scope_key
 from noetic_nb.memory.hook_results import UNSET, field_of
 from noetic_nb.memory.hook_timeout import call_hook
+from noetic_nb.memory.state_copy import Snapshot
 from noetic_nb.memory.write_behind import STATE_KEY
 from noetic_nb.redact import redact, redact_text
 from noetic_nb.runtime.context.engine import Engine
@@ -290,7 +291,7 @@ class MemoryView:
             )
 
     def _note(self, layer: MemoryLayer, where: Where, hook: str, state: Any, scope_key: str | None = None) -> None:
-        self._history.note(layer.id, self._key(layer) if scope_key is None else scope_key, where, hook, state)
+        self._history.note(layer.id, self._key(layer) if scope_key is None else scope_key, where, hook, Snapshot(state))
         if self._engine.sink is not None:
             now = self._engine.clock.now_ms()
             self._engine.sink.emit(LayerStateChanged(where, now, layer.id, hook, thaw(state)))

@@ -5,7 +5,6 @@ Kept in memory and bounded, so that a notebook can look back and rewind; the run
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -13,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from noetic_nb.clock import Clock
 from noetic_nb.events import Where
 from noetic_nb.memory import MemoryLayer, resolve_scope_key
-from noetic_nb.memory.write_behind import snapshot
+from noetic_nb.memory.state_copy import Snapshot, deep_copy
 from noetic_nb.runtime.threads.state_size import size_of
 
 __all__ = ["ScopeIds", "StateChange", "StateHistory", "TurnEnd"]
@@ -83,26 +82,30 @@ class StateHistory:
         self._sizes: dict[tuple[str, str], tuple[int, int]] = {}
         self._bytes = 0
 
-    def listener(
+    def keeper(
         self, layers: Iterable[MemoryLayer], place_of: Callable[[str], tuple[str | None, Where] | None]
-    ) -> Callable[[str, str, Any, str], None]:
-        """Return a listener of a `LayerStateStore` that notes the states of some layers.
+    ) -> Callable[[str, str, Snapshot, str], None]:
+        """Return what notes the states of some layers that are written into a `LayerStateStore`.
 
         `place_of` leads from an execution's id to its resource id and where it runs, None where that is not known any
         more.
         """
         scopes = {layer.id: layer.scope for layer in layers}
 
-        def written(execution_id: str, layer_id: str, state: Any, hook: str) -> None:
+        def written(execution_id: str, layer_id: str, state: Snapshot, hook: str) -> None:
             scope, place = scopes.get(layer_id), place_of(execution_id)
-            if scope is not None and place is not None:
-                resource_id, where = place
+            if scope is None or place is None:
+                return
+            resource_id, where = place
+            if scope == "thread":  # most are
+                key = where.thread_id
+            else:
                 key = resolve_scope_key(scope, ScopeIds(execution_id, where.thread_id, resource_id))
-                self.note(layer_id, key, where, hook, state)
+            self.note(layer_id, key, where, hook, state)
 
         return written
 
-    def note(self, layer_id: str, scope_key: str, where: Where, hook: str, state: Any) -> None:
+    def note(self, layer_id: str, scope_key: str, where: Where, hook: str, state: Snapshot) -> None:
         """Note one write."""
         key = (layer_id, scope_key)
         changes = self._changes.get(key)
@@ -112,14 +115,14 @@ class StateHistory:
                 oldest = next(iter(self._changes))
                 self._drop(oldest)
                 self._shortened.discard(oldest)
-        if hook == "init" and changes and changes[-1].state == state:
+        if hook == "init" and changes and changes[-1].state == state.state:
             return  # loaded as it was left
         self._order += 1
         if len(changes) == MAX_CHANGES:
             self._shortened.add(key)
             self._bytes -= changes[0].size
         # Layers may change their state in place; what was must stay as it was.
-        kept = snapshot(state)
+        kept = state.take()
         size, left = self._sizes.get(key, (0, 0))
         if left == 0:
             size, left = size_of(kept), min(len(changes) + 1, _MEASURED)
@@ -182,7 +185,7 @@ class StateHistory:
     def changes(self, layer_id: str, scope_key: str) -> tuple[StateChange, ...]:
         """Return copies of the writes of a layer in one scope that are remembered, oldest first."""
         found = self._changes.get((layer_id, scope_key), ())
-        return tuple([change._replace(state=copy.deepcopy(change.state)) for change in found])
+        return tuple([change._replace(state=deep_copy(change.state)) for change in found])
 
     def latest(self, layer_id: str, scope_key: str) -> Any:
         """Return the state that was written last, the very object that is remembered; None where none is."""

@@ -70,7 +70,7 @@ class Threads:
         self.stale: dict[str, tuple[tuple[str, str], ...]] = {}
         self._clearing = asyncio.Lock()
         self._history = StateHistory(engine.clock)
-        engine.stack.state.listen(self._history.listener(engine.stack.layers, self._place_of))
+        engine.stack.state.keep = self._history.keeper(engine.stack.layers, self._place_of)
         engine.stack.state.on_problem = self._warn
 
     def thread(self, thread_id: str) -> Thread:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import TurnCompleted, TurnStarted
 from noetic_nb.items import Item, ItemLog, assistant_message, assistant_text
-from noetic_nb.memory import ExecutionContext, Stop
+from noetic_nb.memory import Stop
 from noetic_nb.memory.declared import TypedMemory
-from noetic_nb.redact import safe_logger
 from noetic_nb.runtime.config.limits import Limits, exceeded
 from noetic_nb.runtime.context.context import Context, Runner
 from noetic_nb.runtime.context.engine import Engine
@@ -22,10 +21,10 @@ from noetic_nb.runtime.context.reply import AgentReply
 from noetic_nb.runtime.context.step_errors import TurnStopped, layers_not_saved, not_saved, note_saved
 from noetic_nb.runtime.execution.run_step import run_step
 from noetic_nb.steps.loop_snapshot import output_text
+from noetic_nb.sync import protected
 
 __all__ = ["ExecutionEnd", "Resumed", "arm_deadline", "close_execution", "new_context", "run_turn", "turn_input"]
 
-_log: Final = safe_logger("noetic_nb")
 
 ExecutionEnd = Literal["success", "failure", "aborted"]
 
@@ -271,24 +270,10 @@ async def _close_layers(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> 
             if failed and ctx.record is not None:
                 ctx.record.turn.problem = layers_not_saved(failed)
 
-    # A task of its own has a price, and without hooks or writes there is nothing a cancellation could leave half done.
-    if not _needs_protection(engine, hook_ctx):
-        return await close()
-    task = asyncio.ensure_future(close())
     try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        # The cancellation is what is raised; without this line the error would be lost.
-        if not task.cancelled() and task.exception() is not None:
-            _log.error("Closing an execution failed.", exc_info=task.exception())
-        raise
-
-
-def _needs_protection(engine: Engine, hook_ctx: ExecutionContext) -> bool:
-    """Tell whether closing has anything to do at which a cancellation could strike."""
-    stack = engine.stack
-    return "on_complete" in stack.hooks or "dispose" in stack.hooks or stack.writes_durably
+        return await protected(close(), "Closing an execution")
+    finally:
+        ctx.hook_base = None  # it refers to the execution, which is to go when nobody has it any more
 
 
 def _reply(ctx: Context, turn: _Turn) -> AgentReply:
@@ -316,6 +301,7 @@ def _reply(ctx: Context, turn: _Turn) -> AgentReply:
 
 
 def _completed(engine: Engine, ctx: Context, turn: _Turn, reply: AgentReply) -> None:
+    storage_ms = engine.stack.state.storage_time.take((ctx.thread_id, ctx.turn))
     if engine.sink is not None:
         engine.sink.emit(
             TurnCompleted(
@@ -332,5 +318,6 @@ def _completed(engine: Engine, ctx: Context, turn: _Turn, reply: AgentReply) -> 
                 ctx.tool_calls,
                 reply.stopped,
                 reply.finish_reason,
+                storage_ms,
             )
         )

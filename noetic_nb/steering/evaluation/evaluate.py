@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -56,6 +56,8 @@ class Evaluation:
     """Whether a rule awaited something; otherwise the event loop was blocked the whole time."""
     waiting_for: str | None = None
     """The rule that is being awaited."""
+    rules_ms: list[tuple[str, float]] = field(default_factory=list)
+    """Rules that were evaluated and how long each took; measured only where somebody follows the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,15 @@ async def evaluate(
     rules, needs = snapshot.prepared(point, tool)
     bindings = Bindings(params, needs)
     is_stale = False
+    # A clock is read once a rule: from one rule to the next is what the first has taken.
+    clock = None if params.ctx.sink is None else params.ctx.clock
+    last, since = None, 0.0
     for prepared in rules:
+        if clock is not None:
+            now = clock.monotonic_ms()
+            if last is not None:
+                result.rules_ms.append((last, now - since))
+            last, since = prepared.rule.id, now
         if is_stale and history is not None:
             is_stale = False
             params = params._replace(history=history())
@@ -139,6 +149,8 @@ async def evaluate(
         decisions.append(decision)
         if decision.action is SteeringAction.DENY:
             break
+    if clock is not None and last is not None:
+        result.rules_ms.append((last, clock.monotonic_ms() - since))
     result.waiting_for = None
     if decisions:
         result.decision = most_restrictive(decisions)

@@ -1,7 +1,8 @@
 """Run a function in a thread of its own, so that waiting for it can be abandoned.
 
 Python cannot stop a thread: one that hangs is left behind, and keeps whatever it holds. It is a daemon, so it does not keep
-the kernel from ending.
+the kernel from ending. In a browser there are no threads: there the function is called on the spot, and nothing ends one that
+hangs but the page.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
+
+from noetic_nb.worker_threads import has_threads
 
 __all__ = ["in_thread"]
 
@@ -111,8 +114,19 @@ def _settle(loop: asyncio.AbstractEventLoop, turn: asyncio.Future[None], error: 
 _places = _Places()
 
 
+def _outcome(context: contextvars.Context, function: Callable[..., Any], args: Any) -> tuple[Any, Exception | None]:
+    try:
+        return context.run(function, *args), None
+    except BaseException as exc:
+        # A future takes no StopIteration, and SystemExit and the like would end the thread in silence: the caller would wait
+        # for ever.
+        if isinstance(exc, Exception) and not isinstance(exc, StopIteration | StopAsyncIteration):
+            return None, exc
+        return None, RuntimeError(f"{type(exc).__name__} in a thread: {exc}")
+
+
 async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") -> T:
-    """Call a function in a daemon thread and wait for it.
+    """Call a function in a daemon thread and wait for it; on the spot where there are no threads.
 
     Unlike `asyncio.to_thread` it takes no place in the loop's pool: functions that hang there would, one by one, keep
     everything else that needs the pool from running, and the program from ending.
@@ -129,11 +143,17 @@ async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") 
     >>> asyncio.run(in_thread(pow, 2, 5))
     32
     """
+    # Context variables do not follow into a thread by themselves.
+    context = contextvars.copy_context()
+    if not has_threads():
+        found: T
+        found, fault = _outcome(context, function, args)
+        if fault is not None:
+            raise fault
+        return found
     await _places.take()
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
-    # Context variables do not follow into a thread by themselves.
-    context = contextvars.copy_context()
     lock, is_over, is_left = threading.Lock(), False, False
 
     def settle(result: Any, error: BaseException | None) -> None:
@@ -146,14 +166,7 @@ async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") 
 
     def work() -> None:
         nonlocal is_over
-        result, failure = None, None
-        try:
-            result = context.run(function, *args)
-        except BaseException as exc:
-            # A future takes no StopIteration, and SystemExit and the like would end the thread in silence: the caller
-            # would wait for ever.
-            is_plain = isinstance(exc, Exception) and not isinstance(exc, StopIteration | StopAsyncIteration)
-            failure = exc if is_plain else RuntimeError(f"{type(exc).__name__} in a thread: {exc}")
+        result, failure = _outcome(context, function, args)
         with lock:
             is_over = True
         _places.give_back(left_behind=is_left)

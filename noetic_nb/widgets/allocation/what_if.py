@@ -67,7 +67,7 @@ def what_if_data(request: RecordedRequest, calls: Calls, share: CallShare, asked
     changes = {name: math.inf if number is None else number for name, number in changes.items()}
     plan = inputs.replan(budgets=budgets, **changes)
     difference = plan_difference(inputs, request.plan, plan)
-    again = plan.as_event(view.where, view.t_ms, view.step, view.projection, view.appended)
+    again = plan.as_event(view.where, view.t_ms, view.step, view.projection, view.appended, view.duration_ms)
     data = call_data(calls.share(again, share.call), calls.order)
     return {
         "picture": data,

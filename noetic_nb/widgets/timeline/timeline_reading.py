@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
 from math import inf, isfinite
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from noetic_nb.runs.plain_text import plain, plain_line
 from noetic_nb.runs.run_spans import Timeline
 from noetic_nb.runs.span import KINDS, SIGNS, Span
 from noetic_nb.runs.span_window import WHOLE, Bar, Wanted, Window, Windows
+from noetic_nb.runs.turn_parts import parts_of_turns
 from noetic_nb.widgets.base.feed import Place, Reading
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 from noetic_nb.widgets.timeline.timeline_picture import static_html, static_text
@@ -25,6 +27,7 @@ from noetic_nb.widgets.timeline.timeline_words import (
     detail_of,
     go_of,
     headline,
+    parts_line,
     problem_lines,
 )
 
@@ -47,6 +50,8 @@ class TimelineReading(Reading):
         Which part of the run is drawn.
     is_timed : bool, default True
         Whether the clock of the run is to be believed.
+    events : callable, optional
+        Returns the events of the run, to say where the time of a turn went.
 
     Examples
     --------
@@ -57,8 +62,15 @@ class TimelineReading(Reading):
     reads = Timeline.reads
     nothing = "{part} has nothing that ran."
 
-    def __init__(self, moment: Moment = EVERYTHING, *, is_timed: bool = True) -> None:
+    def __init__(
+        self,
+        moment: Moment = EVERYTHING,
+        *,
+        is_timed: bool = True,
+        events: Callable[[], Iterable[RunEvent]] = tuple,
+    ) -> None:
         self.moment = moment
+        self._events = events
         self.timeline = Timeline(is_timed=is_timed)
         self.windows = Windows(self.timeline)
         self.by_time = is_timed
@@ -178,7 +190,12 @@ class TimelineReading(Reading):
         start, stop = self.windows.extent(span, by_time=by_time)
         self._told = span.at, {**go_of(span)}
         lane = self.windows.lane_of(span, self._wanted(request))
-        return {**detail_of(self.timeline, span), "from": start, "to": stop, "lane": lane}
+        detail = detail_of(self.timeline, span)
+        if span.kind == "turn" and self.timeline.is_timed and not span.is_open:
+            place = span.where.thread_id, span.where.turn
+            events = [event for event in self._events() if (event.where.thread_id, event.where.turn) == place]
+            detail["facts"] += [["Time", words] for words in map(parts_line, parts_of_turns(events)) if words]
+        return {**detail, "from": start, "to": stop, "lane": lane}
 
     def _list(self, request: dict[str, Any]) -> dict[str, Any]:
         wanted = self._wanted(request)

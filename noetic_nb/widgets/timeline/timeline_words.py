@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Any, Final
 
 from noetic_nb.runs.drawn_time import duration_text
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain, plain_line, sendable
 from noetic_nb.runs.run_spans import Timeline
 from noetic_nb.runs.span import SIGNS, Span
+from noetic_nb.runs.turn_parts import TurnParts
 
 __all__ = [
-    "EMPTY", "KIND_NAMES", "NO_CLOCK", "SEVERITY_WORDS", "TITLE", "detail_of", "go_of", "headline", "problem_lines",
-    "span_line",
+    "EMPTY", "KIND_NAMES", "NO_CLOCK", "SEVERITY_WORDS", "TITLE", "detail_of", "go_of", "headline",
+    "parts_line", "problem_lines", "span_line",
 ]  # fmt: skip
 
 TITLE: Final = "Run timeline"
@@ -23,6 +25,8 @@ KIND_NAMES: Final = {
 }  # fmt: skip
 SEVERITY_WORDS: Final = ("", "held back", "out of time", "failed")
 LISTED: Final = 8
+# Of a turn: less is nothing to look for, and the line is to stay one.
+_LEAST_SHARE: Final = 0.01
 
 
 def headline(timeline: Timeline) -> str:
@@ -85,6 +89,30 @@ def go_of(span: Span) -> dict[str, Any]:
         "item": span.item,
         "decision": span.decision,
     }
+
+
+_PART_NAMES: Final = {
+    "model": "models", "tool": "tools", "person": "waiting for people", "hook": "hooks", "rule": "rules", "planning": "planning",
+    "storage": "storage", "own": "overhead", "unsplit": "not recorded what for",
+}  # fmt: skip
+
+
+def parts_line(turn: TurnParts) -> str:
+    """Return where the time of a turn went, the most first; empty where nobody knows.
+
+    Examples
+    --------
+    >>> parts_line(TurnParts("t1", 1, 10.0, {("model", "m"): 8.0, ("hook", "a"): 1.0, ("hook", "b"): 1.0}, {}))
+    'models 80%, hooks 20%'
+    """
+    spent = dict.fromkeys(_PART_NAMES, 0.0)
+    for (part, _), ms in turn.ms.items():
+        spent[part] += 0.0 if isnan(ms) else ms
+    whole = turn.duration_ms
+    if not whole:
+        return ""
+    shares = sorted([(ms / whole, part) for part, ms in spent.items()], reverse=True)
+    return ", ".join([f"{_PART_NAMES[part]} {share:.0%}" for share, part in shares if share >= _LEAST_SHARE])
 
 
 def detail_of(timeline: Timeline, span: Span) -> dict[str, Any]:

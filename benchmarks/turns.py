@@ -1,0 +1,177 @@
+"""What layers, rules, a recorder and views add to a turn: every line against the bare turn with one tool of the same run.
+
+    python -m benchmarks.turns [--check] [--rounds 60]
+
+Each turn asks once for a tool and then answers, with a model that answers at once, as one of a conversation of ten turns on a
+thread of its own; states and ledgers are kept in memory. The kinds of turn take turns within each round, so that a slow moment
+hits all of them, and the best round of each counts: what else the machine does only ever adds. No other library is in here:
+what is asked is how far the turn that people run is from the bare one. Views are followed as in a kernel without a page: their
+messages are made and encoded, and nobody reads them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import comm
+from comm.base_comm import BaseComm
+
+import noetic_nb as nn
+from noetic_nb.memory import MemoryHooks, MemoryLayer
+from noetic_nb.runs import record
+from noetic_nb.widgets import Ledger, RunTimeline, TokenAllocation
+
+ANSWER: Final = "Order A17 is packed."
+CALL: Final = nn.CallTool("lookup", order_id="A17")
+QUESTION: Final = "Where is order A17?"
+TURNS: Final = 10
+
+GOALS: Final = {
+    "five layers and ten rules, all of it": 4.5,
+    "ten rules add": 0.7,
+    "five layers add": 1.8,
+    "with recorder and three views / without": 1.5,
+}
+
+
+def lookup(order_id: str) -> dict[str, str]:
+    """Find one order."""
+    return {"order": order_id, "state": "packed"}
+
+
+def answer(request: nn.ModelRequest) -> Any:
+    """Ask for the tool first, then say what it said."""
+    return CALL if request.items[-1]["type"] == "message" else ANSWER
+
+
+def notes(number: int) -> MemoryLayer:
+    """Return a layer of a conversation that recalls what it noted, and notes every response."""
+
+    async def recall(p: Any) -> str | None:
+        return None if p.state is None else f"Layer {number} has noted: {', '.join(p.state['notes'])}"
+
+    async def store(p: Any) -> dict[str, Any]:
+        known = [] if p.state is None else p.state["notes"]
+        return {"state": {"notes": [*known, nn.items.item_text(p.response.items[-1])][-8:]}}
+
+    hooks = MemoryHooks(recall=recall, store=store)
+    return MemoryLayer(
+        id=f"notes{number}", slot=200 + number, scope="thread", budget={"min": 0, "max": 200}, hooks=hooks
+    )
+
+
+def rule(number: int) -> nn.SteeringRule:
+    """Return a rule that looks at an argument and has no opinion."""
+
+    def predicate(call: Any) -> dict[str, str] | None:
+        return {"action": "deny"} if call.tool_args["order_id"] == f"X{number}" else None
+
+    return nn.SteeringRule(id=f"rule{number}", applies_to="before_tool_call", predicate=predicate)
+
+
+def agent(*, layers: int = 0, rules: int = 0) -> tuple[nn.AgentHarness, nn.ScriptedModel]:
+    """Return an agent with one tool, so many layers and so many rules; and its model."""
+    memory = [notes(number) for number in range(layers)]
+    if rules:
+        memory.append(nn.steering(rules=[rule(number) for number in range(rules)]))
+    step = nn.react(model="scripted", instructions="You answer questions about orders.", tools=[nn.tool(lookup)])
+    config = nn.AgentConfig(name="desk", step=step, memory=memory)
+    model = nn.ScriptedModel(answer)
+    return nn.AgentHarness(config, model=model), model
+
+
+Talk = Callable[[], Awaitable[None]]
+
+
+def talk(harness: nn.AgentHarness, model: nn.ScriptedModel) -> Talk:
+    """Return what runs one conversation of `TURNS` turns; `watched` records each and has three views follow it."""
+    number = 0
+
+    async def run() -> None:
+        nonlocal number
+        number += 1
+        name = f"t{number}"
+        for _ in range(TURNS):
+            await harness.execute(QUESTION, thread_id=name)
+        harness.close_thread(name)
+        model.reset()  # it keeps its requests for tests to look at; a real client keeps none
+
+    return run
+
+
+async def best_of(talks: dict[str, Talk], rounds: int) -> dict[str, float]:
+    """Return the microseconds of a turn of each kind, of the best round."""
+    for run in talks.values():
+        for _ in range(3):
+            await run()
+    best = dict.fromkeys(talks, float("inf"))
+    gc.collect()
+    for _ in range(rounds):
+        for name, run in talks.items():
+            start = time.perf_counter()
+            await run()
+            best[name] = min(best[name], (time.perf_counter() - start) * 1e6 / TURNS)
+    return best
+
+
+class Page(BaseComm):
+    """Encodes what a view sends, as a kernel does, and sends it nowhere."""
+
+    def publish_msg(
+        self, msg_type: str, data: Any = None, metadata: Any = None, buffers: Any = None, **keys: Any
+    ) -> None:
+        """Encode a message."""
+        json.dumps({"type": msg_type, "data": data, "metadata": metadata, **keys}, default=str)
+
+
+async def measure(rounds: int) -> dict[str, float]:
+    """Print the time of a turn of each kind; return how each stands to the goals."""
+    kinds = {"bare": agent(), "layers": agent(layers=5), "rules": agent(rules=10), "all": agent(layers=5, rules=10)}
+    best = await best_of({name: talk(*kind) for name, kind in kinds.items()}, rounds)
+    for name, value in best.items():
+        print(f"{name:>12}: {value:8.0f} us a turn")
+    bare = best["bare"]
+    comm.create_comm = Page
+    watched, recorded = agent(layers=5, rules=10), agent(layers=5, rules=10)
+    recorded_run, run = record(recorded[0]), record(watched[0])
+    views = [TokenAllocation(run), Ledger(run), RunTimeline(run)]
+    # Fewer rounds: a run grows with each, and what a view costs is to be that of a conversation and not of a day.
+    kinds = {"without": agent(layers=5, rules=10), "recorded": recorded, "watched": watched}
+    seen = await best_of({name: talk(*kind) for name, kind in kinds.items()}, max(3, rounds // 6))
+    for name, value in seen.items():
+        print(f"{name:>12}: {value:8.0f} us a turn")
+    print(f"{len(run.events) / len(run.turns):>12.0f} events a turn, {len(recorded_run.turns)} turns recorded")
+    for view in views:
+        view.close()
+    return {
+        "five layers and ten rules, all of it": best["all"] / bare,
+        "ten rules add": (best["rules"] - bare) / bare,
+        "five layers add": (best["layers"] - bare) / bare,
+        "with recorder / without": seen["recorded"] / seen["without"],
+        "with recorder and three views / without": seen["watched"] / seen["without"],
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a goal is missed")
+    parser.add_argument("--rounds", type=int, default=60)
+    options = parser.parse_args()
+    found = asyncio.run(measure(options.rounds))
+    missed = [name for name, goal in GOALS.items() if found[name] > goal]
+    for name, value in found.items():
+        goal = f"goal <= {GOALS[name]:g}   {'MISSED' if name in missed else 'ok'}" if name in GOALS else ""
+        print(f"{name:<42} {value:6.2f}x of {'it' if '/' in name else 'the bare turn':<14} {goal}".rstrip())
+    sys.exit(1 if options.check and missed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,10 @@
+from .allocation_figure import allocation as allocation
+from .economics_figure import economics as economics
+from .ledger_figure import ledger as ledger
+from .memory_figure import memory_bench as memory_bench
+from .pareto_figure import pareto as pareto
+from .roc_figure import roc as roc
+from .sweep_figure import sweep as sweep
+from .timeline_figure import timeline as timeline
+from .trends_figure import quality_and_cost as quality_and_cost
+from .trends_figure import trends as trends

@@ -1,0 +1,205 @@
+"""Where the time of recorded turns went: models, tools, hooks, rules, planning, storage, people, and what is left.
+
+Each moment of a turn belongs to one part, so that the parts add up to the turn: of what ran at the same time a model call comes
+before everything else, then a person who is waited for, then hooks and planning, then tools; equals share. What a run does not
+carry is NaN and never 0.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from math import nan
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from noetic_nb.events import (
+    MemoryTraceSpan,
+    ModelCalled,
+    RunEvent,
+    SteeringDecided,
+    ToolCalled,
+    TurnCompleted,
+    ViewAssembled,
+)
+
+__all__ = ["PARTS", "TurnParts", "parts_of_turns"]
+
+PARTS: Final = ("model", "tool", "person", "hook", "rule", "planning", "storage", "own", "unsplit")
+"""What a turn is split into. ``own`` is the overhead of the library: all that is none of the others; where the run does not
+carry all of these, the rest is ``unsplit`` instead."""
+
+# Who a moment belongs to when several things run: the larger. A tool holds what its children do, a hook the calls of judges.
+_RANK: Final = {"model": 3, "person": 2, "hook": 1, "planning": 1, "tool": 0}
+
+_Part: TypeAlias = tuple[str, str]
+"""What a time was for, and its name: of a model, a tool, a layer or a rule."""
+
+
+class _Stretch(NamedTuple):
+    start: float
+    end: float
+    part: _Part
+    rules: tuple[tuple[str, float], ...] = ()
+    """Of a hook that evaluated rules, how long each of them took."""
+
+
+class TurnParts(NamedTuple):
+    """The parts of one turn.
+
+    `ms` has the milliseconds of each part and name, NaN where the run does not carry them; `counts` how often it happened. What
+    is no NaN adds up to `duration_ms`, None where nobody knows it.
+    """
+
+    thread_id: str
+    turn: int
+    duration_ms: float | None
+    ms: dict[_Part, float]
+    counts: dict[_Part, int]
+
+
+def _shares(stretches: Iterable[_Stretch], start: float, end: float) -> dict[int, float]:
+    """Return how much of the time between two moments belongs to each stretch, by its place among them."""
+    all_of_them = list(stretches)
+    bounds: list[tuple[float, int, int]] = []
+    for at, stretch in enumerate(all_of_them):
+        begin, stop = max(start, stretch.start), min(end, stretch.end)
+        if begin < stop:
+            bounds += [(begin, 1, at), (stop, 0, at)]
+    found: dict[int, float] = defaultdict(float)
+    running: list[int] = []
+    before = start
+    for moment, begins, at in sorted(bounds):
+        if running and moment > before:
+            highest = max(_RANK[all_of_them[one].part[0]] for one in running)
+            first = [one for one in running if _RANK[all_of_them[one].part[0]] == highest]
+            for one in first:
+                found[one] += (moment - before) / len(first)
+        before = moment
+        if begins:
+            running.append(at)
+        else:
+            running.remove(at)
+    return found
+
+
+def _rules_of(stretch: _Stretch, share: float) -> dict[str, float]:
+    """Return what of a hook's own time its rules took: where a judge was waited for, that is the model's."""
+    took = dict.fromkeys([rule_id for rule_id, _ in stretch.rules], 0.0)
+    for rule_id, ms in stretch.rules:
+        took[rule_id] += ms
+    elsewhere = max(stretch.end - stretch.start - share, sum(took.values()) - share, 0.0)
+    for rule_id in sorted(took, key=took.__getitem__, reverse=True):
+        less = min(elsewhere, took[rule_id])
+        took[rule_id] -= less
+        elsewhere -= less
+    return took
+
+
+class _Turn:
+    """What is gathered of one turn."""
+
+    def __init__(self) -> None:
+        self.stretches: list[_Stretch] = []
+        self.count: dict[_Part, int] = defaultdict(int)
+        self.unknown: set[_Part] = set()
+        self.completed: TurnCompleted | None = None
+
+    def add(self, part: str, name: str, event: Any, duration_ms: float | None) -> None:
+        key = part, name
+        self.count[key] += 1
+        if duration_ms is None:
+            self.unknown.add(key)
+        else:
+            self.stretches.append(_Stretch(event.t_ms - duration_ms, event.t_ms, key))
+
+    def take(self, event: RunEvent) -> None:
+        match event:
+            case ModelCalled():
+                self.add("model", event.model, event, event.duration_ms)
+            case ToolCalled():
+                self.add("tool", event.name, event, event.duration_ms)
+            case MemoryTraceSpan() if event.status != "skipped":
+                self.add("hook", event.layer_id, event, event.duration_ms)
+            case SteeringDecided() if event.layer_id == "approval":
+                self.add("person", "approval", event, event.duration_ms)
+            case SteeringDecided():
+                self._decided(event)
+            case ViewAssembled():
+                self.add("planning", "", event, event.duration_ms)
+            case TurnCompleted():
+                self.completed = event
+
+    def _decided(self, event: SteeringDecided) -> None:
+        for rule_id, _ in event.rules_ms:
+            self.count["rule", rule_id] += 1
+        for rule_id in event.rule_ids if not event.rules_ms else ():
+            self.count["rule", rule_id] += 1
+            self.unknown.add(("rule", rule_id))
+        # The hook that decided was reported just before.
+        if self.stretches and event.rules_ms and self.stretches[-1].part == ("hook", event.layer_id):
+            self.stretches[-1] = self.stretches[-1]._replace(rules=event.rules_ms)
+
+    def parts(self, *, is_timed: bool) -> TurnParts | None:
+        """Return the parts of the turn; None for one that has not ended."""
+        done = self.completed
+        if done is None:
+            return None
+        thread_id, turn, duration = done.where.thread_id, done.where.turn, done.duration_ms
+        if ("planning", "") not in self.count and any(part == "model" for part, _ in self.count):
+            self.unknown.add(("planning", ""))
+        if done.storage_ms is None:
+            self.unknown.add(("storage", ""))
+        ms = dict.fromkeys([*self.count, ("planning", ""), ("storage", ""), ("own", "")], 0.0)
+        if not is_timed or duration is None:
+            return TurnParts(thread_id, turn, None, dict.fromkeys(ms, nan), dict(self.count))
+        shares = _shares(self.stretches, done.t_ms - duration, done.t_ms)
+        for at, share in shares.items():
+            stretch = self.stretches[at]
+            rules = _rules_of(stretch, share) if stretch.rules else {}
+            for rule_id, took in rules.items():
+                ms["rule", rule_id] += took
+            ms[stretch.part] += share - sum(rules.values())
+        left = max(0.0, duration - sum(shares.values()))
+        if done.storage_ms is not None:
+            ms["storage", ""] = min(done.storage_ms, left)
+            left -= ms["storage", ""]
+        # Rules that nobody timed are in the time of their layer.
+        if all(part == "rule" for part, _ in self.unknown):
+            ms["own", ""] = left
+        else:
+            ms["own", ""], ms["unsplit", ""] = nan, left
+        for key in self.unknown:
+            known = ms.get(key, 0.0)
+            if known and key[0] != "rule":  # of several calls of one model only some have a time
+                ms["unsplit", ""] += known
+            ms[key] = nan
+        return TurnParts(thread_id, turn, duration, ms, dict(self.count))
+
+
+def parts_of_turns(events: Iterable[RunEvent], *, is_timed: bool = True) -> list[TurnParts]:
+    """Return the parts of the turns that have ended, in the order in which they began; children's events are their turn's.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import Where
+    >>> where = Where("t1", "e1", 1)
+    >>> [found] = parts_of_turns([
+    ...     MemoryTraceSpan(where, 3.0, "notes", "recall", 1.0, "ok"),
+    ...     ModelCalled(where, 9.0, 1, "fast", "agent", 5.0, "ok"),
+    ...     TurnCompleted(where, 10.0, "u1", "success", 10.0, "Hello", 9, 2, 0.0, 1, 0, storage_ms=1.0),
+    ... ])
+    >>> found.ms["model", "fast"], found.ms["hook", "notes"], found.ms["storage", ""]
+    (5.0, 1.0, 1.0)
+    >>> found.ms["planning", ""], found.ms["own", ""], found.ms["unsplit", ""]  # planning was not recorded
+    (nan, nan, 3.0)
+    """
+    turns: dict[tuple[str, int], _Turn] = {}
+    for event in events:
+        where = event.where
+        if where.turn > 0 and type(event) in _READ:
+            turns.setdefault((where.thread_id, where.turn), _Turn()).take(event)
+    found = [turn.parts(is_timed=is_timed) for turn in turns.values()]
+    return [parts for parts in found if parts is not None]
+
+
+_READ: Final = frozenset({MemoryTraceSpan, ModelCalled, SteeringDecided, ToolCalled, TurnCompleted, ViewAssembled})
