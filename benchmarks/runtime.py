@@ -195,7 +195,8 @@ async def main(options: argparse.Namespace) -> int:
     """Measure everything and print it."""
     lines = Lines()
     for with_tool, name, goal in ((False, "no tool", 0.06), (True, "one async tool", 0.04)):
-        found = await alternate(fresh_turns(with_tool), rounds=options.rounds, times=20)
+        # So many that caches are warm for each of them, as often for both.
+        found = await alternate(fresh_turns(with_tool), rounds=options.rounds, times=200)
         what = f"turn of a new conversation, {name}, async model, not saved / LangGraph's"
         lines.ratio(what, found["ours"], found["peer"], goal=goal)
     for saves, name in ((False, "not saved"), (True, "saved in memory")):
