@@ -156,9 +156,8 @@ for threshold_tried in (5, 10, 15, 20):
         good: sum(count >= threshold_tried for count in counts)
         for good, counts in calls.items()
     }
-    print(
-        f"{threshold_tried:>3} calls: stops {stopped[False]} of 10 failed runs and {stopped[True]} of 10 good ones"
-    )
+    effect = f"stops {stopped[False]} of 10 failed runs and {stopped[True]} of 10 good ones"
+    print(f"{threshold_tried:>3} calls: {effect}")
 
 # %% [markdown]
 """
