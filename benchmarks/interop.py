@@ -1,27 +1,24 @@
 """What other people's agents and recordings cost, as ratios against the same work without us.
 
-    python benchmarks/interop.py
+    python -m benchmarks.interop
 
-Readings are compared with `json.loads` of the same file, each in a process of its own, since memory is measured; guarded calls
-with bare ones in interleaved repeats. Processor time is compared, as others share the machine.
+Readings are compared with `json.loads` of the same file, each in a process of its own, since memory is measured.
 """
 
 from __future__ import annotations
 
-import argparse
-import gc
+import asyncio
 import gzip
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import noetic_nb as nn
+from benchmarks.comparing import Lines, alternate, best, fresh, parser
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.lab import datasets
 from noetic_nb.memory import ExecutionContext, LayerStack
@@ -88,14 +85,7 @@ def _conversation(number: int, size: int) -> list[dict[str, Any]]:
     return made
 
 
-def _measure(work: str, path: Path) -> tuple[float, float]:
-    code = _MEASURED.format(work=work)
-    done = subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True)
-    seconds, megabytes = map(float, done.stdout.split())
-    return seconds, megabytes
-
-
-def spans(count: int) -> None:
+def spans(count: int, lines: Lines) -> None:
     """Compare reading an OTLP file of many spans with parsing it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "spans.json"
@@ -108,28 +98,21 @@ def spans(count: int) -> None:
                 file.write((", " if size else "") + json.dumps(made)[1:-1])
                 number, size = number + 1, size + len(made)
             file.write("]}]}]}")
-        theirs = [_measure("json.loads(path.read_bytes())", path) for _ in range(3)]
-        ours = [_measure("runs_from_spans(path)", path) for _ in range(3)]
-        ratio, size = min(ours)[0] / min(theirs)[0], path.stat().st_size // 2**20
-        print(
-            f"{count:,} spans, {size} MB: {ratio:.1f}x of json.loads (goal <= 6x)   {min(ours)[0]:.1f} s, "
-            f"{min(ours)[1]:.0f} MB (goal <= 500 MB; json.loads alone {min(theirs)[1]:.0f} MB)"
-        )
+        scripts = {
+            "json": _MEASURED.format(work="json.loads(path.read_bytes())"),
+            "ours": _MEASURED.format(work="runs_from_spans(path)"),
+        }
+        found = fresh(scripts, rounds=3, arguments=[str(path)])
+        what = f"{count:,} spans, {path.stat().st_size // 2**20} MB, read as runs"
+        mine, floor = ([row[0] for row in found[name]] for name in ("ours", "json"))
+        lines.ratio(f"{what} / json.loads of the file", mine, floor, goal=6, unit="s")
+        mine, floor = ([row[1] for row in found[name]] for name in ("ours", "json"))
+        lines.ratio("resident memory of it / of json.loads", mine, floor, unit="MiB")
+        lines.value("resident memory of it", min(mine), goal=500, unit="MiB")
 
 
-REPEATS = 15
-
-
-def timed(work: Callable[[], Any], count: int) -> float:
-    """Return microseconds of this process per call: what others do on the machine is not ours."""
-    start = time.process_time()
-    for _ in range(count):
-        work()
-    return (time.process_time() - start) / count * 1e6
-
-
-def guarded() -> None:
-    """Compare guarded calls under one Python rule with bare ones, of which the decision alone is one."""
+async def guarded(lines: Lines, rounds: int) -> None:
+    """Compare guarded calls under one Python rule with the decision alone, and with the function itself."""
     book = nn.RuleBook()
 
     @book.rule(on="before_tool_call")
@@ -152,61 +135,44 @@ def guarded() -> None:
         pay(amount=7)
 
     tool = nn.guard(pay, book)
-    count = 100
-    figures: dict[str, list[float]] = {"bare": [], "decision": [], "guarded": []}
-    for repeat in range(REPEATS + 1):
-        gc.collect()
-        with nn.guard_session():
-            tool(amount=7)
-            found = {
-                "bare": timed(lambda: pay(amount=7), count),
-                "decision": timed(decision, count),
-                "guarded": timed(lambda: tool(amount=7), count),
-            }
-        if repeat:  # the first one warms up
-            for name, value in found.items():
-                figures[name].append(value)
-    ours = statistics.median(figures["guarded"])
-    ratio = statistics.median([a / b for a, b in zip(figures["guarded"], figures["decision"], strict=True)])
-    spent = statistics.median(figures["decision"])
-    print(
-        f"guard / a bare call with one Python rule: {ratio:.2f}x (goal <= 3x plus 5 us)   {ours:.1f} us, {spent:.1f} us"
-    )
-    print(f"guard on top of the function itself: {ours - statistics.median(figures['bare']):.1f} us")
+    with nn.guard_session():
+        works = {"bare": lambda: pay(amount=7), "decision": decision, "guarded": lambda: tool(amount=7)}
+        found = await alternate(works, rounds=rounds, times=100)
+    what = "call of a function guarded by one Python rule, with ledger and event"
+    # Binding arguments and finding the conversation take what they take: 5 us beside three times the decision.
+    mine, floor = found["guarded"], found["decision"]
+    goal = 3 + 5e-6 / statistics.median(floor)
+    lines.ratio(f"{what} / the decision of our own harness and the function", mine, floor, goal=goal)
+    lines.ratio(f"{what} / the function itself", mine, found["bare"])
 
 
-READINGS = 7
-
-
-def best(work: Callable[[], Any]) -> float:
-    """Return the seconds of processor time of the quickest of some readings."""
-    found = []
-    for _ in range(READINGS):
-        gc.collect()
-        start = time.process_time()
-        work()
-        found.append(time.process_time() - start)
-    return min(found)
-
-
-def data_sets() -> None:
+def data_sets(lines: Lines) -> None:
     """Compare the import of 1 365 AgentDojo runs with parsing their lines."""
     content = b"\n".join([gzip.decompress(path.read_bytes()) for path in sorted(datasets.DATA.glob("agentdojo-*.gz"))])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "agentdojo.jsonl"
         path.write_bytes(content)
-        parsed = best(lambda: [json.loads(line) for line in path.read_bytes().splitlines()])
-        ours = best(lambda: list(nn.import_runs(path)))
-        loaded = best(lambda: datasets.load_agentdojo(path))
+        parsed = best(lambda: [json.loads(line) for line in path.read_bytes().splitlines()], clock=process_time)
+        ours = best(lambda: list(nn.import_runs(path)), clock=process_time)
+        loaded = best(lambda: datasets.load_agentdojo(path), clock=process_time)
         count = sum([isinstance(run, Run) for run in nn.import_runs(path)])
-    goal = 2 * parsed + 0.3
-    print(f"{count:,} runs imported: {ours:.2f} s (goal <= 2x json.loads plus 0.3 s, that is {goal:.2f} s)")
-    print(f"the same with their secrets, by load_agentdojo: {loaded:.2f} s")
+    # Twice the parsing, and 0.3 s for what is made of it.
+    what = f"{count:,} AgentDojo runs"
+    lines.ratio(f"{what} imported / json.loads of their lines", ours, parsed, goal=2 + 0.3 / parsed, unit="s")
+    lines.ratio(f"{what} with their secrets, by load_agentdojo / json.loads of their lines", loaded, parsed, unit="s")
+
+
+def main() -> int:
+    """Measure and print."""
+    given = parser(__doc__, rounds=15)
+    given.add_argument("--spans", type=int, default=100_000)
+    options = given.parse_args()
+    lines = Lines()
+    spans(options.spans, lines)
+    data_sets(lines)
+    asyncio.run(guarded(lines, options.rounds))
+    return lines.end(options)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spans", type=int, default=100_000)
-    spans(parser.parse_args().spans)
-    data_sets()
-    guarded()
+    sys.exit(main())

@@ -1,21 +1,19 @@
 """What memory costs, each beside the plain work it stands for, in the same run.
 
-Run ``python benchmarks/memory.py``. Contestants take turns within each round, and the median of the rounds' ratios is
-given, so that a machine that slows down halfway slows all of them down. ``--check`` exits with 1 when a ratio misses its goal.
+Run ``python -m benchmarks.memory``. Floors ask, count and make the messages that the work is about, and nothing else.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
+import itertools
 import json
-import statistics
 import sys
 from collections.abc import Awaitable, Callable
-from time import perf_counter
 from typing import Any, Final
 
 import noetic_nb as nn
+from benchmarks.comparing import WARM, Lines, alternate, parser
 from noetic_nb.items import ItemLog, assistant_message, input_message, item_tokens, parse_item
 from noetic_nb.memory import (
     ExecutionContext,
@@ -41,15 +39,32 @@ PLAIN: Final[dict[str, Any]] = {
     "role": "user",
     "content": [{"type": "input_text", "text": "Where is order A17? " * 4}],
 }
-# Name -> (what is measured, what it is measured against, at most so many times as much).
+# What is measured, by name, what it is measured against, at most so many times as much.
 GOALS: Final = {
-    "recall of 20 trivial layers / a bare loop of awaits": ("recall", "bare awaits", 3.0),
-    "recall of 20 layers that really wait / the same, bare": ("recall, waiting", "bare awaits, waiting", None),
-    "allocate_budgets, known / cold": ("allocate, known", "allocate, cold", 0.2),
-    "assemble_view of 10 000 items / counting them again": ("assemble", "recount", 0.15),
-    "assemble_view of 10 000 items that are no log / counting": ("assemble a list", "recount", None),
-    "append of an item, counted / json.dumps of it": ("append", "json.dumps", 5.0),
-    "a turn with a window after 1 500 turns / after 10": ("window, late", "window, early", 1.5),
+    "recall of 20 trivial layers, counted and made messages of / a bare loop of awaits that does both": (
+        "recall",
+        "bare awaits",
+        3.0,
+    ),
+    "the same of layers that really wait / the same loop": ("recall, waiting", "bare awaits, waiting", None),
+    "allocate_budgets for 20 layers, nothing known of them / the bare arithmetic": (
+        "allocate, cold",
+        "arithmetic",
+        4.0,
+    ),
+    "the same for a system prompt of another length each time / the bare arithmetic": (
+        "allocate, changing",
+        "arithmetic",
+        4.0,
+    ),
+    "assemble_view of 10 000 items that were counted / counting them again": ("assemble", "recount", 0.15),
+    "assemble_view of 10 000 items that are no log, counted before / counting them again": (
+        "assemble a list",
+        "recount",
+        None,
+    ),
+    "append of an item, validated, frozen and counted / json.dumps of it": ("append", "json.dumps", 5.0),
+    "a turn with a window after 1 500 turns / the same after 10": ("window, late", "window, early", 1.5),
     "a turn steered over its thread after 1 500 turns / after 110": ("thread rules, late", "thread rules, early", 1.5),
     "the same / steered over the execution": ("thread rules, late", "execution rules, late", 4.0),
     "a call with caching read / one whose request is read": ("cache read", "request read", 1.3),
@@ -128,8 +143,8 @@ async def _read_by(reader: Any) -> nn.AgentHarness:
     return harness
 
 
-async def measure_turns(rounds: int, samples: dict[str, list[float]]) -> None:
-    """Add what a turn costs late in a conversation, and early in it."""
+async def turns(rounds: int) -> dict[str, list[float]]:
+    """Return what a turn costs late in a conversation, and early in it."""
     contestants = {
         "window, early": await _after(10),
         "window, late": await _after(1_500),
@@ -141,87 +156,93 @@ async def measure_turns(rounds: int, samples: dict[str, list[float]]) -> None:
         "request read": await _read_by(RequestIndex()),
         "cache read": await _read_by(CacheReader()),
     }
-    for _ in range(rounds):
-        for name, harness in contestants.items():
-            started = perf_counter()
-            for _ in range(20):
-                await harness.execute("And now?")
-            samples.setdefault(name, []).append((perf_counter() - started) * 1e6 / 20)
+    asked = {name: lambda harness=harness: harness.execute("And now?") for name, harness in contestants.items()}
+    return await alternate(asked, rounds=rounds, times=20)
 
 
-async def measure(rounds: int) -> dict[str, list[float]]:
-    """Return the cost of each operation in each round, microseconds."""
-    samples: dict[str, list[float]] = {}
-
-    async def timed(name: str, action: Callable[[], Any], times: int) -> None:
-        started = perf_counter()
-        for _ in range(times):
-            done = action()
-            if hasattr(done, "__await__"):
-                await done
-        samples.setdefault(name, []).append((perf_counter() - started) * 1e6 / times)
-
+async def small_work(rounds: int) -> dict[str, list[float]]:
+    """Return what recall, the split of budgets and an append cost."""
     ctx = ExecutionContext(execution_id="e", thread_id="t")
     trivial, waiting = LayerStack(_layers(_said)), LayerStack(_layers(_said_later))
     layers = _layers(_said)
+    ranges = [(0.0, 100.0)] * LAYERS
     budgets = allocate_budgets(layers, total_budget=8_000, response_reserve=1_000).by_layer()
+    grown = ItemLog(tokenizer=estimate_tokens)
+    lengths = itertools.count()
+
+    def arithmetic() -> list[tuple[str, float]]:
+        rest = 8_000 - 1_000 - sum([low for low, _ in ranges])
+        pool = 0.6 * rest
+        rooms = [high - low for low, high in ranges]
+        total = sum(rooms)
+        return [
+            (f"l{n}", low + min(room / total * pool, room))
+            for n, ((low, _), room) in enumerate(zip(ranges, rooms, strict=True))
+        ]
+
+    def cold() -> None:
+        budget._KNOWN.clear()
+        allocate_budgets(layers, total_budget=8_000, response_reserve=1_000)
+
+    def changing() -> None:
+        length = next(lengths) % 5_000  # many more than are remembered
+        allocate_budgets(layers, total_budget=8_000, response_reserve=1_000, system_prompt_tokens=length)
+
+    works: dict[str, Callable[[], Any]] = {
+        "bare awaits": lambda: _bare(_said),
+        "recall": lambda: trivial.recall(ctx, budgets=budgets),
+        "bare awaits, waiting": lambda: _bare(_said_later),
+        "recall, waiting": lambda: waiting.recall(ctx, budgets=budgets),
+        "arithmetic": arithmetic,
+        "allocate, cold": cold,
+        "allocate, changing": changing,
+        "json.dumps": lambda: json.dumps(PLAIN),
+        "append": lambda: grown.append(PLAIN),
+    }
+    return await alternate(works, rounds=rounds, times=50)
+
+
+async def views(rounds: int) -> dict[str, list[float]]:
+    """Return what a view of a long history costs."""
+    said = [
+        (input_message if n % 2 else assistant_message)(f"remark number {n} " * 6, item_id=f"i{n}")
+        for n in range(HISTORY)
+    ]
     asked: list[int] = []
 
     def counted(text: str) -> int:
         asked.append(1)
         return estimate_tokens(text)
 
-    grown = ItemLog(tokenizer=counted)
-
-    def split_cold() -> None:
-        budget._KNOWN.clear()
-        allocate_budgets(layers, total_budget=8_000, response_reserve=1_000)
-
-    # Before the long history is made: a heap of 100 000 objects makes the collector's share of any loop a matter of luck.
-    for _ in range(rounds):
-        await timed("bare awaits", lambda: _bare(_said), 50)
-        await timed("recall", lambda: trivial.recall(ctx, budgets=budgets), 50)
-        await timed("bare awaits, waiting", lambda: _bare(_said_later), 20)
-        await timed("recall, waiting", lambda: waiting.recall(ctx, budgets=budgets), 20)
-        await timed("allocate, cold", split_cold, 200)
-        await timed(
-            "allocate, known", lambda: allocate_budgets(layers, total_budget=8_000, response_reserve=1_000), 200
-        )
-        await timed("json.dumps", lambda: json.dumps(PLAIN), 200)
-        await timed("append", lambda: grown.append(PLAIN), 200)
-    said = [
-        (input_message if n % 2 else assistant_message)(f"remark number {n} " * 6, item_id=f"i{n}")
-        for n in range(HISTORY)
-    ]
-    log = ItemLog(said)
-    for _ in range(rounds):
-        # Copies, because an item remembers its own count.
-        copies = [parse_item(dict(item)) for item in said]
-        await timed("recount", lambda items=copies: sum([item_tokens(item) for item in items]), 1)
-        await timed("assemble", lambda: assemble_view([], [], log.items, POLICY), 5)
-        await timed("assemble a list", lambda: assemble_view([], [], said, POLICY), 1)
-    assert len(asked) == len(grown), "an item was counted twice"
+    log = ItemLog(said, tokenizer=counted)
     before = len(asked)
-    assemble_view([], [], grown.items, POLICY, tokenizer=counted)
+    assemble_view([], [], log.items, POLICY, tokenizer=counted)
     assert len(asked) == before, "a view counted again what the log had counted"
-    await measure_turns(rounds, samples)
-    return samples
+    # Copies, because an item remembers its own count, and both sides of a comparison read as many.
+    copies = iter([[parse_item(dict(item)) for item in said] for _ in range(rounds + WARM)])
+    known = ItemLog(said)
+    works: dict[str, Callable[[], Any]] = {
+        "recount": lambda: sum([item_tokens(item) for item in next(copies)]),
+        "assemble": lambda: assemble_view([], [], known.items, POLICY),
+        "assemble a list": lambda: assemble_view([], [], said, POLICY),
+    }
+    return await alternate(works, rounds=rounds)
+
+
+async def measure(rounds: int) -> dict[str, list[float]]:
+    """Return the seconds of each operation in each round."""
+    # The small work before the long history is made: in a heap of 100 000 objects the collector's share is a matter of luck.
+    return await small_work(rounds) | await views(rounds) | await turns(rounds)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--check", action="store_true", help="exit with 1 when a ratio misses its goal")
-    options = parser.parse_args()
+    """Measure and print."""
+    options = parser(__doc__, rounds=15).parse_args()
     cost = asyncio.run(measure(options.rounds))
-    missed = 0
-    for name, (ours, theirs, goal) in GOALS.items():
-        ratio = statistics.median([a / b for a, b in zip(cost[ours], cost[theirs], strict=True)])
-        mine, yours = statistics.median(cost[ours]), statistics.median(cost[theirs])
-        verdict = "" if goal is None else f"goal <= {goal:g}" + ("" if ratio <= goal else "  MISSED")
-        missed += goal is not None and ratio > goal
-        print(f"{name:<58} {mine:9.2f} / {yours:9.2f} us = {ratio:6.3f}  {verdict}")
-    return 1 if missed and options.check else 0
+    lines = Lines()
+    for name, (mine, other, goal) in GOALS.items():
+        lines.ratio(name, cost[mine], cost[other], goal=goal)
+    return lines.end(options)
 
 
 if __name__ == "__main__":

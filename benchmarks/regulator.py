@@ -1,22 +1,20 @@
 """The regulator beside the compiled wheel, in one process and one run.
 
-    python benchmarks/regulator.py [--check]
+    python -m benchmarks.regulator [--check]
 
-Both sides run the same code through the same surface; each figure is the median of repeats that alternate between the sides,
-in processor time, so that a busy machine disturbs neither. Figures are ratios (ours / wheel) unless said otherwise. With --check
-a missed target fails the script.
+Both sides run the same code through the same surface.
 """
 
 from __future__ import annotations
 
-import argparse
-import statistics
+import asyncio
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from time import process_time
 from typing import Any
 
+from benchmarks.comparing import Lines, alternate, parser
 from noetic_nb.compat import noos as ours
 from noetic_nb.regulator import (
     CostCap,
@@ -33,7 +31,6 @@ try:
 except ImportError:
     wheel = None
 
-REPEATS = 15
 MESSAGE = "please refactor the billing client module so that retries become fully async"
 FILLER = ("async", "the", "client,", "returns", "(value)", "and", "with", "queue.")
 REPLY = " ".join(f"word{i % 45}" if i % 3 == 0 else FILLER[i % 8] for i in range(150))
@@ -141,29 +138,15 @@ def load(module: Any) -> Callable[[], object]:
 
 
 CASES = (
-    Case("realistic turn (aim 0.7)", 1.0, realistic_turn, 20),
-    Case("token, made and fed", 2.0, tokens, 20),
-    Case("cost", 4.0, costs, 40),
-    Case("tool_call", 4.0, tool_calls, 40),
+    Case("turn of 100 tokens, a reply, its cost and a decision", 1.0, realistic_turn, 20),
+    Case("200 tokens, made and fed", 2.0, tokens, 20),
+    Case("100 costs, made and fed", 4.0, costs, 40),
+    Case("100 tool calls, made and fed", 4.0, tool_calls, 40),
     Case("decide while drifting, after an event", 1.5, decide_after_an_event, 2_000),
     Case("decide again, nothing changed", 0.3, decide_again, 5_000),
     Case("export_json, 20 clusters", 10.0, export, 50),
     Case("from_json, 20 clusters", 5.0, load, 50),
 )
-
-
-def seconds(run: Callable[[], object], calls: int) -> float:
-    start = time.process_time()
-    for _ in range(calls):
-        run()
-    return (time.process_time() - start) / calls
-
-
-def alternate(one: Callable[[], object], other: Callable[[], object], calls: int) -> tuple[float, float]:
-    """Return the median time of each, taken in turns."""
-    seconds(one, calls), seconds(other, calls)
-    pairs = [(seconds(one, calls), seconds(other, calls)) for _ in range(REPEATS)]
-    return statistics.median(pair[0] for pair in pairs), statistics.median(pair[1] for pair in pairs)
 
 
 def recorded_run() -> list[events.Event]:
@@ -183,7 +166,7 @@ def redecide_ms() -> float:
     moves = []
     for step in range(12):
         threshold = 0.3 + step / 20
-        start = time.process_time()
+        start = process_time()
         run.decide(
             [
                 CostCap(tokens_out=20_000 * step),
@@ -193,27 +176,20 @@ def redecide_ms() -> float:
                 ProceduralWarning(),
             ]
         )
-        moves.append(1_000 * (time.process_time() - start))
+        moves.append(1_000 * (process_time() - start))
     return max(moves)
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="fail when a target is missed")
-    options = parser.parse_args(arguments)
-    missed: list[str] = []
-
-    def show(name: str, found: float, most: float, note: str = "") -> None:
-        missed.extend([name] if found > most else [])
-        print(f"{name:<40} {found:>8.2f} {most:>8.1f}  {note}{'  MISSED' if found > most else ''}")
-
-    print(f"{'case':<40} {'ratio':>8} {'at most':>8}  median times")
+async def measure(rounds: int) -> Lines:
+    """Measure and print everything."""
+    lines = Lines()
     if wheel is None:
         print("no noos wheel for this platform: ratios against it are left out")
     else:
         for case in CASES:
-            mine, theirs = alternate(case.make(ours), case.make(wheel), case.calls)
-            show(case.name, mine / theirs, case.most, f"{1e6 * mine:.2f} us against {1e6 * theirs:.2f} us")
+            works = {"ours": case.make(ours), "wheel": case.make(wheel)}
+            found = await alternate(works, rounds=rounds, times=case.calls)
+            lines.ratio(f"{case.name} / the same in the compiled wheel", found["ours"], found["wheel"], goal=case.most)
 
     old, fresh = ours.Regulator.for_user("u"), [ours.Regulator.for_user("u")]
     for _ in range(2_000):
@@ -223,16 +199,17 @@ def main(arguments: Sequence[str]) -> int:
         fresh[0] = ours.Regulator.for_user("u")
         turn(ours, fresh[0])
 
-    after, before = alternate(lambda: turn(ours, old), fresh_turn, 20)
-    show(
-        "turn after 2 000 turns / on a fresh one",
-        after / before,
-        1.1,
-        f"{1e6 * after:.2f} us against {1e6 * before:.2f} us",
-    )
-    show("re-deciding 1 000 turns, ms", redecide_ms(), 60.0, "slowest of 12 moves")
-    return 1 if options.check and missed else 0
+    found = await alternate({"late": lambda: turn(ours, old), "fresh": fresh_turn}, rounds=rounds, times=20)
+    lines.ratio("turn after 2 000 turns / on a new regulator", found["late"], found["fresh"], goal=1.1)
+    lines.value("deciding 1 000 turns again, the slowest of 12 moves of a slider", redecide_ms(), goal=60.0)
+    return lines
+
+
+def main() -> int:
+    """Measure and print."""
+    options = parser(__doc__, rounds=15).parse_args()
+    return asyncio.run(measure(options.rounds)).end(options)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -1,7 +1,8 @@
-"""Time a turn beside the same turn in LangGraph, with a model that answers at once; prints ratios of one run.
+"""A turn of ours beside the same turn in LangGraph, both with a native async model that answers at once.
 
-Absolute figures move with the machine: judge the ratios. The parts alternate within each round, so that a slow moment of
-the machine hits both. Run with ``python -m benchmarks.runtime``; ``--soak`` adds a conversation of 10 000 turns.
+Run ``python -m benchmarks.runtime``; ``--soak`` adds a conversation of 10 000 turns. Each line says what both sides do: tools are
+native coroutines on both, a conversation is saved on both or on neither, both are warmed up and timed as often. Conversations of
+many turns are in ``benchmarks.conversations``.
 """
 
 from __future__ import annotations
@@ -10,203 +11,160 @@ import argparse
 import asyncio
 import gc
 import itertools
-import json
-import statistics
-import subprocess
 import sys
-import time
 import tracemalloc
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import noetic_nb as nn
-from noetic_nb.items import assistant_message, input_message
+from benchmarks.comparing import Lines, Work, alternate, fresh, parser
+from noetic_nb.items import assistant_message, function_call, input_message
+from noetic_nb.models import ModelRequest, ModelResponse, Usage
+from noetic_nb.storage import InMemoryStorage
 
-# The script of both models; each makes a new message of it for every answer, as a real one would.
-ANSWER = "Order A17 is packed."
-CALL = nn.CallTool("lookup", order_id="A17")
-QUESTION = "Where is order A17?"
+ANSWER: Final = "Order A17 is packed."
+QUESTION: Final = "Where is order A17?"
+SYSTEM: Final = "You answer questions about orders."
+SAID: Final = "message number {} of a long talk"
+COLD_ROUNDS: Final = 5
 
-# A turn in a fresh process, imports included: seconds, and the resident memory it leaves, in KiB.
-COLD_OURS = """
-import time; start = time.perf_counter()
+# Import, an agent, and its first turn, in a fresh process: seconds of the processor, and the resident memory it leaves, in KiB.
+_COLD: Final = """
+import time; start = time.process_time()
 import asyncio
+{work}
+print(time.process_time() - start, open("/proc/self/status").read().split("VmRSS:")[1].split()[0])
+"""
+COLD_OURS: Final = """
 import noetic_nb as nn
 config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"))
 harness = nn.AgentHarness(config, model=nn.ScriptedModel(["hello"]))
 assert asyncio.run(harness.execute("hi")).text == "hello"
-took = time.perf_counter() - start
-print(took, open("/proc/self/status").read().split("VmRSS:")[1].split()[0])
 """
-COLD_PEER = """
-import time; start = time.perf_counter()
-import asyncio
+COLD_PEER: Final = """
 from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage
 agent = create_agent(FakeMessagesListChatModel(responses=[AIMessage("hello")]), tools=[])
 state = asyncio.run(agent.ainvoke({"messages": [{"role": "user", "content": "hi"}]}))
 assert state["messages"][-1].content == "hello"
-took = time.perf_counter() - start
-print(took, open("/proc/self/status").read().split("VmRSS:")[1].split()[0])
 """
 
-Turn = Callable[[], Awaitable[Any]]
 
-
-def lookup(order_id: str) -> dict[str, str]:
+async def lookup(order_id: str) -> dict[str, str]:
     """Find one order."""
     return {"order": order_id, "state": "packed"}
 
 
-def _answers(with_tool: bool) -> Callable[[nn.ModelRequest], Any]:
-    def answer(request: nn.ModelRequest) -> Any:
-        asks = with_tool and request.items[-1]["type"] == "message"
-        return CALL if asks else ANSWER
+class Answering:
+    """A model that answers at once and keeps nothing; where there is a tool it asks for that first."""
 
-    return answer
+    def __init__(self, with_tool: bool) -> None:
+        self._with_tool = with_tool
+        self._calls = itertools.count()
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Return the same answer, made anew."""
+        if self._with_tool and request.items[-1]["type"] == "message":
+            return ModelResponse(
+                (function_call("lookup", '{"order_id": "A17"}', f"c{next(self._calls)}"),), Usage(20, 8)
+            )
+        return ModelResponse((assistant_message(ANSWER),), Usage(20, 8))
 
 
-def ours(*, with_tool: bool = False, budget: float = 10_000_000) -> tuple[nn.AgentHarness, nn.ScriptedModel]:
-    """Return an agent of this library, and its model."""
+def ours(*, with_tool: bool = False, saves: bool = False, budget: float = 10_000_000) -> nn.AgentHarness:
+    """Return an agent of this library."""
     tools = [nn.tool(lookup)] if with_tool else []
     policy = nn.ProjectionPolicy(token_budget=budget, response_reserve=1_000, overflow="truncate")
-    step = nn.react(model="scripted", instructions="You answer questions about orders.", tools=tools)
+    step = nn.react(model="scripted", instructions=SYSTEM, tools=tools)
     config = nn.AgentConfig(name="desk", step=step, projection=policy)
-    model = nn.ScriptedModel(_answers(with_tool))
-    return nn.AgentHarness(config, model=model), model
+    kept: dict[str, Any] = {"storage": InMemoryStorage(), "checkpoints": True} if saves else {}
+    return nn.AgentHarness(config, model=Answering(with_tool), **kept)
 
 
-def peer(*, with_tool: bool = False, remembers: bool = False) -> Any:
-    """Return the same agent in LangGraph, around the fake chat model of its own core library."""
+def peer(*, with_tool: bool = False, saves: bool = False) -> Any:
+    """Return the same agent in LangGraph, around a chat model that is a coroutine as well."""
     from langchain.agents import create_agent
-    from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+    from langchain_core.language_models.chat_models import BaseChatModel
     from langchain_core.messages import AIMessage
+    from langchain_core.outputs import ChatGeneration, ChatResult
     from langgraph.checkpoint.memory import InMemorySaver
 
-    def answers() -> Iterator[AIMessage]:
-        for number in itertools.count():
-            if with_tool:
-                call = {"name": "lookup", "args": {"order_id": "A17"}, "id": f"c{number}"}
-                yield AIMessage("", tool_calls=[call])
-            yield AIMessage(ANSWER)
+    calls = itertools.count()
 
-    class Fake(GenericFakeChatModel):
+    class Fake(BaseChatModel):
+        @property
+        def _llm_type(self) -> str:
+            return "fake"
+
         def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
             return self
 
-    return create_agent(
-        Fake(messages=answers()),
-        tools=[lookup] if with_tool else [],
-        system_prompt="You answer questions about orders.",
-        checkpointer=InMemorySaver() if remembers else None,
-    )
+        def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
+            message = AIMessage(ANSWER)
+            if with_tool and messages[-1].type == "human":
+                call = {"name": "lookup", "args": {"order_id": "A17"}, "id": f"c{next(calls)}"}
+                message = AIMessage("", tool_calls=[call])
+            return ChatResult(generations=[ChatGeneration(message=message)])
+
+        async def _agenerate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
+            return self._generate(messages)
+
+    tools = [lookup] if with_tool else []
+    return create_agent(Fake(), tools=tools, system_prompt=SYSTEM, checkpointer=InMemorySaver() if saves else None)
 
 
 def _message(text: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text}]}
 
 
-def _fresh_turns(with_tool: bool) -> tuple[Turn, Turn]:
-    """Return one turn of a new conversation, ours and the peer's."""
-    (harness, model), graph = ours(with_tool=with_tool), peer(with_tool=with_tool)
-    count = iter(range(10**9))
+def fresh_turns(with_tool: bool) -> dict[str, Work]:
+    """Return one turn of a new conversation that nobody saves, ours and the peer's."""
+    harness, graph = ours(with_tool=with_tool), peer(with_tool=with_tool)
+    names = (f"t{number}" for number in itertools.count())
 
     async def one() -> None:
-        name = f"t{next(count)}"
+        name = next(names)
         assert (await harness.execute(QUESTION, thread_id=name)).text == ANSWER
         harness.close_thread(name)
-        model.reset()  # it keeps its requests for tests to look at; a real client keeps none
 
     async def other() -> None:
         state = await graph.ainvoke(_message(QUESTION))
         assert state["messages"][-1].content == ANSWER
 
-    return one, other
-
-
-def _conversations(turns: int) -> tuple[Turn, Turn]:
-    """Return a whole conversation, ours and the peer's."""
-    (harness, model), graph = ours(), peer(remembers=True)
-    count = iter(range(10**9))
-
-    async def one() -> None:
-        name = f"t{next(count)}"
-        for _ in range(turns):
-            await harness.execute(QUESTION, thread_id=name)
-        harness.close_thread(name)
-        model.reset()  # it keeps its requests for tests to look at; a real client keeps none
-
-    async def other() -> None:
-        config = {"configurable": {"thread_id": f"t{next(count)}"}}
-        for _ in range(turns):
-            await graph.ainvoke(_message(QUESTION), config)
-
-    return one, other
-
-
-async def _timed(work: Turn, times: int) -> float:
-    """Return milliseconds per call."""
-    start = time.perf_counter()
-    for _ in range(times):
-        await work()
-    return (time.perf_counter() - start) * 1_000 / times
-
-
-async def compare(pair: tuple[Turn, Turn], *, rounds: int, times: tuple[int, int]) -> tuple[float, float]:
-    """Return medians of milliseconds, the parts alternating."""
-    for work in pair:
-        await _timed(work, 3)
-    found: tuple[list[float], list[float]] = ([], [])
-    gc.collect()
-    for _ in range(rounds):
-        for index, work in enumerate(pair):
-            found[index].append(await _timed(work, times[index]))
-    return statistics.median(found[0]), statistics.median(found[1])
+    return {"ours": one, "peer": other}
 
 
 def _history(length: int) -> Sequence[Any]:
-    return [
-        (assistant_message if n % 2 else input_message)(f"message number {n} of a long talk") for n in range(length)
-    ]
+    return [(assistant_message if n % 2 else input_message)(SAID.format(n)) for n in range(length)]
 
 
-async def history(lengths: tuple[int, int], *, rounds: int, times: int) -> list[float]:
-    """Return milliseconds of a turn behind so many items of history, everything sent."""
-    threads = {}
-    for length in lengths:
-        harness, _ = ours()
-        harness.seed("long", _history(length))
-        threads[length] = harness
-
-    def turn(harness: nn.AgentHarness) -> Turn:
-        return lambda: harness.execute(QUESTION, thread_id="long")
-
-    works = [turn(threads[length]) for length in lengths]
-    found: list[list[float]] = [[] for _ in lengths]
-    for _ in range(rounds):
-        for index, work in enumerate(works):
-            found[index].append(await _timed(work, times))
-    return [statistics.median(values) for values in found]
-
-
-async def peer_history(length: int) -> float:
-    """Return milliseconds of the peer's turn behind so many messages."""
+def long_turns(length: int, *, saves: bool) -> dict[str, Work]:
+    """Return a turn behind so many items, all of them sent, ours and the peer's; and ours behind ten."""
     from langchain_core.messages import AIMessage, HumanMessage
 
-    graph = peer(remembers=True)
+    graph = peer(saves=saves)
     config = {"configurable": {"thread_id": "long"}}
-    graph.update_state(config, {"messages": [(AIMessage if n % 2 else HumanMessage)(f"m{n}") for n in range(length)]})
-    return await _timed(lambda: graph.ainvoke(_message(QUESTION), config), 5)
+    said = [(AIMessage if n % 2 else HumanMessage)(SAID.format(n), id=f"m{n}") for n in range(length)]
+    if saves:
+        graph.update_state(config, {"messages": said})
 
+    async def other() -> None:
+        # A graph that saves nothing is given the conversation again, which is how it goes on there.
+        asked = _message(QUESTION)["messages"]
+        state = await graph.ainvoke({"messages": asked if saves else [*said, *asked]}, config)
+        assert len(state["messages"]) > length
 
-def cold(script: str, *, times: int) -> tuple[float, float]:
-    """Return medians of seconds and resident KiB of a script in a process of its own."""
-    rows = []
-    for _ in range(times):
-        done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
-        rows.append(tuple(map(float, done.stdout.split())))
-    return statistics.median(row[0] for row in rows), statistics.median(row[1] for row in rows)
+    def turn(items: int) -> Work:
+        harness = ours(saves=saves)
+        harness.seed("long", _history(items))
+
+        async def one() -> None:
+            assert (await harness.execute(QUESTION, thread_id="long")).saved is (saves or None)
+
+        return one
+
+    return {"ours": turn(length), "short": turn(10), "peer": other}
 
 
 async def soak(turns: int) -> dict[str, float]:
@@ -215,60 +173,56 @@ async def soak(turns: int) -> dict[str, float]:
     What is held beyond a log is what is left when its thread is closed, so that anything that grows with the turns, in the
     thread or beside it, shows: either the log seems to take more per turn in the long conversation, or more is left.
     """
-    harness, model = ours(budget=20_000)
+    harness = ours(budget=20_000)
     await harness.execute(QUESTION, thread_id="warm")
     tracemalloc.start()
     report: dict[str, float] = {}
     for length in (1_000, turns):
         for _ in range(length):
             await harness.execute(QUESTION, thread_id="soak")
-            model.reset()
         gc.collect()
         whole = tracemalloc.get_traced_memory()[0]
         harness.close_thread("soak")
         gc.collect()
         rest = tracemalloc.get_traced_memory()[0]
-        report[f"log, KiB per turn, {length} turns"] = (whole - rest) / 1024 / length
-        report[f"beyond the log, KiB, {length} turns"] = rest / 1024
+        report[f"log of a conversation of {length} turns, per turn"] = (whole - rest) / 1024 / length
+        report[f"held beyond the log after {length} turns"] = rest / 1024
     tracemalloc.stop()
     return report
 
 
-async def main(arguments: argparse.Namespace) -> dict[str, Any]:
+async def main(options: argparse.Namespace) -> int:
     """Measure everything and print it."""
-    rounds = arguments.rounds
-    report: dict[str, Any] = {}
-
-    def line(name: str, mine: float, other: float, target: str, unit: str = "ms") -> None:
-        report[name] = {"ours": mine, "peer": other, "ratio": mine / other}
-        print(f"{name:34} {mine:10.3f} {unit} {other:10.3f} {unit}   {mine / other:6.3f}x   ({target})", flush=True)
-
-    print(f"{'':34} {'noetic_nb':>13} {'LangGraph':>13}   ratio")
-    # So many of each that both take about as long: neither finds the processor's caches colder than the other.
-    line("turn, no tool", *await compare(_fresh_turns(False), rounds=rounds, times=(400, 20)), "<= 0.06x")
-    line("turn, one tool", *await compare(_fresh_turns(True), rounds=rounds, times=(250, 10)), "<= 0.04x")
-    line("conversation of 20 turns", *await compare(_conversations(20), rounds=rounds, times=(20, 1)), "<= 0.06x")
-    short, long = await history((10, 10_000), rounds=rounds, times=20)
-    line("turn, 10 000 items : 10 items", long, short, "<= 3x, both ours")
-    line("turn, 10 000 items", long, await peer_history(10_000), "")
-    mine, other = cold(COLD_OURS, times=3), cold(COLD_PEER, times=3)
-    line("first turn in a fresh process", mine[0], other[0], "<= 0.6x", "s ")
-    line("resident memory after it", mine[1] / 1024, other[1] / 1024, "<= 0.5x", "MB")
-    if arguments.soak:
-        held = await soak(10_000)
-        report["soak"] = held
-        for name, value in held.items():
-            print(f"{name:40} {value:10.3f}")
-    return report
+    lines = Lines()
+    for with_tool, name, goal in ((False, "no tool", 0.06), (True, "one async tool", 0.04)):
+        # So many that caches are warm for each of them, as often for both.
+        found = await alternate(fresh_turns(with_tool), rounds=options.rounds, times=200)
+        what = f"turn of a new conversation, {name}, async model, not saved / LangGraph's"
+        lines.ratio(what, found["ours"], found["peer"], goal=goal)
+    for saves, name in ((False, "not saved"), (True, "saved in memory")):
+        # A turn of the peer takes up to a second here.
+        found = await alternate(long_turns(10_000, saves=saves), rounds=min(options.rounds, 5), times=2)
+        what = f"turn behind 10 000 items, all sent, {name}"
+        lines.ratio(f"{what} / behind 10 items", found["ours"], found["short"], goal=3)
+        lines.ratio(f"{what} / LangGraph's", found["ours"], found["peer"])
+    scripts = {"ours": _COLD.format(work=COLD_OURS), "peer": _COLD.format(work=COLD_PEER)}
+    cold = fresh(scripts, rounds=COLD_ROUNDS)
+    seconds, memory = ([[row[at] for row in cold[name]] for name in ("ours", "peer")] for at in (0, 1))
+    lines.ratio(
+        "import, first agent and its first turn in a fresh process, compiled before / LangGraph's",
+        *seconds,
+        goal=0.2,
+        unit="ms",
+    )
+    mebibytes = [[kib / 1024 for kib in side] for side in memory]
+    lines.ratio("resident memory after it / LangGraph's", *mebibytes, goal=0.5, unit="MiB")
+    if options.soak:
+        for name, value in (await soak(10_000)).items():
+            lines.value(name, value, unit="KiB")
+    return lines.end(options)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--soak", action="store_true")
-    parser.add_argument("--json", help="also write the figures to this file")
-    options = parser.parse_args()
-    figures = asyncio.run(main(options))
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(figures, file, indent=2)
+    given = parser(__doc__, rounds=15)
+    given.add_argument("--soak", action="store_true")
+    sys.exit(asyncio.run(main(given.parse_args())))

@@ -1,32 +1,33 @@
 """What counting costs, each beside the plain work it stands for, in the same run. Needs the extra ``tokens``.
 
-Run ``python -m benchmarks.tokens``. Contestants take turns within each round, and the median of the rounds' ratios is given.
-``--check`` exits with 1 when a ratio misses its goal.
+Run ``python -m benchmarks.tokens``.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import statistics
 import sys
-from collections.abc import Callable
-from time import perf_counter
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import noetic_nb as nn
+from benchmarks.comparing import WARM, Lines, alternate, parser
 from noetic_nb.items import Item, ItemLog, item_text
 from noetic_nb.lab import datasets
 from noetic_nb.tokenizers import Tally, TokenCalibration
 
 MEGABYTES: Final = 10_000_000
-# Name -> (what is measured, what it is measured against, at most so many times as much).
+# What is measured, by name, what it is measured against, at most so many times as much.
 GOALS: Final = {
-    "an item, never counted / ordinary encoding of its text": ("items", "encoding", 1.2),
-    "an item, counted before / the same": ("items again", "encoding", 0.05),
-    "append of counted items to a log / the same": ("log", "encoding", None),
+    "items of four conversations, never counted / ordinary encoding of their texts": ("items", "encoding", 1.2),
+    "the same, counted before / ordinary encoding of their texts": ("items again", "encoding", 0.05),
+    "a log made of them / ordinary encoding of their texts": ("log", "encoding", None),
     "a text of 10 MB / its encoding in one piece": ("long text", "long encoding", 1.2),
-    "a plan that is reconciled and learned from / one by the estimate": ("calibrated turn", "plain turn", None),
+    "200 turns whose plans are reconciled and learned from / 200 turns by the estimate": (
+        "calibrated turn",
+        "plain turn",
+        None,
+    ),
 }
 
 
@@ -35,40 +36,32 @@ def fresh(items: list[Item]) -> list[Item]:
     return [Item(item) for item in items]
 
 
-def measure(rounds: int) -> dict[str, list[float]]:
-    """Return microseconds, a value a round: for an item, for a text, for a turn."""
+async def measure(rounds: int) -> dict[str, list[float]]:
+    """Return seconds, a value a round: for all items, for a text, for a conversation."""
     counter: Any = nn.tokenizers.get("o200k_base")
     encode = counter._encode
     run = datasets.retail(4)
     items = [item for one in run for thread in one.threads for item in one.log(thread)]
     texts = [item_text(item) for item in items]
     long = ("Order #W4923227 isn't here yet; it was sent on Monday, by express. " * 200_000)[:MEGABYTES]
-    cost: dict[str, list[float]] = {}
 
-    def timed(name: str, work: Callable[[], object], number: int) -> None:
-        start = perf_counter()
-        work()
-        cost.setdefault(name, []).append((perf_counter() - start) / number * 1e6)
+    def unknown() -> Iterator[list[Item]]:
+        return iter([fresh(items) for _ in range(rounds + WARM)])
 
-    for turn in range(rounds):
-        unknown, logged = fresh(items), fresh(items)
-        contest: list[tuple[str, Callable[[], object]]] = [
-            ("encoding", lambda: [len(encode(text)) for text in texts]),
-            ("items", lambda some=unknown: [nn.item_tokens(item, counter) for item in some]),
-        ]
-        # Whoever is first reads the texts and the vocabulary into the caches of the machine for the other.
-        for text in texts:
-            encode(text)
-        for name, work in contest if turn % 2 else reversed(contest):
-            timed(name, work, len(items))
-        timed("items again", lambda some=unknown: [nn.item_tokens(item, counter) for item in some], len(items))
-        timed("log", lambda some=logged: ItemLog(some, tokenizer=counter), len(items))
-        if turn < 3:
-            timed("long encoding", lambda: len(encode(long)), 1)
-            timed("long text", lambda: counter(long), 1)
-        for name, tokenizer in (("plain turn", None), ("calibrated turn", _learned())):
-            timed(name, lambda given=tokenizer: asyncio.run(_talk(given)), 200)
-    return cost
+    counted, logged = unknown(), unknown()
+    works: dict[str, Callable[[], object]] = {
+        "encoding": lambda: [len(encode(text)) for text in texts],
+        "items": lambda: [nn.item_tokens(item, counter) for item in next(counted)],
+        "items again": lambda: [nn.item_tokens(item, counter) for item in items],
+        "log": lambda: ItemLog(next(logged), tokenizer=counter),
+        "plain turn": lambda: _talk(None),
+        "calibrated turn": lambda: _talk(_learned()),
+    }
+    for text in texts:  # the texts and the vocabulary are in the caches of the machine for whoever is first
+        encode(text)
+    short = await alternate(works, rounds=rounds)
+    texts_too = {"long encoding": lambda: len(encode(long)), "long text": lambda: counter(long)}
+    return short | await alternate(texts_too, rounds=3)
 
 
 def _learned() -> TokenCalibration:
@@ -87,19 +80,12 @@ async def _talk(tokenizer: TokenCalibration | None) -> None:
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--check", action="store_true", help="exit with 1 when a ratio misses its goal")
-    options = parser.parse_args()
-    cost = measure(options.rounds)
-    missed = 0
-    for name, (ours, theirs, goal) in GOALS.items():
-        ratio = statistics.median([a / b for a, b in zip(cost[ours], cost[theirs], strict=True)])
-        mine, yours = statistics.median(cost[ours]), statistics.median(cost[theirs])
-        verdict = "" if goal is None else f"goal <= {goal:g}" + ("" if ratio <= goal else "  MISSED")
-        missed += goal is not None and ratio > goal
-        print(f"{name:<66} {mine:11.2f} / {yours:11.2f} us = {ratio:6.3f}  {verdict}")
-    return 1 if missed and options.check else 0
+    options = parser(__doc__, rounds=11).parse_args()
+    cost = asyncio.run(measure(options.rounds))
+    lines = Lines()
+    for name, (mine, other, goal) in GOALS.items():
+        lines.ratio(name, cost[mine], cost[other], goal=goal, unit="ms")
+    return lines.end(options)
 
 
 if __name__ == "__main__":

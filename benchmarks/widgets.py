@@ -10,10 +10,13 @@ are never asserted: a shared machine moves them by a factor of two.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
 from typing import Any, Final
+
+from benchmarks.comparing import Lines
 
 EVENT_MS: Final = 1.5
 EVENT_BYTES: Final = 2_048
@@ -243,44 +246,43 @@ def measured(sources: list[str]) -> list[Any]:
     return [json.loads(line.removeprefix("RESULT ")) for line in lines]
 
 
-def live(found: dict[str, Any]) -> None:
-    """Print what an event costs with all views open, and the floor of a message that nobody makes anything of."""
-    floor = found["floor_ms"]
+def live(lines: Lines, found: dict[str, Any]) -> None:
+    """Print what an event costs with all views open, beside a message to an empty widget that nobody makes anything of."""
+    floor = found["floor_ms"] / 1e3
     for name, (mean, p95, size, largest) in found["views"].items():
-        print(
-            f"live, {name}: {mean:.3f} ms an event (limit {EVENT_MS}), p95 {p95:.3f} ms; {size:.0f} bytes an event, largest "
-            f"message {largest} (limit {EVENT_BYTES}); {mean / floor:.1f}x an empty message"
-        )
-    print(
-        f"live, {found['what']}: {found['all_ms']:.3f} ms an event, {found['late']} late ticks of {found['events']} (limit 0); "
-        f"an empty anywidget takes {floor:.3f} ms a message"
-    )
+        what = f"live, {name}"
+        lines.ratio(f"{what}: an event, mean / a message of an empty anywidget", mean / 1e3, floor, unit="ms")
+        lines.value(f"{what}: an event, mean", mean, goal=EVENT_MS)
+        lines.value(f"{what}: an event, p95", p95)
+        lines.value(f"{what}: sent for an event, mean", size, unit="B")
+        lines.value(f"{what}: largest message", largest, goal=EVENT_BYTES, unit="B")
+    what = f"live, {found['what']}"
+    lines.value(f"{what}: an event, mean", found["all_ms"])
+    lines.value(f"{what}: late ticks of {found['events']}", found["late"], goal=0, unit="")
 
 
-def tree(found: list[float]) -> None:
+def tree(lines: Lines, found: list[float]) -> None:
     """Print what it costs to make a workbench and send it to a page, beside a tree of ipywidgets."""
     widgets, bench, count = found
-    print(
-        f"first render of the workbench over 20 turns, the kernel's part: {1e3 * bench:.0f} ms, {bench / widgets:.2f}x a tree of "
-        f"{count:.0f} ipywidgets, {1e3 * widgets:.0f} ms (limit {TREE_SHARE}x with the page's part)"
-    )
+    what = f"first render of the workbench over 20 turns, the kernel's part / a tree of {count:.0f} ipywidgets"
+    lines.ratio(what, bench, widgets, goal=TREE_SHARE, unit="ms")
 
 
-def opened(found: list[Any]) -> None:
+def opened(lines: Lines, found: list[Any]) -> None:
     """Print what it costs to open 10 000 turns."""
     name, seconds, size, events = found
-    print(
-        f"open 10 000 turns ({events:,} events), {name}: {seconds:.2f} s (limit {OPEN_S}), first sent {size:,} bytes "
-        f"(limit {OPEN_BYTES:,})"
-    )
+    what = f"open 10 000 turns ({events:,} events), {name}"
+    lines.value(what, seconds, goal=OPEN_S, unit="s")
+    lines.value(f"{what}: first sent", size, goal=OPEN_BYTES, unit="B")
 
 
 def asked(name: str, limit: float) -> Any:
     """Return what prints how long a question of a page takes."""
 
-    def line(found: list[float]) -> None:
+    def line(lines: Lines, found: list[float]) -> None:
         median, first = found
-        print(f"{name}: {median:.2f} ms (limit {limit}), {median / limit:.2f} of it; the first {first:.1f} ms")
+        lines.value(f"{name}, median", median, goal=limit)
+        lines.value(f"{name}, the first", first)
 
     return line
 
@@ -299,13 +301,18 @@ LINES: Final = {
 
 def main() -> int:
     """Run everything in one kernel and print a line for each figure."""
-    seconds = 5 if "--quick" in sys.argv[1:] else 60
+    given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    given.add_argument("--quick", action="store_true", help="5 seconds of live views instead of 60")
+    given.add_argument("--check", action="store_true", help="exit with 1 when a goal is missed")
+    options = given.parse_args()
+    seconds = 5 if options.quick else 60
     before = os.getloadavg()[0]
     found = measured([f"SECONDS = {seconds}\n{SCENES}", LIVE, TREE, OPEN, ASK])
     print(f"load of the machine: {before:.1f} before, {os.getloadavg()[0]:.1f} after, on {os.cpu_count()} processors")
+    lines = Lines()
     for name, figures in found:
-        LINES[name](figures)
-    return 0
+        LINES[name](lines, figures)
+    return lines.end(options)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable
@@ -31,6 +30,8 @@ def closest(name: object, known: Iterable[str]) -> str:
     ("Did you mean 'search'?", '')
     """
     names = {one.casefold(): one for one in known}
+    import difflib  # only ever wanted for an error message
+
     found = difflib.get_close_matches(str(name).casefold(), names, n=1)
     return f"Did you mean {names[found[0]]!r}?" if found else ""
 

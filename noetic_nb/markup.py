@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import html
 import json
-import re
 from typing import Final
 
+from noetic_nb.late_pattern import late_pattern
 from noetic_nb.redact import MARGIN, clip_data, redact, redact_head, redact_text
 
 __all__ = ["NAME_LENGTH", "clip", "escape", "plain", "plain_data", "plain_line"]
@@ -19,7 +19,7 @@ __all__ = ["NAME_LENGTH", "clip", "escape", "plain", "plain_data", "plain_line"]
 NAME_LENGTH: Final = 80
 
 # C0/C1 controls and bidirectional overrides can hide or reorder what a reader sees; they are shown as code points.
-_INVISIBLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_INVISIBLE: Final = late_pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 def escape(value: object) -> str:

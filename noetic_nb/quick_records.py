@@ -28,13 +28,26 @@ def made_quickly(cls: type[_Record]) -> type[_Record]:
     >>> Point(1.0)
     Point(x=1.0, y=0.0)
     """
+    made = cls.__init__
+
+    def first(self: Any, *args: Any, **keys: Any) -> None:
+        # An import makes dozens of such classes, and a short session few of their records.
+        cls.__init__ = update_wrapper(_quick_init(cls), made)  # type: ignore[method-assign]
+        cls.__init__(self, *args, **keys)
+
+    # With the signature that is shown for the class.
+    cls.__init__ = update_wrapper(first, made)  # type: ignore[method-assign]
+    return cls
+
+
+def _quick_init(cls: type[Any]) -> Any:
     parameters: list[str] = []
     lines: list[str] = []
     scope: dict[str, Any] = {}
     has_slots = "__slots__" in vars(cls)
     if not has_slots:
         lines.append("    facts = self.__dict__")
-    for field in fields(cls):  # type: ignore[arg-type]  # a dataclass, which no type says
+    for field in fields(cls):
         name = field.name
         value = name
         if has_slots:
@@ -51,6 +64,4 @@ def made_quickly(cls: type[_Record]) -> type[_Record]:
     if hasattr(cls, "__post_init__"):
         lines.append("    self.__post_init__()")
     exec("\n".join([f"def __init__(self, {', '.join(parameters)}):", *lines]), scope)
-    # With the signature that is shown for the class.
-    cls.__init__ = update_wrapper(scope["__init__"], cls.__init__)  # type: ignore[method-assign]
-    return cls
+    return scope["__init__"]

@@ -7,9 +7,6 @@ needs to see something.
 From the ground up: `card`, `as_text`, `as_html`, `on_classes`; each may know those before it.
 """
 
-from noetic_nb.cards.as_html import card_html
-from noetic_nb.cards.as_text import card_line, card_text
-from noetic_nb.cards.card import Card, Table, card_of
-from noetic_nb.cards.on_classes import with_card
+from noetic_nb.lazy import attach
 
-__all__ = ["Card", "Table", "card_html", "card_line", "card_of", "card_text", "with_card"]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -8,10 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, TypeVar, overload
 
-from noetic_nb.cards.as_html import card_html
-from noetic_nb.cards.as_text import card_line, card_text
 from noetic_nb.cards.card import Card, card_of, fields_card
-from noetic_nb.markup import escape
 
 __all__ = ["with_card"]
 
@@ -24,20 +21,30 @@ def _failure(value: object, error: Exception) -> str:
     return f"<{type(value).__name__}: cannot be shown, {type(error).__name__}>"
 
 
-def _guarded(make: Callable[[Card], str]) -> Callable[[Any], str]:
-    def shown(self: Any) -> str:
-        try:
-            return make(card_of(self))
-        except Exception as exc:
-            return _failure(self, exc)
+# How cards are laid out is read where one is first looked at: classes are made by every import.
+def _line(self: Any) -> str:
+    from noetic_nb.cards.as_text import card_line
 
-    return shown
+    return _guarded(card_line, self)
 
 
-_line, _text_of = _guarded(card_line), _guarded(card_text)
+def _text_of(self: Any) -> str:
+    from noetic_nb.cards.as_text import card_text
+
+    return _guarded(card_text, self)
+
+
+def _guarded(make: Callable[[Card], str], self: Any) -> str:
+    try:
+        return make(card_of(self))
+    except Exception as exc:
+        return _failure(self, exc)
 
 
 def _html(self: Any) -> str:
+    from noetic_nb.cards.as_html import card_html
+    from noetic_nb.markup import escape
+
     try:
         return card_html(card_of(self))
     except Exception as exc:

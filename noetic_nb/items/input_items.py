@@ -6,14 +6,15 @@ A slip in a role or a part would be found by the provider, after the turn has be
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb.errors import ItemValidationError
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items.item import Item, is_base_type
-from noetic_nb.items.messages import MessageFormat, recognise
-from noetic_nb.items.messages.formats import decode_one, plain_message
 from noetic_nb.items.registry import DEFAULT_REGISTRY, ItemRegistry
+
+if TYPE_CHECKING:
+    from noetic_nb.items.messages import MessageFormat
 
 __all__ = ["input_items", "is_given_item", "text_as_part"]
 
@@ -38,6 +39,9 @@ def is_given_item(value: object) -> bool:
 
 def _format(value: Any) -> MessageFormat | None:
     """Return the format of a message that is no item of ours."""
+    # The forms of others are read where somebody gives items.
+    from noetic_nb.items.messages import recognise
+
     found = recognise([value])
     kind = value.get("type") if isinstance(value, Mapping) else None
     # Anthropic's answers are of the type "message", too, but hold blocks that no item of ours has.
@@ -77,6 +81,8 @@ def input_items(
     ...
     noetic_nb.errors.ItemValidationError: Item 0: there is no such role. Given: 'king'. Roles are user, system, ...
     """
+    from noetic_nb.items.messages.formats import decode_one, plain_message
+
     made: list[Item] = []
     waiting: list[str] = []
     for place, value in enumerate(given):

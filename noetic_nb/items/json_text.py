@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable
 from json import encoder as json_encoder
 from typing import Any, Final
 
 from pydantic_core import from_json
+
+from noetic_nb.late_pattern import late_pattern
 
 __all__ = ["compact_json", "encoding", "parsed_json"]
 
@@ -45,9 +46,9 @@ def encoding(encoder: json.JSONEncoder) -> Callable[[Any], str]:
 
 
 _ENCODE: Final = encoding(_ENCODER)
-_LONE_SURROGATE: Final = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
+_LONE_SURROGATE: Final = late_pattern("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
 # A fractional number in JSON text follows one of these signs; text may look like it too, so a match is only a hint.
-_PERHAPS_FLOAT: Final = re.compile(r"(?:^|[:,\[])-?\d+[.e]")
+_PERHAPS_FLOAT: Final = late_pattern(r"(?:^|[:,\[])-?\d+[.e]")
 # Where ECMAScript switches to exponents (Number::toString, ECMA-262 section 6.1.6.1.20).
 _MAX_PLAIN: Final = 1e21
 _MIN_PLAIN: Final = 1e-6

@@ -13,6 +13,8 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Final
 
+from noetic_nb.late_pattern import late_pattern
+
 __all__ = ["Needle", "SearchedText", "needle_of", "searched", "value_text"]
 
 # Below this many characters two tokens that stand beside each other are not one value: "a b" is not "ab".
@@ -25,10 +27,10 @@ MAX_DIGITS: Final = 30
 MAX_KEPT_LENGTH: Final = 4_000
 # Scripts without spaces have one token a character, so that a value is found beside its neighbours.
 _UNSPACED: Final = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
-_TOKEN: Final = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
-_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|\n[ \t]*(?:\\ )?|[nrtbf0 ]|([\"'\\/]))")
+_TOKEN: Final = late_pattern(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
+_ESCAPE: Final = late_pattern(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|\n[ \t]*(?:\\ )?|[nrtbf0 ]|([\"'\\/]))")
 # Not inside an identifier, a date or a time: 04 of 2022-03-04 is no number anybody wrote.
-_NUMBER: Final = re.compile(
+_NUMBER: Final = late_pattern(
     r"(?<![^\W_])(?<!\d[-.,:/])-?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+,\d{1,2}(?!\d)|\d+(?:\.\d+)?)(?![^\W_])(?![-.,:/]\d)"
 )
 _MONTHS: Final = {
@@ -41,10 +43,10 @@ _MONTHS: Final = {
 }  # fmt: skip
 _MONTHS_BEGIN: Final = tuple({name[:3] for name in _MONTHS})
 _MONTH: Final = "|".join(sorted(_MONTHS, key=len, reverse=True))
-_ISO: Final = re.compile(r"(?<!\d)(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[t ,]+(\d{1,2}):(\d{2}))?(?!\d)")
-_SLASHED: Final = re.compile(r"(?<![\d/.-])(\d{1,2})[/.-](\d{1,2})[/.-](\d{4})(?!\d)")
-_DAY_FIRST: Final = re.compile(rf"(?<!\d)(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?({_MONTH})\b\.?,?\s+(\d{{4}})(?!\d)")
-_MONTH_FIRST: Final = re.compile(rf"\b({_MONTH})\b\.?\s+(\d{{1,2}})(?:st|nd|rd|th)?,?\s+(\d{{4}})(?!\d)")
+_ISO: Final = late_pattern(r"(?<!\d)(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[t ,]+(\d{1,2}):(\d{2}))?(?!\d)")
+_SLASHED: Final = late_pattern(r"(?<![\d/.-])(\d{1,2})[/.-](\d{1,2})[/.-](\d{4})(?!\d)")
+_DAY_FIRST: Final = late_pattern(rf"(?<!\d)(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?({_MONTH})\b\.?,?\s+(\d{{4}})(?!\d)")
+_MONTH_FIRST: Final = late_pattern(rf"\b({_MONTH})\b\.?\s+(\d{{1,2}})(?:st|nd|rd|th)?,?\s+(\d{{4}})(?!\d)")
 
 
 def _plain(text: str) -> str:
@@ -184,7 +186,7 @@ class Needle:
         return bool(self.marks) and not self.marks.isdisjoint(text.marks) and len(text.marks) == 1
 
 
-_WITHOUT_ZONE: Final = re.compile(r"(?::\d{2}(?:\.\d+)?)?(?:z|[+-]\d{2}:?\d{2})?$")
+_WITHOUT_ZONE: Final = late_pattern(r"(?::\d{2}(?:\.\d+)?)?(?:z|[+-]\d{2}:?\d{2})?$")
 _WHOLE_DATES: Final = (_ISO, _SLASHED, _DAY_FIRST, _MONTH_FIRST)
 
 

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from noetic_nb.late_pattern import late_pattern
 from noetic_nb.redact.assignments import assigned, may_assign
 from noetic_nb.redact.marks import Span
 from noetic_nb.redact.private_keys import private_keys_in
@@ -15,7 +16,7 @@ from noetic_nb.redact.shapes import cookies, is_hinted, issued, may_hold_cookies
 
 __all__ = ["MAX_LEVELS", "may_hold", "spans_of"]
 
-_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[\"\\/bfnrt])")
+_ESCAPE: Final = late_pattern(r"\\(?:u[0-9a-fA-F]{4}|[\"\\/bfnrt])")
 _SIGNS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 # JSON in JSON doubles its backslashes at every level, so that real text is never much deeper.
 MAX_LEVELS: Final = 8

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
+from noetic_nb.late_pattern import late_pattern
 from noetic_nb.redact.marks import Span
 
 __all__ = ["private_keys_in"]
 
-_PEM: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_PEM_END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}-----")
-_PEM_BODY: Final = re.compile(r"(?:[A-Za-z0-9+/=\s:,.\-()@]|\\[nrt])*+")
-_PEM_LINES: Final = re.compile(
+_PEM: Final = late_pattern(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_PEM_END: Final = late_pattern(r"-----END [A-Z0-9 ]{0,40}-----")
+_PEM_BODY: Final = late_pattern(r"(?:[A-Za-z0-9+/=\s:,.\-()@]|\\[nrt])*+")
+_PEM_LINES: Final = late_pattern(
     r"(?:\s|\\[nr])*+(?:[A-Za-z0-9+/=]{16,}+(?:\s|\\[nr])*+)*+(?:[A-Za-z0-9+/]{1,64}={1,2})?"
 )
-_PEM_RUN: Final = re.compile(r"(?:(?!\\[nrt])|(?<=\\[nrt]))([A-Za-z0-9+/]{16,}={0,2})")
+_PEM_RUN: Final = late_pattern(r"(?:(?!\\[nrt])|(?<=\\[nrt]))([A-Za-z0-9+/]{16,}={0,2})")
 
 
 def private_keys_in(text: str) -> Iterator[Span]:

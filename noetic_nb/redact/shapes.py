@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from noetic_nb.late_pattern import late_pattern
 from noetic_nb.redact.marks import PLACEHOLDER, Span
 
 __all__ = ["cookies", "is_hinted", "issued", "longest_run", "may_hold_cookies"]
@@ -54,7 +55,7 @@ class _Shape(NamedTuple):
 
 
 def _shape(hints: str, pattern: str, holds: Callable[[str], bool] = _any) -> _Shape:
-    return _Shape(tuple(hints.split()), re.compile(pattern), holds)
+    return _Shape(tuple(hints.split()), late_pattern(pattern), holds)
 
 
 _B: Final = r"(?<![A-Za-z0-9])"
@@ -108,20 +109,20 @@ _ANY_HINT: Final = tuple(
     ]
 )
 _PLAIN_HINTS: Final = ("xox", "earer", "asic", "/api/webhooks/", "SharedAccessKey")
-_AWS_SECRET: Final = re.compile(r"(?<![A-Za-z0-9/+])([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])")
+_AWS_SECRET: Final = late_pattern(r"(?<![A-Za-z0-9/+])([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])")
 _AWS_BESIDE: Final = 200  # characters: the next line, field or column
-_COOKIES: Final = re.compile(r"(?i)\bcookie[\"']?\s{0,3}:\s{0,3}[\"']?([^\r\n\"'\\<>]++)")
-_COOKIE: Final = re.compile(r"[\w.\-]{1,64}=[^\s;,]{6,}")
-_SESSION: Final = re.compile(
+_COOKIES: Final = late_pattern(r"(?i)\bcookie[\"']?\s{0,3}:\s{0,3}[\"']?([^\r\n\"'\\<>]++)")
+_COOKIE: Final = late_pattern(r"[\w.\-]{1,64}=[^\s;,]{6,}")
+_SESSION: Final = late_pattern(
     r"(?i)(?<![A-Za-z0-9])(?:session|session_?id|sid|connect\.sid|jsessionid|phpsessid)=([^\s;,&\"'<>\\]{6,})"
 )
-_SESSION_NAME: Final = re.compile(
+_SESSION_NAME: Final = late_pattern(
     r"=(?<=[nd]=)(?:(?<=session=)|(?<=session_id=)|(?<=sessionid=)|(?<=sessid=)|(?<=sid=))"
 )
 
 
 # What it is given may begin in the next line.
-_COOKIE_NAME: Final = re.compile(r"cookie[\"']?[^\S\n]{0,3}(?::|\n|\Z)")
+_COOKIE_NAME: Final = late_pattern(r"cookie[\"']?[^\S\n]{0,3}(?::|\n|\Z)")
 
 
 def is_hinted(text: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +19,7 @@ from noetic_nb.items import freeze, thaw
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.json_form import ModelForm
 from noetic_nb.items.json_text import compact_json
+from noetic_nb.late_pattern import late_pattern
 from noetic_nb.models.client import ToolSpec
 from noetic_nb.names import skeleton
 from noetic_nb.sync import awaited
@@ -27,7 +27,7 @@ from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["BoundArguments", "Tool", "ToolSet", "drained", "spec_tokens", "wire_name"]
 
-_NOT_WIRE: Final = re.compile(r"[^A-Za-z0-9_-]")
+_NOT_WIRE: Final = late_pattern(r"[^A-Za-z0-9_-]")
 
 
 def wire_name(name: str) -> str:

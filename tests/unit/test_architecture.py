@@ -40,6 +40,7 @@ FLOORS: tuple[frozenset[str], ...] = (
             "storage",
             "regulator",
             "sync",
+            "late_pattern",
             "lazy",
             "moved",
             "nested_loop",

@@ -21,7 +21,7 @@ _DECIDERS: Final = ("when", "python", "never_after", "only_after", "at_most", "o
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
 class JudgeData(_Strict):

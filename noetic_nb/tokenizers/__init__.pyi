@@ -1,0 +1,15 @@
+from .encoding_tokenizer import EncodingTokenizer as EncodingTokenizer
+from .encodings import ENCODINGS as ENCODINGS
+from .encodings import MODELS as MODELS
+from .encodings import Encoding as Encoding
+from .factors import Factors as Factors
+from .factors import Tally as Tally
+from .framing import FRAMINGS as FRAMINGS
+from .framing import Framing as Framing
+from .framing import framing_of as framing_of
+from .learning import CalibratedTokenizer as CalibratedTokenizer
+from .learning import TokenCalibration as TokenCalibration
+from .named import as_tokenizer as as_tokenizer
+from .named import calibrated as calibrated
+from .named import from_ranks as from_ranks
+from .named import get as get

@@ -1,0 +1,12 @@
+from .allocation.allocation import TokenAllocation as TokenAllocation
+from .approval.approval import Approval as Approval
+from .base.selection import Selection as Selection
+from .compare.compare import Compare as Compare
+from .ledger.ledger import Ledger as Ledger
+from .memory.memory_view import MemoryView as MemoryView
+from .rules.rule_editor import RuleEditor as RuleEditor
+from .rules.rule_magic import load_ipython_extension as load_ipython_extension
+from .timeline.timeline import RunTimeline as RunTimeline
+from .transcript.transcript import Transcript as Transcript
+from .trends.trends import RegulatorTrends as RegulatorTrends
+from .workbench.workbench import Workbench as Workbench
