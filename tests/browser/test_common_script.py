@@ -115,7 +115,7 @@ def test_older_choices_that_come_back_do_not_undo_the_newest(page: Any) -> None:
         const store = storeOf(() => true);
         store.initialize({ model });
         for (const turn of [1, 2]) store.select(model, { turn });
-        const [first, second] = model.sent.map((message) => message.id);
+        const [first, second] = model.sent.filter((message) => message.type === "select").map((message) => message.id);
         window.seen = [];
         const come = (id, turn) => {
           model.receive({ type: "selected", id, fields: { turn } });
