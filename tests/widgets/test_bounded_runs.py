@@ -115,13 +115,13 @@ def test_what_is_sent_before_a_page_listens_is_sent_again_to_it() -> None:
     with Ledger(run) as view:
         sent: list[dict[str, Any]] = []
         view.comm.send = lambda data=None, *_args, **_more: sent.append(data["content"])
-        opened_with = view.told["messages"]
+        opened_with = view.sent["messages"]
         grow(run, 1)
         assert [message["type"] for message in sent] == ["line"]
         sent.clear()
 
         view._message_received(view, {"type": "here", "messages": opened_with}, [])
-        view._message_received(view, {"type": "here", "messages": view.told["messages"]}, [])
+        view._message_received(view, {"type": "here", "messages": view.sent["messages"]}, [])
 
         assert [message["type"] for message in sent] == ["all"]
         assert sent[0]["snapshot"]["total"] == 1

@@ -197,7 +197,7 @@ async def _considered(run: Run, request: RecordedRequest, layers: Sequence[Memor
     where = request.where
     for event in tuple(run.events)[: request.seq]:
         index.take(event)
-        await live.hear(event, index)
+        await live.take(event, index)
         is_other = event.where.thread_id != where.thread_id
         if isinstance(event, LayerStateChanged) and not (is_other and event.layer_id in narrow):
             states[event.layer_id] = event.state

@@ -53,7 +53,7 @@ class LayersAlong:
         # What a step of the model has produced so far, with what it took.
         self.answered: dict[str, ModelResponse] = {}
 
-    async def hear(self, event: RunEvent, index: RequestIndex) -> None:
+    async def take(self, event: RunEvent, index: RequestIndex) -> None:
         """Take what happened, which `index` has read already: a turn's begin, answers, the end of a step and of a turn."""
         match event:
             case TurnStarted():
@@ -158,7 +158,7 @@ async def offers_of(
     for seq, event in enumerate(tuple(run.events)):
         at = index.take(event)
         execution_id = event.where.execution_id
-        await live.hear(event, index)
+        await live.take(event, index)
         match event:
             case BudgetsAllocated():
                 due.add(execution_id)

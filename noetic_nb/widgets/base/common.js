@@ -113,7 +113,7 @@ function storeOf(take) {
     };
     model.on("msg:custom", receive);
     // What was sent while this script was loaded found no listener.
-    if (!model.isHosted) model.send({ type: "here", messages: model.get("told")?.messages ?? 0 });
+    if (!model.isHosted) model.send({ type: "here", messages: model.get("sent")?.messages ?? 0 });
     return () => {
       model.off("msg:custom", receive);
       cancelAnimationFrame(store.frame);

@@ -100,4 +100,4 @@ def page_traits(view: Any) -> dict[str, Any]:
     own = set(view.class_trait_names(sync=True)) - set(anywidget.AnyWidget.class_trait_names(sync=True))
     # Scripts and style sheets are traits, too.
     own = {name for name in own if not name.startswith("_")}
-    return {name: getattr(view, name) for name in sorted(own - {"snapshot", "told", "static_name"})}
+    return {name: getattr(view, name) for name in sorted(own - {"snapshot", "sent", "static_name"})}

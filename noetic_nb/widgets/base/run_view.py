@@ -54,7 +54,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
 
     snapshot = traitlets.Dict().tag(sync=True)
     # How many messages are in the snapshot already; grown in place, as that is.
-    told = traitlets.Dict().tag(sync=True)
+    sent = traitlets.Dict().tag(sync=True)
     fault = traitlets.Unicode("").tag(sync=True)
     static_name = traitlets.Unicode("").tag(sync=True)
 
@@ -111,7 +111,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
             with no_collecting(len(events)):
                 reading.begin()
             # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
-            super().__init__(snapshot=reading.snapshot, told={"messages": 0}, static_name=self.static_id, **traits)
+            super().__init__(snapshot=reading.snapshot, sent={"messages": 0}, static_name=self.static_id, **traits)
             both = {id(event) for event in events[known:]}
             self._unread = deque([event for event in self._unread if id(event) not in both])
         if self.host is None:
@@ -143,7 +143,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
     def send(self, content: dict[str, Any], buffers: Any = None) -> None:
         """Send a message to the page; those that a page must not miss are counted."""
         if content.get("type") not in ("got", "all"):
-            self.told["messages"] += 1
+            self.sent["messages"] += 1
         super().send(content, buffers)
 
     def _take(self, event: RunEvent) -> None:
@@ -181,7 +181,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
     def _message_received(self, _widget: Any, content: Any, _buffers: Any) -> None:
         match content:
             # What is sent while a page still loads its script reaches nobody.
-            case {"type": "here", "messages": int(told)} if told == self.told["messages"]:
+            case {"type": "here", "messages": int(sent)} if sent == self.sent["messages"]:
                 pass
             case {"type": "again" | "here"}:  # a page saw that it missed a message, or did miss one
                 with self._reading_lock:
