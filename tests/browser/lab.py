@@ -269,6 +269,8 @@ class Window:
         notebook, self.notebook = self.notebook, None
         if notebook is None or notebook.problems or notebook.dialogs or self.shown >= self.MOST:
             return False
+        if notebook.tolerated is not None:  # what it was allowed may still come, and would be the next one's
+            return False
         try:
             kept = self.page.evaluate("() => Boolean(window.isFirstLoad && window.jupyterapp)")
             return bool(kept and self.page.evaluate(LEAVE, notebook.path.name))

@@ -132,10 +132,13 @@ def test_pyplot_is_never_imported() -> None:
 
 
 def test_figures_load_matplotlib_and_nothing_of_jupyter() -> None:
-    code = "import sys, noetic_nb.plots; print(*{name.partition('.')[0] for name in sys.modules})"
+    loads = "print(*{name.partition('.')[0] for name in sys.modules})"
+    code = f"import sys; from noetic_nb import plots; {loads}; plots.allocation; {loads}"
 
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    before, loaded = [line.split() for line in shown.splitlines()]
 
+    assert "matplotlib" not in before  # a browser without it can still import the package
     assert "matplotlib" in loaded
     assert not {"IPython", "ipywidgets", "anywidget", "traitlets", "ipykernel", "jupyter_client"} & set(loaded)
 
