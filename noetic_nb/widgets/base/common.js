@@ -113,7 +113,8 @@ function storeOf(take) {
     };
     model.on("msg:custom", receive);
     // What was sent while this script was loaded found no listener.
-    if (!model.isHosted) model.send({ type: "here", messages: model.get("sent")?.messages ?? 0 });
+    const sent = model.get("sent"); // not where a host asks for what was missed
+    if (sent) model.send({ type: "here", messages: sent.messages });
     return () => {
       model.off("msg:custom", receive);
       cancelAnimationFrame(store.frame);

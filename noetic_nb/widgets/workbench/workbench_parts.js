@@ -7,7 +7,6 @@ function panelModel(host, name, data) {
   let changed = {};
   const emit = (event, value) => [...(listeners.get(event) ?? [])].forEach((listener) => listener(value));
   return {
-    isHosted: true, // what it missed, its host asks for
     get: (key) => state[key],
     set: (key, value) => {
       if (state[key] === value) return;
