@@ -34,6 +34,9 @@ FLAGS: Final = [
 ]
 NEEDED: Final = ("playwright", "jupyterlab", "notebook", "jupyter_client", "nbformat", "nbconvert", "ipykernel")
 ALLOWED_PROBLEMS: Final = re.compile(r"favicon|ResizeObserver loop")
+# Comes two seconds late of a view that was closed while the page loaded it: in a shared page perhaps one of the notebook before.
+# A view of the test's own that could not be made is missing from the page, which fails the test.
+LATE_PROBLEMS: Final = re.compile(r"^\[anywidget\] Failed to initialize model\.$")
 
 
 def chromium_path() -> str | None:
@@ -108,6 +111,8 @@ def notebook(lab: Lab, browser: Browser, request: pytest.FixtureRequest) -> Iter
         assert each.foreign == [], "the page called another host"
         tolerated = each.tolerated
         problems = [problem for problem in each.problems if tolerated is None or not tolerated.search(problem)]
+        if each.shares_page:
+            problems = [problem for problem in problems if not LATE_PROBLEMS.search(problem)]
         assert [problem for problem in problems if not ALLOWED_PROBLEMS.search(problem)] == []
         assert each.dialogs == []
 

@@ -250,6 +250,7 @@ class Window:
         self.shown += 1
         name = notebook.path.name
         used = self.page.evaluate("() => Boolean(window.jupyterapp)")
+        notebook.shares_page = bool(used)
         # Until the next notebook is there, whatever complains in a used page is of the last one, which is gone.
         self.listening = not used
         if used:
@@ -290,6 +291,7 @@ class LabNotebook:
         self.problems: list[str] = []
         self.tolerated: re.Pattern[str] | None = None
         self.dialogs: list[str] = []
+        self.shares_page = False
         self._kernel: Kernel | None = None
         self.path = self.lab.root / f"{name}.ipynb"
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell.strip()) for cell in cells])
