@@ -16,7 +16,7 @@ from noetic_nb.items.registry import DEFAULT_REGISTRY, ItemRegistry
 if TYPE_CHECKING:
     from noetic_nb.items.messages import MessageFormat
 
-__all__ = ["input_items", "is_given_item", "text_as_part"]
+__all__ = ["answer_message", "input_items", "is_given_item", "text_as_part"]
 
 ROLES: Final = ("user", "system", "developer", "assistant")
 STATUSES: Final = ("in_progress", "completed", "incomplete", "failed")
@@ -139,6 +139,37 @@ def text_as_part(item: Item) -> Item:
     'input_text'
     """
     return Item({**item, "content": (_text_part(item["role"], item["content"]),)})
+
+
+def answer_message(item: Item) -> Item:
+    """Return a message of a model as everything that reads items expects it: its text in parts of a response.
+
+    Raises `TypeError` for content that is neither text nor parts, and for a part whose text is none: it would be lost, and no
+    rule would see it. Parts of other types are of a provider and pass.
+
+    Examples
+    --------
+    >>> chat = Item(type="message", role="assistant", content=({"type": "text", "text": "Hi"},))
+    >>> answer_message(chat)["content"][0]["type"]
+    'output_text'
+    """
+    content = item.get("content")
+    if content is None:
+        return item
+    if isinstance(content, str):
+        return text_as_part(item)
+    if not isinstance(content, list | tuple):
+        raise TypeError(f"The content of a message is a text or a list of parts, not {type(content).__name__}.")
+    parts: list[Any] = []
+    for part in content:
+        if not isinstance(part, Mapping):
+            raise TypeError(f"A part of a message is a mapping with a type, not {type(part).__name__}.")
+        kind = part.get("type")
+        field = "text" if kind == "text" else _TEXT_FIELDS.get(kind) if isinstance(kind, str) else None
+        if field is not None and not isinstance(part.get(field), str):
+            raise TypeError(f"A part of type {kind!r} has no text under {field!r}.")
+        parts.append(_text_part("assistant", part["text"]) if kind == "text" else part)
+    return Item({**item, "content": tuple(parts)})
 
 
 def _text_part(role: str, text: str) -> Item:

@@ -502,3 +502,45 @@ def test_an_answer_whose_content_is_plain_text_is_read_like_one_of_parts() -> No
 
     assert nn.run_sync(desk.execute("Hi", thread_id="ann")).text == "Hello."
     assert desk.log("ann")[-1]["content"][0]["text"] == "Hello."
+
+
+def answers(content: Any) -> nn.AgentHarness:
+    class Client:
+        async def complete(self, request: nn.ModelRequest) -> nn.ModelResponse:
+            return nn.ModelResponse((nn.Item(type="message", role="assistant", content=content),))
+
+    rules = nn.RuleBook()
+    rules.when('response.text.contains("forbidden")', id="words", guidance="Not that word.")
+    return nn.AgentHarness(config(memory=[rules]), model=Client())
+
+
+class Text(str):
+    """A text of a client's own class."""
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "forbidden",
+        Text("forbidden"),
+        [{"type": "text", "text": "forbidden"}],
+        ({"type": "output_text", "text": "forbidden"},),
+    ],
+    ids=["text", "text-of-a-class", "chat-part", "part"],
+)
+def test_rules_read_an_answer_in_whatever_form_its_text_comes(content: Any) -> None:
+    with pytest.raises(nn.NoeticError) as denied:
+        nn.run_sync(answers(content).execute("Hi", thread_id="ann"))
+    assert "Not that word." in str(denied.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [["forbidden"], 5, {"type": "output_text", "text": "forbidden"}, [{"type": "output_text", "text": 5}]],
+    ids=["texts", "number", "part-alone", "number-in-a-part"],
+)
+def test_an_answer_whose_text_would_be_lost_is_refused(content: Any) -> None:
+    with pytest.raises(nn.NoeticError) as refused:
+        nn.run_sync(answers(content).execute("Hi", thread_id="ann"))
+    assert refused.value.kind == "llm_failed"
+    assert "message" in str(refused.value) or "part" in str(refused.value)

@@ -13,7 +13,8 @@ from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ErrorRaised, EventSink, ModelCalled
 from noetic_nb.ids import Ids
-from noetic_nb.items.input_items import text_as_part
+from noetic_nb.items.frozen import FrozenDict
+from noetic_nb.items.input_items import answer_message
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
 from noetic_nb.memory.execution_context import HookModelRequest, as_response
 from noetic_nb.memory.hook_runner import NO_SOURCES
@@ -358,7 +359,7 @@ class Engine:
             parse = ctx.item_log.registry.parse
             for item in response.items:  # before anything is charged or logged
                 parse(item)
-                if item["type"] == "message" and type(item.get("content")) is str:
+                if item["type"] == "message" and not _is_usual(item.get("content")):
                     response = _with_parts(response)
         except asyncio.CancelledError:
             self._record_call(ctx, request, step, start, "cancelled", None, None)
@@ -427,6 +428,14 @@ class Engine:
             self.sink.emit(ErrorRaised(ctx.where, self.clock.now_ms(), str(kind), error_text(error), step_id))
 
 
+def _is_usual(content: Any) -> bool:
+    """Tell quickly whether content is one part of text, as that of nearly every answer."""
+    if type(content) is not tuple or len(content) != 1:
+        return False
+    part = content[0]
+    return isinstance(part, FrozenDict) and part.get("type") == "output_text" and type(part.get("text")) is str
+
+
 def _with_parts(response: ModelResponse) -> ModelResponse:
-    items = [text_as_part(item) if type(item.get("content")) is str else item for item in response.items]
+    items = [answer_message(item) if item["type"] == "message" else item for item in response.items]
     return response._replace(items=tuple(items))
