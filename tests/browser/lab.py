@@ -25,6 +25,8 @@ from jupyter_client import BlockingKernelClient
 from playwright.sync_api import Browser, Page, Route, ViewportSize
 from playwright.sync_api import Error as PlaywrightError
 
+from tests.kernels.forked import paths_of_fresh
+
 T = TypeVar("T")
 ROOT: Final = Path(__file__).resolve().parents[2]
 VIEWPORT: Final[ViewportSize] = {"width": 1800, "height": 1100}
@@ -69,7 +71,7 @@ def wait_for(check: Callable[[], T], what: str, *, seconds: float = 30.0) -> T:
         time.sleep(0.05)
 
 
-# How the front ends are started, and where a notebook is.
+# How the front ends are started, where a notebook is, and whether its kernel is a new process, as everyone's is.
 FRONT_ENDS: Final = {
     "lab": (
         "doc/tree",
@@ -79,8 +81,9 @@ FRONT_ENDS: Final = {
             "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         ),
         "LabApp",
+        False,
     ),
-    "notebook": ("notebooks", (), "JupyterNotebookApp"),
+    "notebook": ("notebooks", (), "JupyterNotebookApp", True),
 }
 
 
@@ -89,7 +92,7 @@ class Lab:
 
     def __init__(self, root: Path, front_end: str = "lab") -> None:
         self.root = root
-        self.page, more, app = FRONT_ENDS[front_end]
+        self.page, more, app, self.has_fresh_kernels = FRONT_ENDS[front_end]
         self.token = secrets.token_hex(8)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -127,6 +130,7 @@ class Lab:
         return {
             **os.environ,
             **{name: str(self.root / folder) for name, folder in own.items()},
+            **({"JUPYTER_PATH": paths_of_fresh()} if self.has_fresh_kernels else {}),
             "PYTHONPATH": str(ROOT),
             "OPENAI_API_KEY": "",
         }
