@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 
 import nbformat
 from jupyter_client import BlockingKernelClient
-from playwright.sync_api import Browser, Page, Route, ViewportSize
+from playwright.sync_api import Browser, Page, ViewportSize
 from playwright.sync_api import Error as PlaywrightError
 
 from tests.kernels.forked import paths_of_fresh
@@ -219,7 +219,8 @@ class Window:
         self.notebook: LabNotebook | None = None
         self.listening = False
         self.shown = 0
-        self.page.route("**/*", self._guard)
+        # Listened to and not held up, which would cost the page its cache; no other host has an address (FLAGS of conftest.py).
+        self.page.on("request", lambda request: self._note(request.url))
         self.page.on("websocket", lambda socket: self._note(socket.url))
         self.page.on("pageerror", lambda error: self._complain(str(error)))
         self.page.on("console", lambda said: self._complain(said.text) if said.type == "error" else None)
@@ -235,13 +236,6 @@ class Window:
     def _complain(self, problem: str) -> None:
         if self.notebook is not None and self.listening:
             self.notebook.problems.append(problem)
-
-    def _guard(self, route: Route) -> None:
-        self._note(route.request.url)
-        if self._is_ours(route.request.url):
-            route.continue_()
-        else:
-            route.abort()
 
     def _dismiss(self, dialog: Any) -> None:
         if self.notebook is not None:
