@@ -526,8 +526,9 @@ def frames_page() -> str:
         "is missing (None, NaN), never 0. Secrets are redacted. `run` is a `Run`, recorded, loaded or",
         "imported; the other names are those of the examples on this site.",
         "",
-        "Every view has `to_frame()`: of `Workbench` it is turns, of `TokenAllocation` allocations, of `Ledger` the ledger, of `Compare`",
-        "comparisons; those of the others are below. `lab.pareto` returns the rows of a table that no other row beats, with its columns.",
+        "Every view has `to_frame()`: of `Workbench` it is turns, of `TokenAllocation` allocations, of `Ledger` the ledger,",
+        "of `Compare` comparisons; those of the others are below. `lab.pareto` returns the rows of a table that no other row",
+        "beats, with its columns.",
         "",
     ]
     for name, table in TABLES.items():

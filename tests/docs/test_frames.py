@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from noetic_nb import lab, widgets
-
 from tests.docs.site_modules import site_module
 
 frames = site_module("frames")
