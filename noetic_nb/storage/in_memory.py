@@ -64,6 +64,9 @@ class InMemoryStorage:
     [1]
     """
 
+    is_prompt: Final = True
+    """What waits here waits for futures of the loop only: see `ThreadStore.is_prompt`."""
+
     def __init__(self, initial: Mapping[str, JsonValue] | None = None) -> None:
         # Or, in place of a text, data that nobody writes into and that it would be read as: most are replaced before they are
         # read.

@@ -102,6 +102,12 @@ class ThreadStore:
         """Whether nobody else runs while something is read or written: there is nothing to wait for."""
         return type(self.storage) is InMemoryStorage
 
+    @property
+    def is_prompt(self) -> bool:
+        """Whether what is read or written is most often done without waiting, and may be begun in one task and end in another."""
+        # Of the very class: another that is derived from it may do what it likes.
+        return "is_prompt" in vars(type(self.storage))
+
     async def read(self, thread_id: str) -> tuple[Part, ...]:
         """Return all parts of a thread, in order; none for a thread that was never saved.
 

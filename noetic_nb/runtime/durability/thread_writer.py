@@ -26,6 +26,7 @@ from noetic_nb.runtime.durability.thread_log import (
 )
 from noetic_nb.runtime.durability.turn_states import KeptStates, NewStates
 from noetic_nb.storage.adapter import write_together
+from noetic_nb.sync import Begun, leave_hand
 
 __all__ = ["ThreadWriter", "attempt", "execution_prefix", "ledger_prefix", "snapshot_key"]
 
@@ -168,12 +169,18 @@ class ThreadWriter:
         return self.lost or problem
 
     async def _keep_in_time(self, ctx: Context) -> None:
-        if self.store.is_immediate:
-            await self.keep(ctx, len(ctx.item_log), ctx.turn)
-            return
+        keeping = self.keep(ctx, len(ctx.item_log), ctx.turn)
+        rest: Awaitable[None] = keeping
+        if self.store.is_prompt:
+            try:
+                rest = Begun(keeping, keeping.send(None))
+            except StopIteration:
+                return
+        # From here on it waits: with a limit, which belongs to a task.
+        await leave_hand()
         try:
             async with asyncio.timeout(END_LIMIT_S) as deadline:
-                await self.keep(ctx, len(ctx.item_log), ctx.turn)
+                await rest
         except TimeoutError as exc:
             if not deadline.expired():
                 raise
@@ -181,6 +188,7 @@ class ThreadWriter:
 
     async def _holds(self, ctx: Context) -> bool:
         """Tell whether storage holds a turn although its write failed: the answer was lost, or a deletion failed after it."""
+        await leave_hand()
         try:
             async with asyncio.timeout(LOOK_LIMIT_S):
                 if self.lost is None and (self.items < len(ctx.item_log) or self.turn < ctx.turn):

@@ -40,6 +40,7 @@ from noetic_nb.runtime.durability.thread_writer import (
 from noetic_nb.steps import Step
 from noetic_nb.storage import JsonValue, StorageAdapter
 from noetic_nb.storage.adapter import write_together
+from noetic_nb.sync import protected
 
 __all__ = ["ExecutionRecord", "TurnRecord"]
 
@@ -517,11 +518,9 @@ class TurnRecord:
         if writer.store.is_immediate:  # nothing can come in between
             await self._keep()
             return
-        keeping = asyncio.ensure_future(self._keep())
         try:
-            await asyncio.shield(keeping)
+            await protected(self._keep(), "Saving a turn")
         except asyncio.CancelledError as exc:
-            await asyncio.wait([keeping])
             if self.problem is not None:
                 exc.add_note(unsaved_text(self.problem))
             raise
