@@ -162,6 +162,14 @@ class SQLiteStorage:
         except sqlite3.OperationalError:  # as in `_read`, which costs a tenth of a cached read
             return await self._read(lambda reader: reader.get(key), inline=False)
 
+    def lacks(self, keys: Sequence[str]) -> bool:
+        """Tell whether none of a few keys is there; False also where that cannot be told without waiting."""
+        self._writer.check_open()
+        try:
+            return self._reader.lacks(keys)
+        except (sqlite3.OperationalError, NoeticError):  # whoever reads them then waits, or finds out what is wrong
+            return False
+
     async def get_text(self, key: str) -> str | None:
         """Return the JSON text under a key as it is stored, or None."""
         check_key(key)

@@ -108,6 +108,12 @@ class ThreadStore:
         # Of the very class: another that is derived from it may do what it likes.
         return "is_prompt" in vars(type(self.storage))
 
+    def lacks(self, keys: Sequence[str]) -> bool:
+        """Tell whether storage has none of some keys; False where it cannot tell at once, too."""
+        # Of the very class, as above.
+        storage: Any = self.storage
+        return "lacks" in vars(type(storage)) and bool(storage.lacks(keys))
+
     async def read(self, thread_id: str) -> tuple[Part, ...]:
         """Return all parts of a thread, in order; none for a thread that was never saved.
 

@@ -15,6 +15,7 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.items import ItemLog, dump_item
 from noetic_nb.redact import safe_logger
 from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.oversize import Measured
 from noetic_nb.runtime.durability.thread_log import (
     Part,
     ThreadStore,
@@ -148,17 +149,19 @@ class ThreadWriter:
         """Return the next part by its key, after the states that it names: a part without them could not be gone back to."""
         new = self.states.next(self.parts, self.states_of(ctx))
         values: dict[str, Any] = {states_key(self.thread_id, self.parts): new.changed} if new.changed else {}
-        values[part_key(self.thread_id, self.parts)] = part_data(
+        key = part_key(self.thread_id, self.parts)
+        data = part_data(
             self.thread_id,
             self.parts,
             first=self.items,
             turn=turn,
             resource_id=ctx.resource_id,
-            items=[dump_item(item) for item in ctx.item_log[self.items : stop]],
+            items=[dump_item(item) for item in ctx.item_log.since(self.items, stop)],
             origins=origins_data(ctx.item_log, self.items, stop),
             states=new.places,
             now_ms=ctx.engine.clock.now_ms(),
         )
+        values[key] = Measured(key, data, is_plain=True)
         return values, new
 
     async def keep_all(self, ctx: Context) -> Exception | None:

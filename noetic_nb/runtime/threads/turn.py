@@ -252,7 +252,10 @@ async def close_execution(engine: Engine, ctx: Context, outcome: ExecutionEnd) -
     if ctx.record is None:
         return await _close_layers(engine, ctx, outcome) if engine.stack.layers else None
     try:
-        return await _close_layers(engine, ctx, outcome)
+        if engine.stack.layers:
+            return await _close_layers(engine, ctx, outcome)
+        ctx.hook_base = None
+        return None
     finally:
         # Last: a turn that is killed before this is resumed, and its layers complete then.
         await ctx.record.turn.end()
