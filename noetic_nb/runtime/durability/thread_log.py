@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final, get_args
 
@@ -16,7 +16,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item, ItemLog
 from noetic_nb.items.origins import Origin, OriginKind
 from noetic_nb.items.registry import ItemRegistry
-from noetic_nb.quick_records import made_quickly
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runtime.durability.damage import count, is_damage, mapping, noticing, text_or_none, unreadable
 from noetic_nb.storage import InMemoryStorage, JsonValue, StorageAdapter
 from noetic_nb.storage.adapter import get_many
@@ -74,7 +74,6 @@ def open_key(thread_id: str) -> str:
     return f"{thread_prefix(thread_id)}open"
 
 
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class Part:
     """A stretch of a log: the items from position `first` on, as they were in turn `turn`."""

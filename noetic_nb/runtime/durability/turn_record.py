@@ -18,10 +18,11 @@ import asyncio
 import json
 import math
 from collections.abc import Awaitable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeVar
 
 from noetic_nb.models.client import Usage
+from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import safe_logger
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.oversize import Measured, warn_if_large
