@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-<<<<<<< HEAD
 from dataclasses import field
-=======
-from dataclasses import dataclass, field
 from functools import cached_property
->>>>>>> main
 from typing import Final
 
 from noetic_nb.clock import Clock
