@@ -6,7 +6,7 @@ Most hooks return at once; a timeout scope around each of them would cost more t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from types import CoroutineType
 from typing import Any, Final
 
@@ -141,11 +141,8 @@ def begin_hook(hook: Callable[[Any], Any], params: Any, timeout_ms: float) -> An
         return done.value
 
 
-async def call_apart(hook: Callable[[Any], Any], params: Any, layer_id: str, name: str, timeout_ms: float) -> Any:
-    """Do what `call_hook` does; where the caller is driven by hand, what has to be awaited is begun behind that."""
-    result = hook(params)
-    if type(result) is not CoroutineType and not hasattr(result, "__await__"):
-        return result
+async def call_apart(result: Awaitable[Any], layer_id: str, name: str, timeout_ms: float) -> Any:
+    """Do what `call_hook` does with what a hook returned; where the caller is driven by hand, it is begun behind that."""
     await leave_hand()
     return await call_hook(lambda _: result, None, layer_id=layer_id, name=name, timeout_ms=timeout_ms)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import ErrorRaised
 from noetic_nb.items import Item
 from noetic_nb.memory.execution_context import ExecutionContext
-from noetic_nb.memory.hook_results import UNSET, field_of
-from noetic_nb.memory.hook_runner import NO_SOURCES, HookRunner
+from noetic_nb.memory.hook_results import UNSET, field_of, state_of
+from noetic_nb.memory.hook_runner import NO_SOURCES, HookRunner, Outcome
 from noetic_nb.memory.hook_timeout import call_hook
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import Feedback, InitParams, ReturnParams, SpawnParams
@@ -22,6 +23,9 @@ __all__ = ["ChildState", "init_layers", "merge_state", "notify_outcome", "run_fe
 
 ChildState: TypeAlias = tuple[str, Any, tuple[Item, ...]]
 """Layer id, the child's state, and items for the child's log."""
+
+
+_READ_INIT: Final = partial(state_of, hook="init")
 
 
 class LayerIdle(Warning):
@@ -52,9 +56,9 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
         if layer.hooks.init is not None:
             scope_key = resolve_scope_key(layer.scope, ctx)
             params = InitParams(ScopedStorage(storage, layer.id, scope_key), scope_key, ctx)
-            outcome = await runner.run(
-                layer, "init", params, ctx, read=lambda value: field_of(value, "state", hook="init")
-            )
+            outcome = runner.begin(layer, "init", params, ctx, read=_READ_INIT)
+            if not isinstance(outcome, Outcome):
+                outcome = await outcome
             error, state = outcome.error, outcome.value
         if error is None and state is UNSET and layer.id in targets:
             start = runner.storage_began()

@@ -6,7 +6,7 @@ runtime.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -18,7 +18,7 @@ from noetic_nb.items.origins import Provenance
 from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.enforcement import OnSteeringError, decide
 from noetic_nb.memory.execution_context import ExecutionContext, as_response
-from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of, state_of
+from noetic_nb.memory.hook_results import UNSET, RerenderRequest, state_of
 from noetic_nb.memory.hook_runner import NO_SOURCES, HookRunner, Outcome
 from noetic_nb.memory.item_hooks import AppendResult, append_items, project_items, rerender
 from noetic_nb.memory.layer import MemoryLayer
@@ -50,16 +50,15 @@ from noetic_nb.storage import InMemoryStorage, StorageAdapter
 __all__ = ["LayerStack"]
 
 
-def _stored_state(value: Any) -> Any:
-    return state_of(value, hook="store")
-
-
 def _view(log: ItemLog | Iterable[Mapping[str, Any]]) -> Sequence[Item]:
     if isinstance(log, ItemLog):
         return log.items
     if isinstance(log, Sequence):
         return log
     return tuple([parse_item(item) for item in log])
+
+
+_STATE_OF: Final = {hook: partial(state_of, hook=hook) for hook in ("store", "on_complete")}
 
 
 class LayerStack:
@@ -201,21 +200,16 @@ class LayerStack:
             return
         answer, view = as_response(response), _view(log)
 
-        async def one(layer: MemoryLayer) -> Outcome:
+        def one(layer: MemoryLayer) -> Outcome | Coroutine[Any, Any, Outcome]:
             try:
                 state = deep_copy(self.state.get(ctx.execution_id, layer.id))
             except Exception as exc:  # a lock or a connection in it: this layer's fault, not that of the turn
                 self.state.report(ctx.execution_id, layer.id, "store", exc)
                 return Outcome(error=exc, status="error")
-            return await self._runner.run(
-                layer,
-                "store",
-                StoreParams(answer.items, view, answer, ctx, state),
-                ctx,
-                read=_stored_state,
-            )
+            params = StoreParams(answer.items, view, answer, ctx, state)
+            return self._runner.begin(layer, "store", params, ctx, read=_STATE_OF["store"])
 
-        outcomes = await side_by_side([partial(one, layer) for layer in layers])
+        outcomes = await side_by_side(one, layers)
         # Written when all have ended, in the order of the layers: who was quicker must not show in what is stored.
         for layer, outcome in zip(layers, outcomes, strict=True):
             self._write(ctx, layer, "store", outcome)
@@ -392,14 +386,9 @@ class LayerStack:
         view = _view(log)
         for layer in self._runner.active("on_complete", ctx):
             state = self.state.get(ctx.execution_id, layer.id)
-            done = await self._runner.run(
-                layer,
-                "on_complete",
-                CompleteParams(view, ctx, state, outcome),
-                ctx,
-                read=lambda value: field_of(value, "state", hook="on_complete"),
-            )
-            self._write(ctx, layer, "on_complete", done)
+            params = CompleteParams(view, ctx, state, outcome)
+            done = self._runner.begin(layer, "on_complete", params, ctx, read=_STATE_OF["on_complete"])
+            self._write(ctx, layer, "on_complete", done if isinstance(done, Outcome) else await done)
         await self._runner.flush(ctx)
 
     async def dispose(self, ctx: ExecutionContext) -> dict[str, Exception]:
@@ -412,7 +401,9 @@ class LayerStack:
         """
         for layer in self._runner.active("dispose", ctx):
             params = DisposeParams(self.state.get(ctx.execution_id, layer.id), ctx)
-            await self._runner.run(layer, "dispose", params, ctx)
+            done = self._runner.begin(layer, "dispose", params, ctx)
+            if not isinstance(done, Outcome):
+                await done
         await self._recaller.settle()
         # dispose may still write state, so the mirror is flushed after it and the state forgotten last.
         await self._runner.flush(ctx)

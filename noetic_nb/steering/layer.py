@@ -30,6 +30,7 @@ from noetic_nb.memory.steering_decision import SteeringDecision
 from noetic_nb.steering.evaluation.evaluate import OnError, OnUnparseable, Params, Policy, evaluate
 from noetic_nb.steering.evaluation.judging import LAYER_ID, Judging, Row
 from noetic_nb.steering.evaluation.late_verdicts import QueuedVerdict
+from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering.ledger import Entry, Ledger, LedgerEntry, State, change_entry, checked_state, decision_entry
 from noetic_nb.steering.past_calls import ThreadHistory, appended, earlier_calls, rows_of
 from noetic_nb.steering.rulebook.rulebook import RuleBook, RuleChange
@@ -248,51 +249,59 @@ class _Steering:
     def delivered(self, ctx: ExecutionContext, sent: frozenset[str]) -> None:
         self.late.delivered(ctx, sent)
 
-    def before_tool_call(self, p: BeforeToolCallParams) -> Awaitable[Mapping[str, Any]]:
+    def before_tool_call(self, p: BeforeToolCallParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         return self._decide("before_tool_call", p)
 
-    def after_model_call(self, p: AfterModelCallParams) -> Awaitable[Mapping[str, Any]]:
+    def after_model_call(self, p: AfterModelCallParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         return self._decide("after_model_call", p)
 
-    async def _decide(self, point: Point, p: Params) -> Mapping[str, Any]:
+    def _decide(self, point: Point, p: Params) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         # Fail closed: no state means that nothing is known of the ledger, the queue or the calls so far.
         if p.state is None or p.state.get("uninitialised"):
             raise SteeringNotReady(f"The steering layer was never initialised for execution {p.ctx.execution_id!r}.")
-        clock = p.ctx.clock
-        start = clock.monotonic_ms()
-        row = Row()
+        start, snapshot = p.ctx.clock.monotonic_ms(), self.book.snapshot
+        # Most agents have rules at one of the two points only.
+        if snapshot.prepared(point, p.tool_name if isinstance(p, BeforeToolCallParams) else None)[0]:
+            return self._evaluated(snapshot, point, p, start)
+        return self._decided(point, p, Row(), start)
+
+    async def _evaluated(self, snapshot: RuleSnapshot, point: Point, p: Params, start: float) -> Mapping[str, Any]:
+        """Evaluate rules; nothing is in the ledger yet when this raises."""
+        row, given = Row(), p
         calls_now: Callable[[], Sequence[PastCall]] | None = None
         if isinstance(p.history, CallsSoFar):
             calls_now = p.history.now
         if text := earlier_calls(p.state):  # of the thread, or wherever the scope reaches
             p, calls_now = _with_earlier(text, p, calls_now)
         try:
-            snapshot = self.book.snapshot
-            # Most agents have rules at one of the two points only.
-            if snapshot.prepared(point, p.tool_name if isinstance(p, BeforeToolCallParams) else None)[0]:
-                await evaluate(
-                    snapshot,
-                    point,
-                    p,
-                    self.policy,
-                    judge_now=self.judging.now,
-                    judge_later=self.judging.later,
-                    result=row,
-                    history=calls_now,
-                )
+            await evaluate(
+                snapshot,
+                point,
+                p,
+                self.policy,
+                judge_now=self.judging.now,
+                judge_later=self.judging.later,
+                result=row,
+                history=calls_now,
+            )
             if row.started:
-                await self.judging.first_answers(point, row, clock.monotonic_ms() - start)
+                await self.judging.first_answers(point, row, p.ctx.clock.monotonic_ms() - start)
         except BaseException:
             # Kept for `on_hook_failure`, which names the rule that took too long, or that ended the program.
             self._cancelled[p.ctx.execution_id] = row
             raise
-        duration = clock.monotonic_ms() - start
+        return self._decided(point, given, row, start)
+
+    def _decided(self, point: Point, p: Params, row: Row, start: float) -> Mapping[str, Any]:
+        """Return the result of the hook, with an entry in the ledger."""
+        duration = p.ctx.clock.monotonic_ms() - start
         # Reported in full to people; the model only reads the fixed guidance.
         for fault in row.faults:
             if fault.error is not None:
                 p.ctx.diagnostic(LAYER_ID, point, fault.error)
         faults = tuple((fault.rule_id, fault.reason) for fault in row.faults) if row.faults else ()
-        entry = row.fill(self._entry(decision_entry(p, row.decision, duration, faults=faults, blocked=not row.waited)))
+        entry = decision_entry(p, row.decision, duration, faults=faults, blocked=not row.waited)
+        entry = row.fill(entry if self.scope == "execution" else Entry(entry))
         outcome = row.faults[0].reason if row.faults else None
         result = {"decision": row.decision, "state": self._with(p, entry), "outcome": outcome}
         if row.rules_ms:
