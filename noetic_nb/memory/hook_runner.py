@@ -166,6 +166,8 @@ class HookRunner:
 
     async def flush(self, ctx: ExecutionContext) -> None:
         """Wait until everything written so far for an execution is in storage, or was reported."""
+        if self.state.is_idle:
+            return
         start = self.storage_began()
         try:
             await self.state.flush(ctx.execution_id)

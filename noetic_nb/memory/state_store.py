@@ -153,9 +153,14 @@ class LayerStateStore:
         """Tell whether a layer is out of action for this execution."""
         return (execution_id, layer_id) in self._disabled
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing that was written is on its way to storage, so that there is nothing to flush."""
+        return self._mirror.is_idle
+
     async def flush(self, execution_id: str) -> None:
         """Wait until everything written so far for this execution is in storage, or was reported."""
-        layer_ids = None if self._mirror.is_idle else self._by_execution.get(execution_id)
+        layer_ids = None if self.is_idle else self._by_execution.get(execution_id)
         if layer_ids:
             await self._mirror.flush([(execution_id, layer_id) for layer_id in layer_ids])
 

@@ -309,8 +309,8 @@ class _Offers:
         self.is_short = False
         self._budgets = budgets
         self.tokenizer = tokenizer
-        self._used: dict[str, int] = {}
-        self._count: dict[str, int] = {}
+        # Of each layer the tokens and the items that were taken.
+        self._used: dict[str, tuple[int, int]] = {}
 
     def take(self, recalled: Iterable[RecallEntry], left: float) -> float:
         """Take what fits, item by item; a smaller one behind a larger one may still fit."""
@@ -362,11 +362,8 @@ class _Offers:
     def _add(self, layer_id: str, item: Item, whole: int, content: int) -> None:
         self.items.append((layer_id, item))
         self.framing += whole - content
-        if layer_id in self._used:
-            self._used[layer_id] += content
-            self._count[layer_id] += 1
-        else:
-            self._used[layer_id], self._count[layer_id] = content, 1
+        used, count = self._used.get(layer_id, (0, 0))
+        self._used[layer_id] = used + content, count + 1
 
     def _leave(self, layer_id: str, place: int, reason: UnsentReason, item: Item) -> None:
         self.unsent.append(UnsentOffer(layer_id, place, len(self.items), reason, item))
@@ -383,16 +380,9 @@ class _Offers:
 
     def usage(self) -> tuple[LayerTokens, ...]:
         """Return what every layer was given, used and yielded."""
-        used_of, count_of, rows = self._used, self._count, []
-        for share in self._budgets.allocations:
-            layer_id, given = share.layer_id, share.allocated
-            used = used_of.get(layer_id, 0)
-            rows.append(LayerTokens(layer_id, given, used, max(0.0, given - used), count_of.get(layer_id, 0)))
-        if used_of:
-            known = {row.layer_id for row in rows}
-            rows += [
-                LayerTokens(layer_id, 0.0, used, 0.0, count_of[layer_id])
-                for layer_id, used in used_of.items()
-                if layer_id not in known
-            ]
+        taken, rows = self._used.copy(), []
+        for layer_id, given in self._budgets.allocations:
+            used, count = taken.pop(layer_id, (0, 0))
+            rows.append(LayerTokens(layer_id, given, used, given - used if given > used else 0.0, count))
+        rows += [LayerTokens(layer_id, 0.0, used, 0.0, count) for layer_id, (used, count) in taken.items()]
         return tuple(rows)
