@@ -139,6 +139,7 @@ class Recaller:
         # A re-render is a request for a fresh value, so it goes past the cache.
         caches = wanted is None and mode != "all" and bool(self._eventual)
         is_half, runner, execution_id = mode == "atomic" or mode == "eventual", self._runner, ctx.execution_id
+        states = runner.state
         state_of = runner.state.get
         for layer in runner.layers_with("recall"):
             if wanted is not None and layer.id not in wanted:
@@ -146,7 +147,7 @@ class Recaller:
             eventual = caches and layer.id in self._eventual
             if is_half and eventual is (mode == "atomic"):
                 continue
-            if not runner.runs(layer, execution_id):
+            if (states.has_disabled or layer.hooks.init is not None) and not runner.runs(layer, execution_id):
                 runner.skipped(layer, "recall", ctx)
                 continue
             state = state_of(execution_id, layer.id)

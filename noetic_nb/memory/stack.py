@@ -195,7 +195,7 @@ class LayerStack:
     async def store(self, ctx: ExecutionContext, *, response: Any, log: ItemLog | Sequence[Item]) -> None:
         """Let every layer keep what matters of a response; all at once, each with a copy of its state."""
         # Judged before any of them runs: stores do not decide on each other.
-        layers = list(self._runner.active("store", ctx))
+        layers = list(self._runner.active("store", ctx)) if "store" in self.hooks else None
         if not layers:
             return
         answer, view = as_response(response), _view(log)

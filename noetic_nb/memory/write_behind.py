@@ -112,13 +112,12 @@ class Target:
         self.failure = None
         return conflict
 
-    def write_now(self, state: Snapshot) -> NoeticError | None:
-        """Do what `write` does, at once: for a store that `is_immediate`."""
+    def write_now(self, state: Snapshot, kept: Any) -> NoeticError | None:
+        """Do what `write` does with a state and what was taken of it, at once: for a store that `is_immediate`."""
         assert self._memory is not None
         prefix = self.storage.prefix
         found, conflict = self._counts.get(prefix, 0), None
         try:
-            kept = state.take()
             is_own = state.is_plain and type(kept) is dict
             value = kept if is_own else state.state
             if found != self._seen:
@@ -225,7 +224,7 @@ class Mirror:
             return
         if target.is_immediate:
             try:
-                conflict = target.write_now(state)
+                conflict = target.write_now(state, kept)
             except Exception as exc:
                 self._failed(key, target, exc)
             else:

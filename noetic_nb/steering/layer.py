@@ -26,11 +26,11 @@ from noetic_nb.memory.params import (
     ToolOutcome,
 )
 from noetic_nb.memory.scope import MemoryScope, resolve_scope_key
-from noetic_nb.memory.steering_decision import SteeringDecision
-from noetic_nb.steering.evaluation.evaluate import OnError, OnUnparseable, Params, Policy, evaluate
+from noetic_nb.memory.steering_decision import ALLOW, SteeringDecision
+from noetic_nb.steering.evaluation.evaluate import NOT_BEGUN, OnError, OnUnparseable, Params, Policy, evaluate
 from noetic_nb.steering.evaluation.judging import LAYER_ID, Judging, Row
 from noetic_nb.steering.evaluation.late_verdicts import QueuedVerdict
-from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
+from noetic_nb.steering.evaluation.rule_snapshot import Asked, RuleSnapshot
 from noetic_nb.steering.ledger import Entry, Ledger, LedgerEntry, State, change_entry, checked_state, decision_entry
 from noetic_nb.steering.past_calls import ThreadHistory, appended, earlier_calls, rows_of
 from noetic_nb.steering.rulebook.rulebook import RuleBook, RuleChange
@@ -260,19 +260,32 @@ class _Steering:
         if p.state is None or p.state.get("uninitialised"):
             raise SteeringNotReady(f"The steering layer was never initialised for execution {p.ctx.execution_id!r}.")
         start, snapshot = p.ctx.clock.monotonic_ms(), self.book.snapshot
-        # Most agents have rules at one of the two points only.
-        if snapshot.prepared(point, p.tool_name if isinstance(p, BeforeToolCallParams) else None)[0]:
-            return self._evaluated(snapshot, point, p, start)
-        return self._decided(point, p, Row(), start)
-
-    async def _evaluated(self, snapshot: RuleSnapshot, point: Point, p: Params, start: float) -> Mapping[str, Any]:
-        """Evaluate rules; nothing is in the ledger yet when this raises."""
-        row, given = Row(), p
+        prepared = snapshot.prepared(point, p.tool_name if isinstance(p, BeforeToolCallParams) else None)
         calls_now: Callable[[], Sequence[PastCall]] | None = None
-        if isinstance(p.history, CallsSoFar):
-            calls_now = p.history.now
-        if text := earlier_calls(p.state):  # of the thread, or wherever the scope reaches
-            p, calls_now = _with_earlier(text, p, calls_now)
+        if prepared.rules:
+            if isinstance(p.history, CallsSoFar):
+                calls_now = p.history.now
+            if text := earlier_calls(p.state):  # of the thread, or wherever the scope reaches
+                p, calls_now = _with_earlier(text, p, calls_now)
+            # Who follows the run learns how long each rule took.
+            begun = prepared.asked(p) if p.ctx.sink is None else NOT_BEGUN
+            if begun is not None:
+                return self._evaluated(snapshot, point, p, start, calls_now, begun)
+        # Most calls and responses: there are no rules for them, or none that has anything to say.
+        duration = p.ctx.clock.monotonic_ms() - start
+        return {"decision": ALLOW, "state": self._with(p, decision_entry(p, ALLOW, duration, blocked=True))}
+
+    async def _evaluated(
+        self,
+        snapshot: RuleSnapshot,
+        point: Point,
+        p: Params,
+        start: float,
+        calls_now: Callable[[], Sequence[PastCall]] | None,
+        begun: Asked,
+    ) -> Mapping[str, Any]:
+        """Go on with an evaluation; nothing is in the ledger yet when this raises."""
+        row = Row()
         try:
             await evaluate(
                 snapshot,
@@ -283,6 +296,7 @@ class _Steering:
                 judge_later=self.judging.later,
                 result=row,
                 history=calls_now,
+                begun=begun,
             )
             if row.started:
                 await self.judging.first_answers(point, row, p.ctx.clock.monotonic_ms() - start)
@@ -290,10 +304,6 @@ class _Steering:
             # Kept for `on_hook_failure`, which names the rule that took too long, or that ended the program.
             self._cancelled[p.ctx.execution_id] = row
             raise
-        return self._decided(point, given, row, start)
-
-    def _decided(self, point: Point, p: Params, row: Row, start: float) -> Mapping[str, Any]:
-        """Return the result of the hook, with an entry in the ledger."""
         duration = p.ctx.clock.monotonic_ms() - start
         # Reported in full to people; the model only reads the fixed guidance.
         for fault in row.faults:
@@ -301,9 +311,8 @@ class _Steering:
                 p.ctx.diagnostic(LAYER_ID, point, fault.error)
         faults = tuple((fault.rule_id, fault.reason) for fault in row.faults) if row.faults else ()
         entry = decision_entry(p, row.decision, duration, faults=faults, blocked=not row.waited)
-        entry = row.fill(entry if self.scope == "execution" else Entry(entry))
         outcome = row.faults[0].reason if row.faults else None
-        result = {"decision": row.decision, "state": self._with(p, entry), "outcome": outcome}
+        result = {"decision": row.decision, "state": self._with(p, entry, row=row), "outcome": outcome}
         if row.rules_ms:
             result["rules_ms"] = tuple(row.rules_ms)
         if row.faults:
@@ -314,8 +323,8 @@ class _Steering:
         row = self._cancelled.pop(p.params.ctx.execution_id, None) or Row()
         named = () if row.waiting_for is None else (row.waiting_for,)
         decision = SteeringDecision(p.decision.action, p.decision.guidance, named)
-        entry = row.fill(self._entry(decision_entry(p.params, decision, p.duration_ms) | {"failure": p.reason}))
-        state = self._with(p.params, entry, p.state)
+        entry = decision_entry(p.params, decision, p.duration_ms) | {"failure": p.reason}
+        state = self._with(p.params, entry, p.state, row=row)
         if p.reason in ("uninitialised", "disabled"):
             # The state that carries this entry must not pass for that of a layer that is ready.
             state["uninitialised"] = True
@@ -323,24 +332,32 @@ class _Steering:
             p.params.ctx.diagnostic(LAYER_ID, p.hook, ThreadLeftBehind(named[0]))
         return {"state": state, "rule_ids": named}
 
-    def _with(self, p: Params, entry: dict[str, Any], state: Any = None) -> dict[str, Any]:
+    def _with(self, p: Params, entry: LedgerEntry, state: Any = None, *, row: Row | None = None) -> dict[str, Any]:
+        """Return a state with one more entry, which is that of a row of judges, if there is one."""
         state = p.state if state is None else state
-        ledger = [] if state is None else state["ledger"]
-        waiting = self.late.pending(p.ctx, None if state is None else state["pendingAsync"])
-        # The list is new, because others may hold the one there is; only what is kept of it is copied.
-        written = ledger[1 - self.max_entries :] if self.max_entries > 1 else []
-        ledger = self._capped([*written, *self._edits(p.ctx), entry])
-        return State({**(state or {}), "ledger": ledger, "pendingAsync": waiting})
+        made = State({"ledger": [], "pendingAsync": None} if state is None else state)
+        made["pendingAsync"] = self.late.pending(p.ctx, made["pendingAsync"])
+        entry = self._entry(entry)
+        made["ledger"] = self._longer(made["ledger"], p.ctx, entry if row is None else row.fill(entry))
+        return made
+
+    def _longer(self, ledger: Sequence[LedgerEntry], ctx: ExecutionContext, entry: LedgerEntry) -> Ledger:
+        """Return a ledger with the edits since its last entry and one more, new because others may hold the one there is."""
+        longer = Ledger(ledger)
+        longer += self._edits(ctx)
+        longer.append(entry)
+        del longer[: max(0, len(longer) - self.max_entries)]
+        return longer
 
     def _entry(self, facts: LedgerEntry) -> LedgerEntry:
         return facts if self.scope == "execution" else Entry(facts)
 
-    def _edits(self, ctx: ExecutionContext) -> list[dict[str, Any]]:
+    def _edits(self, ctx: ExecutionContext) -> Sequence[LedgerEntry]:
         """Return entries for the edits that are not in this execution's ledger yet."""
         count = self.book.change_count
         known = self._known_changes.get(ctx.execution_id, count)
         if known == count:
-            return []
+            return ()
         new = self.book.changes[known:]
         self._known_changes[ctx.execution_id] = known + len(new)
         now = ctx.clock.now_ms()
@@ -371,7 +388,7 @@ class _Steering:
             made = rows_of(p.ctx.past_calls()) or state.get("made", ())
             state = {key: value for key, value in state.items() if key != "calls"}
             state |= {"earlier": appended(earlier_calls(p.state), made), "made": []}
-        state = State({**state, "ledger": self._capped([*state["ledger"], *self._edits(p.ctx), entry])})
+        state = State({**state, "ledger": self._longer(state["ledger"], p.ctx, entry)})
         if self.scope != "execution":
             key = resolve_scope_key(self.scope, p.ctx)
             self._left.pop(key, None)  # the newest last

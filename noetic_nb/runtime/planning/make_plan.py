@@ -318,13 +318,11 @@ class _Offers:
             layer_id = entry.layer_id
             if entry.text is not None:
                 self.texts.append(layer_id)
-                if (
-                    len(entry.items) == 1
-                    and not entry.dropped
-                    and self._take_text(layer_id, entry.items[0], entry.text, left)
-                ):
-                    left -= item_tokens(entry.items[0], self.tokenizer)
-                    continue
+                if len(entry.items) == 1 and not entry.dropped:
+                    whole = self._take_text(layer_id, entry.items[0], entry.text, left)
+                    if whole is not None:
+                        left -= whole
+                        continue
             origin = f"layer:{layer_id}"
             # Where each stood among all that the layer returned; nearly always all of them are here.
             places: Sequence[int] = range(len(entry.items))
@@ -349,15 +347,16 @@ class _Offers:
                 self._note_cut(entry, entry.text)
         return left
 
-    def _take_text(self, layer_id: str, item: Item, text: str, left: float) -> bool:
-        """Take what most layers offer, a text that is sent as it is, where it is that and fits."""
+    def _take_text(self, layer_id: str, item: Item, text: str, left: float) -> int | None:
+        """Take what most layers offer, a text that is sent as it is, where it is that and fits; returns its tokens then."""
         # One that was cut is another text, and a counter of its own may look at the item.
         if item["content"][0]["text"] is not text or hasattr(self.tokenizer, "count_content"):
-            return False
+            return None
         whole = item_tokens(item, self.tokenizer)
-        if whole <= left:
-            self._add(layer_id, item, whole, self.tokenizer(text))
-        return whole <= left
+        if whole > left:
+            return None
+        self._add(layer_id, item, whole, self.tokenizer(text))
+        return whole
 
     def _add(self, layer_id: str, item: Item, whole: int, content: int) -> None:
         self.items.append((layer_id, item))
