@@ -75,7 +75,7 @@ async def decided(kinds: list[str], n: int, policy: Any, *, is_followed: bool) -
         diagnostic=stack.state.diagnostic,
     )
     await stack.init(ctx)
-    calls, decisions = CallHistory(), []
+    calls, decisions = CallHistory(), list[Any]()
     for _ in range(2):
         place = calls.reserve(PastCall("pay", {"n": n}, "c", "pending"))
         history = calls.so_far(place)
