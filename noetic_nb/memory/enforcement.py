@@ -165,7 +165,8 @@ async def decide(
         else:
             assert response is not None
             params = AfterModelCallParams(response, ctx, state, history, so_far)
-        decision = await _decide_layer(runner, layer, point, params, ctx, default_on_error)
+        runs = (state is not None and not runner.state.has_disabled) or runner.runs(layer, ctx.execution_id)
+        decision = await _decide_layer(runner, layer, point, params, ctx, default_on_error, runs)
         if decision is None:
             continue
         decisions.append(decision)
@@ -182,8 +183,9 @@ async def _decide_layer(
     params: BeforeToolCallParams | AfterModelCallParams,
     ctx: ExecutionContext,
     default_on_error: OnSteeringError,
+    runs: bool,
 ) -> SteeringDecision | None:
-    if not runner.runs(layer, ctx.execution_id):
+    if not runs:
         idle: Any = runner.idle_reason(layer, ctx.execution_id)
         # A layer that only observes may be missing; one that enforces may not, or its rules would be off unnoticed.
         if not layer.enforces:

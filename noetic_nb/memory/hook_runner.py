@@ -15,7 +15,7 @@ from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.declared import check_layers
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET
-from noetic_nb.memory.hook_timeout import HookTimeout, Unfinished, begin_hook, call_apart
+from noetic_nb.memory.hook_timeout import HookTimeout, Unfinished, begun, call_apart
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import Stop
@@ -87,6 +87,8 @@ class HookRunner:
         enforcing = tuple(sorted(self.by_slot, key=lambda layer: not layer.enforces))
         self._with: dict[str, tuple[MemoryLayer, ...]] = {}
         self._stops: dict[str, Stop] = {}
+        self.has_stops = False
+        """Whether a hook of any execution wants its turn to stop: asked several times in each, and nearly never so."""
         self._registry = self._shared = registry
         self._registries: dict[str, ItemRegistry] = {}
         for layer in self.layers:
@@ -155,14 +157,17 @@ class HookRunner:
         if isinstance(stop, Stop):
             # The first stop is the reason; a later one is often only its consequence.
             self._stops.setdefault(ctx.execution_id, stop)
+            self.has_stops = True
 
     def take_stop(self, execution_id: str) -> Stop | None:
         """Return the stop that a hook of an execution returned, once."""
-        return self._stops.pop(execution_id, None) if self._stops else None
+        stop = self._stops.pop(execution_id, None)
+        self.has_stops = bool(self._stops)
+        return stop
 
     def forget(self, execution_id: str) -> None:
         """Drop what is only of use to an execution that has ended."""
-        self._stops.pop(execution_id, None)
+        self.take_stop(execution_id)
 
     async def flush(self, ctx: ExecutionContext) -> None:
         """Wait until everything written so far for an execution is in storage, or was reported."""
@@ -207,45 +212,46 @@ class HookRunner:
         read: Callable[[Any], Any] | None = None,
         budget: Callable[[Any], LayerTokens | None] | None = None,
         count: Callable[[Any], int | None] | None = None,
+        follow: bool = True,
     ) -> Outcome | Coroutine[Any, Any, Outcome]:
         """Call a hook as far as it goes without waiting; returns its outcome, or what has to be awaited for it.
 
         Raises nothing, except for what ends the program or the task. `read` turns what the hook returned into what the
         caller wants; what it raises counts as an error of the hook. `budget` and `count` give the tokens and the number of
-        items in the trace, from that value.
+        items in the trace, from that value; without `follow` there is none.
         """
-        if self.sink is None:
-            return self._begin(layer, hook, params, ctx, read)
-        return self._traced(self.sink, layer, hook, params, ctx, read, budget, count)
+        if follow and self.sink is not None:
+            return self._traced(self.sink, layer, hook, params, ctx, read, budget, count)
+        outcome = Outcome()
+        # Without a sink only the ledger of the enforcement points wants a duration, and reading a clock is not free.
+        start = self.clock.monotonic_ms() if self.sink is not None or hook in _ENFORCING else None
+        try:
+            value = getattr(layer.hooks, hook)(params)
+            if value is not None and type(value) is not dict:  # most results: nothing to wait for
+                waiting: Awaitable[Any] | None = None
+                if hook not in _CLOSING:
+                    limit = layer.timeout_ms(hook)
+                    value = begun(value, limit)
+                    if type(value) is Unfinished:
+                        waiting = value.finish(layer.id, hook, limit)
+                elif hasattr(value, "__await__"):
+                    waiting = call_apart(value, layer.id, hook, layer.timeout_ms(hook))
+                if waiting is not None:
+                    return self._rest(outcome, start, waiting, layer, hook, ctx, read)
+            # Where its errors are caught: a result that cannot be read is an error of the hook that returned it.
+            outcome.value = value if read is None else read(value)
+            if value is not None and (type(value) is not dict or "stop" in value):
+                self.collect_stop(value, ctx)
+        except Exception as exc:
+            self._fail(outcome, exc, layer, hook, ctx)
+        if start is not None and (self.sink is not None or outcome.error is not None):
+            outcome.duration_ms = self.clock.monotonic_ms() - start
+        return outcome
 
     async def run(self, layer: MemoryLayer, hook: Any, params: Any, ctx: ExecutionContext, **how: Any) -> Outcome:
         """Do what `begin` does, and wait for it."""
         found = self.begin(layer, hook, params, ctx, **how)
         return found if isinstance(found, Outcome) else await found
-
-    def _begin(
-        self, layer: MemoryLayer, hook: str, params: Any, ctx: ExecutionContext, read: Callable[[Any], Any] | None
-    ) -> Outcome | Coroutine[Any, Any, Outcome]:
-        outcome = Outcome()
-        # Without a sink only the ledger of the enforcement points wants a duration, and reading a clock is not free.
-        start = self.clock.monotonic_ms() if self.sink is not None or hook in _ENFORCING else None
-        try:
-            function, limit = getattr(layer.hooks, hook), layer.timeout_ms(hook)
-            if hook not in _CLOSING:
-                value = begin_hook(function, params, limit)
-                if type(value) is Unfinished:
-                    return self._rest(outcome, start, value.finish(layer.id, hook, limit), layer, hook, ctx, read)
-            else:
-                value = function(params)
-                if hasattr(value, "__await__"):
-                    apart = call_apart(value, layer.id, hook, limit)
-                    return self._rest(outcome, start, apart, layer, hook, ctx, read)
-            self._take(outcome, value, ctx, read)
-        except Exception as exc:
-            self._fail(outcome, exc, layer, hook, ctx)
-        if start is not None:
-            outcome.duration_ms = self.clock.monotonic_ms() - start
-        return outcome
 
     async def _rest(
         self,
@@ -258,18 +264,15 @@ class HookRunner:
         read: Callable[[Any], Any] | None,
     ) -> Outcome:
         try:
-            self._take(outcome, await waiting, ctx, read)
+            value = await waiting
+            outcome.value = value if read is None else read(value)
+            if value is not None:
+                self.collect_stop(value, ctx)
         except Exception as exc:
             self._fail(outcome, exc, layer, hook, ctx)
         if start is not None:
             outcome.duration_ms = self.clock.monotonic_ms() - start
         return outcome
-
-    def _take(self, outcome: Outcome, value: Any, ctx: ExecutionContext, read: Callable[[Any], Any] | None) -> None:
-        # Where its errors are caught: a result that cannot be read is an error of the hook that returned it.
-        outcome.value = value if read is None else read(value)
-        if value is not None and (type(value) is not dict or "stop" in value):
-            self.collect_stop(value, ctx)
 
     def _fail(self, outcome: Outcome, error: Exception, layer: MemoryLayer, hook: str, ctx: ExecutionContext) -> None:
         outcome.error = error
@@ -292,7 +295,7 @@ class HookRunner:
         notes = HookNotes()
         token = CURRENT_NOTES.set(notes)
         try:
-            found = self._begin(layer, hook, params, ctx, read)
+            found = self.begin(layer, hook, params, ctx, read=read, follow=False)
             outcome = found if isinstance(found, Outcome) else await found
         finally:
             # In any case: what runs later in this task must not write into the notes of this hook.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
@@ -62,7 +62,8 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
             error, state = outcome.error, outcome.value
         if error is None and state is UNSET and layer.id in targets:
             start = runner.storage_began()
-            error, state = await _stored(runner, layer, targets[layer.id], ctx)
+            found = _stored(runner, layer, targets[layer.id], ctx)
+            error, state = found if isinstance(found, tuple) else await found
             runner.storage_ended(ctx, start)
         if error is None:
             if state is not UNSET:
@@ -80,22 +81,36 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
         runner.state.register_durable(ctx.execution_id, layer_id, target)
 
 
-async def _stored(
+_Stored: TypeAlias = tuple[Exception | None, Any]
+
+
+def _stored(
     runner: HookRunner, layer: MemoryLayer, target: Target, ctx: ExecutionContext
-) -> tuple[Exception | None, Any]:
+) -> _Stored | Coroutine[Any, Any, _Stored]:
     """Return the state that a layer left in its scope, `UNSET` where it left none; and the error of a store that fails."""
+    if not target.is_immediate:
+        return _read_stored(runner, layer, target, ctx)
     try:
-        if target.is_immediate:
-            found = target.load_now()
-        else:
-            # Under the limit of an `init`, in whose place it is: a store that hangs must not hold the execution.
-            limit = layer.timeout_ms("init")
-            found = await call_hook(lambda _: target.load(), None, layer_id=layer.id, name="init", timeout_ms=limit)
+        found = target.load_now()
     except Exception as exc:
-        # To go on without it would replace what is stored with the first write.
-        runner.state.report(ctx.execution_id, layer.id, "init", exc)
-        return exc, UNSET
+        return _not_read(runner, layer, ctx, exc)
     return None, UNSET if found is None else found
+
+
+async def _read_stored(runner: HookRunner, layer: MemoryLayer, target: Target, ctx: ExecutionContext) -> _Stored:
+    try:
+        # Under the limit of an `init`, in whose place it is: a store that hangs must not hold the execution.
+        limit = layer.timeout_ms("init")
+        found = await call_hook(lambda _: target.load(), None, layer_id=layer.id, name="init", timeout_ms=limit)
+    except Exception as exc:
+        return _not_read(runner, layer, ctx, exc)
+    return None, UNSET if found is None else found
+
+
+def _not_read(runner: HookRunner, layer: MemoryLayer, ctx: ExecutionContext, error: Exception) -> _Stored:
+    # To go on without it would replace what is stored with the first write.
+    runner.state.report(ctx.execution_id, layer.id, "init", error)
+    return error, UNSET
 
 
 def _target(runner: HookRunner, storage: StorageAdapter, layer: MemoryLayer, ctx: ExecutionContext) -> Target:

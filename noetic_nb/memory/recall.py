@@ -20,7 +20,7 @@ from noetic_nb.items.build import content_tokens
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of, rerender_request
 from noetic_nb.memory.hook_runner import HookRunner
-from noetic_nb.memory.hook_timeout import Unfinished, begin_hook
+from noetic_nb.memory.hook_timeout import Unfinished, begun
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import RecallParams
 from noetic_nb.memory.scope import resolve_scope_key
@@ -140,17 +140,17 @@ class Recaller:
         caches = wanted is None and mode != "all" and bool(self._eventual)
         is_half, runner, execution_id = mode == "atomic" or mode == "eventual", self._runner, ctx.execution_id
         states = runner.state
-        state_of = runner.state.get
+        state_of = states.get
         for layer in runner.layers_with("recall"):
             if wanted is not None and layer.id not in wanted:
                 continue
             eventual = caches and layer.id in self._eventual
             if is_half and eventual is (mode == "atomic"):
                 continue
-            if (states.has_disabled or layer.hooks.init is not None) and not runner.runs(layer, execution_id):
+            state = state_of(execution_id, layer.id)
+            if (state is None or states.has_disabled) and not runner.runs(layer, execution_id):
                 runner.skipped(layer, "recall", ctx)
                 continue
-            state = state_of(execution_id, layer.id)
             params = RecallParams(log, query, ctx, state, budgets.get(layer.id, math.inf))
             if eventual:
                 entry = await self._cached(layer, params)
@@ -187,10 +187,11 @@ class Recaller:
         """Do what `HookRunner.begin` does, without a trace: recall runs at every step, and a trace costs as much."""
         hook: Any = layer.hooks.recall
         try:
-            limit = layer.timeout_ms("recall")
-            value = begin_hook(hook, params, limit)
+            value = hook(params)
             if value is None:
                 return None
+            limit = layer.timeout_ms("recall")
+            value = begun(value, limit)
             if type(value) is Unfinished:
                 return self._finish_untraced(value, limit, layer, params, again)
             found = self._understood(layer, params, value)
@@ -361,6 +362,11 @@ class Recaller:
         """Forget what an eventual layer last offered in a scope: its state was changed by hand."""
         self._cache.pop((scope_key, layer_id), None)
         self._last_params.pop((scope_key, layer_id), None)
+
+    @property
+    def is_refreshing(self) -> bool:
+        """Whether a refresh is under way."""
+        return bool(self._refreshing)
 
     async def settle(self) -> None:
         """Wait for refreshes under way."""

@@ -58,6 +58,7 @@ def _view(log: ItemLog | Iterable[Mapping[str, Any]]) -> Sequence[Item]:
     return tuple([parse_item(item) for item in log])
 
 
+_ENDING: Final = frozenset({"on_complete", "dispose"})
 _STATE_OF: Final = {hook: partial(state_of, hook=hook) for hook in ("store", "on_complete")}
 
 
@@ -305,7 +306,7 @@ class LayerStack:
 
     def take_stop(self, ctx: ExecutionContext) -> Stop | None:
         """Return the stop that a hook of this execution returned, once."""
-        return self._runner.take_stop(ctx.execution_id)
+        return self._runner.take_stop(ctx.execution_id) if self._runner.has_stops else None
 
     async def spawn(
         self,
@@ -407,10 +408,25 @@ class LayerStack:
         await self._recaller.settle()
         # dispose may still write state, so the mirror is flushed after it and the state forgotten last.
         await self._runner.flush(ctx)
-        failed = self.state.unsaved(ctx.execution_id)
-        self.state.cleanup(ctx.execution_id)
-        self._recaller.forget(ctx.execution_id)
-        self._runner.forget(ctx.execution_id)
+        return self._forget(ctx.execution_id)
+
+    def end_now(self, execution_id: str) -> dict[str, Exception] | None:
+        """Do what `complete` and `dispose` do, where no layer has anything to do then and nothing is on its way to storage.
+
+        Returns
+        -------
+        dict of str to Exception, or None
+            As `dispose`; None where there is something to wait for, and nothing was done.
+        """
+        if self.hooks & _ENDING or self._runner.has_stops or not self.state.is_idle or self._recaller.is_refreshing:
+            return None
+        return self._forget(execution_id)
+
+    def _forget(self, execution_id: str) -> dict[str, Exception]:
+        failed = self.state.unsaved(execution_id)
+        self.state.cleanup(execution_id)
+        self._recaller.forget(execution_id)
+        self._runner.forget(execution_id)
         return failed
 
     def delivered(self, ctx: ExecutionContext, sent_item_ids: Iterable[str]) -> None:

@@ -48,6 +48,7 @@ class LayerStateStore:
         self.keep: Callable[[str, str, Snapshot, str], None] | None = None
         self._states: dict[_Key, Any] = {}
         self._mirror = Mirror(self.report)
+        self._targets = self._mirror.by_key
         self.storage_time = StorageTime()
         self._disabled: set[_Key] = set()
         self.has_disabled = False
@@ -91,7 +92,7 @@ class LayerStateStore:
         if key not in self._states:
             self._noted(execution_id, layer_id)
         self._states[key] = state
-        target, taken = self._mirror.target(key), Snapshot(state)
+        target, taken = self._targets.get(key), Snapshot(state)
         if target is not None:
             self._mirror.write(key, target, taken)
         if self.keep is not None:

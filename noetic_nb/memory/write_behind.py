@@ -192,7 +192,8 @@ class Mirror:
 
     def __init__(self, report: Callable[[str, str, str, BaseException], None]) -> None:
         self._report = report
-        self._targets: dict[_Key, Target] = {}
+        self.by_key: dict[_Key, Target] = {}
+        """Where each key is mirrored to."""
         self._pending: dict[_Key, Any] = {}
         self._writing: dict[_Key, asyncio.Task[None]] = {}
 
@@ -203,15 +204,15 @@ class Mirror:
 
     def register(self, key: _Key, target: Target) -> None:
         """Mirror later writes under this key to a target."""
-        self._targets[key] = target
+        self.by_key[key] = target
 
     def target(self, key: _Key) -> Target | None:
         """Return where a key is mirrored to."""
-        return self._targets.get(key)
+        return self.by_key.get(key)
 
     def targets(self) -> tuple[Target, ...]:
         """Return every target there is now."""
-        return tuple(self._targets.values())
+        return tuple(self.by_key.values())
 
     def write(self, key: _Key, target: Target, state: Snapshot) -> None:
         """Write a state as it is now to where its key is mirrored: soon, or at once where the store is memory."""
@@ -253,7 +254,7 @@ class Mirror:
             _, late = await asyncio.wait(tasks, timeout=FLUSH_LIMIT_MS / 1000)
             for task in late:
                 error = HookTimeout(tasks[task][1], "persist", FLUSH_LIMIT_MS)
-                self._targets[tasks[task]].failure = error
+                self.by_key[tasks[task]].failure = error
                 self._report(*tasks[task], "persist", error)
             if late:
                 return
@@ -262,7 +263,7 @@ class Mirror:
         """Mirror no more; a write under way or waiting is finished first."""
         # The writer needs the target for what is still waiting, and drops nothing that was accepted.
         if key not in self._pending:
-            self._targets.pop(key, None)
+            self.by_key.pop(key, None)
 
     def _start(self, key: _Key) -> None:
         task = asyncio.get_running_loop().create_task(self._write(key))
@@ -272,7 +273,7 @@ class Mirror:
     async def _write(self, key: _Key) -> None:
         while key in self._pending:
             value = self._pending.pop(key)
-            target = self._targets.get(key)
+            target = self.by_key.get(key)
             if target is None:
                 return
             try:

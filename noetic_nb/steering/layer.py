@@ -337,16 +337,19 @@ class _Steering:
         state = p.state if state is None else state
         made = State({"ledger": [], "pendingAsync": None} if state is None else state)
         made["pendingAsync"] = self.late.pending(p.ctx, made["pendingAsync"])
-        entry = self._entry(entry)
+        if self.scope != "execution":
+            entry = Entry(entry)
         made["ledger"] = self._longer(made["ledger"], p.ctx, entry if row is None else row.fill(entry))
         return made
 
     def _longer(self, ledger: Sequence[LedgerEntry], ctx: ExecutionContext, entry: LedgerEntry) -> Ledger:
         """Return a ledger with the edits since its last entry and one more, new because others may hold the one there is."""
         longer = Ledger(ledger)
-        longer += self._edits(ctx)
+        if self.book.change_count != self._known_changes.get(ctx.execution_id):
+            longer += self._edits(ctx)
         longer.append(entry)
-        del longer[: max(0, len(longer) - self.max_entries)]
+        if len(longer) > self.max_entries:
+            del longer[: len(longer) - self.max_entries]
         return longer
 
     def _entry(self, facts: LedgerEntry) -> LedgerEntry:

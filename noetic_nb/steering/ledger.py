@@ -123,10 +123,13 @@ class State(dict[str, Any]):
         """Return a copy that shares the entries, which stay as they were written but for faults that are known later."""
         made = State(self)
         for key, value in self.items():
-            if type(value) is Ledger:
+            kind = type(value)
+            if kind is Ledger:
                 made[key] = Ledger(value)
-            elif type(value) is not str:
-                made[key] = deep_copy(value) if value else type(value)()
+            elif kind is list:
+                made[key] = deep_copy(value) if value else []
+            elif kind is not str:
+                made[key] = deep_copy(value)
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
