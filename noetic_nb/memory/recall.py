@@ -213,7 +213,8 @@ class Recaller:
     def _understood(self, layer: MemoryLayer, params: RecallParams, value: Any) -> RecallEntry | _Recalled:
         # Exactly text: everything else is for the general reader below.
         if type(value) is str and value and (count := params.ctx.tokenize(value)) <= params.budget:
-            return self._text_entry(layer.id, value, count)  # the result of most layers: nothing else to read in it
+            # The result of most layers: nothing else to read in it.
+            return RecallEntry(layer.id, (input_message(value, "developer", ids=self._ids),), count, (), (), value)
         recalled = self._read(layer, params, value)
         self._runner.collect_stop(value, params.ctx)
         return recalled
@@ -229,9 +230,6 @@ class Recaller:
             self._runner.state.set(params.ctx.execution_id, layer.id, recalled.state, hook="recall")
         return recalled.entry
 
-    def _text_entry(self, layer_id: str, text: str, count: int) -> RecallEntry:
-        return RecallEntry(layer_id, (input_message(text, "developer", ids=self._ids),), count, (), (), text)
-
     def _read(self, layer: MemoryLayer, params: RecallParams, value: Any) -> _Recalled:
         tokenize = params.ctx.tokenize
         if value is None or value == "":
@@ -246,7 +244,8 @@ class Recaller:
             if not text:  # a plan says what there was no room for at all
                 whole = input_message(value, "developer", ids=self._ids)
                 return _Recalled(RecallEntry(layer.id, (), 0, (whole,), (0,), value), None, notes)
-            return _Recalled(self._text_entry(layer.id, text, count)._replace(text=value), None, notes)
+            message = input_message(text, "developer", ids=self._ids)
+            return _Recalled(RecallEntry(layer.id, (message,), count, (), (), value), None, notes)
         warnings: list[Warning] = []
         new_state = field_of(value, "state", hook="recall")
         state = None if new_state is UNSET else new_state

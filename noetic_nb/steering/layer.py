@@ -203,14 +203,19 @@ class _Steering:
             on_record=self.on_record,
         )
 
-    async def init(self, p: InitParams) -> Mapping[str, Any]:
+    def init(self, p: InitParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         # An execution's own namespace is empty when it begins, so there is nothing to read.
-        stored = None if self.scope == "execution" else await self._stored(p)
+        return self._begun(p, None) if self.scope == "execution" else self._read(p)
+
+    async def _read(self, p: InitParams) -> Mapping[str, Any]:
+        return self._begun(p, await self._stored(p))
+
+    def _begun(self, p: InitParams, stored: Mapping[str, Any] | None) -> Mapping[str, Any]:
         ledger: Sequence[LedgerEntry] = ()
         waiting: list[QueuedVerdict] = []
         if stored is not None:
             ledger, waiting = stored["ledger"], stored.get("pendingAsync", [])
-        self._known_changes[p.ctx.execution_id] = len(self.book.changes)
+        self._known_changes[p.ctx.execution_id] = self.book.change_count
         state: dict[str, Any] = {"ledger": self._capped(ledger), "pendingAsync": self.late.open(p.ctx, waiting)}
         if self.scope != "execution":
             # Calls of an execution that never came to its end count too: they may have had their effect.

@@ -314,13 +314,17 @@ class _Offers:
 
     def take(self, recalled: Iterable[RecallEntry], left: float) -> float:
         """Take what fits, item by item; a smaller one behind a larger one may still fit."""
+        tokenizer = self.tokenizer
+        is_plain = not hasattr(tokenizer, "count_content")  # else a counter of its own may look at the item
         for entry in recalled:
             layer_id = entry.layer_id
             if entry.text is not None:
                 self.texts.append(layer_id)
-                if len(entry.items) == 1 and not entry.dropped:
-                    whole = self._take_text(layer_id, entry.items[0], entry.text, left)
-                    if whole is not None:
+                if is_plain and len(entry.items) == 1 and not entry.dropped:
+                    # What most layers offer, a text that is sent as it is; one that was cut is another text.
+                    item = entry.items[0]
+                    if item["content"][0]["text"] is entry.text and (whole := item_tokens(item, tokenizer)) <= left:
+                        self._add(layer_id, item, whole, tokenizer(entry.text))
                         left -= whole
                         continue
             origin = f"layer:{layer_id}"
@@ -346,17 +350,6 @@ class _Offers:
             if entry.text is not None and entry.items:
                 self._note_cut(entry, entry.text)
         return left
-
-    def _take_text(self, layer_id: str, item: Item, text: str, left: float) -> int | None:
-        """Take what most layers offer, a text that is sent as it is, where it is that and fits; returns its tokens then."""
-        # One that was cut is another text, and a counter of its own may look at the item.
-        if item["content"][0]["text"] is not text or hasattr(self.tokenizer, "count_content"):
-            return None
-        whole = item_tokens(item, self.tokenizer)
-        if whole > left:
-            return None
-        self._add(layer_id, item, whole, self.tokenizer(text))
-        return whole
 
     def _add(self, layer_id: str, item: Item, whole: int, content: int) -> None:
         self.items.append((layer_id, item))

@@ -39,13 +39,15 @@ def size_of(state: Any) -> int:
             size += getsizeof(value)
             continue
         seen.add(id(value))
-        if len(value) <= _MOST_VALUES:
-            size += getsizeof(value)
-        else:  # by itself: what is left out is like the values in it, not like it
+        is_large = len(value) > _MOST_VALUES
+        if is_large:  # by itself: what is left out is like the values in it, not like it
             large += getsizeof(value)
+        else:
+            size += getsizeof(value)
         for inside in (value, value.values()) if isinstance(value, dict) else (value,):
-            left_out += max(0, len(inside) - _MOST_VALUES)
-            for inner in inside if len(inside) <= _MOST_VALUES else islice(inside, _MOST_VALUES):
+            if is_large:
+                left_out += len(inside) - _MOST_VALUES
+            for inner in islice(inside, _MOST_VALUES) if is_large else inside:
                 kind = type(inner)
                 if kind is str:
                     # To ask for the size of a text costs several times as much as for its length, which says it as well.
