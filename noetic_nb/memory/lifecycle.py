@@ -16,7 +16,7 @@ from noetic_nb.memory.hook_timeout import call_hook
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import Feedback, InitParams, ReturnParams, SpawnParams
 from noetic_nb.memory.scope import resolve_scope_key
-from noetic_nb.memory.write_behind import Target
+from noetic_nb.memory.write_behind import Target, counts_of
 from noetic_nb.storage import ScopedStorage, StorageAdapter
 
 __all__ = ["ChildState", "init_layers", "merge_state", "notify_outcome", "run_feedback_hooks", "spawn_state"]
@@ -43,10 +43,13 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
         What an ``init`` or the storage raised, unless the layer is to be disabled then.
     """
     targets: dict[str, Target] = {}
+    counts: dict[str, int] | None = None
     for layer in runner.layers:
         if layer.scope != "execution":
+            if counts is None:  # once for all layers: it is found by a weak reference, which takes its time
+                counts = counts_of(storage)
             # Versions are read before any `init`: a write of another execution in between is then a conflict, not missed.
-            target = targets[layer.id] = _target(runner, storage, layer, ctx)
+            target = targets[layer.id] = _target(runner, storage, layer, ctx, counts)
             if layer.hooks.init is not None:  # else its state is loaded below, and the version with it
                 start = runner.storage_began()
                 await _look(runner, layer, target, ctx)
@@ -113,7 +116,9 @@ def _not_read(runner: HookRunner, layer: MemoryLayer, ctx: ExecutionContext, err
     return error, UNSET
 
 
-def _target(runner: HookRunner, storage: StorageAdapter, layer: MemoryLayer, ctx: ExecutionContext) -> Target:
+def _target(
+    runner: HookRunner, storage: StorageAdapter, layer: MemoryLayer, ctx: ExecutionContext, counts: dict[str, int]
+) -> Target:
     """Return where a layer's state is mirrored to."""
 
     def on_problem(error: Exception) -> None:
@@ -122,7 +127,7 @@ def _target(runner: HookRunner, storage: StorageAdapter, layer: MemoryLayer, ctx
             kind = error.kind if isinstance(error, NoeticError) else type(error).__name__
             runner.sink.emit(ErrorRaised(ctx.where, ctx.clock.now_ms(), kind, str(error), layer.id))
 
-    return Target(ScopedStorage(storage, layer.id, resolve_scope_key(layer.scope, ctx)), on_problem)
+    return Target(ScopedStorage(storage, layer.id, resolve_scope_key(layer.scope, ctx)), on_problem, counts)
 
 
 async def _look(runner: HookRunner, layer: MemoryLayer, target: Target, ctx: ExecutionContext) -> None:

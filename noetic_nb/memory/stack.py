@@ -158,7 +158,7 @@ class LayerStack:
         self._recaller.begin(ctx)
         await init_layers(self._runner, self.storage, ctx)
 
-    async def recall(
+    def recall(
         self,
         ctx: ExecutionContext,
         *,
@@ -167,7 +167,7 @@ class LayerStack:
         budgets: Mapping[str, float],
         mode: RecallMode = "all",
         with_empty: bool = False,
-    ) -> tuple[RecallEntry, ...]:
+    ) -> Coroutine[Any, Any, tuple[RecallEntry, ...]]:
         """Call the recall hooks: what the layers offer for the next prompt.
 
         Parameters
@@ -189,7 +189,7 @@ class LayerStack:
         tuple of RecallEntry
             ``(layer_id, items, token_count)`` in slot order; each within its budget by our own count.
         """
-        return await self._recaller.recall(
+        return self._recaller.recall(
             ctx, query=query, log=_view(log), budgets=budgets, mode=mode, with_empty=with_empty
         )
 
@@ -221,7 +221,7 @@ class LayerStack:
         if outcome.error is None and outcome.value is not UNSET:
             self.state.set(ctx.execution_id, layer.id, outcome.value, hook=hook)
 
-    async def before_tool_call(
+    def before_tool_call(
         self,
         ctx: ExecutionContext,
         *,
@@ -231,9 +231,9 @@ class LayerStack:
         history: Sequence[PastCall] = (),
         raw_args: Any = None,
         provenance: Callable[[], Provenance] | None = None,
-    ) -> SteeringDecision:
+    ) -> Coroutine[Any, Any, SteeringDecision]:
         """Decide whether a tool may be called; see `noetic_nb.memory.enforcement`."""
-        return await decide(
+        return decide(
             self._runner,
             "before_tool_call",
             ctx,
@@ -246,11 +246,11 @@ class LayerStack:
             provenance=provenance,
         )
 
-    async def after_model_call(
+    def after_model_call(
         self, ctx: ExecutionContext, *, response: Any, history: Sequence[PastCall] = ()
-    ) -> SteeringDecision:
+    ) -> Coroutine[Any, Any, SteeringDecision]:
         """Decide whether a response may stand; see `noetic_nb.memory.enforcement`."""
-        return await decide(
+        return decide(
             self._runner,
             "after_model_call",
             ctx,

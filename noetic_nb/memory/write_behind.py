@@ -18,7 +18,7 @@ from noetic_nb.memory.hook_timeout import HookTimeout
 from noetic_nb.memory.state_copy import Snapshot
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
 
-__all__ = ["STATE_KEY", "Mirror", "OnProblem", "Target"]
+__all__ = ["STATE_KEY", "Mirror", "OnProblem", "Target", "counts_of"]
 
 STATE_KEY: Final = "state"
 """The user key under which a layer's state is kept."""
@@ -38,7 +38,8 @@ FLUSH_LIMIT_MS: Final = 30_000
 _WRITES: Final[WeakKeyDictionary[Any, dict[str, int]]] = WeakKeyDictionary()
 
 
-def _counts(storage: Any) -> dict[str, int]:
+def counts_of(storage: Any) -> dict[str, int]:
+    """Return how often each namespace of a store was written to by this process."""
     try:
         return _WRITES.setdefault(storage, {})
     except TypeError:  # cannot be referred to weakly: two harnesses on such a store do not see each other
@@ -50,14 +51,16 @@ class Target:
 
     __slots__ = ("_counts", "_key", "_lock", "_memory", "_seen", "failure", "is_immediate", "on_problem", "storage")
 
-    def __init__(self, storage: ScopedStorage, on_problem: OnProblem | None = None) -> None:
+    def __init__(
+        self, storage: ScopedStorage, on_problem: OnProblem | None = None, counts: dict[str, int] | None = None
+    ) -> None:
         self.storage = storage
         self.on_problem = on_problem
         self._key = storage.prefix + STATE_KEY
         self._lock: asyncio.Lock | None = None
         # Why the last write failed. Here and not by execution: a child writes where its parent does.
         self.failure: Exception | None = None
-        self._counts = _counts(storage.storage)
+        self._counts = counts_of(storage.storage) if counts is None else counts
         self._seen: Any = self._counts.get(storage.prefix, 0)
         # Of this very class: one that is derived from it may have a `set` of its own.
         self._memory = storage.storage if type(storage.storage) is InMemoryStorage else None
