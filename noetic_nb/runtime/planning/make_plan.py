@@ -105,7 +105,8 @@ def plan_turn(
         room = policy.view_budget(system + tool_tokens)
         if view.is_whole_within(room):
             offers = _Offers(budgets, tokenizer)
-            offers.take(recalled, room - view.tokens)
+            if recalled:
+                offers.take(recalled, room - view.tokens)
             if not offers.is_short:
                 return _whole(view, policy, budgets, offers, layers, system, tool_tokens)
     head, history = split_history(view, projected)
@@ -376,5 +377,6 @@ class _Offers:
         for layer_id, given in self._budgets.allocations:
             used, count = taken.pop(layer_id, (0, 0))
             rows.append(LayerTokens(layer_id, given, used, given - used if given > used else 0.0, count))
-        rows += [LayerTokens(layer_id, 0.0, used, 0.0, count) for layer_id, (used, count) in taken.items()]
+        if taken:
+            rows += [LayerTokens(layer_id, 0.0, used, 0.0, count) for layer_id, (used, count) in taken.items()]
         return tuple(rows)
