@@ -158,7 +158,8 @@ OWNER = """
 import sys
 from jupyter_client.manager import start_new_kernel
 from tests.kernels import forked
-with forked.offered():
+with forked.offered() as folder:
+    open("folder", "w").write(str(folder))
     manager, client = start_new_kernel()
     client.execute("import os\\nopen('pids', 'w').write(f'{os.getpid()} {os.getppid()}')", reply=True, timeout=60)
     import os
@@ -186,3 +187,4 @@ def test_what_forks_ends_with_its_owner_and_so_do_its_kernels(tmp_path: Path) ->
     )  # fmt: skip
 
     assert gone.returncode == 0
+    assert not Path((tmp_path / "folder").read_text()).exists()

@@ -17,6 +17,7 @@ import importlib.util
 import json
 import os
 import selectors
+import shutil
 import signal
 import socket
 import sys
@@ -114,6 +115,7 @@ class Zygote:
                 return asked
         for pid in list(self.channels):
             self._end(pid)
+        shutil.rmtree(self.folder, ignore_errors=True)  # of an owner that was killed
         return None
 
     def _is_needed(self) -> bool:
