@@ -42,6 +42,7 @@ FLOORS: tuple[frozenset[str], ...] = (
             "regulator",
             "sync",
             "late_pattern",
+            "garbage",
             "lazy",
             "moved",
             "nested_loop",
