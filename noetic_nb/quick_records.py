@@ -68,7 +68,7 @@ def _declared(
     cls: type[Any], *, init: bool = True, repr: bool = True, eq: bool = True, frozen: bool = False, **options: Any
 ) -> type[Any]:
     given: Mapping[str, Any] = dict(vars(cls))
-    kinds = given.get("__annotations__", {})
+    kinds = getattr(cls, "__annotations__", {})
     if options.get("order") or options.get("unsafe_hash") or any("InitVar" in str(kind) for kind in kinds.values()):
         return dataclasses.dataclass(init=init, repr=repr, eq=eq, frozen=frozen, **options)(cls)
     has_hash = "__hash__" in given and not (given["__hash__"] is None and "__eq__" in given)
