@@ -51,7 +51,8 @@ def _quick_init(cls: type[Any]) -> Any:
         name = field.name
         value = name
         if has_slots:
-            scope[f"_set_{name}"] = getattr(cls, name).__set__
+            slot = getattr(cls, name)
+            scope[f"_set_{name}"] = slot.fset if isinstance(slot, property) else slot.__set__
         scope[f"_default_{name}"] = field.default
         if field.default_factory is not MISSING:
             scope[f"_make_{name}"] = field.default_factory
