@@ -56,7 +56,8 @@ def test_a_state_is_the_same_frozen_object_each_time_it_is_read() -> None:
     state = event.state
 
     assert state is event.state
-    assert isinstance(state, FrozenDict) and isinstance(state["notes"], tuple)
+    assert isinstance(state, FrozenDict)
+    assert isinstance(state["notes"], tuple)
     assert state["cap"]["$unserializable"] == "set"
     with pytest.raises(TypeError):
         state["notes"][0]["n"] = 2
