@@ -5,8 +5,12 @@
 Each turn asks once for a tool and then answers, with a model that answers at once, as one of a conversation of ten turns on a
 thread of its own; states and ledgers are kept in memory. The kinds of turn take turns within each round, so that a slow moment
 hits all of them, and the best round of each counts: what else the machine does only ever adds. No other library is in here:
-what is asked is how far the turn that people run is from the bare one. Views are followed as in a kernel without a page: their
-messages are made and encoded, and nobody reads them.
+what is asked is how far the turn that people run is from the bare one.
+
+With a recorder and views, the turns of whole conversations count, on average and to their replies: in it is what a thread that
+reads for the views takes of them meanwhile, which has at most a twentieth of the time while turns follow each other without a pause.
+What is left to read then, which an agent that waits for a model leaves time for, has a line of its own: the whole reading of a
+turn by three views. Views are followed as in a kernel without a page: their messages are made and encoded, and nobody reads them.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import argparse
 import asyncio
 import gc
 import json
+import statistics
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -24,14 +29,17 @@ import comm
 from comm.base_comm import BaseComm
 
 import noetic_nb as nn
+from noetic_nb.events import TurnCompleted
 from noetic_nb.memory import MemoryHooks, MemoryLayer
-from noetic_nb.runs import record
+from noetic_nb.runs import Run, record
 from noetic_nb.widgets import Ledger, RunTimeline, TokenAllocation
+from noetic_nb.widgets.base.readings import follower_of
 
 ANSWER: Final = "Order A17 is packed."
 CALL: Final = nn.CallTool("lookup", order_id="A17")
 QUESTION: Final = "Where is order A17?"
 TURNS: Final = 10
+TALKS: Final = 40
 
 GOALS: Final = {
     "five layers and ten rules, all of it": 4.5,
@@ -131,6 +139,42 @@ class Page(BaseComm):
         json.dumps({"type": msg_type, "data": data, "metadata": metadata, **keys}, default=str)
 
 
+async def in_turns(talks: dict[str, Talk], rounds: int, after: Callable[[str], object]) -> dict[str, list[float]]:
+    """Return the microseconds of a turn of each kind in each round, all conversations of a round on average."""
+    for run in talks.values():
+        for _ in range(3):
+            await run()
+    after("")
+    taken: dict[str, list[float]] = {name: [] for name in talks}
+    for number in range(rounds):
+        for name in talks if number % 2 == 0 else reversed(list(talks)):
+            gc.collect()
+            start = time.perf_counter()
+            for _ in range(TALKS):
+                await talks[name]()
+            taken[name].append((time.perf_counter() - start) * 1e6 / (TURNS * TALKS))
+            after(name)
+    return taken
+
+
+def reading(recorded: Run) -> float:
+    """Return the microseconds that three views take to read a turn of a run, event by event as they come."""
+    run = Run()
+    views = [TokenAllocation(run), Ledger(run), RunTimeline(run)]
+    events = recorded.events[-70 * TURNS * TALKS :]
+    follower_of(run).is_awake = True  # so that nobody begins
+    for event in events:
+        run.append(event)
+    turns = sum(isinstance(event, TurnCompleted) for event in events)
+    start = time.perf_counter()
+    for view in views:
+        view.catch_up()
+    taken = (time.perf_counter() - start) * 1e6 / turns
+    for view in views:
+        view.close()
+    return taken
+
+
 async def measure(rounds: int) -> dict[str, float]:
     """Print the time of a turn of each kind; return how each stands to the goals."""
     kinds = {"bare": agent(), "layers": agent(layers=5), "rules": agent(rules=10), "all": agent(layers=5, rules=10)}
@@ -142,20 +186,33 @@ async def measure(rounds: int) -> dict[str, float]:
     watched, recorded = agent(layers=5, rules=10), agent(layers=5, rules=10)
     recorded_run, run = record(recorded[0]), record(watched[0])
     views = [TokenAllocation(run), Ledger(run), RunTimeline(run)]
+    left: list[float] = []
+
+    def catch_up(name: str) -> None:
+        start = time.perf_counter()
+        for view in views:
+            view.catch_up()
+        if name == "watched":
+            left.append((time.perf_counter() - start) * 1e6 / (TURNS * TALKS))
+
     # Fewer rounds: a run grows with each, and what a view costs is to be that of a conversation and not of a day.
     kinds = {"without": agent(layers=5, rules=10), "recorded": recorded, "watched": watched}
-    seen = await best_of({name: talk(*kind) for name, kind in kinds.items()}, max(3, rounds // 6))
+    taken = await in_turns({name: talk(*kind) for name, kind in kinds.items()}, max(5, rounds // 6), catch_up)
+    seen = {name: statistics.median(values) for name, values in taken.items()}
     for name, value in seen.items():
-        print(f"{name:>12}: {value:8.0f} us a turn")
+        print(f"{name:>12}: {value:8.0f} us a turn, {TALKS * TURNS} turns on average, median of the rounds")
+    print(f"{'left to read':>12}: {statistics.median(left):8.0f} us a turn, by all three views, after these turns")
+    print(f"{'whole':>12}: {reading(run):8.0f} us a turn, all reading of the three views, without a turn beside it")
     print(f"{len(run.events) / len(run.turns):>12.0f} events a turn, {len(recorded_run.turns)} turns recorded")
     for view in views:
         view.close()
+    ratios = {name: [a / b for a, b in zip(taken[name], taken["without"], strict=True)] for name in taken}
     return {
         "five layers and ten rules, all of it": best["all"] / bare,
         "ten rules add": (best["rules"] - bare) / bare,
         "five layers add": (best["layers"] - bare) / bare,
-        "with recorder / without": seen["recorded"] / seen["without"],
-        "with recorder and three views / without": seen["watched"] / seen["without"],
+        "with recorder / without": statistics.median(ratios["recorded"]),
+        "with recorder and three views / without": statistics.median(ratios["watched"]),
     }
 
 
