@@ -128,6 +128,36 @@ def test_what_is_left_is_read_without_anyone_asking_and_not_by_the_agent() -> No
         assert reading.threads == {"noetic_nb readings"}
 
 
+def test_what_was_met_while_another_thread_was_at_the_view_is_read_after_it() -> None:
+    run, reading, met = Run(), Counted(), threading.Event()
+    with View(run, reading) as view:
+        read = view.read_some
+
+        def watched(until: float) -> bool:
+            done = read(until)
+            met.set()
+            return done
+
+        view.read_some = watched  # type: ignore[method-assign]
+        with view._reading_lock:
+            run.append(grade(1.0))
+            assert met.wait(LONG_S)
+            assert reading.snapshot["taken"] == 0
+        assert reading.all_read.wait(LONG_S)
+
+
+def test_what_was_said_while_a_page_was_answered_is_sent_after_it() -> None:
+    with Workbench(Run()) as bench:
+        sent: list[Any] = []
+        bench.send = lambda content, buffers=None: sent.append(content)  # type: ignore[method-assign]
+        with bench.up_to_date():
+            other = threading.Thread(target=lambda: bench._part_changed(chat=None))
+            other.start()
+            other.join()
+            assert sent == []
+        assert [content["type"] for content in sent] == ["panels"]
+
+
 def test_a_loop_that_ended_leaves_nothing_unread() -> None:
     run, reading = Run(), Counted()
 

@@ -129,7 +129,7 @@ class Follows(Protocol):
         ...
 
     def read_some(self, until: float) -> bool:
-        """Read what was taken, as `Stale`; nothing where another thread is at it."""
+        """Read what was taken, as `Stale`."""
         ...
 
     def catch_up(self) -> None:
@@ -224,8 +224,9 @@ class Follower:
         """Read until there is no more, or `time.thread_time` is past a moment; returns whether there is no more."""
         while True:
             self.hand_out(CHUNK)
-            is_done = all([view.read_some(until) for view in self.views])  # noqa: C419  # each of them
-            if is_done and not self._unread:
+            if not all([view.read_some(until) for view in self.views]):  # noqa: C419  # each of them
+                return False
+            if not self._unread:
                 self.end_if_alone()
                 return True
             if time.thread_time() >= until:

@@ -42,6 +42,8 @@ log = safe_logger(__name__)
 
 # Threads that append at the same time have at most so many events that are in the run and were not handed out yet.
 _ON_THE_WAY: Final = 100
+# So long the thread that reads waits for one that answers a page, before it sees to other views.
+_BUSY_S: Final = 0.02
 
 
 class _UpToDate(traitlets.Dict):
@@ -213,11 +215,12 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
     def read_some(self, until: float) -> bool:
         """Read until there is no more, or `time.thread_time` is past a moment; returns whether there is no more.
 
-        Nothing is read while another thread is at it: what waits is left to that.
+        Where another thread is at something, such as the answer to a page, its turn comes again later; without a moment, that
+        thread is left to see to it, as an agent waits for no view.
         """
-        if not self._is_made:
-            return True
-        while self._unread and self._reading_lock.acquire(blocking=False):
+        while self._unread and self._is_made:
+            if not (self._reading_lock.acquire(timeout=_BUSY_S) if until < inf else self._reading_lock.acquire(False)):
+                return until == inf
             try:
                 if self._is_reading:
                     return True

@@ -334,6 +334,15 @@ class Workbench(RunView):
             finally:
                 self._reading_lock.release()
 
+    @contextmanager
+    def up_to_date(self) -> Iterator[None]:
+        """Read as all views do; what others have left here meanwhile is sent behind it."""
+        try:
+            with super().up_to_date():
+                yield
+        finally:
+            self._flush()
+
     def read_some(self, until: float) -> bool:
         """Read as all views do, then send what the panels have left."""
         is_done = super().read_some(until)
