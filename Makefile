@@ -14,6 +14,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # uv installs several times as fast as pip and needs no venv module. `make UV= ...` does without it.
 UV ?= $(shell command -v uv 2>/dev/null)
+# uv brings a list of authorities, where pip asks the machine: behind a proxy that signs for itself uv would reach nothing. The
+# second name is that of older versions.
+export UV_SYSTEM_CERTS ?= true
+export UV_NATIVE_TLS ?= true
 # $(call environment,FOLDER) and $(call install,FOLDER,WHAT); both installers say what they fetch while they fetch it.
 # A comma would end an argument of `call`: lists of extras have names.
 environment = $(if $(UV),$(UV) venv --seed --allow-existing --python $(PYTHON) $1,$(PYTHON) -m venv $1)
@@ -115,10 +119,12 @@ wheel: $(VENV)/.build
 	cd $(BARE) && env -u PYTHONPATH bin/python -m doctest -o ELLIPSIS -o NORMALIZE_WHITESPACE $(CURDIR)/README.md
 	@echo "The wheel runs the examples of the README: $$(ls dist/*.whl)"
 
-# Ratios against peers measured in the same run. The drift study needs the full data set: see CONTRIBUTING.md.
-BENCHMARKS := runtime turns memory tokens steering regulator storage widgets interop watching conversations
+# Every cost beside its peer or its floor, measured in the same run, and the page that says them: docs/costs.md.
+# BENCHMARKS="turns storage" runs those alone and leaves the page as it is. The drift study needs the full data set: see CONTRIBUTING.md.
+BENCHMARKS :=
 bench: $(VENV)/.bench
-	for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
+	$(BIN)/python -m benchmarks.collect $(BUILD)/bench.json $(BENCHMARKS)
+	$(BIN)/python -m benchmarks.page $(BUILD)/bench.json docs/costs.md
 
 # A million random events through our regulator and the compiled original, side by side.
 fuzz: $(VENV)/.test

@@ -8,18 +8,16 @@ hits all of them, and the best round of each counts: what else the machine does 
 what is asked is how far the turn that people run is from the bare one.
 
 With a recorder and views, the turns of whole conversations count, on average and to their replies: in it is what a thread that
-reads for the views takes of them meanwhile: at most a twentieth of the time while turns follow each other without a pause.
-What is left to read then, which an agent that waits for a model leaves time for, has a line of its own: the whole reading of a
-turn by three views. Views are followed as in a kernel without a page: their messages are made and encoded, and nobody reads them.
+reads for the views takes of them meanwhile: at most a twentieth of the time while turns follow each other without a pause. What
+is left to read then, which an agent that waits for a model leaves time for, has lines of its own, beside the bare turn. Views are
+followed as in a kernel without a page: their messages are made and encoded, and nobody reads them.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import json
-import statistics
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -29,6 +27,7 @@ import comm
 from comm.base_comm import BaseComm
 
 import noetic_nb as nn
+from benchmarks.comparing import Lines, parser
 from noetic_nb.events import TurnCompleted
 from noetic_nb.memory import MemoryHooks, MemoryLayer
 from noetic_nb.runs import Run, record
@@ -41,11 +40,14 @@ QUESTION: Final = "Where is order A17?"
 TURNS: Final = 10
 TALKS: Final = 40
 
-GOALS: Final = {
-    "five layers and ten rules, all of it": 4.5,
-    "ten rules add": 0.7,
-    "five layers add": 1.8,
-    "with recorder and three views / without": 1.5,
+LINES: Final[dict[str, float | None]] = {
+    "a turn with five layers and ten rules / the bare turn with one tool": 4.5,
+    "what ten rules add / the bare turn with one tool": 0.7,
+    "what five layers add / the bare turn with one tool": 1.8,
+    "a turn with five layers, ten rules and a recorder / the same without a recorder": None,
+    "the same with a recorder and three views / the same without": 1.5,
+    "what three views have left to read of these turns / the bare turn with one tool": None,
+    "all reading of a turn by three views, alone / the bare turn with one tool": None,
 }
 
 
@@ -84,15 +86,15 @@ def rule(number: int) -> nn.SteeringRule:
     return nn.SteeringRule(id=f"rule{number}", applies_to="before_tool_call", predicate=predicate)
 
 
-def agent(*, layers: int = 0, rules: int = 0) -> tuple[nn.AgentHarness, nn.ScriptedModel]:
-    """Return an agent with one tool, so many layers and so many rules; and its model."""
+def agent(*, layers: int = 0, rules: int = 0, **kept: Any) -> tuple[nn.AgentHarness, nn.ScriptedModel]:
+    """Return an agent with one tool, so many layers and so many rules; and its model. What is left over is for its harness."""
     memory = [notes(number) for number in range(layers)]
     if rules:
         memory.append(nn.steering(rules=[rule(number) for number in range(rules)]))
     step = nn.react(model="scripted", instructions="You answer questions about orders.", tools=[nn.tool(lookup)])
     config = nn.AgentConfig(name="desk", step=step, memory=memory)
     model = nn.ScriptedModel(answer)
-    return nn.AgentHarness(config, model=model), model
+    return nn.AgentHarness(config, model=model, **kept), model
 
 
 Talk = Callable[[], Awaitable[None]]
@@ -115,7 +117,7 @@ def talk(harness: nn.AgentHarness, model: nn.ScriptedModel) -> Talk:
 
 
 async def best_of(talks: dict[str, Talk], rounds: int) -> dict[str, float]:
-    """Return the microseconds of a turn of each kind, of the best round."""
+    """Return the seconds of a turn of each kind, of the best round."""
     for run in talks.values():
         for _ in range(3):
             await run()
@@ -125,7 +127,7 @@ async def best_of(talks: dict[str, Talk], rounds: int) -> dict[str, float]:
         for name, run in talks.items():
             start = time.perf_counter()
             await run()
-            best[name] = min(best[name], (time.perf_counter() - start) * 1e6 / TURNS)
+            best[name] = min(best[name], (time.perf_counter() - start) / TURNS)
     return best
 
 
@@ -140,7 +142,7 @@ class Page(BaseComm):
 
 
 async def in_turns(talks: dict[str, Talk], rounds: int, after: Callable[[str], object]) -> dict[str, list[float]]:
-    """Return the microseconds of a turn of each kind in each round, all conversations of a round on average."""
+    """Return the seconds of a turn of each kind in each round, all conversations of a round on average."""
     for run in talks.values():
         for _ in range(3):
             await run()
@@ -152,13 +154,13 @@ async def in_turns(talks: dict[str, Talk], rounds: int, after: Callable[[str], o
             start = time.perf_counter()
             for _ in range(TALKS):
                 await talks[name]()
-            taken[name].append((time.perf_counter() - start) * 1e6 / (TURNS * TALKS))
+            taken[name].append((time.perf_counter() - start) / (TURNS * TALKS))
             after(name)
     return taken
 
 
 def reading(recorded: Run) -> float:
-    """Return the microseconds that three views take to read a turn of a run, event by event as they come."""
+    """Return the seconds that three views take to read a turn of a run, event by event as they come."""
     run = Run()
     views = [TokenAllocation(run), Ledger(run), RunTimeline(run)]
     events = recorded.events[-70 * TURNS * TALKS :]
@@ -169,22 +171,21 @@ def reading(recorded: Run) -> float:
     start = time.perf_counter()
     for view in views:
         view.catch_up()
-    taken = (time.perf_counter() - start) * 1e6 / turns
+    taken = (time.perf_counter() - start) / turns
     for view in views:
         view.close()
     return taken
 
 
-async def measure(rounds: int) -> dict[str, float]:
-    """Print the time of a turn of each kind; return how each stands to the goals."""
+async def measure(rounds: int) -> Lines:
+    """Measure and print everything."""
     kinds = {"bare": agent(), "layers": agent(layers=5), "rules": agent(rules=10), "all": agent(layers=5, rules=10)}
     best = await best_of({name: talk(*kind) for name, kind in kinds.items()}, rounds)
-    for name, value in best.items():
-        print(f"{name:>12}: {value:8.0f} us a turn")
     bare = best["bare"]
     comm.create_comm = Page
     watched, recorded = agent(layers=5, rules=10), agent(layers=5, rules=10)
-    recorded_run, run = record(recorded[0]), record(watched[0])
+    record(recorded[0])
+    run = record(watched[0])
     views = [TokenAllocation(run), Ledger(run), RunTimeline(run)]
     left: list[float] = []
 
@@ -193,41 +194,35 @@ async def measure(rounds: int) -> dict[str, float]:
         for view in views:
             view.catch_up()
         if name == "watched":
-            left.append((time.perf_counter() - start) * 1e6 / (TURNS * TALKS))
+            left.append((time.perf_counter() - start) / (TURNS * TALKS))
 
     # Fewer rounds: a run grows with each, and what a view costs is to be that of a conversation and not of a day.
     kinds = {"without": agent(layers=5, rules=10), "recorded": recorded, "watched": watched}
-    taken = await in_turns({name: talk(*kind) for name, kind in kinds.items()}, max(5, rounds // 6), catch_up)
-    seen = {name: statistics.median(values) for name, values in taken.items()}
-    for name, value in seen.items():
-        print(f"{name:>12}: {value:8.0f} us a turn, {TALKS * TURNS} turns on average, median of the rounds")
-    print(f"{'left to read':>12}: {statistics.median(left):8.0f} us a turn, by all three views, after these turns")
-    print(f"{'whole':>12}: {reading(run):8.0f} us a turn, all reading of the three views, without a turn beside it")
-    print(f"{len(run.events) / len(run.turns):>12.0f} events a turn, {len(recorded_run.turns)} turns recorded")
+    seen = await in_turns({name: talk(*kind) for name, kind in kinds.items()}, max(5, rounds // 6), catch_up)
+    alone = reading(run)
     for view in views:
         view.close()
-    ratios = {name: [a / b for a, b in zip(taken[name], taken["without"], strict=True)] for name in taken}
-    return {
-        "five layers and ten rules, all of it": best["all"] / bare,
-        "ten rules add": (best["rules"] - bare) / bare,
-        "five layers add": (best["layers"] - bare) / bare,
-        "with recorder / without": statistics.median(ratios["recorded"]),
-        "with recorder and three views / without": statistics.median(ratios["watched"]),
-    }
+    lines, about = Lines(LINES), f"{len(run.events) / len(run.turns):.0f} events a turn"
+    for what, ours, other in (
+        ("a turn with five layers and ten rules / the bare turn with one tool", best["all"], bare),
+        ("what ten rules add / the bare turn with one tool", best["rules"] - bare, bare),
+        ("what five layers add / the bare turn with one tool", best["layers"] - bare, bare),
+    ):
+        lines.ratio(what, ours, other)
+    for what, name in (
+        ("a turn with five layers, ten rules and a recorder / the same without a recorder", "recorded"),
+        ("the same with a recorder and three views / the same without", "watched"),
+    ):
+        lines.ratio(what, seen[name], seen["without"], about=about)
+    lines.ratio("what three views have left to read of these turns / the bare turn with one tool", min(left), bare)
+    lines.ratio("all reading of a turn by three views, alone / the bare turn with one tool", alone, bare)
+    return lines
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="exit with 1 when a goal is missed")
-    parser.add_argument("--rounds", type=int, default=60)
-    options = parser.parse_args()
-    found = asyncio.run(measure(options.rounds))
-    missed = [name for name, goal in GOALS.items() if found[name] > goal]
-    for name, value in found.items():
-        goal = f"goal <= {GOALS[name]:g}   {'MISSED' if name in missed else 'ok'}" if name in GOALS else ""
-        print(f"{name:<42} {value:6.2f}x of {'it' if '/' in name else 'the bare turn':<14} {goal}".rstrip())
-    sys.exit(1 if options.check and missed else 0)
+    options = parser(__doc__, rounds=60).parse_args()
+    sys.exit(asyncio.run(measure(options.rounds)).end(options))
 
 
 if __name__ == "__main__":

@@ -7,13 +7,13 @@ with the conversation. Every event says where it happened (`Where`) and when (mi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 from noetic_nb.cards import with_card
 from noetic_nb.items import Item
 from noetic_nb.late_data import frozen_when_read
-from noetic_nb.quick_records import made_quickly
+from noetic_nb.quick_records import dataclass
 
 __all__ = [
     "BudgetsAllocated",
@@ -73,7 +73,6 @@ HookName: TypeAlias = Literal[
 
 # Plain dataclasses and no pydantic records: our own code makes them, many to a step, and nothing in them needs a check.
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class Where:
     """The place of an event: which thread, which execution, which turn (1 is the first of a thread, 0 is outside)."""
@@ -85,7 +84,6 @@ class Where:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class LayerTokens:
     """What one layer was given, what it used and what it yielded to history, in tokens."""
@@ -98,7 +96,6 @@ class LayerTokens:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class ItemFate:
     """An item that was not sent, and why.
@@ -115,7 +112,6 @@ class ItemFate:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class UnsentOffer:
     """An item that a layer offered and that was not sent, for a reason of `ItemFate`.
@@ -133,7 +129,6 @@ class UnsentOffer:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class LogStretch:
     """A part of what layers made of the history: log items at ``start <= position < stop``, or `written`, which are in no log."""
@@ -144,7 +139,6 @@ class LogStretch:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
     """A tool as the model is offered it; `parameters` is a JSON Schema."""
@@ -156,7 +150,6 @@ class OfferedTool:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
     """A turn begins; the user's items are at ``start <= position < stop`` of the log."""
@@ -174,7 +167,6 @@ class TurnStarted:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class ItemsAppended:
     """Items joined the log at `start`; each item is recorded here once and referred to by position elsewhere."""
@@ -188,7 +180,6 @@ class ItemsAppended:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class BudgetsAllocated:
     """The token budget was split. All amounts in tokens."""
@@ -206,7 +197,6 @@ class BudgetsAllocated:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class RequestPrepared:
     """What the requests of an execution have in common, and their plans start from.
@@ -241,7 +231,6 @@ class RequestPrepared:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class MemoryTraceSpan:
     """One call of one hook of one layer."""
@@ -268,7 +257,6 @@ class MemoryTraceSpan:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class ViewAssembled:
     """What was sent to the model: a window of the log without its exclusions, after the layers' items.
@@ -314,7 +302,6 @@ class ViewAssembled:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class ModelCalled:
     """One call of a model ended, well or not. `items` is its answer: the tape of a replay.
@@ -341,7 +328,6 @@ class ModelCalled:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class ToolCalled:
     """A tool call was settled: run, failed, or kept from running. `args` is what the tool got, as JSON data.
@@ -371,7 +357,6 @@ class ToolCalled:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class ToolProgress:
     """A tool that is at work has yielded something; `value` is that as JSON data, its text where it has no such form."""
@@ -385,7 +370,6 @@ class ToolProgress:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class SteeringDecided:
     """An entry of the ledger: what a layer decided at an enforcement point, and which rules made it so."""
@@ -413,7 +397,6 @@ class SteeringDecided:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class RegulatorSaw:
     """The regulator was told something; `event` is its plain form, with its own ``kind``."""
@@ -427,7 +410,6 @@ class RegulatorSaw:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class RegulatorDecided:
     """The regulator was asked; `decision` is its plain form, with its own ``kind``.
@@ -452,7 +434,6 @@ class RegulatorDecided:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @frozen_when_read("state")
 @dataclass(frozen=True, slots=True)
 class LayerStateChanged:
@@ -467,7 +448,6 @@ class LayerStateChanged:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class RuleChanged:
     """A rule book moved to a new version; `old` and `new` are the texts of the rule, None where it did not exist."""
@@ -483,7 +463,6 @@ class RuleChanged:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class QualityGiven:
     """Someone judged the thread's last reply, from 0 (useless) to 1 (perfect)."""
@@ -496,7 +475,6 @@ class QualityGiven:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class ErrorRaised:
     """Something went wrong; redacted like everything else."""
@@ -511,7 +489,6 @@ class ErrorRaised:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class WarningRaised:
     """Something went wrong and did not end the turn; the reply has it in its ``warnings``.
@@ -528,7 +505,6 @@ class WarningRaised:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class TurnCompleted:
     """A turn ended. Tokens and cost are those of the turn, judges and layers included.
@@ -556,7 +532,6 @@ class TurnCompleted:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class StepStarted:
     """A step begins. Its `path` names the steps around it: ``/think#2/ask#1`` is the first `ask` in the second `think`."""
@@ -570,7 +545,6 @@ class StepStarted:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class StepEnded:
     """A step ended: it ran, it failed, it was cancelled, or its recorded output was used instead of running it again."""
@@ -587,7 +561,6 @@ class StepEnded:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class ChildStarted:
     """A child execution begins (`where` is its own): what its parent's layers and log gave it.
@@ -608,7 +581,6 @@ class ChildStarted:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class ChildEnded:
     """A child execution ended (`where` is its own): what came back. `returned` are states its parent's layers merged.
@@ -631,7 +603,6 @@ class ChildEnded:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class LayersDropped:
     """A child execution begins (`where` is its own) without layers of its parent: its step drops them by name."""
@@ -645,7 +616,6 @@ class LayersDropped:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class TextRetracted:
     """What was handed out of an answer while it was written is taken back: rules rejected it, or it was never finished.

@@ -239,6 +239,18 @@ input_tokens, reported: Of the whole call as the provider counted: all, and the 
 """,
         "`lab.what_if_cached` returns the same table of a run that was put together in another way.",
     ),
+    "Time": Table(
+        "lab.profile(run)",
+        "a part of a turn",
+        """
+run_id, thread_id, turn: Which turn.
+part: model, tool, person, hook, rule, planning, storage, own (the library's overhead) or unsplit (not known what for).
+name: Of the model, tool, layer or rule; else empty.
+ms: Milliseconds; those of a turn add up to its duration. Missing where the run does not say.
+share: Of the turn, 0 to 1.
+count: How often it happened.
+""",
+    ),
     "Backtests": Table(
         "lab.backtest(rules, bank[:3])",
         "a call at which rules are evaluated",
@@ -478,6 +490,19 @@ call, item, decision: The model call, the item of the log and the decision it be
 error: What went wrong, or None.
 """,
     ),
+    "Rules": Table(
+        "widgets.RuleEditor(rules).to_frame()",
+        "a rule, in the order in which they are asked",
+        """
+id: Its id.
+form: How it decides: python, cel (a condition), sequence (a sentence), judge, or none.
+hooks: When it is asked.
+enabled: Whether it is asked at all.
+hits: How often it decided something in the run that is watched.
+version: The version of the rule book in which it was last changed.
+text: Its source, as it is edited.
+""",
+    ),
     "Memory": Table(
         "widgets.MemoryView(run).to_frame()",
         "a write of a layer's state",
@@ -500,6 +525,10 @@ def frames_page() -> str:
         "Every table of the library is a new pandas frame with all of its columns, also where it has no row. What nobody knows",
         "is missing (None, NaN), never 0. Secrets are redacted. `run` is a `Run`, recorded, loaded or",
         "imported; the other names are those of the examples on this site.",
+        "",
+        "Every view has `to_frame()`: of `Workbench` it is turns, of `TokenAllocation` allocations, of `Ledger` the ledger,",
+        "of `Compare` comparisons; those of the others are below. `lab.pareto` returns the rows of a table that no other row",
+        "beats, with its columns.",
         "",
     ]
     for name, table in TABLES.items():

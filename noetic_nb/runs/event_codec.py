@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
@@ -18,6 +18,7 @@ from noetic_nb.items import Item, ItemRegistry
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.kept_data import frozen_data
 from noetic_nb.late_data import Later, held_by
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.payload import from_wire, to_wire
 
 __all__ = [

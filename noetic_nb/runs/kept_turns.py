@@ -7,11 +7,12 @@ that is under way stays, and so does the newest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, StepEnded, TurnCompleted, TurnStarted, Where
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.event_sizes import EventSizes
 
 __all__ = ["KEPT_BYTES", "KeptTurn", "KeptTurns", "with_dropped"]
