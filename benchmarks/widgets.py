@@ -5,9 +5,9 @@
 One kernel has the workbench and all views open on one run that grows by 20 events each second for 20 seconds, then the workbench
 alone. Views read beside what happens, several events at a time; what they read in all counts, by the events there were. A tick is
 late when the next one was due before it began; on a machine that others keep busy that happens without any view, so those are
-counted by themselves in which this kernel had work for half a tick. The workbench is made beside a tree of 50 ipywidgets, 10 000 turns are opened in each view, thresholds are dragged over 1 000 turns, budgets are
-moved, 10 000 decisions are filtered, and a timeline is zoomed. Figures stand beside their limits and are never asserted: a
-shared machine moves them by a factor of two.
+counted by themselves in which this kernel had work for half a tick. The workbench is made beside a tree of 50 ipywidgets, 10 000
+turns are opened in each view, thresholds are dragged over 1 000 turns, budgets are moved, 10 000 decisions are filtered, and a
+timeline is zoomed. Figures stand beside their limits and are never asserted: a shared machine moves them by a factor of two.
 """
 
 from __future__ import annotations
