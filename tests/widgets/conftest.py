@@ -1,10 +1,10 @@
-"""Views read at once, as where there are no threads: what they read is tested here. When they read: test_readings.py."""
+"""Views read at once, as where there are no threads: what they read is tested here. When they read: test_reading_thread.py."""
 
 from __future__ import annotations
 
 import pytest
 
-from noetic_nb.widgets.base.readings import READINGS
+from noetic_nb.widgets.base.reading_thread import READINGS
 
 
 @pytest.fixture(autouse=True)

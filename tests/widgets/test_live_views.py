@@ -18,7 +18,7 @@ from noetic_nb.events import ModelCalled, QualityGiven, ViewAssembled, Where
 from noetic_nb.runs import Run
 from noetic_nb.widgets import RegulatorTrends, TokenAllocation
 from noetic_nb.widgets.base import cells
-from noetic_nb.widgets.base.readings import follower_of
+from noetic_nb.widgets.base.reading_thread import follower_of
 from tests.widgets.scenes import demo_run, hostile_run, layer, turn, view
 from tests.widgets.views import MAKERS, OFFERED, RUN_VIEWS, VIEWS
 

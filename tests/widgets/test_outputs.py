@@ -15,7 +15,7 @@ import pytest
 from noetic_nb.runs import Run
 from noetic_nb.widgets import TokenAllocation
 from noetic_nb.widgets.base import cells, display, weakly
-from noetic_nb.widgets.base.readings import at_cell_end
+from noetic_nb.widgets.base.reading_thread import at_cell_end
 from tests.widgets.scenes import demo_run, turn
 from tests.widgets.views import VIEWS
 

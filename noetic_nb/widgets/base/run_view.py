@@ -32,7 +32,7 @@ from noetic_nb.widgets.base.display import DisplayMixin
 from noetic_nb.widgets.base.feed import Feed, Reading, no_collecting
 from noetic_nb.widgets.base.host import HostedMixin, is_hosted
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
-from noetic_nb.widgets.base.readings import READINGS, Follower, follower_of, watch_cells
+from noetic_nb.widgets.base.reading_thread import READINGS, Follower, follower_of, watch_cells
 from noetic_nb.widgets.base.selection import FIELDS, Selection, selection_of
 from noetic_nb.widgets.base.weakly import connect_weakly, subscribe_weakly
 

@@ -19,7 +19,7 @@ from noetic_nb.runs.run_source import run_of
 from noetic_nb.steering import RuleBook, RuleChange, SteeringRule
 from noetic_nb.widgets.base.assets import script, style
 from noetic_nb.widgets.base.moment import Moment
-from noetic_nb.widgets.base.readings import READINGS
+from noetic_nb.widgets.base.reading_thread import READINGS
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection
 from noetic_nb.widgets.base.weakly import subscribe_weakly

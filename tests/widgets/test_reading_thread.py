@@ -13,9 +13,10 @@ import noetic_nb as nn
 from noetic_nb.events import QualityGiven, RunEvent, Where
 from noetic_nb.runs import Run, record
 from noetic_nb.widgets import Ledger, Workbench
-from noetic_nb.widgets.base import cells, readings
+from noetic_nb.widgets.base import cells
+from noetic_nb.widgets.base import reading_thread as readings
 from noetic_nb.widgets.base.feed import Place, Reading
-from noetic_nb.widgets.base.readings import READINGS, Follower, Readings, follower_of
+from noetic_nb.widgets.base.reading_thread import READINGS, Follower, Readings, follower_of
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection
 from tests.widgets.scenes import decisions, turn
