@@ -54,7 +54,7 @@ thread_id: The conversation.
 execution_id: The execution: of the turn, or of a child.
 turn: The number of the turn in its thread, from 1.
 seq: The place of the event in the run, from 0.
-t_ms: When, in milliseconds of the harness's clock.
+t_ms: When, in milliseconds since 1970 by the clock of the harness; where an import had to guess, `run.meta["estimated"]` says so.
 """
 
 TABLES: Final = {
@@ -66,7 +66,7 @@ TABLES: Final = {
 turn_id: The id of the turn.
 query: What the user wrote.
 text: What was answered.
-outcome: How it ended: success, aborted, error, …; None while it is running.
+outcome: How it ended: success, failure or aborted; None while it is running.
 stopped: The kind of the decision of a regulator that stopped it, or None.
 quality: The newest grade, 0 to 1; missing where nobody graded.
 input_tokens, output_tokens: Tokens, as the provider counted.
@@ -104,7 +104,7 @@ known_error: Its relative error, as measured; missing where nobody measured.
         WHERE
         + """
 position: Its place in the log of the thread.
-origin: Who brought it: the user, the model, a tool, a layer.
+origin: Who brought it: user, model, tool, guidance (of a rule), layer, seed (the conversation it began with) or step.
 item_id: Its id.
 type, role: Its type, and the role of a message.
 name, call_id: Of a tool call or its output.
@@ -120,7 +120,7 @@ counter: What counted the tokens.
         + """
 layer_id, hook: Which layer, which hook.
 duration_ms: Milliseconds.
-status: ok, error or timeout.
+status: ok, error, timeout or skipped.
 allocated, used, yielded: Tokens of a recall.
 item_count: How many items the hook returned.
 error: What went wrong, or None.
@@ -136,7 +136,7 @@ tool_name, call_id: Which tool, which call.
 args: What the tool got.
 output: What the model read.
 duration_ms: Milliseconds; missing where nobody measured.
-status: ok, error, denied, …
+status: ok, error, denied, guided, invalid_args, invalid_result or unknown (no such tool).
 error: What went wrong, or None.
 depth: 0 for the turn, 1 for its children, and so on.
 raw_args: What the model wrote; None where it was no JSON or nobody knows.
@@ -154,7 +154,8 @@ action: allow, guide, ask or deny.
 guidance: What the model, or a person, was told.
 rule_ids: The rules that decided.
 duration_ms: How long all rules took, in milliseconds.
-outcome: What came of it.
+outcome: None where rules simply decided; approved, refused, nobody or error where a person was asked; late or late_fault of \
+a judge that answered after the call; else why a rule failed.
 layer_id: The layer that decided.
 depth: 0 for the turn, 1 for its children, and so on.
 enforced: False where it was judged after the fact.
@@ -186,7 +187,7 @@ enforced: False where it was asked after the fact.
         WHERE
         + """
 layer_id: The layer that holds the regulator.
-event: Its kind: turn_start, turn_complete, cost, quality, tool_call, …
+event: Its kind: turn_start, token, turn_complete, cost, quality_feedback, user_correction, tool_call or tool_result.
 quality: A grade, 0 to 1.
 tokens_in, tokens_out: Tokens of a cost.
 tool_name, success: Of a tool call and its result.
@@ -306,7 +307,8 @@ text: The rule as a condition.
         "what differs in a turn of two runs",
         """
 turn: The number of the turn.
-what: prompt, decision, tool, tokens, cost, …
+what: prompt, request, decision, tool call, tool result, regulator, tokens, sent tokens, drops, cost, model calls, \
+reply or outcome.
 a, b: What it is in either run; None where it is not.
 """,
     ),
@@ -326,7 +328,7 @@ n: Pairs that have the measure on both sides.
         "a fact that a call was not sent",
         """
 fact: The fact: a number, a name, an id.
-kind: What it is.
+kind: What it is: name, number, date, time, id, quote or decision.
 position: The place of the item in the log.
 asked_later: The turn that asks for it again; missing where none does.
 reason: Why the item was left out.

@@ -28,6 +28,7 @@ def test_every_column_is_explained(name: str, names: dict[str, Any]) -> None:
 
     assert sorted(table.sentences) == sorted(columns)
     assert all(table.sentences.values())
+    assert "…" not in "".join(table.sentences.values()), "name every value"
     assert all(f"`{column}`" in page for column in columns)
 
 
