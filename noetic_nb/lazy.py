@@ -14,6 +14,8 @@ from types import ModuleType
 
 from lazy_loader import attach_stub
 
+from noetic_nb.garbage import nothing_collected
+
 __all__ = ["attach", "make_callable", "moved_names"]
 
 
@@ -72,7 +74,8 @@ def attach(
             setattr(sys.modules[package], name, value)
             return value
         if name in names:
-            return from_stub(name)
+            with nothing_collected():  # a hundred thousand objects, and all of them stay
+                return from_stub(name)
         try:
             return unknown(name)
         except AttributeError as exc:

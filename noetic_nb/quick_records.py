@@ -68,7 +68,7 @@ def _declared(
     cls: type[Any], *, init: bool = True, repr: bool = True, eq: bool = True, frozen: bool = False, **options: Any
 ) -> type[Any]:
     given: Mapping[str, Any] = dict(vars(cls))
-    kinds = given.get("__annotations__", {})
+    kinds = getattr(cls, "__annotations__", {})
     if options.get("order") or options.get("unsafe_hash") or any("InitVar" in str(kind) for kind in kinds.values()):
         return dataclasses.dataclass(init=init, repr=repr, eq=eq, frozen=frozen, **options)(cls)
     has_hash = "__hash__" in given and not (given["__hash__"] is None and "__eq__" in given)
@@ -123,7 +123,8 @@ def _init_of(cls: type[Any]) -> Any:
         if not is_frozen:
             lines.append(f"self.{name} = {value}")
         elif has_slots:
-            scope[f"_set_{name}"] = getattr(cls, name).__set__
+            slot = getattr(cls, name)
+            scope[f"_set_{name}"] = slot.fset if isinstance(slot, property) else slot.__set__
             lines.append(f"_set_{name}(self, {value})")
         else:
             lines.append(f"facts[{name!r}] = {value}")

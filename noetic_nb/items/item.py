@@ -102,6 +102,15 @@ def count_quickly(item: Item, frame: int, *texts: str) -> Item:
     return item
 
 
+def known_tokens(item: Item) -> int | None:
+    """Return the tokens of an item by the estimate, None where nobody has counted them yet."""
+    try:
+        found: int = _known_tokens(item)
+    except AttributeError:
+        return None
+    return found
+
+
 def tally_of(item: Item, counter: Tokenizer) -> tuple[Tokenizer, str, int] | None:
     """Return what `remember_tally` kept of an item: a counter, its kind and the tokens of its text; None by another counter."""
     try:
@@ -156,18 +165,34 @@ def _usual(value: dict[Any, Any]) -> Item | None:
         return None
     notes = part.get("annotations")
     has_annotations = type(notes) is list and not notes
+    is_whole = len(value) == len(_MADE) and len(part) == 2 + has_annotations and value.keys() == _MADE
+    if is_whole and (made := _own(value, part, has_annotations)) is not None:
+        return made
     if not _holds(value, content) or not _holds(part, notes if has_annotations else None):
         return None
+    made_part = FrozenDict({**part, "annotations": ()} if has_annotations else part)
+    return Item({**value, "content": (made_part,)})
+
+
+def _own(value: dict[Any, Any], part: dict[Any, Any], has_annotations: bool) -> Item | None:
+    """Return the item of a message that has just the fields that ours have; None where one of them is another than theirs."""
+    text: Any = part.get("text")
+    item_id, role, status, kind, part_kind = (
+        value["id"],
+        value["role"],
+        value["status"],
+        value["type"],
+        part.get("type"),
+    )
+    for each in (item_id, role, status, kind, text, part_kind):
+        if type(each) is not str:
+            return None
+    if (status, kind, part_kind) != ("completed", "message", "output_text" if has_annotations else "input_text"):
+        return None
+    if role not in MESSAGE_FRAMES or has_annotations is not (role == "assistant"):
+        return None
     made = FrozenDict({**part, "annotations": ()} if has_annotations else part)
-    item = Item({**value, "content": (made,)})
-    is_whole = value.keys() == _MADE and value["type"] == "message" and value["status"] == "completed"
-    if is_whole and len(part) == 2 + has_annotations:
-        role = value["role"]
-        kind = "output_text" if role == "assistant" else "input_text"
-        is_usual = role in MESSAGE_FRAMES and has_annotations is (role == "assistant")
-        if is_usual and part.get("type") == kind and "text" in part:
-            count_quickly(item, MESSAGE_FRAMES[role], value["id"], part["text"])
-    return item
+    return count_quickly(Item({**value, "content": (made,)}), MESSAGE_FRAMES[role], item_id, text)
 
 
 def parse_shape(value: object) -> Item:

@@ -15,6 +15,7 @@ import pytest
 from noetic_nb.runs import Run
 from noetic_nb.widgets import TokenAllocation
 from noetic_nb.widgets.base import cells, display, weakly
+from noetic_nb.widgets.base.reading_thread import at_cell_end
 from tests.widgets.scenes import demo_run, turn
 from tests.widgets.views import VIEWS
 
@@ -128,7 +129,7 @@ def test_turns_bring_the_static_output_up_to_date_once_a_cell_and_never_touch_th
         assert len(live.bundles) == 1
         assert len(static.bundles) == 2
         assert "Turn 29, call 1" in static.bundles[1]["text/plain"]
-        assert page.ended == []
+        assert page.ended == [at_cell_end]
 
 
 def test_after_a_cell_the_static_output_follows_with_a_pause(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ _AT_ONCE: Final = 250
 PREFIX: Final = "thread:"
 
 
-@lru_cache(maxsize=1_024)
+@lru_cache(maxsize=64)
 def thread_prefix(thread_id: str) -> str:
     """Return what all keys of a thread begin with; ``~`` and ``:`` are escaped, so that no id reaches into another's.
 

@@ -15,7 +15,6 @@ from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.messages import warn_if_redacted
 from noetic_nb.runtime.context.step_errors import TurnStopped
-from noetic_nb.runtime.execution.prepared_request import emit_prepared
 from noetic_nb.runtime.planning.log_stretches import log_stretches
 from noetic_nb.runtime.planning.make_plan import plan_turn
 from noetic_nb.runtime.planning.turn_plan import TurnPlan, leaves_out
@@ -209,6 +208,8 @@ class PlannedStep:
         if before is not None and all(map(is_, now, before)):
             return
         if before is None or before[4] is not now[4] or before[0] is not now[0] or before != now:
+            from noetic_nb.runtime.execution.prepared_request import emit_prepared  # where a run is recorded only
+
             emit_prepared(
                 engine, ctx, self.step, self.policy, self.model, self.instructions, self.tools, self.tokenizer
             )

@@ -46,6 +46,8 @@ class DisplayMixin:
     _places: tuple[Shown, ...] = ()
     _is_waiting = False
     _timer: asyncio.TimerHandle | None = None
+    _shown_on: asyncio.AbstractEventLoop | None = None
+    """That of the cell that showed the view last."""
     _id = ""
 
     @property
@@ -121,6 +123,7 @@ class DisplayMixin:
         else:
             place = Shown(self, show(self._repr_mimebundle_()[0]), show(self._static_bundle()))
             self._places = (*self._places, place)
+            self._shown_on = _loop_here()
             # Nobody else may hold a view that is on the page.
             hold_in_cell(place)
 
@@ -146,11 +149,25 @@ class DisplayMixin:
         # The end of a cell is the last moment at which a notebook that is only executed takes updates.
         if shell is not None:
             shell.events.register("post_run_cell", self._bring_up_to_date)
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            return  # a thread without a loop: the end of the cell it is
-        self._timer = loop.call_later(PAUSE_S, self._bring_up_to_date)
+        loop = _loop_here()
+        if loop is not None:
+            self._timer = loop.call_later(PAUSE_S, self._bring_up_to_date)
+        elif self._shown_on is not None and not self._shown_on.is_closed():
+            # A thread that reads: the pause is that of the loop on which the view was shown.
+            self._shown_on.call_soon_threadsafe(self._begin_pause)
+
+    def _begin_pause(self) -> None:
+        if self._is_waiting and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._bring_up_to_date)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the view is on some page."""
+        return bool(self._places)
+
+    def publish_if_waiting(self) -> None:
+        """Bring the static form up to date now, if it is not."""
+        self._bring_up_to_date()
 
     def _bring_up_to_date(self, *_result: Any) -> None:
         if self._is_waiting:
@@ -185,6 +202,13 @@ class DisplayMixin:
         # The base class hides a closed widget by shadowing this method, and its static form with it.
         self.__dict__.pop("_repr_mimebundle_", None)
         return True
+
+
+def _loop_here() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _parts(widget: Any) -> Iterable[Any]:
