@@ -116,7 +116,7 @@ wheel: $(VENV)/.build
 	@echo "The wheel runs the examples of the README: $$(ls dist/*.whl)"
 
 # Ratios against peers measured in the same run. The drift study needs the full data set: see CONTRIBUTING.md.
-BENCHMARKS := runtime turns memory tokens steering regulator storage widgets interop watching conversations
+BENCHMARKS := runtime turns memory tokens steering regulator storage widgets first_render interop watching conversations
 bench: $(VENV)/.bench
 	for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 

@@ -66,8 +66,10 @@ def test_every_offered_class_is_followed_by_the_tests_here_and_in_the_browser(of
 def test_a_view_of_a_run_has_its_script_and_its_style_beside_it(offered: type[Any]) -> None:
     module = Path(inspect.getfile(offered))
 
-    for name, suffix in (("_esm", ".js"), ("_css", ".css")):
-        assert str(getattr(offered, name)).endswith(module.with_suffix(suffix).read_text(encoding="utf-8"))
+    text = module.with_suffix(".js").read_text(encoding="utf-8").replace("export default ", "return ")
+    assert text in str(offered._esm)
+    assert str(offered._css).endswith(module.with_suffix(".css").read_text(encoding="utf-8"))
+    assert json.dumps(offered._css) in str(offered._esm), "a page has the sheet from the script"
     assert "store.guard(render)" in str(offered._esm), "a fault while it renders would leave an empty box"
 
 

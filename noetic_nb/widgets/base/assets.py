@@ -1,17 +1,20 @@
 """The script and style of the views, read from the package: nothing is fetched from anywhere.
 
 Each view has one script and one sheet; what all views use stands in front of them, since an inline module cannot import its
-neighbour.
+neighbour. A page takes both of a view once, however many views of the kind it shows.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
-__all__ = ["joint_script", "joint_style", "output_frame", "script", "static_frame", "style"]
+__all__ = ["joint_script", "joint_style", "once_a_page", "output_frame", "script", "static_frame", "style"]
 
 
 # Cached, so that live and static forms of one kernel agree although the package is upgraded meanwhile.
@@ -52,6 +55,57 @@ def joint_script(panels: Mapping[str, Sequence[str]], *names: str) -> str:
         inside = "\n".join([_text(f"{each}.js") for each in files_of]).replace("export default ", "return ", 1)
         parts.append(f"PANEL_SCRIPTS[{name!r}] = (() => {{\n{inside}\n}})();")
     return "\n".join([_text("base/common.js"), *parts, *[_text(f"{name}.js") for name in names]])
+
+
+# Hosts evaluate a module anew for each model, and replace a sheet by the same one, after which a page computes all styles anew.
+# An adopted sheet is one object for all. What is rendered before it stands in its document is dressed again when it does.
+_ONCE: Final = """const KNOWN = (globalThis[Symbol.for("noetic_nb views")] ??= new Map());
+if (!KNOWN.has("@key")) KNOWN.set("@key", (() => {
+const SHEET = new CSSStyleSheet();
+SHEET.replaceSync(@sheet);
+const wear = (el) => {
+  const root = el.getRootNode();
+  const place = root instanceof ShadowRoot ? root : el.ownerDocument;
+  if (!place.adoptedStyleSheets.includes(SHEET)) place.adoptedStyleSheets = [...place.adoptedStyleSheets, SHEET];
+};
+const made = (() => {
+@module
+})();
+return () => {
+  const view = made();
+  const render = (parts) => {
+    wear(parts.el);
+    requestAnimationFrame(() => wear(parts.el));
+    return view.render(parts);
+  };
+  return { ...view, render };
+};
+})());
+export default KNOWN.get("@key");
+"""
+
+
+def once_a_page(module: str, sheet: str) -> str:
+    """Return a module with its style sheet that a page evaluates once, however many models bring it.
+
+    The text is whole in each model, so that an exported page has it; a page knows it by its hash.
+
+    Parameters
+    ----------
+    module : str
+        A script that ends in the ``export default`` of a function which makes a view.
+    sheet : str
+        Its style sheet.
+
+    Examples
+    --------
+    >>> module = once_a_page("export default () => ({ render() {} });", ".nn-note { color: red }")
+    >>> module.count("export default"), module == once_a_page("export default () => ({});", "")
+    (1, False)
+    """
+    key = hashlib.sha256(f"{module}\0{sheet}".encode()).hexdigest()[:16]
+    parts = {"@key": key, "@sheet": json.dumps(sheet), "@module": module.replace("export default ", "return ", 1)}
+    return re.sub("|".join(parts), lambda found: parts[found[0]], _ONCE)
 
 
 def joint_style(panels: Mapping[str, str], last: str) -> str:

@@ -67,6 +67,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
     # On the class too: a widget that was refused in `__init__` is closed like any other when it is collected.
     _unsubscribe: tuple[Callable[[], object], ...] = ()
     _is_following = True
+    _tells_when_drawn = True
     _last_read: RunEvent | None = None
     """The newest event that was there when the view was made."""
 
@@ -109,7 +110,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
                 nothing = reading.nothing.format(part=part)
                 reading.snapshot["empty"] = nothing[:1].upper() + nothing[1:]
             with no_collecting(len(events)):
-                reading.begin()
+                self._begin()
             # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
             super().__init__(snapshot=reading.snapshot, sent={"messages": 0}, static_name=self.static_id, **traits)
             both = {id(event) for event in events[known:]}
@@ -119,6 +120,16 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
             enter_cell(self)
         self.on_msg(self._message_received)
         self._read()
+
+    def add_traits(self, **traits: Any) -> None:
+        """Add traits for the script and the style sheet, unless the one has the other in it."""
+        if self.scripts:
+            traits.pop("_css", None)
+        super().add_traits(**traits)
+
+    def _begin(self) -> None:
+        """Make the snapshot of what has been read."""
+        self.reading.begin()
 
     def to_frame(self) -> Any:
         """Return what is shown as a table.
@@ -183,6 +194,8 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
             # What is sent while a page still loads its script reaches nobody.
             case {"type": "here", "messages": int(sent)} if sent == self.sent["messages"]:
                 pass
+            case {"type": "drawn"}:
+                self.drawn()
             case {"type": "again" | "here"}:  # a page saw that it missed a message, or did miss one
                 with self._reading_lock:
                     self.send({"type": "all", "snapshot": self.reading.snapshot})

@@ -17,7 +17,7 @@ from noetic_nb.lab.statistics.labels import Outcome
 from noetic_nb.runs import Run
 from noetic_nb.runs.run_source import run_of
 from noetic_nb.steering import RuleBook, RuleChange, SteeringRule
-from noetic_nb.widgets.base.assets import script, style
+from noetic_nb.widgets.base.assets import once_a_page, script, style
 from noetic_nb.widgets.base.moment import Moment
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection
@@ -86,8 +86,8 @@ class RuleEditor(RunView):
 
     reading: EditorReading
     scripts = ("rules/code_text", "rules/trial_part", "rules/rule_editor")
-    _esm = script(*scripts)
     _css = style("rules/rule_editor")
+    _esm = once_a_page(script(*scripts), _css)
 
     def __init__(
         self,
