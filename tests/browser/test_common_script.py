@@ -163,19 +163,24 @@ def test_a_fault_is_an_alert_and_one_message_to_the_kernel(page: Any, part: str)
     assert len(faults) == 1
 
 
-def test_a_view_is_marked_as_live_until_its_kernel_is_gone(page: Any) -> None:
-    opened = page("""
+@pytest.mark.parametrize("has_static_form", [True, False], ids=["beside", "alone"])
+def test_a_view_is_marked_as_live_until_its_kernel_is_gone(page: Any, has_static_form: bool) -> None:
+    opened = page(
+        f"if ({str(has_static_form).lower()}) root.append(make('div', {{ id: 'nn-a1' }}));"
+        """
         const store = storeOf(() => true);
         store.initialize({ model });
         const view = root.appendChild(make("div"));
-        window.leave = store.show({ model, el: root, root: view, draw: () => {} });
+        window.leave = store.show({ model, el: root, root: view, draw: () => setText(view, "drawn") });
         window.live = (comm_live) => model.handlers.comm_live_update[0].call({ model: { comm_live } });
-    """)
+    """
+    )
     view = opened.locator(".mathjax_ignore")
     expect(view).to_have_class("tex2jax_ignore mathjax_ignore nn-live-a1")
     opened.evaluate("live(false)")
     expect(view).to_have_class("tex2jax_ignore mathjax_ignore")
-    expect(view).to_be_hidden()
+    # A page of saved widgets has nothing else to show.
+    expect(view).to_be_visible(visible=not has_static_form)
     opened.evaluate("live(true)")
     expect(view).to_have_class("tex2jax_ignore mathjax_ignore nn-live-a1")
     opened.evaluate("leave()")

@@ -12,6 +12,7 @@ from typing import Any
 
 import ipywidgets
 import pytest
+from ipywidgets.embed import embed_data
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, QualityGiven, ViewAssembled, Where
@@ -87,6 +88,17 @@ def test_a_script_takes_of_its_model_what_every_front_end_has(path: Path) -> Non
     assert used <= MODEL
     # One trait at a time: an object of several is for Backbone only.
     assert re.findall(r"\bmodel\.set\((?!\"\w+\", )[^)]*", script) == []
+
+
+@pytest.mark.parametrize("make", RUN_VIEWS)
+def test_a_page_of_embedded_widgets_has_all_that_a_view_is_drawn_from(make: Any) -> None:
+    with make(demo_run()) as view:
+        saved = embed_data(views=[view])["manager_state"]["state"][view.model_id]["state"]
+
+        assert saved["_esm"] == str(view._esm)
+        assert saved["_view_name"] == "AnyView"
+        assert saved["snapshot"] == json.loads(json.dumps(view.snapshot))
+        assert set(saved) == set(view.keys)
 
 
 @pytest.mark.parametrize("offered", RUN_VIEWS)

@@ -224,12 +224,12 @@ function newest(ask, use) {
 
 /**
  * Mark a view as live. The static form beside it is hidden by its own style sheet while the mark is on the page, and shown
- * again when the view is gone or its kernel is.
+ * again when the view is gone or its kernel is. A page of saved widgets alone has no static form: there the view stays as it was.
  */
 function hideStatic(model, el, root) {
   const name = model.get("static_name");
   const mark = (live) => {
-    root.hidden = !live;
+    root.hidden = !live && document.getElementById(`nn-${name}`) !== null;
     if (name) root.classList.toggle(`nn-live-${name}`, live);
   };
   function changed() {

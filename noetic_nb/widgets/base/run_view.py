@@ -127,6 +127,11 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
             traits.pop("_css", None)
         super().add_traits(**traits)
 
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
+        """Return the synced traits, those with their first values too: a page of saved widgets knows none of ours."""
+        state: dict[str, Any] = super().get_state(key=key, drop_defaults=False)
+        return state
+
     def _begin(self) -> None:
         """Make the snapshot of what has been read."""
         self.reading.begin()
