@@ -69,7 +69,7 @@ def test_a_view_of_a_run_has_its_script_and_its_style_beside_it(offered: type[An
 
     text = module.with_suffix(".js").read_text(encoding="utf-8").replace("export default ", "return ")
     assert text in str(offered._esm)
-    assert str(offered._css).endswith(module.with_suffix(".css").read_text(encoding="utf-8"))
+    assert module.with_suffix(".css").read_text(encoding="utf-8") in str(offered._css)
     assert json.dumps(offered._css) in str(offered._esm), "a page has the sheet from the script"
     assert "store.guard(render)" in str(offered._esm), "a fault while it renders would leave an empty box"
 

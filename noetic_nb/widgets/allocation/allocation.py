@@ -69,7 +69,7 @@ class TokenAllocation(RunView):
     position = traitlets.Int(-1).tag(sync=True)
     scripts = ("allocation/call_strip", "allocation/what_if", "allocation/allocation")
     _css = style("allocation/allocation")
-    _esm = once_a_page(script(*scripts), _css)
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
 
     def __init__(
         self,

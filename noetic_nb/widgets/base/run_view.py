@@ -149,7 +149,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
     def to_html(self) -> str:
         """Return the view as HTML without scripts: what a page shows that has no kernel and no network."""
         with self._reading_lock:
-            return static_frame(self.reading.to_html(), self._css)
+            return static_frame(self.reading.to_html(), self._css, "".join(self.scripts[-1:]))
 
     def to_text(self) -> str:
         """Return the view as plain text."""

@@ -61,7 +61,7 @@ class Compare(RunView):
 
     scripts = ("compare/compare",)
     _css = style("compare/compare")
-    _esm = once_a_page(script(*scripts), _css)
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
 
     def __init__(
         self,

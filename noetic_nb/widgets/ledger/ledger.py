@@ -70,7 +70,7 @@ class Ledger(RunView):
     only = traitlets.Unicode("").tag(sync=True)
     scripts = ("ledger/ledger",)
     _css = style("ledger/ledger")
-    _esm = once_a_page(script(*scripts), _css)
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
 
     def __init__(
         self,

@@ -75,7 +75,7 @@ class MemoryView(RunView):
     position = traitlets.Int(-1).tag(sync=True)
     scripts = ("memory/memory_view",)
     _css = style("memory/memory_view")
-    _esm = once_a_page(script(*scripts), _css)
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
     reading: MemoryReading
 
     def __init__(

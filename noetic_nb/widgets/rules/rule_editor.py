@@ -87,7 +87,7 @@ class RuleEditor(RunView):
     reading: EditorReading
     scripts = ("rules/code_text", "rules/trial_part", "rules/rule_editor")
     _css = style("rules/rule_editor")
-    _esm = once_a_page(script(*scripts), _css)
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
 
     def __init__(
         self,

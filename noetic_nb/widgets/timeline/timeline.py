@@ -72,7 +72,7 @@ class RunTimeline(RunView):
     scale = traitlets.Enum(("time", "order"), "time").tag(sync=True)
     scripts: ClassVar[tuple[str, ...]] = ("timeline/timeline_lanes", "timeline/timeline")
     _css = style("timeline/timeline")
-    _esm = once_a_page(script(*scripts), _css)
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
 
     def __init__(
         self,

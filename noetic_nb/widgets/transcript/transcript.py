@@ -396,7 +396,7 @@ class Transcript(RunView):
     compare_with = traitlets.Any(None, allow_none=True).tag(sync=True)
     scripts = ("transcript/transcript_parts", "transcript/transcript")
     _css = style("transcript/transcript")
-    _esm = once_a_page(script(*scripts), _css)
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
     _announces = True
 
     def __init__(

@@ -80,7 +80,7 @@ class RegulatorTrends(RunView):
     thread_at = traitlets.Int(-1).tag(sync=True)
     scripts = ("trends/trends",)
     _css = style("trends/trends")
-    _esm = once_a_page(script(*scripts), _css)
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
 
     def __init__(
         self,

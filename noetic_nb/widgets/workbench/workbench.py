@@ -108,7 +108,9 @@ class Workbench(RunView):
     sizes = traitlets.Dict().tag(sync=True)
     scripts = ("workbench/workbench_parts", "workbench/workbench")
     _css = joint_style({name: panel.view.scripts[-1] for name, panel in PANELS.items()}, scripts[-1])
-    _esm = once_a_page(joint_script({name: panel.view.scripts for name, panel in PANELS.items()}, *scripts), _css)
+    _esm = once_a_page(
+        joint_script({name: panel.view.scripts for name, panel in PANELS.items()}, *scripts), _css, scripts[-1]
+    )
     reading: WorkbenchReading
     # On the class too: what is refused in `__init__` is closed like any other.
     _subject: Subject | None = None
