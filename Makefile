@@ -115,10 +115,12 @@ wheel: $(VENV)/.build
 	cd $(BARE) && env -u PYTHONPATH bin/python -m doctest -o ELLIPSIS -o NORMALIZE_WHITESPACE $(CURDIR)/README.md
 	@echo "The wheel runs the examples of the README: $$(ls dist/*.whl)"
 
-# Ratios against peers measured in the same run. The drift study needs the full data set: see CONTRIBUTING.md.
-BENCHMARKS := runtime turns memory tokens steering regulator storage widgets first_render interop watching conversations
+# Every cost beside its peer or its floor, measured in the same run, and the page that says them: docs/costs.md.
+# BENCHMARKS="turns storage" runs those alone and leaves the page as it is. The drift study needs the full data set: see CONTRIBUTING.md.
+BENCHMARKS :=
 bench: $(VENV)/.bench
-	for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
+	$(BIN)/python -m benchmarks.collect $(BUILD)/bench.json $(BENCHMARKS)
+	$(BIN)/python -m benchmarks.page $(BUILD)/bench.json docs/costs.md
 
 # A million random events through our regulator and the compiled original, side by side.
 fuzz: $(VENV)/.test

@@ -9,12 +9,14 @@ from __future__ import annotations
 import argparse
 import gc
 import inspect
+import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from time import process_time
 from typing import Any, Final, TypeAlias
 
@@ -90,10 +92,18 @@ def fresh(scripts: Mapping[str, str], *, rounds: int, arguments: Sequence[str] =
 
 
 class Lines:
-    """Prints comparisons, and remembers the goals that were missed."""
+    """Prints comparisons, keeps them, and remembers the goals that were missed.
 
-    def __init__(self) -> None:
-        self.missed: list[str] = []
+    Parameters
+    ----------
+    known : mapping of str to float or None
+        Every line that is to be printed, and its goal. A line names what is done here and, after a slash, what is done on the
+        other side. One that is not known is refused, so that the list of a benchmark is what its run prints.
+    """
+
+    def __init__(self, known: Mapping[str, float | None]) -> None:
+        self.known = known
+        self.printed: dict[str, dict[str, Any]] = {}
 
     def ratio(
         self,
@@ -101,41 +111,71 @@ class Lines:
         ours: Sequence[float] | float,
         peer: Sequence[float] | float,
         *,
+        about: str = "",
         goal: float | None = None,
         unit: str = "us",
     ) -> float:
-        """Print what both sides took and return the ratio; seconds, unless the unit is another than of time."""
+        """Print what both sides took and return the ratio; seconds, unless the unit is another than of time.
+
+        `about` says what the run itself found out, as a number of items; `goal` is for those that depend on it.
+        """
         mine, other = _list(ours), _list(peer)
         ratio = statistics.median([a / b for a, b in zip(mine, other, strict=True)])
         scale = SCALES.get(unit, 1.0)
-        figures = (
-            f"{statistics.median(mine) * scale:10.2f} {unit:<3} {statistics.median(other) * scale:10.2f} {unit:<3}"
-        )
-        print(f"{what:<98} {figures} {ratio:8.3f}x  {self._verdict(what, ratio, goal)}", flush=True)
+        sides = [statistics.median(side) * scale for side in (mine, other)]
+        self._print(what, about, {"ours": sides[0], "other": sides[1], "unit": unit, "ratio": ratio}, goal)
         return ratio
 
-    def value(self, what: str, value: float, *, goal: float | None = None, unit: str = "ms") -> None:
+    def value(self, what: str, value: float, *, about: str = "", unit: str = "ms") -> None:
         """Print a figure of ours that has no other side, in the unit that is named."""
-        print(f"{what:<98} {value:10.2f} {unit:<3} {'':25} {self._verdict(what, value, goal, unit)}", flush=True)
+        self._print(what, about, {"ours": value, "unit": unit}, None)
+
+    def skip(self, what: str, why: str) -> None:
+        """Say why a line cannot be measured here."""
+        self._print(what, why, {}, None)
 
     def end(self, options: argparse.Namespace) -> int:
-        """Return what the process ends with: 1 where ``--check`` was given and a goal missed."""
-        return 1 if options.check and self.missed else 0
+        """Keep what was printed where ``--into`` was given; return 1 where ``--check`` was given and a goal missed."""
+        if options.into is not None:
+            missing = self.known.keys() - self.printed.keys()
+            if missing:
+                raise SystemExit(f"Known, but not measured: {'; '.join(sorted(missing))}")
+            options.into.write_text(json.dumps([self.printed[what] for what in self.known], indent=1))
+        return 1 if options.check and any(missed(line) for line in self.printed.values()) else 0
 
-    def _verdict(self, what: str, found: float, goal: float | None, unit: str = "x") -> str:
-        if goal is None:
-            return "no goal"
-        if found <= goal:
-            return f"goal <= {goal:g}{unit}  met"
-        self.missed.append(what)
-        return f"goal <= {goal:g}{unit}  MISSED"
+    def _print(self, what: str, about: str, figures: dict[str, Any], goal: float | None) -> None:
+        if what not in self.known:
+            raise SystemExit(f"Not among the lines of this benchmark: {what!r}")
+        line = {"what": what, "about": about, "goal": self.known[what] if goal is None else goal, **figures}
+        self.printed[what] = line
+        whole = f"{what} ({about})" if about else what
+        cells = [f"{line[side]:10.2f} {line['unit']:<3}" if side in line else "" for side in ("ours", "other")]
+        ratio = f"{line['ratio']:8.3f}x" if "ratio" in line else ""
+        print(f"{whole:<110} {cells[0]:14} {cells[1]:14} {ratio:9}  {verdict(line)}", flush=True)
 
 
-def parser(text: str | None, *, rounds: int) -> argparse.ArgumentParser:
-    """Return what every benchmark is started with."""
+def missed(line: Mapping[str, Any]) -> bool:
+    """Return whether a line has a goal that it did not meet."""
+    return line["goal"] is not None and "ours" in line and line.get("ratio", line["ours"]) > line["goal"]
+
+
+def verdict(line: Mapping[str, Any]) -> str:
+    """Return the goal of a line in words, and whether it was met."""
+    if "ours" not in line:
+        return "not measured"
+    if line["goal"] is None:
+        return "no goal"
+    unit = "x" if "ratio" in line else f" {line['unit']}".rstrip()
+    return f"goal <= {line['goal']:.4g}{unit}  {'MISSED' if missed(line) else 'met'}"
+
+
+def parser(text: str | None, *, rounds: int | None = None) -> argparse.ArgumentParser:
+    """Return what every benchmark is started with; one that measures each thing once has no rounds."""
     made = argparse.ArgumentParser(description=inspect.cleandoc(text or ""), formatter_class=_AsWritten)
-    made.add_argument("--rounds", type=int, default=rounds)
+    if rounds is not None:
+        made.add_argument("--rounds", type=int, default=rounds)
     made.add_argument("--check", action="store_true", help="exit with 1 when a goal is missed")
+    made.add_argument("--into", type=Path, help="a file for the lines, as JSON")
     return made
 
 

@@ -27,6 +27,7 @@ from time import perf_counter
 from typing import Any, Final
 
 import noetic_nb as nn
+from benchmarks.comparing import Lines, parser
 from noetic_nb.items import assistant_message
 from noetic_nb.models import ModelRequest, ModelResponse, Usage
 from noetic_nb.storage import InMemoryStorage, SQLiteStorage
@@ -35,7 +36,20 @@ ANSWER: Final = "Order A17 is packed."
 QUESTION: Final = "Where is order A17?"
 SYSTEM: Final = "You answer questions about orders."
 TURNS: Final = 20
+LONG: Final = 10_000
 PARTS: Final = ("resume", "long", "memory", "talk", "many")
+LINES: Final[dict[str, float | None]] = {
+    "a turn killed in its second model call, resumed in a new harness / a new turn": None,
+    "the same, beyond a new turn": 5,
+    "a thread of 10 000 turns is read": 300,
+    "its next turn / a first turn": 1.2,
+    "memory of a thread at rest, one turn old": 12,
+    "what is left of it once it is closed": 0.1,
+    "20 turns, each saved in memory / LangGraph's with its InMemorySaver": 0.08,
+    "20 turns, each saved in SQLite / LangGraph's with its AsyncSqliteSaver": 0.08,
+    "a turn each of many conversations side by side, saved in SQLite / LangGraph's with its AsyncSqliteSaver": 0.1,
+    "latency of these turns of ours, p99 / p50": 5,
+}
 # A turn whose process dies in its second model call: by then a step has ended and the tool has run.
 KILLED: Final = """
 import asyncio, os, sys
@@ -270,14 +284,13 @@ async def memory(folder: Path, threads: int) -> tuple[float, float]:
         return (held - before) / 1024 / threads, (left - before) / 1024 / threads
 
 
-def line(name: str, mine: float, other: float, goal: str) -> None:
-    """Print two figures and their ratio."""
-    print(f"{name:36} {mine:9.2f} ms {other:9.2f} ms {mine / other:7.3f}x   ({goal})", flush=True)
-
-
-def main(arguments: argparse.Namespace) -> None:
+def main(arguments: argparse.Namespace) -> int:
     """Measure everything and print it."""
-    rounds, threads = arguments.rounds, arguments.threads
+    rounds, threads, lines = arguments.rounds, arguments.threads, Lines(LINES)
+
+    def ratio(what: str, mine: float, other: float, about: str = "") -> None:
+        lines.ratio(what, mine / 1_000, other / 1_000, about=about, unit="ms")
+
     with tempfile.TemporaryDirectory() as name:
         folders = {part: Path(name) / part for part in PARTS}
         for folder in folders.values():
@@ -285,28 +298,33 @@ def main(arguments: argparse.Namespace) -> None:
         # Ours alone first: what a peer has loaded would be looked through by every collection of garbage.
         if "resume" in arguments.parts:
             paths = killed(folders["resume"], times=5)
-            line("a killed turn resumed : a new turn", *asyncio.run(resumed(paths)), "<= 5 ms more, both ours")
+            again, new = asyncio.run(resumed(paths))
+            ratio("a turn killed in its second model call, resumed in a new harness / a new turn", again, new)
+            lines.value("the same, beyond a new turn", again - new)
         if "long" in arguments.parts:
-            read, late, first = asyncio.run(long_thread(folders["long"], arguments.turns, rounds=5))
-            print(f"a thread of {arguments.turns} turns is read in {read:.0f} ms (< 300)", flush=True)
-            line("its next turn : a first turn", late, first, "<= 1.2x, both ours")
+            read, late, first = asyncio.run(long_thread(folders["long"], LONG, rounds=5))
+            lines.value("a thread of 10 000 turns is read", read)
+            ratio("its next turn / a first turn", late, first)
         if "memory" in arguments.parts:
             held, left = asyncio.run(memory(folders["memory"], threads))
-            print(f"KiB a thread at rest {held:.2f} (<= 12), once closed {left:.3f} (0)", flush=True)
+            lines.value("memory of a thread at rest, one turn old", held, about=f"of {threads:,}", unit="KiB")
+            lines.value("what is left of it once it is closed", left, unit="KiB")
         if "talk" in arguments.parts:
-            line(f"{TURNS} turns, in memory", *asyncio.run(conversation(None, rounds=rounds)), "<= 0.08x of LangGraph")
-            line(f"{TURNS} turns, in SQLite", *asyncio.run(conversation(folders["talk"], rounds=rounds)), "<= 0.08x")
+            found = asyncio.run(conversation(None, rounds=rounds))
+            ratio("20 turns, each saved in memory / LangGraph's with its InMemorySaver", *found)
+            found = asyncio.run(conversation(folders["talk"], rounds=rounds))
+            ratio("20 turns, each saved in SQLite / LangGraph's with its AsyncSqliteSaver", *found)
         if "many" in arguments.parts:
-            found = asyncio.run(side_by_side(folders["many"], threads, rounds=3))
-            mine, other = found["ours"], found["LangGraph"]
-            print(f"{threads} side by side, turns a second {mine:.0f} : {other:.0f}  {mine / other:.1f}x (>= 10x)")
-            print(f"p99 : p50 {found['p99']:.0f} : {found['p50']:.0f} ms  {found['p99'] / found['p50']:.1f}x (<= 5x)")
+            many = asyncio.run(side_by_side(folders["many"], threads, rounds=3))
+            mine, other = 1_000 / many["ours"], 1_000 / many["LangGraph"]
+            what = "a turn each of many conversations side by side, saved in SQLite / LangGraph's with its AsyncSqliteSaver"
+            ratio(what, mine, other, f"{threads:,} of them")
+            ratio("latency of these turns of ours, p99 / p50", many["p99"], many["p50"])
+    return lines.end(arguments)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--turns", type=int, default=10_000, help="turns of the long thread")
-    parser.add_argument("--threads", type=int, default=1_000, help="conversations side by side")
-    parser.add_argument("parts", nargs="*", default=PARTS, help=f"of {', '.join(PARTS)}; all by default")
-    main(parser.parse_args())
+    given = parser(__doc__, rounds=7)
+    given.add_argument("--threads", type=int, default=1_000, help="conversations side by side")
+    given.add_argument("parts", nargs="*", default=PARTS, help=f"of {', '.join(PARTS)}; all by default")
+    sys.exit(main(given.parse_args()))

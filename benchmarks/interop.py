@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 from time import process_time
-from typing import Any
+from typing import Any, Final
 
 import noetic_nb as nn
 from benchmarks.comparing import Lines, alternate, best, fresh, parser
@@ -26,6 +26,15 @@ from noetic_nb.runs import Recorder, Run
 from noetic_nb.sync import drive
 
 _STEPS = 5
+LINES: Final[dict[str, float | None]] = {
+    "spans read as runs / json.loads of their file": 6,
+    "resident memory of it / of json.loads": None,
+    "resident memory of it": 500,
+    "AgentDojo runs imported / json.loads of their lines": None,
+    "AgentDojo runs with their secrets, by load_agentdojo / json.loads of their lines": None,
+    "call of a function under one Python rule, ledger and event / the decision of our own harness and the function": None,
+    "call of a function under one Python rule, ledger and event / the function itself": None,
+}
 _MEASURED = """
 import json, resource, sys, time
 from pathlib import Path
@@ -103,12 +112,12 @@ def spans(count: int, lines: Lines) -> None:
             "ours": _MEASURED.format(work="runs_from_spans(path)"),
         }
         found = fresh(scripts, rounds=3, arguments=[str(path)])
-        what = f"{count:,} spans, {path.stat().st_size // 2**20} MB, read as runs"
+        about = f"{count:,} spans, {path.stat().st_size // 2**20} MB"
         mine, floor = ([row[0] for row in found[name]] for name in ("ours", "json"))
-        lines.ratio(f"{what} / json.loads of the file", mine, floor, goal=6, unit="s")
+        lines.ratio("spans read as runs / json.loads of their file", mine, floor, about=about, unit="s")
         mine, floor = ([row[1] for row in found[name]] for name in ("ours", "json"))
         lines.ratio("resident memory of it / of json.loads", mine, floor, unit="MiB")
-        lines.value("resident memory of it", min(mine), goal=500, unit="MiB")
+        lines.value("resident memory of it", min(mine), unit="MiB")
 
 
 async def guarded(lines: Lines, rounds: int) -> None:
@@ -138,7 +147,7 @@ async def guarded(lines: Lines, rounds: int) -> None:
     with nn.guard_session():
         works = {"bare": lambda: pay(amount=7), "decision": decision, "guarded": lambda: tool(amount=7)}
         found = await alternate(works, rounds=rounds, times=100)
-    what = "call of a function guarded by one Python rule, with ledger and event"
+    what = "call of a function under one Python rule, ledger and event"
     # Binding arguments and finding the conversation take what they take: 5 us beside three times the decision.
     mine, floor = found["guarded"], found["decision"]
     goal = 3 + 5e-6 / statistics.median(floor)
@@ -157,9 +166,11 @@ def data_sets(lines: Lines) -> None:
         loaded = best(lambda: datasets.load_agentdojo(path), clock=process_time)
         count = sum([isinstance(run, Run) for run in nn.import_runs(path)])
     # Twice the parsing, and 0.3 s for what is made of it.
-    what = f"{count:,} AgentDojo runs"
-    lines.ratio(f"{what} imported / json.loads of their lines", ours, parsed, goal=2 + 0.3 / parsed, unit="s")
-    lines.ratio(f"{what} with their secrets, by load_agentdojo / json.loads of their lines", loaded, parsed, unit="s")
+    about, goal = f"{count:,} runs", 2 + 0.3 / parsed
+    what = "AgentDojo runs imported / json.loads of their lines"
+    lines.ratio(what, ours, parsed, about=about, goal=goal, unit="s")
+    what = "AgentDojo runs with their secrets, by load_agentdojo / json.loads of their lines"
+    lines.ratio(what, loaded, parsed, about=about, unit="s")
 
 
 def main() -> int:
@@ -167,7 +178,7 @@ def main() -> int:
     given = parser(__doc__, rounds=15)
     given.add_argument("--spans", type=int, default=100_000)
     options = given.parse_args()
-    lines = Lines()
+    lines = Lines(LINES)
     spans(options.spans, lines)
     data_sets(lines)
     asyncio.run(guarded(lines, options.rounds))

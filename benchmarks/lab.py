@@ -1,22 +1,21 @@
-"""What experiments on recorded runs cost, beside a floor in the same run; printed, never asserted.
+"""What experiments on recorded runs cost, beside a floor in the same run.
 
-Run ``python benchmarks/lab.py DATA`` (or set ``NOETIC_DATA``) with the folder of the studies' runs; without it the smaller
-sets of the package are used. Times are processor seconds, so that a busy machine does not count.
+Run ``python -m benchmarks.lab``; with the folder of the studies' runs in ``NOETIC_DATA`` these are used, else the smaller sets of
+the package.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from time import process_time
 from typing import Any, Final
 
-import lab_sweeps
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
+from benchmarks.comparing import Lines, best, parser
 from noetic_nb.lab import (
     RegulatorReadings,
     calibrate,
@@ -33,9 +32,19 @@ from noetic_nb.runs import Run
 from noetic_nb.steering.predicates.sequence_rules import sequence_rule
 
 SAMPLES: Final = 1_000
-CALIBRATE_GOAL_S: Final = 15.0
 CONFIGURATIONS: Final = 50
-REPLAY_GOAL_MS: Final = 0.6
+FLOOR: Final = "one area of scikit-learn in each sample"
+LINES: Final[dict[str, float | None]] = {
+    f"calibrate with six baselines, 1 000 samples / {FLOOR}": None,
+    "calibrate with six baselines": 15,
+    f"economics, 1 000 samples / {FLOOR}": None,
+    "an airline run replayed under one of 50 regulators that share its reading / under one alone": None,
+    "the same, one of 50": 0.6,
+    "rules suggested for AgentDojo / one rule evaluated on all of its runs": None,
+    "the same with a first look at the calls of AgentDojo": None,
+    "rules suggested for service desks / one rule evaluated on all of their runs": None,
+    "the same with a first look at the calls of service desks": None,
+}
 
 
 def load(folder: str | None) -> list[Run]:
@@ -51,14 +60,9 @@ def task_of(run: Run) -> Any:
     return run.meta["domain"], run.turns[0].query if known is None else known
 
 
-def seconds(work: Callable[[], Any]) -> float:
+def seconds(work: Any) -> float:
     """Return the least processor time of three."""
-    times = []
-    for _ in range(3):
-        began = process_time()
-        work()
-        times.append(process_time() - began)
-    return min(times)
+    return best(work, times=3, clock=process_time)
 
 
 def one_area_resampled(runs: list[Run]) -> None:
@@ -69,7 +73,7 @@ def one_area_resampled(runs: list[Run]) -> None:
         roc_auc_score(failed[sample], scores[sample])
 
 
-def shared_readings() -> None:
+def shared_readings(lines: Lines) -> None:
     """Replay regulators through airline runs: one alone, the floor, and many that share one reading of a run."""
     runs = datasets.airline()
     regulators = [Regulator.for_user("ann").with_cost_cap(100 + 17 * at) for at in range(CONFIGURATIONS)]
@@ -80,44 +84,42 @@ def shared_readings() -> None:
             for regulator in regulators:
                 readings.first_stop(regulator)
 
-    alone = 1e3 * seconds(lambda: [first_stop(replay_regulator(run, regulators[0])) for run in runs]) / len(runs)
-    each = 1e3 * seconds(shared) / len(runs) / CONFIGURATIONS
-    print(
-        f"regulator replay of an airline run: {alone:.2f} ms alone, {each:.2f} ms of {CONFIGURATIONS} (goal {REPLAY_GOAL_MS} ms)"
-    )
+    alone = seconds(lambda: [first_stop(replay_regulator(run, regulators[0])) for run in runs]) / len(runs)
+    each = seconds(shared) / len(runs) / CONFIGURATIONS
+    what = "an airline run replayed under one of 50 regulators that share its reading / under one alone"
+    lines.ratio(what, each, alone, unit="ms")
+    lines.value("the same, one of 50", each * 1e3)
 
 
-def suggestions(desk: list[Run]) -> None:
+def suggestions(lines: Lines, desk: list[Run]) -> None:
     """Look for rules in runs of AgentDojo and of service desks; the floor is one rule, evaluated on all of these runs."""
     attacks = [*datasets.agentdojo("banking"), *datasets.agentdojo("workspace")]
     rule = sequence_rule("at_most", "send_money", count=0)
-    for name, some in (("AgentDojo", attacks), ("service desk", desk)):
+    for name, whose, some in (("AgentDojo", "its", attacks), ("service desks", "their", desk)):
         began = process_time()
         found = suggest(some, by=task_of)
         first = process_time() - began
-        again = seconds(lambda some=some: suggest(some, by=task_of))  # type: ignore[misc]
-        floor = seconds(lambda some=some: evaluate([rule], some))  # type: ignore[misc]
-        print(
-            f"suggest on {len(some)} runs of {name}, {found.tried} rules: {first:.2f} s with a first look at the calls, "
-            f"{again:.2f} s again, {again / floor:.0f} floors of {1e3 * floor:.0f} ms; {len(found)} found"
-        )
+        again = seconds(lambda some=some: suggest(some, by=task_of))
+        floor = seconds(lambda some=some: evaluate([rule], some))
+        about = f"{found.tried} rules on {len(some)} runs, {len(found)} found"
+        what = f"rules suggested for {name} / one rule evaluated on all of {whose} runs"
+        lines.ratio(what, again, floor, about=about, unit="s")
+        lines.value(f"the same with a first look at the calls of {name}", first, unit="s")
 
 
 def main() -> int:
     """Measure and print."""
-    runs = load(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("NOETIC_DATA"))
-    floor = seconds(lambda: one_area_resampled(runs))
-    print(f"{len(runs)} runs, {SAMPLES} samples; floor: one area of scikit-learn in each sample {floor:.2f} s")
+    options, lines = parser(__doc__).parse_args(), Lines(LINES)
+    runs = load(os.environ.get("NOETIC_DATA"))
+    floor, about = seconds(lambda: one_area_resampled(runs)), f"{len(runs)} runs"
     calibrated = seconds(lambda: calibrate(CallBudget(), runs, by=task_of, samples=SAMPLES))
-    print(
-        f"calibrate, six baselines: {calibrated:.2f} s, {calibrated / floor:.1f} floors (goal {CALIBRATE_GOAL_S:.0f} s)"
-    )
+    lines.ratio(f"calibrate with six baselines, 1 000 samples / {FLOOR}", calibrated, floor, about=about, unit="s")
+    lines.value("calibrate with six baselines", calibrated, unit="s")
     priced = seconds(lambda: economics(CallBudget(), runs, by=task_of, samples=SAMPLES))
-    print(f"economics: {priced:.2f} s, {priced / floor:.1f} floors")
-    shared_readings()
-    suggestions(runs)
-    lab_sweeps.main()
-    return 0
+    lines.ratio(f"economics, 1 000 samples / {FLOOR}", priced, floor, about=about, unit="s")
+    shared_readings(lines)
+    suggestions(lines, runs)
+    return lines.end(options)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What looking for losses and comparing layers costs, beside a floor in the same run; printed, never asserted.
+"""What looking for losses and comparing layers costs, beside a floor in the same run.
 
-Run ``python benchmarks/remembering.py``. Times are processor seconds, so that a busy machine does not count.
+Run ``python -m benchmarks.remembering``.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Callable
 from time import process_time
 from typing import Any, Final
 
 import noetic_nb as nn
+from benchmarks.comparing import Lines, best, parser
 from noetic_nb import lab
 from noetic_nb.items import Item, item_text
 from noetic_nb.lab.remembering.made_dialogues import made_dialogues
@@ -20,21 +20,16 @@ from noetic_nb.layers import entity_memory, episodic_memory, history_window, obs
 from noetic_nb.runs.recorded_requests import recorded_request
 
 ITEMS: Final = 1_000
-LOST_GOAL_MS: Final = 200
-BENCH_GOAL_S: Final = 60
 SETS: Final = 12
 BUDGETS: Final = (250, 500, 1_000, 2_000, 4_000)
-DIALOGUES: Final = 50
-
-
-def seconds(work: Callable[[], Any], times: int = 5) -> float:
-    """Return the least processor time of some."""
-    found = []
-    for _ in range(times):
-        began = process_time()
-        work()
-        found.append(process_time() - began)
-    return min(found)
+DIALOGUES: Final = 10
+LINES: Final[dict[str, float | None]] = {
+    "what a request did not remember, looked for in the whole log / splitting that log into words": None,
+    "the same": 200,
+    "of it reading the request": None,
+    "12 sets of layers compared, 5 budgets, 10 dialogues / as many sets without a layer": None,
+    "the same, one processor": 24,  # a minute on two for fifty dialogues
+}
 
 
 def long_run() -> nn.Run:
@@ -55,15 +50,17 @@ def long_run() -> nn.Run:
 
 def main() -> int:
     """Measure and print."""
+    options, lines = parser(__doc__).parse_args(), Lines(LINES)
     run = long_run()
     log = run.log("t")
-    floor = seconds(lambda: [re.findall(r"\w+", item_text(item)) for item in log])
-    found = seconds(lambda: lab.lost(run, -1))
-    read = seconds(lambda: recorded_request(run, -1).items)
-    print(
-        f"lost on {len(log)} items, {len(lab.lost(run, -1))} losses: {1e3 * found:.0f} ms (goal {LOST_GOAL_MS} ms), of it "
-        f"reading the request {1e3 * read:.0f} ms; floor: splitting the log into words {1e3 * floor:.1f} ms"
-    )
+    floor = best(lambda: [re.findall(r"\w+", item_text(item)) for item in log], clock=process_time)
+    found = best(lambda: lab.lost(run, -1), clock=process_time)
+    read = best(lambda: recorded_request(run, -1).items, clock=process_time)
+    what = "what a request did not remember, looked for in the whole log / splitting that log into words"
+    about = f"{len(log):,} items, {len(lab.lost(run, -1))} losses"
+    lines.ratio(what, found, floor, about=about, unit="ms")
+    lines.value("the same", found * 1e3)
+    lines.value("of it reading the request", read * 1e3)
     some: list[Any] = [
         [],
         [history_window(6)],
@@ -74,13 +71,12 @@ def main() -> int:
     ]
     sets = {str(at): some[at % len(some)] for at in range(SETS)}
     dialogues = made_dialogues(DIALOGUES)
-    plain = seconds(lambda: lab.memory_bench({"plain": []}, dialogues, budgets=BUDGETS), 1)
-    bench = seconds(lambda: lab.memory_bench(sets, dialogues, budgets=BUDGETS), 1)
-    print(
-        f"bench: {SETS} sets x {len(BUDGETS)} budgets x {DIALOGUES} dialogues: {bench:.1f} s of one processor (goal "
-        f"{BENCH_GOAL_S} s on two); floor: as many sets without a layer {SETS * plain:.1f} s"
-    )
-    return 0
+    plain = best(lambda: lab.memory_bench({"plain": []}, dialogues, budgets=BUDGETS), times=2, clock=process_time)
+    bench = best(lambda: lab.memory_bench(sets, dialogues, budgets=BUDGETS), times=1, clock=process_time)
+    what = "12 sets of layers compared, 5 budgets, 10 dialogues / as many sets without a layer"
+    lines.ratio(what, bench, SETS * plain, unit="s")
+    lines.value("the same, one processor", bench, unit="s")
+    return lines.end(options)
 
 
 if __name__ == "__main__":

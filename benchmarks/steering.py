@@ -39,9 +39,32 @@ from noetic_nb.steering import RuleBook, SteeringRule, steering
 CALLS: Final = 60
 PLAIN_ARGS: Final[dict[str, Any]] = {"path": "/workspace/notes.txt", "amount": 40, "tags": ["a", "b"]}
 ARGS: Final[Any] = freeze(PLAIN_ARGS)
+# What is measured, by name, what it is measured against, at most so many times as much.
+CONTESTS: Final = {
+    "10 Python rules through the layer / ten bare functions, a ledger row and an event each": (
+        "10 Python rules",
+        "bare functions",
+        2.5,
+    ),
+    "10 CEL rules through the layer / ten bare programs of the library, a ledger row and an event each": (
+        "10 CEL rules",
+        "bare library",
+        1.5,
+    ),
+    "100 rules through the layer of which 3 name the tool / those 3 through the layer": ("100 rules", "3 rules", 2.0),
+}
+LINES: Final[dict[str, float | None]] = {
+    **{what: goal for what, (_, _, goal) in CONTESTS.items()},
+    "turn 60 of a thread with a call and a rule, scope thread / scope execution": None,
+    "turn 600 of a thread with a call and a rule, scope thread / scope execution": None,
+    "decisions dropped or mixed while rules are swapped": 0,
+    "first look at a long log for the origin of values": None,
+    "origin of a value in a long log, one item more each time, p95": 1,
+    "backtest of one edited rule of ten, nothing looked at before": None,
+    "the same for the next edit of a Python rule, the runs looked at before, p95": 200,
+    "the same for the next edit of a CEL rule, the runs looked at before, p95": 200,
+}
 HISTORY: Final = tuple([PastCall("search", {"query": str(n)}, f"c{n}", "ok", "found") for n in range(10)])
-BACKTEST_MS: Final = 200.0
-ORIGIN_MS: Final = 1.0
 
 
 class Sink:
@@ -186,8 +209,9 @@ def backtests(path: Path | None, lines: Lines) -> None:
         trials = Trials(runs)
         table = trials.diff(rules, edited["Python"](number))
         cold.append((process_time() - start) * 1e3)
-    about = f"one edited rule of ten on {len(table):,} calls of {len(runs)} runs"
-    lines.value(f"backtest of {about}, nothing looked at before", statistics.median(cold))
+    about = f"{len(table):,} calls of {len(runs)} runs"
+    what = "backtest of one edited rule of ten, nothing looked at before"
+    lines.value(what, statistics.median(cold), about=about)
     for name, edit in edited.items():
         times: list[float] = []
         for number in range(40):
@@ -196,9 +220,7 @@ def backtests(path: Path | None, lines: Lines) -> None:
             times.append((process_time() - start) * 1e3)
         assert len(table) == len(trials.calls)
         p95 = sorted(times)[int(len(times) * 0.95) - 1]
-        lines.value(
-            f"the same for the next edit of a {name} rule, the runs looked at before, p95", p95, goal=BACKTEST_MS
-        )
+        lines.value(f"the same for the next edit of a {name} rule, the runs looked at before, p95", p95, about=about)
 
 
 async def hot_swap(lines: Lines, seconds: float = 3.0, rate: int = 1_000) -> None:
@@ -249,10 +271,8 @@ async def hot_swap(lines: Lines, seconds: float = 3.0, rate: int = 1_000) -> Non
         await asyncio.sleep(max(0.0, asked / rate - now))
     done.set()
     editor.join()
-    what = (
-        f"hot swap, {asked / seconds:,.0f} decisions/s under {len(versions) / seconds:,.0f} edits/s: dropped or mixed"
-    )
-    lines.value(what, dropped + mixed, goal=0, unit="")
+    about = f"{asked / seconds:,.0f} decisions/s under {len(versions) / seconds:,.0f} edits/s"
+    lines.value("decisions dropped or mixed while rules are swapped", dropped + mixed, about=about, unit="")
 
 
 def origins(lines: Lines, count: int = 10_000) -> None:
@@ -294,7 +314,8 @@ def origins(lines: Lines, count: int = 10_000) -> None:
     empty = OriginIndex()
     start = process_time()
     log.origin_index()
-    lines.value(f"first look at {len(log):,} items for the origin of values", (process_time() - start) * 1e3)
+    took, about = (process_time() - start) * 1e3, f"{len(log):,} items"
+    lines.value("first look at a long log for the origin of values", took, about=about)
     times: list[float] = []
     for n in range(400):
         log.append(input_message(f"one more, {n}"))
@@ -307,7 +328,7 @@ def origins(lines: Lines, count: int = 10_000) -> None:
         times.append((process_time() - start) * 1e3)
     times.sort()
     lines.value(
-        f"origin of a value in a log of {len(log):,} items, one more each time, p95", times[380], goal=ORIGIN_MS
+        "origin of a value in a long log, one item more each time, p95", times[380], about=f"{len(log):,} items"
     )
 
 
@@ -359,24 +380,9 @@ async def measure(path: Path | None, rounds: int) -> Lines:
         "10 CEL rules": await through_the_stack(cel_rules()),
     }
     found = await alternate(works, rounds=rounds, times=CALLS)
-    lines = Lines()
-    floor = "a ledger row and an event each"
-    for mine, other, what, goal in (
-        ("10 Python rules", "bare functions", f"10 Python rules through the layer / ten bare functions, {floor}", 2.5),
-        (
-            "10 CEL rules",
-            "bare library",
-            f"10 CEL rules through the layer / ten bare programs of the library, {floor}",
-            1.5,
-        ),
-        (
-            "100 rules",
-            "3 rules",
-            "100 rules through the layer of which 3 name the tool / those 3 through the layer",
-            2.0,
-        ),
-    ):
-        lines.ratio(what, found[mine], found[other], goal=goal)
+    lines = Lines(LINES)
+    for what, (mine, other, _) in CONTESTS.items():
+        lines.ratio(what, found[mine], found[other])
     for turns in (60, 600):
         await scopes(lines, turns)
     await hot_swap(lines)

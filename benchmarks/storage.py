@@ -16,8 +16,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
-import aiosqlite
-
 from benchmarks.comparing import Lines, alternate, parser
 from noetic_nb.storage import SQLiteStorage
 
@@ -37,7 +35,7 @@ TABLE: Final = "CREATE TABLE kv (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
 INSERT: Final = "INSERT OR REPLACE INTO kv (key, value) VALUES (?, ?)"
 SELECT: Final = "SELECT value FROM kv WHERE key = ?"
 # What is measured, by name, what it is measured against, at most so many times as much.
-GOALS: Final = {
+CONTESTS: Final[dict[str, tuple[str, str, float | None]]] = {
     "flush of 100 keys (set_many, one transaction) / 100 aiosqlite sets, a commit each": (
         "set_many",
         "peer sets",
@@ -60,6 +58,7 @@ GOALS: Final = {
     "awaited set, synchronous FULL / sqlite3 itself, FULL": ("FULL set", "plain FULL set", 1.3),
     "list of 1 000 keys of 10 000 / aiosqlite": ("list", "peer list", None),
 }
+LINES: Final = {what: goal for what, (_, _, goal) in CONTESTS.items()}
 
 
 def _filled(path: Path, synchronous: str) -> sqlite3.Connection:
@@ -76,6 +75,8 @@ def _filled(path: Path, synchronous: str) -> sqlite3.Connection:
 
 async def measure(folder: Path, rounds: int) -> dict[str, list[float]]:
     """Return the seconds of each operation in each round."""
+    import aiosqlite
+
     store = SQLiteStorage(folder / "ours.db")
     cold = SQLiteStorage(folder / "ours.db", cache_size=0)
     full = SQLiteStorage(folder / "full.db", synchronous="FULL")
@@ -163,9 +164,9 @@ def main() -> int:
     options = parser(__doc__, rounds=60).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         cost = asyncio.run(measure(Path(folder), options.rounds))
-    lines = Lines()
-    for name, (mine, other, goal) in GOALS.items():
-        lines.ratio(name, cost[mine], cost[other], goal=goal)
+    lines = Lines(LINES)
+    for name, (mine, other, _) in CONTESTS.items():
+        lines.ratio(name, cost[mine], cost[other])
     return lines.end(options)
 
 

@@ -11,7 +11,6 @@ messages are made and encoded, and nobody reads them.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import json
@@ -24,6 +23,7 @@ import comm
 from comm.base_comm import BaseComm
 
 import noetic_nb as nn
+from benchmarks.comparing import Lines, parser
 from noetic_nb.memory import MemoryHooks, MemoryLayer
 from noetic_nb.runs import record
 from noetic_nb.widgets import Ledger, RunTimeline, TokenAllocation
@@ -33,11 +33,12 @@ CALL: Final = nn.CallTool("lookup", order_id="A17")
 QUESTION: Final = "Where is order A17?"
 TURNS: Final = 10
 
-GOALS: Final = {
-    "five layers and ten rules, all of it": 4.5,
-    "ten rules add": 0.7,
-    "five layers add": 1.8,
-    "with recorder and three views / without": 1.5,
+LINES: Final[dict[str, float | None]] = {
+    "a turn with five layers and ten rules / the bare turn with one tool": 4.5,
+    "what ten rules add / the bare turn with one tool": 0.7,
+    "what five layers add / the bare turn with one tool": 1.8,
+    "a turn with five layers, ten rules and a recorder / the same without a recorder": None,
+    "the same with a recorder and three views / the same without": 1.5,
 }
 
 
@@ -76,15 +77,15 @@ def rule(number: int) -> nn.SteeringRule:
     return nn.SteeringRule(id=f"rule{number}", applies_to="before_tool_call", predicate=predicate)
 
 
-def agent(*, layers: int = 0, rules: int = 0) -> tuple[nn.AgentHarness, nn.ScriptedModel]:
-    """Return an agent with one tool, so many layers and so many rules; and its model."""
+def agent(*, layers: int = 0, rules: int = 0, **kept: Any) -> tuple[nn.AgentHarness, nn.ScriptedModel]:
+    """Return an agent with one tool, so many layers and so many rules; and its model. What is left over is for its harness."""
     memory = [notes(number) for number in range(layers)]
     if rules:
         memory.append(nn.steering(rules=[rule(number) for number in range(rules)]))
     step = nn.react(model="scripted", instructions="You answer questions about orders.", tools=[nn.tool(lookup)])
     config = nn.AgentConfig(name="desk", step=step, memory=memory)
     model = nn.ScriptedModel(answer)
-    return nn.AgentHarness(config, model=model), model
+    return nn.AgentHarness(config, model=model, **kept), model
 
 
 Talk = Callable[[], Awaitable[None]]
@@ -107,7 +108,7 @@ def talk(harness: nn.AgentHarness, model: nn.ScriptedModel) -> Talk:
 
 
 async def best_of(talks: dict[str, Talk], rounds: int) -> dict[str, float]:
-    """Return the microseconds of a turn of each kind, of the best round."""
+    """Return the seconds of a turn of each kind, of the best round."""
     for run in talks.values():
         for _ in range(3):
             await run()
@@ -117,7 +118,7 @@ async def best_of(talks: dict[str, Talk], rounds: int) -> dict[str, float]:
         for name, run in talks.items():
             start = time.perf_counter()
             await run()
-            best[name] = min(best[name], (time.perf_counter() - start) * 1e6 / TURNS)
+            best[name] = min(best[name], (time.perf_counter() - start) / TURNS)
     return best
 
 
@@ -131,46 +132,40 @@ class Page(BaseComm):
         json.dumps({"type": msg_type, "data": data, "metadata": metadata, **keys}, default=str)
 
 
-async def measure(rounds: int) -> dict[str, float]:
-    """Print the time of a turn of each kind; return how each stands to the goals."""
+async def measure(rounds: int) -> Lines:
+    """Measure and print everything."""
     kinds = {"bare": agent(), "layers": agent(layers=5), "rules": agent(rules=10), "all": agent(layers=5, rules=10)}
     best = await best_of({name: talk(*kind) for name, kind in kinds.items()}, rounds)
-    for name, value in best.items():
-        print(f"{name:>12}: {value:8.0f} us a turn")
     bare = best["bare"]
     comm.create_comm = Page
     watched, recorded = agent(layers=5, rules=10), agent(layers=5, rules=10)
-    recorded_run, run = record(recorded[0]), record(watched[0])
+    record(recorded[0])
+    run = record(watched[0])
     views = [TokenAllocation(run), Ledger(run), RunTimeline(run)]
     # Fewer rounds: a run grows with each, and what a view costs is to be that of a conversation and not of a day.
     kinds = {"without": agent(layers=5, rules=10), "recorded": recorded, "watched": watched}
     seen = await best_of({name: talk(*kind) for name, kind in kinds.items()}, max(3, rounds // 6))
-    for name, value in seen.items():
-        print(f"{name:>12}: {value:8.0f} us a turn")
-    print(f"{len(run.events) / len(run.turns):>12.0f} events a turn, {len(recorded_run.turns)} turns recorded")
     for view in views:
         view.close()
-    return {
-        "five layers and ten rules, all of it": best["all"] / bare,
-        "ten rules add": (best["rules"] - bare) / bare,
-        "five layers add": (best["layers"] - bare) / bare,
-        "with recorder / without": seen["recorded"] / seen["without"],
-        "with recorder and three views / without": seen["watched"] / seen["without"],
-    }
+    lines, about = Lines(LINES), f"{len(run.events) / len(run.turns):.0f} events a turn"
+    for what, ours, other in (
+        ("a turn with five layers and ten rules / the bare turn with one tool", best["all"], bare),
+        ("what ten rules add / the bare turn with one tool", best["rules"] - bare, bare),
+        ("what five layers add / the bare turn with one tool", best["layers"] - bare, bare),
+    ):
+        lines.ratio(what, ours, other)
+    for what, name in (
+        ("a turn with five layers, ten rules and a recorder / the same without a recorder", "recorded"),
+        ("the same with a recorder and three views / the same without", "watched"),
+    ):
+        lines.ratio(what, seen[name], seen["without"], about=about)
+    return lines
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="exit with 1 when a goal is missed")
-    parser.add_argument("--rounds", type=int, default=60)
-    options = parser.parse_args()
-    found = asyncio.run(measure(options.rounds))
-    missed = [name for name, goal in GOALS.items() if found[name] > goal]
-    for name, value in found.items():
-        goal = f"goal <= {GOALS[name]:g}   {'MISSED' if name in missed else 'ok'}" if name in GOALS else ""
-        print(f"{name:<42} {value:6.2f}x of {'it' if '/' in name else 'the bare turn':<14} {goal}".rstrip())
-    sys.exit(1 if options.check and missed else 0)
+    options = parser(__doc__, rounds=60).parse_args()
+    sys.exit(asyncio.run(measure(options.rounds)).end(options))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections import Counter
 from collections.abc import Iterable
 from email.parser import HeaderParser
 from hashlib import sha256
@@ -170,7 +171,13 @@ def interpreter(carrier: Path, wheels: Iterable[Path], folder: Path) -> None:
     by_name = {name_of(path.name.split("-")[0]): path for path in wheels}
     for path in by_name.values():
         shutil.copy(path, folder)
-    lock["packages"] = {name: entry(path, by_name) for name, path in sorted(by_name.items())}
+    packages = {name: entry(path, by_name) for name, path in sorted(by_name.items())}
+    # Where wheels share a namespace, an import loads the one that needs the others.
+    parts = {needed for one in packages.values() for needed in one["depends"]}
+    shared = Counter(top for one in packages.values() for top in one["imports"])
+    for name, one in packages.items():
+        one["imports"] = [top for top in one["imports"] if shared[top] == 1 or name not in parts]
+    lock["packages"] = packages
     listing.write_text(json.dumps(lock, indent=1))
 
 

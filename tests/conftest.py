@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 from noetic_nb.testing.event_loop import VirtualTimeLoop
@@ -30,6 +33,27 @@ LONG_S = 900
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Any]:
     return {"loop": VirtualTimeLoop if item.get_closest_marker("virtual_time") else asyncio.new_event_loop}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep what collecting has made out of every later look for garbage: it is a million objects, and it stays to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for examples only in files of the suite that have one: pytest would go through every name of every file."""
+    collectors = yield
+    if file_path.suffix != ".py" or ">>> " in file_path.read_text(encoding="utf-8"):
+        return collectors
+    return [collector for collector in collectors if type(collector) is not DoctestModule]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

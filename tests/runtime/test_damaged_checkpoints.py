@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +37,21 @@ def look(word: str) -> str:
     return f"found {word}"
 
 
-def desk(store: Any) -> nn.AgentHarness:
-    """Return a harness whose turns have steps, a child, a loop and a layer."""
+@cache
+def config() -> nn.AgentConfig:
+    """Return an agent whose turns have steps, a child, a loop and a layer."""
     child = spawn("child", step.llm("small", model="m", tools=[look]), context_in="inherit")
     whole = nn.loop(
         "whole",
         [step.run("before", lambda value, ctx: "go"), child, nn.react(model="m", tools=[look])],
         until=nn.until.max_steps(1),
     )
+    return nn.AgentConfig(name="desk", step=whole, memory=[nn.working_memory(initial={"city": "Rome"})])
+
+
+def desk(store: Any) -> nn.AgentHarness:
     return nn.AgentHarness(
-        nn.AgentConfig(name="desk", step=whole, memory=[nn.working_memory(initial={"city": "Rome"})]),
+        config(),
         model=nn.ScriptedModel(answer),
         storage=store,
         checkpoints=nn.Checkpoints(on_error="warn"),

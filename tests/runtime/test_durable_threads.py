@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from functools import cache
 from typing import Any
 
 import pytest
@@ -96,10 +97,14 @@ def look(word: str, ctx: Any) -> str:
     return f"found {word}"
 
 
-def talker(store: Any, seed: int = 0, *, model: Any = answer, checkpoints: Any = True, **more: Any) -> nn.AgentHarness:
+@cache
+def steps() -> Any:
     after = nn.step.run("after", lambda value, ctx: value)
-    whole = nn.loop("whole", [nn.react(model="m", tools=[look]), after], until=nn.until.max_steps(1))
-    options = {"step": whole, "memory": [nn.working_memory()], **more}
+    return nn.loop("whole", [nn.react(model="m", tools=[look]), after], until=nn.until.max_steps(1))
+
+
+def talker(store: Any, seed: int = 0, *, model: Any = answer, checkpoints: Any = True, **more: Any) -> nn.AgentHarness:
+    options = {"step": steps(), "memory": [nn.working_memory()], **more}
     client = model if hasattr(model, "complete") else nn.ScriptedModel(model, seed=seed)
     return nn.AgentHarness(
         nn.AgentConfig(name="talker", **options),

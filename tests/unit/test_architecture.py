@@ -6,6 +6,7 @@ import ast
 import os
 import subprocess
 import sys
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -173,7 +174,8 @@ def is_module(dotted: str) -> bool:
     return place.with_suffix(".py").exists() or (place / "__init__.py").exists()
 
 
-def imports_of(source: str, package: str) -> set[str]:
+@lru_cache(maxsize=2)
+def imports_of(source: str, package: str) -> frozenset[str]:
     """Return every dotted name a module imports, at any indentation, relative ones made absolute."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
@@ -189,7 +191,7 @@ def imports_of(source: str, package: str) -> set[str]:
             found |= parts if parts and base != "noetic_nb" else {base}
             if base == "noetic_nb":
                 found |= {f"noetic_nb.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
 def faults_of(part: str, source: str, package: str = "noetic_nb") -> list[str]:
@@ -213,8 +215,10 @@ def faults_of(part: str, source: str, package: str = "noetic_nb") -> list[str]:
 
 def without_handed_up(path: str, source: str) -> str:
     """Return a module without the imports inside of functions that `HANDED_UP` allows it."""
-    tree = ast.parse(source)
     allowed = {f"noetic_nb.{part}" for file, part in HANDED_UP if file == path}
+    if not allowed:
+        return source
+    tree = ast.parse(source)
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef):
             function.body = [
@@ -355,8 +359,10 @@ def test_a_planted_import_inside_a_room_is_found(path: str, source: str) -> None
 
 def test_no_cycle_hides_behind_type_checking() -> None:
     for path in PACKAGE.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
+        source = path.read_text(encoding="utf-8")
+        if "TYPE_CHECKING" not in source:
+            continue
+        for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
                 hidden = imports_of(ast.unparse(ast.Module(node.body, [])), "noetic_nb")
                 part = part_of(path)

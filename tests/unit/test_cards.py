@@ -81,9 +81,12 @@ class Page(HTMLParser):
         raise AssertionError(f"a declaration: {decl[:80]}")
 
 
+CELLS: Final = DisplayFormatter()
+
+
 def in_cell(value: Any) -> tuple[str, str]:
     """Return what Jupyter would show of a value: its text and its HTML."""
-    data, _ = DisplayFormatter().format(value)
+    data, _ = CELLS.format(value)
     return data["text/plain"], data.get("text/html", "")
 
 

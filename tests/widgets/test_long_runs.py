@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +16,17 @@ from noetic_nb.widgets import Compare, RuleEditor
 from noetic_nb.widgets.base.feed import LONG_RUN, no_collecting
 from noetic_nb.widgets.rules.rule_table import RuleHits
 from tests.widgets.scenes import planned_run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def thawed() -> Iterator[None]:
+    """Give the collector back what the suite has frozen, as in a program that freezes nothing."""
+    was_frozen = gc.get_freeze_count()
+    gc.unfreeze()
+    yield
+    if was_frozen:
+        gc.collect()
+        gc.freeze()
 
 
 class Kept:

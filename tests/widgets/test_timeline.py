@@ -229,6 +229,11 @@ def test_a_turn_that_is_pointed_at_says_where_its_time_went() -> None:
         call = view._timeline.answer({"what": "span", "at": named(view, "<b>fast</b>")})
         open_turn = running._timeline.answer({"what": "span", "at": named(running, "turn 1")})
 
-    assert ["Time", "models 60%, not recorded what for 30%, storage 10%"] in turn["facts"]
-    assert "Time" not in dict(call["facts"])
-    assert "Time" not in dict(open_turn["facts"])
+    assert [part[1:] for part in turn["time"]] == [
+        [60.0, "models 60%, 60 ms", ""],
+        [30.0, "not recorded what for 30%, 30 ms", ""],
+        [10.0, "storage 10%, 10 ms", ""],
+    ]
+    assert len({part[0] for part in turn["time"]}) == 3
+    assert "time" not in call
+    assert "time" not in open_turn

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from noetic_nb.clock import Clock
@@ -219,18 +220,19 @@ class _Player:
             )
         return bool(told) and FoldedTexts(told).has(wanted)
 
+    @cached_property
+    def _folded(self) -> list[tuple[str, FoldedTexts]]:
+        """The items of the dialogue, which does not change, by id: each question looks for its evidence in all of them."""
+        items = [item for session in self.dialogue.sessions for item in session]
+        return [(str(item.get("id")), FoldedTexts([item_text(item)])) for item in items]
+
     def _says(self, evidence: Evidence) -> set[str]:
         """Return the ids of the items that say a value, or the one that is named."""
         found = self.values.get(evidence)
         if found is None:
             found = {evidence.item}
             if evidence.value is not None:
-                found |= {
-                    str(item.get("id"))
-                    for session in self.dialogue.sessions
-                    for item in session
-                    if FoldedTexts([item_text(item)]).has(evidence.value)
-                }
+                found |= {item_id for item_id, text in self._folded if text.has(evidence.value)}
             self.values[evidence] = found
         return found
 

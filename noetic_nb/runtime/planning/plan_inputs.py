@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
@@ -141,14 +142,11 @@ class PlanInputs:
                 )
         return tuple(
             [
-                MemoryLayer(
-                    id=layer_id,
-                    slot=0,
-                    scope="thread",
-                    budget=_budget(budgets, layer_id, low, high),
-                    placement="suffix" if layer_id in self.suffixes else None,
-                )
+                _layer(layer_id, _budget(budgets[layer_id], layer_id), suffix)
+                if layer_id in budgets
+                else _recorded_layer(layer_id, low, high, suffix)
                 for layer_id, low, high in self.limits
+                for suffix in [layer_id in self.suffixes]
             ]
         )
 
@@ -210,10 +208,17 @@ def _as_tokens(given: object, field: str) -> float:
     return given
 
 
-def _budget(budgets: Mapping[str, Any], layer_id: str, low: float, high: float) -> BudgetConfig:
-    if layer_id not in budgets:
-        return {"min": low, "max": high}
-    given = budgets[layer_id]
+def _layer(layer_id: str, budget: BudgetConfig, suffix: bool) -> MemoryLayer:
+    return MemoryLayer(id=layer_id, slot=0, scope="thread", budget=budget, placement="suffix" if suffix else None)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _recorded_layer(layer_id: str, low: float, high: float, suffix: bool) -> MemoryLayer:
+    """Return the layer of these numbers, which a search plans with some thousand times; layers are frozen."""
+    return _layer(layer_id, {"min": low, "max": high}, suffix)
+
+
+def _budget(given: Any, layer_id: str) -> BudgetConfig:
     if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2:
         given = {"min": given[0], "max": given[1]}
     budget_range(given, layer_id=layer_id)

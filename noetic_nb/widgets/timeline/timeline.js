@@ -313,6 +313,20 @@ export default () => {
       setText(paused, texts.length ? `Drawn shorter, at the double lines: ${texts.join(", ")}.` : "");
     }
 
+    function drawTime(parts) {
+      about.append(make("p", { class: "nn-tl-label" }, "Where its time went"));
+      const bar = about.appendChild(make("div", { class: "nn-tl-time", "aria-hidden": "true" }));
+      const list = about.appendChild(make("ul", { class: "nn-tl-parts" }));
+      for (const [colour, percent, text, named] of parts) {
+        bar.append(make("span", { style: `flex-grow: ${percent}; background: ${colour}` }));
+        const entry = list.appendChild(make("li"));
+        const swatch = entry.appendChild(swatchOf({ width: 12, height: 12 }));
+        put(swatch.firstElementChild, { fill: colour });
+        entry.append(make("span", {}, text));
+        if (named) entry.append(make("span", { class: "nn-tl-named" }, named));
+      }
+    }
+
     function drawDetail() {
       about.hidden = detail === null;
       if (detail === null || about.drawn === detail) return;
@@ -321,6 +335,7 @@ export default () => {
       about.replaceChildren(make("p", { class: "nn-tl-about-head" }, given.title));
       const facts = about.appendChild(make("p", { class: "nn-tl-facts" }));
       for (const [name, text] of given.facts) facts.append(make("span", {}, `${name}: ${text}`));
+      if (given.time?.length) drawTime(given.time);
       if (given.error) about.append(make("p", { class: "nn-tl-quote" }, given.error));
       const line = about.appendChild(make("div", { class: "nn-toolbar" }));
       const toIt = line.appendChild(make("button", { type: "button" }, "Zoom to it"));

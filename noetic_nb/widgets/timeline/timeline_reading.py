@@ -27,7 +27,7 @@ from noetic_nb.widgets.timeline.timeline_words import (
     detail_of,
     go_of,
     headline,
-    parts_line,
+    parts_of,
     problem_lines,
 )
 
@@ -194,7 +194,7 @@ class TimelineReading(Reading):
         if span.kind == "turn" and self.timeline.is_timed and not span.is_open:
             place = span.where.thread_id, span.where.turn
             events = [event for event in self._events() if (event.where.thread_id, event.where.turn) == place]
-            detail["facts"] += [["Time", words] for words in map(parts_line, parts_of_turns(events)) if words]
+            detail["time"] = [part for turn in parts_of_turns(events) for part in parts_of(turn)]
         return {**detail, "from": start, "to": stop, "lane": lane}
 
     def _list(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from math import isnan
 from typing import Any, Final
 
 from noetic_nb.runs.drawn_time import duration_text
+from noetic_nb.runs.palette import SPAN_COLOURS
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain, plain_line, sendable
 from noetic_nb.runs.run_spans import Timeline
 from noetic_nb.runs.span import SIGNS, Span
@@ -13,7 +14,7 @@ from noetic_nb.runs.turn_parts import TurnParts
 
 __all__ = [
     "EMPTY", "KIND_NAMES", "NO_CLOCK", "SEVERITY_WORDS", "TITLE", "detail_of", "go_of", "headline",
-    "parts_line", "problem_lines", "span_line",
+    "parts_of", "problem_lines", "span_line",
 ]  # fmt: skip
 
 TITLE: Final = "Run timeline"
@@ -25,8 +26,10 @@ KIND_NAMES: Final = {
 }  # fmt: skip
 SEVERITY_WORDS: Final = ("", "held back", "out of time", "failed")
 LISTED: Final = 8
-# Of a turn: less is nothing to look for, and the line is to stay one.
+# Of a turn: less is nothing to look for.
 _LEAST_SHARE: Final = 0.01
+# Of the layers, rules or tools of a part: more is a list to read, not a glance.
+_NAMED: Final = 4
 
 
 def headline(timeline: Timeline) -> str:
@@ -91,28 +94,47 @@ def go_of(span: Span) -> dict[str, Any]:
     }
 
 
-_PART_NAMES: Final = {
-    "model": "models", "tool": "tools", "person": "waiting for people", "hook": "hooks", "rule": "rules", "planning": "planning",
-    "storage": "storage", "own": "overhead", "unsplit": "not recorded what for",
-}  # fmt: skip
+# Kinds of span have the colours that they have in the picture.
+_PART_LOOKS: Final = {
+    "model": ("models", SPAN_COLOURS["model"]),
+    "tool": ("tools", SPAN_COLOURS["tool"]),
+    "person": ("waiting for people", SPAN_COLOURS["wait"]),
+    "hook": ("hooks", SPAN_COLOURS["hook"]),
+    "rule": ("rules", SPAN_COLOURS["decision"]),
+    "planning": ("planning", SPAN_COLOURS["child"]),
+    "storage": ("storage", SPAN_COLOURS["warning"]),
+    "own": ("overhead", SPAN_COLOURS["turn"]),
+    "unsplit": ("not recorded what for", SPAN_COLOURS["step"]),
+}
 
 
-def parts_line(turn: TurnParts) -> str:
-    """Return where the time of a turn went, the most first; empty where nobody knows.
+def parts_of(turn: TurnParts) -> list[list[Any]]:
+    """Return where the time of a turn went, the most first: colour, percent, words, and what of it took longest by name.
 
     Examples
     --------
-    >>> parts_line(TurnParts("t1", 1, 10.0, {("model", "m"): 8.0, ("hook", "a"): 1.0, ("hook", "b"): 1.0}, {}))
-    'models 80%, hooks 20%'
+    >>> for part in parts_of(TurnParts("t1", 1, 10.0, {("model", "m"): 8.0, ("hook", "a"): 0.5, ("hook", "b"): 1.5}, {})):
+    ...     print(part)
+    ['#0072B2', 80.0, 'models 80%, 8 ms', '']
+    ['#009E73', 20.0, 'hooks 20%, 2 ms', 'b 1.5 ms, a 0.5 ms']
     """
-    spent = dict.fromkeys(_PART_NAMES, 0.0)
-    for (part, _), ms in turn.ms.items():
-        spent[part] += 0.0 if isnan(ms) else ms
-    whole = turn.duration_ms
+    whole, spent = turn.duration_ms, dict[str, list[tuple[float, str]]]()
+    for (part, name), ms in turn.ms.items():
+        if not isnan(ms):
+            spent.setdefault(part, []).append((ms, name))
     if not whole:
-        return ""
-    shares = sorted([(ms / whole, part) for part, ms in spent.items()], reverse=True)
-    return ", ".join([f"{_PART_NAMES[part]} {share:.0%}" for share, part in shares if share >= _LEAST_SHARE])
+        return []
+    found = []
+    for part, each in sorted(spent.items(), key=lambda item: -sum([ms for ms, _ in item[1]])):
+        took = sum([ms for ms, _ in each])
+        if took / whole < _LEAST_SHARE:
+            continue
+        words, colour = _PART_LOOKS[part]
+        longest = sorted(each, reverse=True)[:_NAMED] if len(each) > 1 else []
+        named = [f"{plain_line(name)} {duration_text(ms)}" for ms, name in longest if ms / whole >= _LEAST_SHARE]
+        text = f"{words} {took / whole:.0%}, {duration_text(took)}"
+        found.append([colour, round(100 * took / whole, 1), text, ", ".join(named)])
+    return found
 
 
 def detail_of(timeline: Timeline, span: Span) -> dict[str, Any]:
