@@ -8,6 +8,8 @@ anywidget) is loaded before by a widget of each kind, and one round of both is s
 over when all of its widgets stand in the page and the next frame is painted; the page's part begins with the first message about
 a widget. The floor is an anywidget that shows one word. The processor time is that of the page's main thread in a cell.
 
+`make bench` does without this one: it needs a Chromium, which few machines of servers have.
+
 The first widget is a workbench in the first cell of a fresh kernel, that imports it, on a page that has shown no widget yet.
 """
 
@@ -39,7 +41,7 @@ RATIOS: Final = (
 FLOOR: Final = "an anywidget that shows one word, {}"
 BEST: Final = "first widget of a kernel on the page, best"
 MEDIAN: Final = "first widget of a kernel on the page, median"
-LINES: Final[dict[str, float | None]] = {
+KNOWN: Final[dict[str, float | None]] = {
     RATIOS[0]: 0.5,
     FLOOR.format(RATIOS[0].partition(",")[2].strip()): None,
     RATIOS[1]: 0.5,
@@ -171,7 +173,7 @@ def first(lab: Lab, browser: Browser, number: int) -> float:
 def main() -> int:
     """Print how long the page takes."""
     options = parser(__doc__, rounds=8).parse_args()
-    lines = Lines(LINES)
+    lines = Lines(KNOWN)
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
         browser = playwright.chromium.launch(executable_path=chromium_path(), headless=True, args=FLAGS)
         lab = Lab(Path(folder))
