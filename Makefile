@@ -14,6 +14,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # uv installs several times as fast as pip and needs no venv module. `make UV= ...` does without it.
 UV ?= $(shell command -v uv 2>/dev/null)
+# uv brings a list of authorities, where pip asks the machine: behind a proxy that signs for itself uv would reach nothing. The
+# second name is that of older versions.
+export UV_SYSTEM_CERTS ?= true
+export UV_NATIVE_TLS ?= true
 # $(call environment,FOLDER) and $(call install,FOLDER,WHAT); both installers say what they fetch while they fetch it.
 # A comma would end an argument of `call`: lists of extras have names.
 environment = $(if $(UV),$(UV) venv --seed --allow-existing --python $(PYTHON) $1,$(PYTHON) -m venv $1)

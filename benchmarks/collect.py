@@ -25,21 +25,21 @@ from typing import Any, Final
 from noetic_nb import __version__
 
 BENCHMARKS: Final = {
-    "runtime": "A turn beside LangGraph",
-    "turns": "The turn that people run",
-    "conversations": "Conversations that last",
+    "runtime": "Turn",
+    "turns": "Full turn",
+    "conversations": "Threads",
     "memory": "Memory",
     "tokens": "Tokens",
     "steering": "Steering",
     "regulator": "Regulator",
     "storage": "Storage",
-    "interop": "Other people's runs",
-    "watching": "Being watched",
+    "interop": "Imports",
+    "watching": "Watching",
     "widgets": "Views",
-    "lab": "Experiments",
+    "lab": "Lab",
     "sweeps": "Sweeps",
     "remembering": "Losses",
-    "split": "Where a turn goes",
+    "split": "Split",
 }
 PEERS: Final = (
     "langchain", "langgraph", "langgraph-checkpoint-sqlite", "aiosqlite", "common-expression-language", "noos", "tiktoken",
@@ -55,7 +55,7 @@ def machine() -> dict[str, Any]:
         "processor": names[0] if names else platform.processor(),
         "processors": os.cpu_count(),
         "memory_gib": round(int(memory[0]) / 2**20) if memory else None,
-        "system": platform.platform(terse=True),
+        "system": f"{platform.system()} {platform.machine()}",
     }
 
 

@@ -29,14 +29,14 @@ Written by `make bench` on {date}, in {seconds} s; every figure on this page is 
 * **Machine**: {processor}, {processors} processors, {memory_gib} GiB, {system}. Its load meanwhile: {low:.1f} to {high:.1f}. \
 Other work beside a run makes figures worse and ratios less sure.
 * **Versions**: {versions}.
-* **How to read a line**: what is done here, then what is done on the other side. Both do the same, take turns, and are warmed \
-up alike. A ratio is the median of the ratios of the rounds, so it need not be that of the two figures beside it. Below 1 ours \
-takes less. A goal is an upper limit: of the ratio, or of our figure where there is no other side. A line without a goal is \
-there to compare.
+* **How to read a line**: what is done here, then, after a slash, what is done on the other side. Both do the same, take turns, \
+and are warmed up alike. A ratio is the median of the ratios of the rounds, so it need not be that of the two figures beside it. \
+Below 1 ours takes less. A goal is an upper limit: of the ratio, or of our figure where there is no other side. A line without a \
+goal is there to compare.
 """
 TABLE: Final = """
-| Part | Here | The other side | Ours | Theirs | Ratio | Goal |
-|---|---|---|---:|---:|---:|---|
+| Part | What / beside what | Ours | Theirs | Ratio | Goal |
+|---|---|---:|---:|---:|---|
 """
 SPLIT_TABLE: Final = """
 | Part | Name | Of a turn | Share and how often |
@@ -45,31 +45,30 @@ SPLIT_TABLE: Final = """
 
 
 def figure(value: float, unit: str) -> str:
-    """Return a figure with three digits and its unit, of times the one that suits it.
+    """Return a figure with three digits and its unit, of times the one that suits it; nothing breaks between the two.
 
-    >>> figure(82.4, "us"), figure(0.0034, "s"), figure(1_000_000, "B"), figure(0, "")
-    ('82.4 µs', '3.40 ms', '1,000,000 B', '0')
+    >>> [figure(*one).split() for one in ((82.4, "us"), (0.0034, "s"), (1_000_000, "B"), (0, ""))]
+    [['82.4', 'µs'], ['3.40', 'ms'], ['1,000,000', 'B'], ['0']]
     """
     if unit in TIMES:
         value *= TIMES[unit]
         unit = "us" if abs(value) < 1e3 else "ms" if abs(value) < 1e6 else "s"
         value /= TIMES[unit]
     digits = 0 if value == int(value) or abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 0.1 else 3
-    return f"{value:,.{digits}f} {unit.replace('us', 'µs')}".rstrip()
+    return f"{value:,.{digits}f}\u00a0{unit.replace('us', 'µs')}".rstrip()
 
 
 def row(part: str, line: Mapping[str, Any]) -> str:
     """Return a line of the table."""
-    here, _, there = line["what"].partition(" / ")
-    if line["about"]:
-        here += f" ({line['about']})"
+    here, slash, there = line["what"].partition(" / ")
+    what = f"{here} ({line['about']}){slash}{there}" if line["about"] else line["what"]
     ours, other = [figure(line[side], line["unit"]) if side in line else "" for side in ("ours", "other")]
     ratio = figure(line["ratio"], "") if "ratio" in line else ""
     goal = ""
     if line["goal"] is not None and "ours" in line:
         most = figure(line["goal"], "" if "ratio" in line else line["unit"])
-        goal = f"≤ {most}, **missed**" if missed(line) else f"≤ {most}, met"
-    return f"| {part} | {here} | {there} | {ours} | {other} | {ratio} | {goal} |\n"
+        goal = f"≤\u00a0{most} **missed**" if missed(line) else f"≤\u00a0{most} met"
+    return f"| {part} | {what} | {ours} | {other} | {ratio} | {goal} |\n"
 
 
 def rows(found: Mapping[str, Any]) -> Iterator[str]:

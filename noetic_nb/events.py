@@ -7,12 +7,12 @@ with the conversation. Every event says where it happened (`Where`) and when (mi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 from noetic_nb.cards import with_card
 from noetic_nb.items import Item
-from noetic_nb.quick_records import made_quickly
+from noetic_nb.quick_records import dataclass
 
 __all__ = [
     "BudgetsAllocated",
@@ -72,7 +72,6 @@ HookName: TypeAlias = Literal[
 
 # Plain dataclasses and no pydantic records: our own code makes them, many to a step, and nothing in them needs a check.
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class Where:
     """The place of an event: which thread, which execution, which turn (1 is the first of a thread, 0 is outside)."""
@@ -84,7 +83,6 @@ class Where:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class LayerTokens:
     """What one layer was given, what it used and what it yielded to history, in tokens."""
@@ -97,7 +95,6 @@ class LayerTokens:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class ItemFate:
     """An item that was not sent, and why.
@@ -114,7 +111,6 @@ class ItemFate:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class UnsentOffer:
     """An item that a layer offered and that was not sent, for a reason of `ItemFate`.
@@ -132,7 +128,6 @@ class UnsentOffer:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class LogStretch:
     """A part of what layers made of the history: log items at ``start <= position < stop``, or `written`, which are in no log."""
@@ -143,7 +138,6 @@ class LogStretch:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
     """A tool as the model is offered it; `parameters` is a JSON Schema."""
@@ -155,7 +149,6 @@ class OfferedTool:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
     """A turn begins; the user's items are at ``start <= position < stop`` of the log."""
@@ -173,7 +166,6 @@ class TurnStarted:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class ItemsAppended:
     """Items joined the log at `start`; each item is recorded here once and referred to by position elsewhere."""
@@ -187,7 +179,6 @@ class ItemsAppended:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class BudgetsAllocated:
     """The token budget was split. All amounts in tokens."""
@@ -205,7 +196,6 @@ class BudgetsAllocated:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class RequestPrepared:
     """What the requests of an execution have in common, and their plans start from.
@@ -240,7 +230,6 @@ class RequestPrepared:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class MemoryTraceSpan:
     """One call of one hook of one layer."""
@@ -267,7 +256,6 @@ class MemoryTraceSpan:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class ViewAssembled:
     """What was sent to the model: a window of the log without its exclusions, after the layers' items.
@@ -313,7 +301,6 @@ class ViewAssembled:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class ModelCalled:
     """One call of a model ended, well or not. `items` is its answer: the tape of a replay.
@@ -340,7 +327,6 @@ class ModelCalled:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class ToolCalled:
     """A tool call was settled: run, failed, or kept from running. `args` is what the tool got, as JSON data.
@@ -370,7 +356,6 @@ class ToolCalled:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class ToolProgress:
     """A tool that is at work has yielded something; `value` is that as JSON data, its text where it has no such form."""
@@ -384,7 +369,6 @@ class ToolProgress:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class SteeringDecided:
     """An entry of the ledger: what a layer decided at an enforcement point, and which rules made it so."""
@@ -412,7 +396,6 @@ class SteeringDecided:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class RegulatorSaw:
     """The regulator was told something; `event` is its plain form, with its own ``kind``."""
@@ -426,7 +409,6 @@ class RegulatorSaw:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class RegulatorDecided:
     """The regulator was asked; `decision` is its plain form, with its own ``kind``.
@@ -451,7 +433,6 @@ class RegulatorDecided:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class LayerStateChanged:
     """A layer's state was written; `state` is a copy of it as JSON data, None when it was cleared."""
@@ -465,7 +446,6 @@ class LayerStateChanged:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class RuleChanged:
     """A rule book moved to a new version; `old` and `new` are the texts of the rule, None where it did not exist."""
@@ -481,7 +461,6 @@ class RuleChanged:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class QualityGiven:
     """Someone judged the thread's last reply, from 0 (useless) to 1 (perfect)."""
@@ -494,7 +473,6 @@ class QualityGiven:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class ErrorRaised:
     """Something went wrong; redacted like everything else."""
@@ -509,7 +487,6 @@ class ErrorRaised:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class WarningRaised:
     """Something went wrong and did not end the turn; the reply has it in its ``warnings``.
@@ -526,7 +503,6 @@ class WarningRaised:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class TurnCompleted:
     """A turn ended. Tokens and cost are those of the turn, judges and layers included.
@@ -554,7 +530,6 @@ class TurnCompleted:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class StepStarted:
     """A step begins. Its `path` names the steps around it: ``/think#2/ask#1`` is the first `ask` in the second `think`."""
@@ -568,7 +543,6 @@ class StepStarted:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class StepEnded:
     """A step ended: it ran, it failed, it was cancelled, or its recorded output was used instead of running it again."""
@@ -585,7 +559,6 @@ class StepEnded:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class ChildStarted:
     """A child execution begins (`where` is its own): what its parent's layers and log gave it.
@@ -606,7 +579,6 @@ class ChildStarted:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class ChildEnded:
     """A child execution ended (`where` is its own): what came back. `returned` are states its parent's layers merged.
@@ -629,7 +601,6 @@ class ChildEnded:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class LayersDropped:
     """A child execution begins (`where` is its own) without layers of its parent: its step drops them by name."""
@@ -643,7 +614,6 @@ class LayersDropped:
 
 
 @with_card(shown="in cells")
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class TextRetracted:
     """What was handed out of an answer while it was written is taken back: rules rejected it, or it was never finished.

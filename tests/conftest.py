@@ -15,6 +15,7 @@ from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 from noetic_nb.testing.event_loop import VirtualTimeLoop
+from tests.kernels import forked
 
 # Workers keep every processor busy: threads of BLAS and OpenMP, here and in kernels, would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -27,12 +28,20 @@ BROWSER = "tests/browser/"
 NOTEBOOKS = "notebooks/"  # and tests/notebooks/
 NOTEBOOK = re.compile(r"tests/notebooks/(?:test_pages|test_same_twice)\.py::\w+\[(\w+)\]")
 """A test of what one notebook shows, which is run once for all of them."""
+TOUR = "tests/notebooks/test_tour_file.py"
 LONG_S = 900
 """Limit of a test that starts other processes, seconds: a hundred kills take minutes."""
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Any]:
     return {"loop": VirtualTimeLoop if item.get_closest_marker("virtual_time") else asyncio.new_event_loop}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # workers inherit what is offered
+        context = forked.offered()
+        context.__enter__()
+        config.add_cleanup(lambda: context.__exit__(None, None, None))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -67,15 +76,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Send a file at a time to whichever worker is free, in the order below.
 
-    The browser's tests share a server and a page, and so a worker. The runs of a notebook are slow, and notebooks go one by one.
+    The browser's tests of a worker share a server and a page. The runs of a notebook are slow, and notebooks go one by one.
     A file at a time, since the scheduler looks through everything it sent whenever a test ends.
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class FileByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            if BROWSER in nodeid:
-                return BROWSER
+            if nodeid.startswith(TOUR):
+                return "00_tour"
             notebook = NOTEBOOK.fullmatch(nodeid)
             return notebook[1] if notebook else nodeid.split("::")[0]
 

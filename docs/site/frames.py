@@ -54,7 +54,7 @@ thread_id: The conversation.
 execution_id: The execution: of the turn, or of a child.
 turn: The number of the turn in its thread, from 1.
 seq: The place of the event in the run, from 0.
-t_ms: When, in milliseconds of the harness's clock.
+t_ms: When, in milliseconds since 1970 by the clock of the harness; where an import had to guess, `run.meta["estimated"]` says so.
 """
 
 TABLES: Final = {
@@ -66,7 +66,7 @@ TABLES: Final = {
 turn_id: The id of the turn.
 query: What the user wrote.
 text: What was answered.
-outcome: How it ended: success, aborted, error, …; None while it is running.
+outcome: How it ended: success, failure or aborted; None while it is running.
 stopped: The kind of the decision of a regulator that stopped it, or None.
 quality: The newest grade, 0 to 1; missing where nobody graded.
 input_tokens, output_tokens: Tokens, as the provider counted.
@@ -104,7 +104,7 @@ known_error: Its relative error, as measured; missing where nobody measured.
         WHERE
         + """
 position: Its place in the log of the thread.
-origin: Who brought it: the user, the model, a tool, a layer.
+origin: Who brought it: user, model, tool, guidance (of a rule), layer, seed (the conversation it began with) or step.
 item_id: Its id.
 type, role: Its type, and the role of a message.
 name, call_id: Of a tool call or its output.
@@ -120,7 +120,7 @@ counter: What counted the tokens.
         + """
 layer_id, hook: Which layer, which hook.
 duration_ms: Milliseconds.
-status: ok, error or timeout.
+status: ok, error, timeout or skipped.
 allocated, used, yielded: Tokens of a recall.
 item_count: How many items the hook returned.
 error: What went wrong, or None.
@@ -136,7 +136,7 @@ tool_name, call_id: Which tool, which call.
 args: What the tool got.
 output: What the model read.
 duration_ms: Milliseconds; missing where nobody measured.
-status: ok, error, denied, …
+status: ok, error, denied, guided, invalid_args, invalid_result or unknown (no such tool).
 error: What went wrong, or None.
 depth: 0 for the turn, 1 for its children, and so on.
 raw_args: What the model wrote; None where it was no JSON or nobody knows.
@@ -154,7 +154,8 @@ action: allow, guide, ask or deny.
 guidance: What the model, or a person, was told.
 rule_ids: The rules that decided.
 duration_ms: How long all rules took, in milliseconds.
-outcome: What came of it.
+outcome: None where rules simply decided; approved, refused, nobody or error where a person was asked; late or late_fault of \
+a judge that answered after the call; else why a rule failed.
 layer_id: The layer that decided.
 depth: 0 for the turn, 1 for its children, and so on.
 enforced: False where it was judged after the fact.
@@ -186,7 +187,7 @@ enforced: False where it was asked after the fact.
         WHERE
         + """
 layer_id: The layer that holds the regulator.
-event: Its kind: turn_start, turn_complete, cost, quality, tool_call, …
+event: Its kind: turn_start, token, turn_complete, cost, quality_feedback, user_correction, tool_call or tool_result.
 quality: A grade, 0 to 1.
 tokens_in, tokens_out: Tokens of a cost.
 tool_name, success: Of a tool call and its result.
@@ -238,6 +239,18 @@ cost_fresh, cost_cached: US dollars without and with a cache; missing where the 
 input_tokens, reported: Of the whole call as the provider counted: all, and the cached ones.
 """,
         "`lab.what_if_cached` returns the same table of a run that was put together in another way.",
+    ),
+    "Time": Table(
+        "lab.profile(run)",
+        "a part of a turn",
+        """
+run_id, thread_id, turn: Which turn.
+part: model, tool, person, hook, rule, planning, storage, own (the library's overhead) or unsplit (not known what for).
+name: Of the model, tool, layer or rule; else empty.
+ms: Milliseconds; those of a turn add up to its duration. Missing where the run does not say.
+share: Of the turn, 0 to 1.
+count: How often it happened.
+""",
     ),
     "Backtests": Table(
         "lab.backtest(rules, bank[:3])",
@@ -294,7 +307,8 @@ text: The rule as a condition.
         "what differs in a turn of two runs",
         """
 turn: The number of the turn.
-what: prompt, decision, tool, tokens, cost, …
+what: prompt, request, decision, tool call, tool result, regulator, tokens, sent tokens, drops, cost, model calls, \
+reply or outcome.
 a, b: What it is in either run; None where it is not.
 """,
     ),
@@ -314,7 +328,7 @@ n: Pairs that have the measure on both sides.
         "a fact that a call was not sent",
         """
 fact: The fact: a number, a name, an id.
-kind: What it is.
+kind: What it is: name, number, date, time, id, quote or decision.
 position: The place of the item in the log.
 asked_later: The turn that asks for it again; missing where none does.
 reason: Why the item was left out.
@@ -478,6 +492,19 @@ call, item, decision: The model call, the item of the log and the decision it be
 error: What went wrong, or None.
 """,
     ),
+    "Rules": Table(
+        "widgets.RuleEditor(rules).to_frame()",
+        "a rule, in the order in which they are asked",
+        """
+id: Its id.
+form: How it decides: python, cel (a condition), sequence (a sentence), judge, or none.
+hooks: When it is asked.
+enabled: Whether it is asked at all.
+hits: How often it decided something in the run that is watched.
+version: The version of the rule book in which it was last changed.
+text: Its source, as it is edited.
+""",
+    ),
     "Memory": Table(
         "widgets.MemoryView(run).to_frame()",
         "a write of a layer's state",
@@ -500,6 +527,10 @@ def frames_page() -> str:
         "Every table of the library is a new pandas frame with all of its columns, also where it has no row. What nobody knows",
         "is missing (None, NaN), never 0. Secrets are redacted. `run` is a `Run`, recorded, loaded or",
         "imported; the other names are those of the examples on this site.",
+        "",
+        "Every view has `to_frame()`: of `Workbench` it is turns, of `TokenAllocation` allocations, of `Ledger` the ledger,",
+        "of `Compare` comparisons; those of the others are below. `lab.pareto` returns the rows of a table that no other row",
+        "beats, with its columns.",
         "",
     ]
     for name, table in TABLES.items():

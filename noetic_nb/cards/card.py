@@ -6,10 +6,11 @@ A class says it in ``_card``; a record without one shows its fields.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.markup import plain_line
+from noetic_nb.quick_records import dataclass
 
 __all__ = ["Card", "Cell", "Table", "card_of", "fields_card"]
 

@@ -6,7 +6,6 @@ import gzip
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,6 +16,7 @@ from noetic_nb.interop.formats import agentdojo, inspect_logs, message_files, ta
 from noetic_nb.interop.formats.sources import Document, documents, read_document, refused
 from noetic_nb.interop.spans import import_spans
 from noetic_nb.items.messages import MessageFormat
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.runs.event_codec import SCHEMA
 from noetic_nb.runs.load import MAX_LINE_BYTES, load_run

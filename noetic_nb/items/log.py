@@ -349,9 +349,9 @@ class ItemLog:
             self._view = ItemView(self._store, 0, self._length)
         return self._view
 
-    def since(self, position: int) -> tuple[Item, ...]:
-        """Return the items from a position on."""
-        return tuple(self._store.items[position : self._length])
+    def since(self, position: int, stop: int | None = None) -> tuple[Item, ...]:
+        """Return the items from a position on, to the end or before another."""
+        return tuple(self._store.items[position : self._length if stop is None else min(stop, self._length)])
 
     @property
     def registry(self) -> ItemRegistry:
@@ -375,6 +375,8 @@ class ItemLog:
     def marked(self, start: int = 0) -> dict[int, Origin]:
         """Return what was noted of the items from a position on."""
         # Usually empty: nothing is walked through for the messages of users, models and tools.
+        if not self._store.origins:
+            return {}
         return {at: origin for at, origin in self._store.origins.items() if start <= at < self._length}
 
     def origin_index(self, start: int = 0, *, is_child: bool = False) -> OriginIndex:

@@ -6,7 +6,7 @@ Schemas are gates, not normalisers: what passes is returned as it came, without 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -14,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items.frozen import thaw
 from noetic_nb.items.item import BASE_TYPES, Item, is_base_type, parse_shape
+from noetic_nb.quick_records import dataclass
 
 __all__ = ["DEFAULT_REGISTRY", "ItemCategory", "ItemRegistry", "ItemSchema", "parse_item"]
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.lab.recorded_calls import RecordedCall
 from noetic_nb.memory.execution_context import HookModelRequest
 from noetic_nb.models.client import ModelClient, ModelRequest
+from noetic_nb.quick_records import dataclass
 from noetic_nb.steering import RuleBook, SteeringDecision, SteeringRule, allow, deny
 from noetic_nb.steering.evaluation.evaluate import Evaluation, Policy, evaluate
 from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
@@ -15,7 +15,7 @@ from noetic_nb.items import Item, ItemRegistry
 from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.trace import TRACE, Trace
 from noetic_nb.models.client import NO_USAGE, ModelResponse, Usage, finish_reason_of
-from noetic_nb.quick_records import made_quickly
+from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import safe_logger
 from noetic_nb.shell import Shell
 from noetic_nb.tokens import Tokenizer, estimate_tokens
@@ -64,7 +64,6 @@ def _has_answered(model: str) -> bool:
     return True
 
 
-@made_quickly
 @dataclass(frozen=True, kw_only=True)
 class ExecutionContext:
     """The execution as hooks see it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -20,6 +19,7 @@ from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import Stop
 from noetic_nb.memory.trace import CURRENT_NOTES, HookNotes, error_facts
+from noetic_nb.quick_records import dataclass
 
 __all__ = ["NO_SOURCES", "HookRunner", "Outcome"]
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final
 
 from noetic_nb.cards import with_card
 from noetic_nb.errors import NoeticError
+from noetic_nb.quick_records import dataclass
 
 __all__ = [
     "ALLOW",

@@ -14,7 +14,6 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +21,7 @@ from noetic_nb.errors import ItemValidationError, NoeticError
 from noetic_nb.items import ItemRegistry, dump_item, thaw
 from noetic_nb.models.client import ModelRequest, ModelResponse, TokenLogprob, Usage, finish_reason_of
 from noetic_nb.models.model_errors import refused
+from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import REDACTED, Redaction
 
 __all__ = ["Entry", "Tape", "TapeSecrets", "content_of", "differences", "read_cassette", "write_cassette"]

@@ -6,7 +6,6 @@ The order is fixed: reasoning, then the message, then the calls. What is empty m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from noetic_nb.ids import Ids
@@ -23,6 +22,7 @@ from noetic_nb.models.client import (
     finish_reason_of,
 )
 from noetic_nb.models.model_errors import failed, refused
+from noetic_nb.quick_records import dataclass
 
 __all__ = ["Answer", "answer_items", "deltas_of", "settle", "text_item", "token_count", "token_logprobs"]
 

@@ -7,7 +7,6 @@ column of a paper to a slide; inks follow the ground that they are drawn on.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from io import BytesIO
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -19,6 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.transforms import offset_copy
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.palette import LAYER_COLOURS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR, TOKENS_COLOUR, ink_on
 from noetic_nb.runs.plain_text import clip, plain_line
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.events import RequestPrepared, RunEvent
 from noetic_nb.items import Item, ItemRegistry
 from noetic_nb.items.frozen import FrozenDict
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.payload import from_wire, frozen_data, to_wire
 
 __all__ = [

@@ -7,7 +7,7 @@ that is under way stays, and so does the newest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Final, get_type_hints
 
 from noetic_nb.errors import NoeticConfigError
@@ -22,6 +22,7 @@ from noetic_nb.events import (
     TurnStarted,
     Where,
 )
+from noetic_nb.quick_records import dataclass
 
 __all__ = ["KEPT_BYTES", "KeptTurn", "KeptTurns", "with_dropped"]
 

@@ -11,13 +11,13 @@ import os
 import zlib
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, NoReturn
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import RunEvent
 from noetic_nb.items import thaw
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.event_codec import SCHEMA, SCHEMA_VERSION, WireError, parse_event
 from noetic_nb.runs.payload import from_wire, parse_json
 from noetic_nb.runs.run import Run

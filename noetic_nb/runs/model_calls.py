@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.events import ItemFate, ModelCalled, RunEvent, ViewAssembled
-from noetic_nb.quick_records import made_quickly
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.plain_text import count, plain
 from noetic_nb.runs.reconciled_calls import CallUsage, UsageIndex, usage_words
 
@@ -28,7 +27,6 @@ PartKind: TypeAlias = Literal[
 ]
 
 
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class LayerShare:
     """One layer in one call, in tokens; `allocated` None is no limit."""
@@ -62,7 +60,6 @@ class Part:
     layer: int | None = None
 
 
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class CallShare:
     """How one model call spent its budget, in tokens; `total` None is no limit."""

@@ -5,7 +5,7 @@ An index that grows with a run; everything that takes work is worked out when a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -23,7 +23,7 @@ from noetic_nb.events import (
 from noetic_nb.items import Item, ItemLog, ItemRegistry, item_tokens
 from noetic_nb.items.call_ids import with_own_call_ids
 from noetic_nb.items.log import ItemView
-from noetic_nb.quick_records import made_quickly
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.recorded_counter import prepared_counter
 from noetic_nb.runtime.planning.least_budget import AbsentItem, LeastBudget, absent_items, least_budget
 from noetic_nb.runtime.planning.plan_inputs import PlanInputs, plan_inputs
@@ -74,7 +74,6 @@ class _KnownLog:
         self.items.extend(event.items)
 
 
-@made_quickly
 @dataclass(frozen=True)
 class RecordedRequest:
     """One call of the agent's model, and what it was sent.

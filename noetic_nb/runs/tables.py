@@ -37,7 +37,6 @@ warnings       what went wrong in a turn   code, text, layer_id, depth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
@@ -55,6 +54,7 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.items import item_text, item_tokens, thaw
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.decision_redaction import DecisionRedaction
 from noetic_nb.runs.reconciled_calls import CallUsage, UsageIndex
 from noetic_nb.runs.recorded_counter import recorded_counter

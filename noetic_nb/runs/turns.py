@@ -7,7 +7,7 @@ outside any turn belongs to the thread's last one, because that is the reply it 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, Literal
 
 from noetic_nb.cards import Card, Table, with_card
@@ -26,6 +26,7 @@ from noetic_nb.events import (
     WarningRaised,
     Where,
 )
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.plain_text import plain, plain_line
 
 __all__ = ["TurnBook", "TurnSummary", "turns_card"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +21,7 @@ from noetic_nb.items.json_text import compact_json
 from noetic_nb.late_pattern import late_pattern
 from noetic_nb.models.client import ToolSpec
 from noetic_nb.names import skeleton
+from noetic_nb.quick_records import dataclass
 from noetic_nb.sync import awaited
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 

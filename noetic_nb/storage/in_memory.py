@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.items.frozen import own_copy
 from noetic_nb.items.json_text import encoding
-from noetic_nb.storage.adapter import JsonValue
+from noetic_nb.storage.adapter import JsonValue, key_taken
 
 __all__ = ["InMemoryStorage", "encode", "json_text"]
 
@@ -18,6 +19,8 @@ encode: Final = encoding(
     json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
 )
 """How the values of every store are written."""
+# Keys that are put in their places one by one; more are sorted together with those that are.
+_MOST_NEW_KEYS: Final = 1_000
 
 
 def json_text(key: str, value: JsonValue) -> str:
@@ -64,10 +67,17 @@ class InMemoryStorage:
     [1]
     """
 
+    is_prompt: Final = True
+    """What waits here waits for futures of the loop only: see `ThreadStore.is_prompt`."""
+
     def __init__(self, initial: Mapping[str, JsonValue] | None = None) -> None:
         # Or, in place of a text, data that nobody writes into and that it would be read as: most are replaced before they are
         # read.
         self._texts: dict[str, Any] = {key: json_text(key, value) for key, value in (initial or {}).items()}
+        # The keys in order, perhaps with some that are gone, and those that are new; None where they are not known.
+        self._order: list[str] | None = None
+        self._new: list[str] = []
+        self._ordered = self._texts
 
     def get_now(self, key: str) -> JsonValue | None:
         """Return a copy of the value under a key, or None: `get` for who need not wait."""
@@ -85,7 +95,30 @@ class InMemoryStorage:
         if value is None:
             self._texts.pop(key, None)
         else:
-            self._texts[key] = value if is_own else json_text(key, value)
+            self._put(key, value if is_own else json_text(key, value))
+
+    def write_now(
+        self, values: Mapping[str, JsonValue], delete: Iterable[str] = (), absent: Iterable[str] = ()
+    ) -> None:
+        """Write several keys, all of them or none: `write_together` for who need not wait."""
+        for key in absent:
+            if key in self._texts:
+                raise key_taken(key)
+        for key, text in [(key, json_text(key, value)) for key, value in values.items()]:
+            self._put(key, text)
+        for key in delete:
+            self._texts.pop(key, None)
+
+    def lacks(self, keys: Iterable[str]) -> bool:
+        """Tell whether none of some keys is there."""
+        return self._texts.keys().isdisjoint(keys)
+
+    def _put(self, key: str, text: Any) -> None:
+        if self._order is not None and key not in self._texts:
+            self._new.append(key)
+            if len(self._new) > _MOST_NEW_KEYS:
+                self._order = None
+        self._texts[key] = text
 
     async def get(self, key: str) -> JsonValue | None:
         """Return a copy of the value under a key, or None."""
@@ -104,7 +137,7 @@ class InMemoryStorage:
 
     async def set(self, key: str, value: JsonValue) -> None:
         """Keep a copy of a value."""
-        self._texts[key] = json_text(key, value)
+        self._put(key, json_text(key, value))
 
     async def delete(self, key: str) -> None:
         """Forget a key; a missing one is no error."""
@@ -112,7 +145,28 @@ class InMemoryStorage:
 
     async def list(self, prefix: str) -> list[str]:
         """Return the keys that begin with a prefix, sorted."""
-        return sorted(key for key in self._texts if key.startswith(prefix))
+        texts, found = self._texts, []
+        keys = self._sorted_keys()
+        for at in range(bisect_left(keys, prefix), len(keys)):
+            if not keys[at].startswith(prefix):
+                break
+            if keys[at] in texts:
+                found.append(keys[at])
+        return found
+
+    def _sorted_keys(self) -> Sequence[str]:
+        """Return the keys in order, with some that are gone: there may be many threads, and each is looked for by itself."""
+        texts, order = self._texts, self._order
+        if order is None or self._ordered is not texts or len(order) > 2 * len(texts) + _MOST_NEW_KEYS:
+            order, self._ordered = sorted(texts), texts
+        else:
+            for key in self._new:
+                at = bisect_left(order, key)
+                if at == len(order) or order[at] != key:
+                    order.insert(at, key)
+        self._order = order
+        self._new.clear()
+        return order
 
     def __repr__(self) -> str:
         return f"InMemoryStorage({len(self._texts)} keys)"

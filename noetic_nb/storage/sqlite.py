@@ -14,12 +14,12 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, get_args
 
 from noetic_nb.arguments import explained
 from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.quick_records import dataclass
 from noetic_nb.storage.adapter import JsonValue, key_taken
 from noetic_nb.storage.in_memory import json_text
 from noetic_nb.storage.sqlite_file import (
@@ -43,6 +43,8 @@ T = TypeVar("T")
 # What the event loop reads itself; more goes to a thread. 1 000 keys take about 0.3 ms.
 _MOST_INLINE_KEYS: Final = 1_000
 _MOST_INLINE_VALUES: Final = 64
+# After so many writes on the event loop its other tasks get on, whoever writes in a loop of their own.
+_MOST_INLINE_WRITES: Final = 64
 # Bytes of values kept for repeated reads: the states of a thousand layers at 4 KB. Any commit empties it.
 _CACHE_SIZE: Final = 4 * 1024 * 1024
 
@@ -107,6 +109,9 @@ class SQLiteStorage:
     {'n': 1}
     """
 
+    is_prompt: Final = True
+    """What waits here waits for futures of the loop only: see `ThreadStore.is_prompt`."""
+
     @explained(path="Name a file: SQLiteStorage('desk.db').")
     def __init__(
         self,
@@ -134,13 +139,14 @@ class SQLiteStorage:
         self.path: Final = check_path(path)
         self.synchronous: Final = synchronous
         self._busy_timeout_ms = busy_timeout_ms
+        self._inline = 0
         connection = open_writer(self.path, synchronous, busy_timeout_ms)
         try:
             self._reader = Reader(self.path, cache_size=cache_size)
         except BaseException:
             connection.close()
             raise
-        self._writer = Writer(connection, self.path, budget_ms=busy_timeout_ms)
+        self._writer = Writer(connection, self.path, budget_ms=busy_timeout_ms, synchronous=synchronous)
         # The first answers the event loop; the second, opened when needed, serves long reads from other threads.
         self._readers = [self._reader]
         self._readers_lock = threading.Lock()
@@ -155,6 +161,14 @@ class SQLiteStorage:
             return self._reader.get(key)
         except sqlite3.OperationalError:  # as in `_read`, which costs a tenth of a cached read
             return await self._read(lambda reader: reader.get(key), inline=False)
+
+    def lacks(self, keys: Sequence[str]) -> bool:
+        """Tell whether none of a few keys is there; False also where that cannot be told without waiting."""
+        self._writer.check_open()
+        try:
+            return self._reader.lacks(keys)
+        except (sqlite3.OperationalError, NoeticError):  # whoever reads them then waits, or finds out what is wrong
+            return False
 
     async def get_text(self, key: str) -> str | None:
         """Return the JSON text under a key as it is stored, or None."""
@@ -195,7 +209,7 @@ class SQLiteStorage:
             ``storage_failed``; what was there before is then still there.
         """
         text = _text(check_key(key), value)
-        await self._write(lambda c: c.execute(UPSERT, (key, text)).rowcount, is_single=True)
+        await self._write(lambda c: c.execute(UPSERT, (key, text)).rowcount, len(text), is_single=True)
 
     async def delete(self, key: str) -> None:
         """Forget a key; a missing one is no error."""
@@ -237,7 +251,7 @@ class SQLiteStorage:
                 connection.executemany(UPSERT, rows)
             return None
 
-        found = await self._write(run)
+        found = await self._write(run, sum([len(text) for _, text in rows]))
         if found is not None:
             raise key_taken(found)
 
@@ -295,7 +309,7 @@ class SQLiteStorage:
             connection.execute(UPSERT, (key, text))
             return True, connection.execute("SELECT version FROM entries WHERE key = ?", (key,)).fetchone()[0]
 
-        is_kept, version = await self._write(run)
+        is_kept, version = await self._write(run, len(text))
         if is_kept and version is not None:
             return version
         raise NoeticError(
@@ -322,11 +336,17 @@ class SQLiteStorage:
     def __repr__(self) -> str:
         return f"SQLiteStorage({self.path!r}, synchronous={self.synchronous!r})"
 
-    async def _write(self, run: Callable[[sqlite3.Connection], T], *, is_single: bool = False) -> T:
+    async def _write(self, run: Callable[[sqlite3.Connection], T], size: int = 0, *, is_single: bool = False) -> T:
         self._writer.check_open()  # before the loop is asked for: a forked child has none, whatever its code says
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._writer.submit(Job(run, future, is_single))
-        return await future
+        job = Job(run, future, size, is_single)
+        if not self._writer.submit(job):
+            return await future
+        result: T = job.result
+        self._inline += 1
+        if self._inline % _MOST_INLINE_WRITES == 0:
+            await asyncio.sleep(0)
+        return result
 
     async def _read(self, read: Callable[[Reader], T], *, inline: bool = True) -> T:
         if inline:

@@ -25,6 +25,8 @@ __all__ = [
     "check_key",
     "check_path",
     "is_busy",
+    "move_log",
+    "open_mover",
     "open_reader",
     "open_writer",
     "patiently",
@@ -238,6 +240,20 @@ def open_reader(path: str) -> sqlite3.Connection:
     except sqlite3.Error as exc:
         raise storage_error(exc, path, "Opening") from exc
     return connection
+
+
+def open_mover(path: str, synchronous: Synchronous) -> sqlite3.Connection:
+    """Open a connection for `move_log`."""
+    connection = _connect(path)
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    return connection
+
+
+def move_log(connection: sqlite3.Connection) -> int:
+    """Move the write-ahead log into the file as far as that goes while others read and write; returns the pages left in it."""
+    # Pages in the log, and those of them that are in the file; -1 where another process is doing the same.
+    pages, moved = map(int, connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1:])
+    return max(0, pages - moved)
 
 
 def _connect(path: str) -> sqlite3.Connection:

@@ -1,6 +1,6 @@
 """A real browser for tests: skipped where none is installed, unless NOETIC_NB_REQUIRE_BROWSER=1 asks for it.
 
-NOETIC_NB_SHOTS names a folder for screenshots; without it they go to the test's temporary folder.
+NOETIC_NB_SHOTS names a folder for screenshots; without it none are taken, since nobody would look at them.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ FLAGS: Final = [
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
+    # A page that asks for another host must fail, and not depend on a network.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
 NEEDED: Final = ("playwright", "jupyterlab", "notebook", "jupyter_client", "nbformat", "nbconvert", "ipykernel")
 ALLOWED_PROBLEMS: Final = re.compile(r"favicon|ResizeObserver loop")
@@ -146,15 +148,16 @@ def quiet_page(browser: Browser) -> Iterator[Callable[..., Page]]:
 
 
 @pytest.fixture
-def shot(tmp_path: Path) -> Callable[[Any, str], Path]:
-    """Save a picture of a page or an element."""
-    folder = Path(os.environ.get("NOETIC_NB_SHOTS") or tmp_path)
-    folder.mkdir(parents=True, exist_ok=True)
+def shot() -> Callable[..., None]:
+    """Save a picture of a page or an element that can be seen."""
+    folder = os.environ.get("NOETIC_NB_SHOTS")
 
-    def save(target: Any, name: str) -> Path:
-        path = folder / f"{name}.png"
-        target.screenshot(path=path)
-        return path
+    def save(target: Any, name: str, **options: Any) -> None:
+        if hasattr(target, "scroll_into_view_if_needed"):  # an element: there, and at rest
+            target.scroll_into_view_if_needed()
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            target.screenshot(path=Path(folder) / f"{name}.png", **options)
 
     return save
 

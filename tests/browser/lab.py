@@ -22,8 +22,10 @@ from typing import Any, Final, TypeVar
 
 import nbformat
 from jupyter_client import BlockingKernelClient
-from playwright.sync_api import Browser, Page, Route, ViewportSize
+from playwright.sync_api import Browser, Page, ViewportSize
 from playwright.sync_api import Error as PlaywrightError
+
+from tests.kernels.forked import paths_of_fresh
 
 T = TypeVar("T")
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -69,7 +71,7 @@ def wait_for(check: Callable[[], T], what: str, *, seconds: float = 30.0) -> T:
         time.sleep(0.05)
 
 
-# How the front ends are started, and where a notebook is.
+# How the front ends are started, where a notebook is, and whether its kernel is a new process, as everyone's is.
 FRONT_ENDS: Final = {
     "lab": (
         "doc/tree",
@@ -79,8 +81,9 @@ FRONT_ENDS: Final = {
             "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         ),
         "LabApp",
+        False,
     ),
-    "notebook": ("notebooks", (), "JupyterNotebookApp"),
+    "notebook": ("notebooks", (), "JupyterNotebookApp", True),
 }
 
 
@@ -89,7 +92,7 @@ class Lab:
 
     def __init__(self, root: Path, front_end: str = "lab") -> None:
         self.root = root
-        self.page, more, app = FRONT_ENDS[front_end]
+        self.page, more, app, self.has_fresh_kernels = FRONT_ENDS[front_end]
         self.token = secrets.token_hex(8)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -127,6 +130,7 @@ class Lab:
         return {
             **os.environ,
             **{name: str(self.root / folder) for name, folder in own.items()},
+            **({"JUPYTER_PATH": paths_of_fresh()} if self.has_fresh_kernels else {}),
             "PYTHONPATH": str(ROOT),
             "OPENAI_API_KEY": "",
         }
@@ -215,7 +219,8 @@ class Window:
         self.notebook: LabNotebook | None = None
         self.listening = False
         self.shown = 0
-        self.page.route("**/*", self._guard)
+        # Listened to and not held up, which would cost the page its cache; no other host has an address (FLAGS of conftest.py).
+        self.page.on("request", lambda request: self._note(request.url))
         self.page.on("websocket", lambda socket: self._note(socket.url))
         self.page.on("pageerror", lambda error: self._complain(str(error)))
         self.page.on("console", lambda said: self._complain(said.text) if said.type == "error" else None)
@@ -231,13 +236,6 @@ class Window:
     def _complain(self, problem: str) -> None:
         if self.notebook is not None and self.listening:
             self.notebook.problems.append(problem)
-
-    def _guard(self, route: Route) -> None:
-        self._note(route.request.url)
-        if self._is_ours(route.request.url):
-            route.continue_()
-        else:
-            route.abort()
 
     def _dismiss(self, dialog: Any) -> None:
         if self.notebook is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -36,15 +37,26 @@ def never(call):
 """
 
 
-def export(folder: Path, cells: list[str], monkeypatch: pytest.MonkeyPatch, *options: str) -> Path:
-    """Execute a notebook and export it as anyone would, widget state and all."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("IPYTHONDIR", str(folder / "ipython"))
+def convert(folder: Path, *options: str) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "jupyter", "nbconvert", *options],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder / "ipython")},
+        check=True,
+        capture_output=True,
+    )
+
+
+def write(folder: Path, cells: list[str]) -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(notebook, folder / "exported.ipynb")
-    command = [sys.executable, "-m", "jupyter", "nbconvert", "--execute", "--to", "html", *options, "exported.ipynb"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+
+
+def export(folder: Path, cells: list[str], *options: str) -> Path:
+    """Execute a notebook and export it as anyone would, widget state and all."""
+    write(folder, cells)
+    convert(folder, "--execute", "--to", "html", *options, "exported.ipynb")
     return folder / "exported.html"
 
 
@@ -54,8 +66,28 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
     @cache
     def exported(*options: str) -> Path:
-        with pytest.MonkeyPatch.context() as patch:
-            return export(tmp_path_factory.mktemp("exported"), [SET_UP, *VIEWS, *FIGURES], patch, *options)
+        return export(tmp_path_factory.mktemp("exported"), [SET_UP, *VIEWS, *FIGURES], *options)
+
+    return exported
+
+
+@pytest.fixture(scope="module")
+def looks(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Return a function that exports all views and one that was closed: run once, and exported once for each set of options."""
+    folder = tmp_path_factory.mktemp("looks")
+    cells = [SET_UP, *VIEWS, f"closed = {VIEWS[0]}\nclosed", "closed.close()"]
+
+    @cache
+    def executed() -> None:
+        write(folder, cells)
+        convert(folder, "--execute", "--to", "notebook", "--output", "executed", "exported.ipynb")
+
+    @cache
+    def exported(*options: str) -> Path:
+        executed()
+        name = "-".join(("look", *options)).replace("--", "")
+        convert(folder, "--to", "html", *options, "--output", name, "executed.ipynb")
+        return folder / f"{name}.html"
 
     return exported
 
@@ -71,7 +103,7 @@ def test_exported_pictures_need_neither_scripts_nor_network(
 ) -> None:
     page = quiet_page(pictures(*options), width=width)
 
-    page.screenshot(path=shot(page, f"exported-{width}"), full_page=True)
+    shot(page, f"exported-{width}", full_page=True)
     expect(page.locator(".noetic-nb-static")).to_have_count(len(VIEWS))
     for at in range(len(VIEWS)):
         picture = page.locator(".noetic-nb-static").nth(at)
@@ -106,22 +138,21 @@ def test_exported_pictures_need_neither_scripts_nor_network(
     ],
 )
 def test_an_export_is_readable_in_both_themes_also_without_scripts(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    looks: Callable[..., Path],
     browser: Any,
     shot: Callable[..., Any],
     options: tuple[str, ...],
     scheme: Any,
     ground: str,
 ) -> None:
-    path = export(tmp_path, [SET_UP, *VIEWS, f"closed = {VIEWS[0]}\nclosed", "closed.close()"], monkeypatch, *options)
+    path = looks(*options)
     # Scripts are on, to read colours, and every host is out of reach: widgets cannot be loaded.
     context = browser.new_context(color_scheme=scheme, viewport={"width": 1400, "height": 1000})
     context.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
     page = context.new_page()
     page.goto(path.as_uri())
 
-    page.screenshot(path=shot(page, f"exported-{'-'.join(options)}-{scheme}"), full_page=True)
+    shot(page, f"exported-{'-'.join(options)}-{scheme}", full_page=True)
     for at in range(len(VIEWS) + 1):
         picture = page.locator(".noetic-nb-static").nth(at)
         expect(picture).to_be_visible()
@@ -131,7 +162,7 @@ def test_an_export_is_readable_in_both_themes_also_without_scripts(
 
 
 def test_a_view_shown_before_the_run_is_exported_as_it_was_at_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet_page: Callable[..., Any]
+    tmp_path: Path, quiet_page: Callable[..., Any]
 ) -> None:
     cells = [
         "from noetic_nb.runs import Run\nfrom noetic_nb.widgets import *\nfrom tests.widgets import scenes\nrun = Run()",
@@ -139,12 +170,12 @@ def test_a_view_shown_before_the_run_is_exported_as_it_was_at_the_end(
         "for n in (1, 2, 3):\n    for event in scenes.turn(n): run.append(event)",
     ]
 
-    page = quiet_page(export(tmp_path, cells, monkeypatch))
+    page = quiet_page(export(tmp_path, cells))
 
     expect(page.locator(".noetic-nb-static .nn-sub")).to_contain_text("Turn 3, call 1")
 
 
-def test_a_long_live_run_updates_its_output_once_a_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_live_run_updates_its_output_once_a_cell(tmp_path: Path) -> None:
     cells = [
         "from noetic_nb.runs import Run\nfrom noetic_nb.widgets import *\nfrom tests.widgets import scenes\nrun = Run()",
         "shown = TokenAllocation(run)\nshown",
@@ -153,4 +184,4 @@ def test_a_long_live_run_updates_its_output_once_a_cell(tmp_path: Path, monkeypa
         "print('updates:', len(updates))",
     ]
 
-    assert "updates: 1\n" in export(tmp_path, cells, monkeypatch).read_text(encoding="utf-8")
+    assert "updates: 1\n" in export(tmp_path, cells).read_text(encoding="utf-8")

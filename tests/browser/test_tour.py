@@ -75,7 +75,7 @@ def test_the_exported_tour_shows_everything_without_scripts_and_without_a_networ
 
     page = quiet_page(target)
 
-    page.screenshot(path=shot(page, "tour-exported"), full_page=True)
+    shot(page, "tour-exported", full_page=True)
     pictures = page.locator(".noetic-nb-static")
     expect(pictures).to_have_count(5)  # tokens, rules, ledger, trends of the agent, trends of the recorded run
     for at in range(5):

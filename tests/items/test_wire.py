@@ -22,7 +22,7 @@ from noetic_nb.items import (
     item_tokens,
     parse_item,
 )
-from noetic_nb.items.json_text import compact_json, number_text
+from noetic_nb.items.json_text import compact_json, number_text, plain_text
 from noetic_nb.tokens import estimate_tokens, utf16_units
 from tests.items.strategies import ITEMS_WITH_EXTRA, JSON
 
@@ -133,3 +133,13 @@ def test_builders_count_an_item_as_its_json_says(text: str, item_id: str) -> Non
 def test_a_call_id_that_is_no_text_is_counted_as_its_json_says(call_id: Any) -> None:
     for item in (function_call("lookup", "{}", call_id, item_id="i"), function_call_output(call_id, "ok", item_id="i")):
         assert item_tokens(item) == item_tokens(dict(item))
+
+
+@given(st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+))  # fmt: skip
+def test_plain_text_reads_back_as_the_value_half_characters_and_all(value: Any) -> None:
+    assert json.loads(plain_text({"value": value})) == {"value": value}
+    assert json.loads(plain_text([value, "\ud800"])) == [value, "\ud800"]

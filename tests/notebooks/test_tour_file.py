@@ -6,9 +6,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbconvert.preprocessors import ExecutePreprocessor
 
 from notebooks.build import SOURCES, WIDGET_MIME, read
+from tests.notebooks.shown import first_run
 
 TOUR = Path(__file__).parents[2] / "notebooks" / "00_tour.ipynb"
 VIEWS = ("Token allocation", "Ledger", "Rules, version 3", "Regulator trends")
@@ -47,15 +47,9 @@ def test_every_code_cell_of_the_tour_follows_prose_or_another_cell_of_its_sectio
 def test_the_tour_shows_the_alarms_it_speaks_of_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     # The kernel runs in the folder of the notebook and imports what this test does.
     monkeypatch.setenv("PYTHONPATH", str(TOUR.parents[1]))
-    notebook = nbformat.read(TOUR, as_version=4)
-    ExecutePreprocessor(timeout=120, kernel_name="python3").preprocess(
-        notebook, {"metadata": {"path": str(TOUR.parent)}}
-    )
-    shown = [
-        output.get("data", {}).get("text/plain", "") for cell in notebook.cells for output in cell.get("outputs", [])
-    ]
+    texts = [text for cell in first_run(TOUR).values() for kind, text in cell if kind == "text/plain"]
 
-    trends = [text for text in shown if text.startswith("Regulator trends")]
+    trends = [text for text in texts if text.startswith("Regulator trends")]
 
     alarms = [[line for line in text.splitlines() if line.startswith("Turn ")] for text in trends]
     assert [[line.split(", turn stopped")[0] for line in lines] for lines in alarms] == [

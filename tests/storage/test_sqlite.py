@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import noetic_nb.storage.sqlite_writer as sqlite_writer
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.storage import InMemoryStorage, ScopedStorage, SQLiteStorage, StorageAdapter
 from noetic_nb.storage.adapter import write_together
@@ -380,16 +382,132 @@ async def test_a_read_that_waited_too_long_is_a_clear_error(path: Path, monkeypa
     assert caught.value.reason == "SQLITE_BUSY"
 
 
-async def test_a_cancelled_write_leaves_the_others_alone(store: SQLiteStorage) -> None:
-    first, second = asyncio.create_task(store.set("a", 1)), asyncio.create_task(store.set("b", 2))
-    await asyncio.sleep(0)
-    first.cancel()
+async def test_a_cancelled_write_leaves_the_others_alone(store: SQLiteStorage, path: Path) -> None:
+    with locked(path):
+        first, second = asyncio.create_task(store.set("a", 1)), asyncio.create_task(store.set("b", 2))
+        await asyncio.sleep(0)
+        first.cancel()
 
-    with pytest.raises(asyncio.CancelledError):
-        await first
+        with pytest.raises(asyncio.CancelledError):
+            await first
     await second
 
     assert await store.get("b") == 2
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Be another process that is writing."""
+    rival = sqlite3.connect(path, isolation_level=None)
+    rival.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        rival.close()
+
+
+async def begun(writing: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """Begin a write as far as it goes without waiting."""
+    task = asyncio.create_task(writing)
+    await asyncio.sleep(0)
+    return task
+
+
+async def test_a_small_write_is_done_on_the_loop_and_what_may_take_long_by_the_thread(path: Path) -> None:
+    async with SQLiteStorage(path) as store, SQLiteStorage(path, synchronous="FULL") as flushed:
+        small = await begun(store.set("a", 1))
+        group = await begun(store.set_many({"b": 2}, delete=["c"], absent=["b"]))
+        large = await begun(store.set("d", "x" * 100_000))
+        was_done = [small.done(), group.done(), large.done()]
+        await large
+        safe = await begun(flushed.set("e", 5))
+        was_done.append(safe.done())
+        await safe
+
+        assert await store.list("") == ["a", "b", "d", "e"]
+    assert was_done == [True, True, False, False]
+
+
+async def test_no_write_overtakes_one_that_waits(store: SQLiteStorage, path: Path) -> None:
+    with locked(path):
+        first = await begun(store.set("a", 1))
+        second = await begun(store.set("a", 2))
+    await store.set("a", 3)
+    await asyncio.gather(first, second)
+
+    assert await store.get("a") == 3
+
+
+async def test_others_get_on_while_somebody_writes_and_writes(store: SQLiteStorage) -> None:
+    async def write() -> None:
+        for number in range(1_000):
+            await store.set("a", number)
+
+    writing = asyncio.create_task(write())
+    turns = 0
+    while not writing.done():
+        await asyncio.sleep(0)
+        turns += 1
+
+    assert turns > 10
+
+
+async def test_a_disk_that_was_slow_is_left_to_the_thread_for_a_while(
+    store: SQLiteStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = itertools.count(100.0, 0.1)  # a tenth of a second passes with every look at the clock
+    monkeypatch.setattr(sqlite_writer, "perf_counter", lambda: next(now))
+    slow = await begun(store.set("a", 1))
+    next_one = await begun(store.set("a", 2))
+    was_done = [slow.done(), next_one.done()]
+    await next_one
+    now = itertools.count(200.0, 0.001)
+    later = await begun(store.set("a", 3))
+
+    assert [*was_done, later.done()] == [True, False, True]
+
+
+async def test_the_log_is_moved_into_the_file_before_it_grows_long(
+    store: SQLiteStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_writer, "_MOST_PAGES", 100)
+    before = size_of(path)
+
+    for number in range(100):
+        await store.set(f"k{number}", "x" * 5_000)
+    await store.set("large", "x" * 100_000)  # by the thread, after all that it was given before
+
+    assert size_of(path) > before + 80 * 5_000
+
+
+async def test_where_writers_are_quicker_than_the_log_is_moved_they_wait(
+    store: SQLiteStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end, seen = threading.Event(), []
+
+    def move_log(connection: sqlite3.Connection) -> int:
+        seen.append(store._writer._queued)
+        if len(seen) == 2:
+            may_end.wait()
+        return 1_000_000
+
+    monkeypatch.setattr(sqlite_writer, "move_log", move_log)
+    store._writer._jobs.put("move the log")
+    while len(seen) < 2:
+        await asyncio.sleep(0)
+    waiting = await begun(store.set("a", 1))
+    was_done = waiting.done()
+    may_end.set()
+    await waiting
+    while store._writer._queued:
+        await asyncio.sleep(0)
+
+    assert (seen, was_done) == ([0, 1], False)
+    assert (await begun(store.set("a", 2))).done()
 
 
 def test_one_store_serves_several_loops_in_several_threads(path: Path) -> None:

@@ -113,3 +113,14 @@ def test_one_version_in_every_place() -> None:
         *re.findall(r"^date-released: (\S+)$", citation, re.MULTILINE),
     )
     assert f"version: {PROJECT['version']}\n" in citation
+
+
+@pytest.mark.parametrize("name", ["UV_SYSTEM_CERTS", "UV_NATIVE_TLS"])
+def test_uv_trusts_what_the_machine_trusts_unless_told_otherwise(name: str) -> None:
+    def seen(**environment: str) -> str:
+        command = ["make", "--silent", f"--eval=shown:; @echo $${name}", "shown"]
+        clean = {key: text for key, text in os.environ.items() if key == "PATH"} | environment
+        return subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert seen() == "true"
+    assert seen(**{name: "false"}) == "false"

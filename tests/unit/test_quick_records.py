@@ -1,110 +1,217 @@
-"""Records that are made quickly are frozen dataclasses like any other."""
+"""Records whose methods are made late are dataclasses like any other."""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import inspect
 import pickle
-from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
-from typing import Any, get_args
+from dataclasses import FrozenInstanceError, InitVar, field, fields, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar, get_args, get_type_hints
 
 import pytest
 
 from noetic_nb.events import RunEvent, Where
-from noetic_nb.quick_records import made_quickly
+from noetic_nb.quick_records import dataclass
+
+KEY = "x" * 3
 
 
-@dataclass(frozen=True, slots=True)
-class Plain:
-    name: str
-    size: int = 3
-    tags: list[str] = field(default_factory=list)
+def declare(decorator: Any, options: dict[str, Any]) -> tuple[Any, Any]:
+    """Return a class and one derived from it, as a decorator makes them."""
+
+    @decorator(**options)
+    class Thing:
+        """A thing."""
+
+        kind: ClassVar[str] = "thing"
+        name: str
+        size: int = 3
+        tags: list[str] = field(default_factory=list)
+        secret: str = field(default="s", repr=False, compare=False)
+        place: int = field(default=0, kw_only=True)
+        found: list[int] = field(default_factory=list, init=False, hash=False)
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "name", self.name.upper())
+
+    @decorator(**options)
+    class Longer(Thing):
+        more: str = KEY
+
+    return Thing, Longer
 
 
-@made_quickly
-@dataclass(frozen=True, slots=True)
-class Quick:
-    name: str
-    size: int = 3
-    tags: list[str] = field(default_factory=list)
-
-
-@made_quickly
-@dataclass(frozen=True, slots=True)
-class Longer(Quick):
-    more: str = ""
-
-
+OPTIONS: list[dict[str, Any]] = [
+    {"frozen": True, "slots": True},
+    {"slots": True},
+    {"slots": True, "eq": False},
+    {"slots": True, "repr": False, "eq": False},
+    {"frozen": True},
+    {"frozen": True, "slots": True, "kw_only": True},
+    {"frozen": True, "slots": True, "weakref_slot": True},
+    {"frozen": True, "slots": True, "match_args": False},
+    {},
+    {"order": True},
+    {"unsafe_hash": True},
+]
 CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     (("a",), {}),
     (("a", 1), {}),
-    (("a",), {"tags": ["x"]}),
-    ((), {"size": 1, "name": "a"}),
+    (("a",), {"tags": ["x"], "place": 2}),
+    ((), {"size": 1, "name": "a", "secret": "t"}),
     ((), {}),
-    (("a", 1, [], 4), {}),
+    (("a", 1, [], "s", 4, 5, 6), {}),
     (("a",), {"other": 1}),
     (("a",), {"name": "b"}),
+    (("a",), {"found": []}),
 ]
 
 
-def made(cls: Any, args: tuple[Any, ...], named: dict[str, Any]) -> str:
+def outcome(make: Any) -> Any:
     try:
-        return repr(cls(*args, **named)).replace("Quick", "Plain")
-    except TypeError as error:
-        return str(error).replace("Quick", "Plain")
+        return make()
+    except Exception as error:
+        return type(error), str(error)
 
 
-@pytest.mark.parametrize(("args", "named"), CALLS)
-def test_it_takes_what_the_dataclass_takes(args: tuple[Any, ...], named: dict[str, Any]) -> None:
-    assert made(Quick, args, named) == made(Plain, args, named)
+def said(make: Any) -> Any:
+    """Return what something is as text, but for where it is in memory."""
+    return str(outcome(lambda: repr(make()))).split(" at 0x")[0]
 
 
-def test_it_cannot_change_and_is_compared_copied_and_kept() -> None:
-    quick = Quick("a", tags=["x"])
-
-    assert quick == Quick("a", 3, ["x"]) == copy.deepcopy(quick) == pickle.loads(pickle.dumps(quick))
-    assert replace(quick, size=5) == Quick("a", 5, ["x"])
-    with pytest.raises(FrozenInstanceError):
-        quick.size = 4  # type: ignore[misc]
+def same(cls: Any) -> list[bool]:
+    one = cls(name="a")
+    return [one == cls(name="a"), one == cls(name="a", secret="t"), one == cls(name="b"), one == "A", one != one]
 
 
-def test_each_has_defaults_of_its_own_and_a_child_class_its_fields() -> None:
-    assert Quick("a").tags is not Quick("a").tags
-    assert Longer("a", more="b") == Longer("a", 3, [], "b")
+def changed(cls: Any, change: Any) -> Any:
+    thing = cls(name="a")
+    return outcome(lambda: change(thing)), said(lambda: thing)
+
+
+CHANGES: list[Any] = [
+    lambda thing: setattr(thing, "size", 4),
+    lambda thing: delattr(thing, "size"),
+    lambda thing: thing.size,
+    lambda thing: replace(thing, size=5).size,
+    lambda thing: copy.deepcopy(thing).tags,
+    dataclasses.asdict,
+    lambda thing: thing < thing,
+    lambda thing: hash(thing) == hash(replace(thing)),
+    lambda thing: thing.found is replace(thing).found,
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("which", [0, 1], ids=["class", "derived class"])
+def test_it_is_the_dataclass_in_every_way(options: dict[str, Any], which: int) -> None:
+    quick, plain = declare(dataclass, options)[which], declare(dataclasses.dataclass, options)[which]
+
+    assert str(inspect.signature(quick)) == str(inspect.signature(plain))
+    assert get_type_hints(quick) == get_type_hints(plain)
+    assert quick.__init__.__annotations__ == plain.__init__.__annotations__
+    assert quick.__doc__ == plain.__doc__
+    assert outcome(lambda: quick.__match_args__) == outcome(lambda: plain.__match_args__)
+    assert repr(quick.__dataclass_params__) == repr(plain.__dataclass_params__)
+    assert [str(each) for each in fields(quick)] == [str(each) for each in fields(plain)]
+    assert (quick.__hash__ is None) is (plain.__hash__ is None)
+    assert quick.__init__.__qualname__ == plain.__init__.__qualname__
+    for args, named in CALLS:
+        assert said(partial(quick, *args, **named)) == said(partial(plain, *args, **named))
+    assert same(quick) == same(plain)
+    for change in CHANGES:
+        assert changed(quick, change) == changed(plain, change)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Where something is."""
+
+    x: float
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """With methods of its own."""
+
+    x: int = 0
+
+    def __repr__(self) -> str:
+        return "mine"
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 7
+
+
+@dataclass(frozen=True)
+class Counted:
+    """With something that is found out later."""
+
+    x: int
+
+    @cached_property
+    def twice(self) -> int:
+        return 2 * self.x
+
+
+@dataclass
+class Bare:
+    given: InitVar[int]
+    kept: int = 0
+
+    def __post_init__(self, given: int) -> None:
+        self.kept = given
+
+
+def test_it_is_kept_compared_hashed_and_taken_apart() -> None:
+    point = Point(1.0, ("a",))
+
+    assert pickle.loads(pickle.dumps(point)) == point == copy.copy(point)
+    assert {point: 1}[Point(1.0, ("a",))] == 1
+    match point:
+        case Point(x, names):
+            assert (x, names) == (1.0, ("a",))
+    with pytest.raises(FrozenInstanceError, match="cannot assign to field 'x'"):
+        point.x = 2.0  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError, match="cannot assign to field 'unknown'"):  # `dataclasses` trips over slots
+        point.unknown = 2.0  # type: ignore[attr-defined]
+
+
+def test_methods_of_its_own_stay() -> None:
+    assert (repr(Own()), Own(1) == Own(2), hash(Own())) == ("mine", True, 7)
+    assert Counted(2).twice == 4
+    assert Bare(3).kept == 3
+    assert Bare.__doc__ == "Bare(given: 'InitVar[int]', kept: 'int' = 0)"
+
+
+def test_a_record_that_holds_itself_is_shown() -> None:
+    names: list[Any] = []
+    point = Point(1.0, names)  # type: ignore[arg-type]
+    names.append(point)
+
+    assert repr(point) == "Point(x=1.0, names=[...])"
+
+
+def test_no_method_is_made_before_it_is_looked_at() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Unused:
+        """Nobody makes one."""
+
+        x: int
+
+    unused = [name for name in ("__init__", "__repr__", "__eq__", "__hash__") if callable(vars(Unused)[name])]
+    Unused(1)
+
+    assert unused == []
+    assert callable(vars(Unused)["__init__"])
 
 
 @pytest.mark.parametrize("cls", [Where, *get_args(RunEvent)], ids=lambda cls: cls.__name__)
 def test_events_show_the_signature_of_their_fields(cls: type[Any]) -> None:
     assert list(inspect.signature(cls).parameters) == [each.name for each in fields(cls)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Named:
-    name: str
-    size: int = 3
-    tags: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.name.upper())
-
-
-@made_quickly
-@dataclass(frozen=True, kw_only=True)
-class QuickNamed(Named):
-    pass
-
-
-@pytest.mark.parametrize(("args", "named"), [*CALLS, ((), {"name": "a", "tags": ["x"]})])
-def test_without_slots_and_by_name_only_it_takes_what_the_dataclass_takes(
-    args: tuple[Any, ...], named: dict[str, Any]
-) -> None:
-    assert made(QuickNamed, args, named).replace("Plain", "") == made(Named, args, named)
-
-
-def test_without_slots_it_is_frozen_and_has_fields_of_its_own() -> None:
-    one, other = QuickNamed(name="a"), QuickNamed(name="a")
-
-    with pytest.raises(FrozenInstanceError):
-        one.size = 4  # type: ignore[misc]
-    one.tags.append("x")
-    assert (one.name, other.tags, replace(one, size=5).size) == ("A", [], 5)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Literal, TypeVar, overload
 
 from noetic_nb.errors import NoeticConfigError
@@ -23,6 +23,7 @@ from noetic_nb.interop.guards.guard_frameworks import (
 from noetic_nb.interop.guards.guarded_calls import Guard, OnDeny, Rules
 from noetic_nb.interop.guards.guarded_functions import guarded_function
 from noetic_nb.models import ModelClient
+from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 from noetic_nb.steps import Tool

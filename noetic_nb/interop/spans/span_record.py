@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
+
+from noetic_nb.quick_records import dataclass
 
 __all__ = ["LogRecord", "Span", "SpanEvent", "live_record", "log_record", "span_record"]
 

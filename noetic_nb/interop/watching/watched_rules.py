@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, PastCall, tool_call_params
 from noetic_nb.memory.steering_decision import ALLOW
 from noetic_nb.models.client import ModelResponse, Usage
+from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import redact_text
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from math import nan
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from noetic_nb.lab.detection.resampling import (
     share,
     weights_of,
 )
+from noetic_nb.quick_records import dataclass
 
 __all__ = ["ALL", "HELD_OUT", "IN_SAMPLE", "LEFT_OUT", "Fitting", "Scored", "curve_of", "fitted_threshold", "folds_of"]
 

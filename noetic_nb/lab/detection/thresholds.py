@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import Any, Final
 
+from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import (
     CallBudget,
     CostCap,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -14,6 +13,7 @@ from noetic_nb.events import SteeringDecided, ToolCalled, ViewAssembled
 from noetic_nb.lab.replaying.replay_summary import costs_of, drops_of, sent_tokens, tokens_of
 from noetic_nb.lab.statistics.intervals import interval
 from noetic_nb.lab.statistics.labels import runs_in
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 
 if TYPE_CHECKING:

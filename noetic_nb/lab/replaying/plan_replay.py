@@ -7,7 +7,7 @@ nothing, and the others share what it leaves.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from noetic_nb.arguments import closest
@@ -17,6 +17,7 @@ from noetic_nb.lab.replaying.kept_decisions import Kept
 from noetic_nb.memory import BudgetPlan, MemoryLayer, ProjectionPolicy
 from noetic_nb.memory.layer import budget_range
 from noetic_nb.memory.recall import RecallEntry
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
 from noetic_nb.runtime.planning.log_stretches import of_stretches

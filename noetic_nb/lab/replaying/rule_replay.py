@@ -7,7 +7,7 @@ there, one is added, which nobody acted on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from noetic_nb.lab.replaying.ledger_again import MAX_ENTRIES, WrittenLedger, own
 from noetic_nb.lab.rule_trial import TrialResult, try_rules
 from noetic_nb.memory import PastCall
 from noetic_nb.models.client import CUT_OFF, ModelClient
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.steering.evaluation.evaluate import Policy
 from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot

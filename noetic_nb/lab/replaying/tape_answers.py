@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from noetic_nb.errors import NoeticError
@@ -12,6 +12,7 @@ from noetic_nb.items import Item, item_text, thaw
 from noetic_nb.items.json_form import json_form
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.models.client import ModelRequest, ModelResponse, TokenLogprob, Usage
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
 from noetic_nb.runtime.execution.approval import RESPONSE

@@ -7,7 +7,6 @@ goes on, so that a later deny of the same run is no second one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb.cards import Card, Table, with_card
@@ -19,6 +18,7 @@ from noetic_nb.lab.statistics.intervals import Count, counted
 from noetic_nb.lab.statistics.labels import Outcome, labels_of, runs_in
 from noetic_nb.memory.steering_decision import SteeringAction
 from noetic_nb.models.client import ModelClient
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.runs.plain_text import plain, plain_line
 

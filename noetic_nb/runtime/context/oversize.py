@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from noetic_nb.items.json_text import plain_text
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.storage.in_memory import json_text
 
@@ -42,19 +43,24 @@ class LargeState(UserWarning):
 
 
 class Measured(dict[str, Any]):
-    """Data that a store writes as JSON text, and how long that was: to find it out a second time would take as long."""
+    """Data that a store writes as JSON text, and how long that was: to find it out a second time would take as long.
 
-    __slots__ = ("key", "size")
+    What holds nothing but JSON data, `is_plain`, is written in a third of the time.
+    """
 
-    def __init__(self, key: str, data: Mapping[str, Any]) -> None:
+    __slots__ = ("is_plain", "key", "size")
+
+    def __init__(self, key: str, data: Mapping[str, Any], *, is_plain: bool = False) -> None:
         super().__init__(data)
         self.key = key
+        self.is_plain = is_plain
         self.size: int | None = None
         """Characters; None for what was not written as text."""
 
     def json_text(self) -> str:
         """Return it as text."""
-        text = json_text(self.key, dict(self))
+        data = dict(self)
+        text = plain_text(data) if self.is_plain else json_text(self.key, data)
         self.size = len(text)
         return text
 

@@ -160,3 +160,6 @@ class TurnRecorder(Protocol):
 
     async def end(self) -> None:
         """Write what it logged, and forget how far it was."""
+
+    def close(self) -> None:
+        """Let go of what was recorded: nobody asks any more."""

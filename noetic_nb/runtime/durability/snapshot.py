@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from noetic_nb.items import Item, ItemRegistry, dump_item, freeze, thaw
@@ -13,6 +12,7 @@ from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory import PastCall
 from noetic_nb.memory.call_history import PENDING
 from noetic_nb.models.client import NO_USAGE, Usage
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.durability.damage import MAX_COUNT, amount, count, mapping, noticing, text_or_none
@@ -43,7 +43,11 @@ def place_of(ctx: Context) -> str:
 
 
 def _usage(usage: Usage) -> dict[str, int]:
-    return {name: getattr(usage, name) for name in USAGE_FIELDS}
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cached_tokens": usage.cached_tokens,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +251,10 @@ def _data(
     stack = ctx.engine.stack
     return {
         "sequence": sequence,
-        "itemLog": {"items": [dump_item(item) for item in ctx.item_log[start:]], **origins_data(ctx.item_log, start)},
+        "itemLog": {
+            "items": [dump_item(item) for item in ctx.item_log.since(start)],
+            **origins_data(ctx.item_log, start),
+        },
         "layers": {
             layer.id: thaw(stack.state.get(ctx.id, layer.id))
             for layer in stack.layers
@@ -273,7 +280,7 @@ def _data(
 
 
 def _under_way(ctx: Context) -> int:
-    return ctx.running + sum(map(_under_way, ctx.children))
+    return ctx.running + sum(map(_under_way, ctx.children)) if ctx.children else ctx.running
 
 
 def snapshot_data(ctx: Context, *, first: int, parts: int, recorded: int, **more: Any) -> dict[str, Any]:

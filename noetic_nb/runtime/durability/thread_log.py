@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final, get_args
 
@@ -16,7 +16,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item, ItemLog
 from noetic_nb.items.origins import Origin, OriginKind
 from noetic_nb.items.registry import ItemRegistry
-from noetic_nb.quick_records import made_quickly
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runtime.durability.damage import count, is_damage, mapping, noticing, text_or_none, unreadable
 from noetic_nb.storage import InMemoryStorage, JsonValue, StorageAdapter
 from noetic_nb.storage.adapter import get_many
@@ -74,7 +74,6 @@ def open_key(thread_id: str) -> str:
     return f"{thread_prefix(thread_id)}open"
 
 
-@made_quickly
 @dataclass(frozen=True, slots=True)
 class Part:
     """A stretch of a log: the items from position `first` on, as they were in turn `turn`."""
@@ -101,6 +100,18 @@ class ThreadStore:
     def is_immediate(self) -> bool:
         """Whether nobody else runs while something is read or written: there is nothing to wait for."""
         return type(self.storage) is InMemoryStorage
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether what is read or written is most often done without waiting, and may be begun in one task and end in another."""
+        # Of the very class: another that is derived from it may do what it likes.
+        return "is_prompt" in vars(type(self.storage))
+
+    def lacks(self, keys: Sequence[str]) -> bool:
+        """Tell whether storage has none of some keys; False where it cannot tell at once, too."""
+        # Of the very class, as above.
+        storage: Any = self.storage
+        return "lacks" in vars(type(storage)) and bool(storage.lacks(keys))
 
     async def read(self, thread_id: str) -> tuple[Part, ...]:
         """Return all parts of a thread, in order; none for a thread that was never saved.

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import ItemLog, dump_item
+from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import safe_logger
 from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.oversize import Measured
 from noetic_nb.runtime.durability.thread_log import (
     Part,
     ThreadStore,
@@ -26,6 +28,7 @@ from noetic_nb.runtime.durability.thread_log import (
 )
 from noetic_nb.runtime.durability.turn_states import KeptStates, NewStates
 from noetic_nb.storage.adapter import write_together
+from noetic_nb.sync import Begun, leave_hand
 
 __all__ = ["ThreadWriter", "attempt", "execution_prefix", "ledger_prefix", "snapshot_key"]
 
@@ -147,17 +150,19 @@ class ThreadWriter:
         """Return the next part by its key, after the states that it names: a part without them could not be gone back to."""
         new = self.states.next(self.parts, self.states_of(ctx))
         values: dict[str, Any] = {states_key(self.thread_id, self.parts): new.changed} if new.changed else {}
-        values[part_key(self.thread_id, self.parts)] = part_data(
+        key = part_key(self.thread_id, self.parts)
+        data = part_data(
             self.thread_id,
             self.parts,
             first=self.items,
             turn=turn,
             resource_id=ctx.resource_id,
-            items=[dump_item(item) for item in ctx.item_log[self.items : stop]],
+            items=[dump_item(item) for item in ctx.item_log.since(self.items, stop)],
             origins=origins_data(ctx.item_log, self.items, stop),
             states=new.places,
             now_ms=ctx.engine.clock.now_ms(),
         )
+        values[key] = Measured(key, data, is_plain=True)
         return values, new
 
     async def keep_all(self, ctx: Context) -> Exception | None:
@@ -168,12 +173,18 @@ class ThreadWriter:
         return self.lost or problem
 
     async def _keep_in_time(self, ctx: Context) -> None:
-        if self.store.is_immediate:
-            await self.keep(ctx, len(ctx.item_log), ctx.turn)
-            return
+        keeping = self.keep(ctx, len(ctx.item_log), ctx.turn)
+        rest: Awaitable[None] = keeping
+        if self.store.is_prompt:
+            try:
+                rest = Begun(keeping, keeping.send(None))
+            except StopIteration:
+                return
+        # From here on it waits: with a limit, which belongs to a task.
+        await leave_hand()
         try:
             async with asyncio.timeout(END_LIMIT_S) as deadline:
-                await self.keep(ctx, len(ctx.item_log), ctx.turn)
+                await rest
         except TimeoutError as exc:
             if not deadline.expired():
                 raise
@@ -181,6 +192,7 @@ class ThreadWriter:
 
     async def _holds(self, ctx: Context) -> bool:
         """Tell whether storage holds a turn although its write failed: the answer was lost, or a deletion failed after it."""
+        await leave_hand()
         try:
             async with asyncio.timeout(LOOK_LIMIT_S):
                 if self.lost is None and (self.items < len(ctx.item_log) or self.turn < ctx.turn):

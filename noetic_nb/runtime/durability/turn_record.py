@@ -18,10 +18,11 @@ import asyncio
 import json
 import math
 from collections.abc import Awaitable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeVar
 
 from noetic_nb.models.client import Usage
+from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import safe_logger
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.oversize import Measured, warn_if_large
@@ -40,6 +41,7 @@ from noetic_nb.runtime.durability.thread_writer import (
 from noetic_nb.steps import Step
 from noetic_nb.storage import JsonValue, StorageAdapter
 from noetic_nb.storage.adapter import write_together
+from noetic_nb.sync import protected
 
 __all__ = ["ExecutionRecord", "TurnRecord"]
 
@@ -255,9 +257,13 @@ class ExecutionRecord:
     def loop_began(self, loop: StepRecord, now_ms: float) -> tuple[Usage, float, float]:
         """Return what had been spent when a loop began, and when that was, be it before a crash."""
         ctx, root = self.ctx, self.ctx.root
-        new = [*ctx.tokens, ctx.cost, now_ms - root.started_ms]
-        *usage, cost, elapsed = self.turn.loops.setdefault(loop, new) if self.turn.is_turn else new
-        return Usage(*map(int, usage)), cost, root.started_ms + elapsed
+        loops, began = self.turn.loops, [*ctx.tokens, ctx.cost, now_ms - root.started_ms]
+        if self.turn.is_turn:
+            known = loops.setdefault(loop, began)
+            if known is not began:
+                *usage, cost, elapsed = known
+                return Usage(*map(int, usage)), cost, root.started_ms + elapsed
+        return ctx.tokens, ctx.cost, now_ms
 
     def spent_then(self) -> tuple[Usage, float, float]:
         """Return what the execution had spent, and the time, when its last step ended, be it before a crash."""
@@ -367,7 +373,7 @@ class ExecutionRecord:
             "loops": {loop.path: began for loop, began in turn.loops.items()},
             "returned": {child.path: result for child, result in self.returned.items()},
             "ended": ended,
-            "again": (sum(step.execution is self for step in turn.again), len(turn.again)),
+            "again": (sum([step.execution is self for step in turn.again]), len(turn.again)),
         }
         if self.parent is not None:
             return child_data(ctx, self.start.path, self.inherited, **more)
@@ -396,7 +402,10 @@ class ExecutionRecord:
         # The order counts for stores that write one key after the other: a record must not know of an end that is not
         # there yet, and what is inside a step must not go before the step's end has arrived.
         values |= self.unwritten
-        values[key] = Measured(key, self._data(ended=ended))
+        # What layers and code keep may be anything.
+        ctx = self.ctx
+        is_plain = math.isfinite(ctx.cost) and not (ctx.state or ctx.engine.stack.layers or self.returned)
+        values[key] = Measured(key, self._data(ended=ended), is_plain=is_plain)
         gone = [child.key for child in self.settled if child.key is not None]
         writing = write_together(turn.storage, values, delete=[*turn.written[:excess], *gone])
         problem = await _timed(self.ctx, attempt(writing))
@@ -517,14 +526,24 @@ class TurnRecord:
         if writer.store.is_immediate:  # nothing can come in between
             await self._keep()
             return
-        keeping = asyncio.ensure_future(self._keep())
         try:
-            await asyncio.shield(keeping)
+            await protected(self._keep(), "Saving a turn")
         except asyncio.CancelledError as exc:
-            await asyncio.wait([keeping])
             if self.problem is not None:
                 exc.add_note(unsaved_text(self.problem))
             raise
+
+    def close(self) -> None:
+        """Forget what was recorded, once the turn has ended in every way: its context stays in memory until the next."""
+        self.root.ctx.record = None
+        if not self.children:  # those that were left behind may still look
+            # Circles, which nobody but the garbage collector would find.
+            for step in [*self.root.start.subtree()]:
+                step.clear()
+            self.root.put_off.clear()
+            self.loops.clear()
+            self.again.clear()
+            del self.root
 
     async def _keep(self) -> None:
         """Write what the turn logged, and note what could not be written where its reply is made."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.items import thaw
+from noetic_nb.quick_records import dataclass
 
 __all__ = ["KeptStates", "NewStates"]
 
@@ -44,6 +45,8 @@ class KeptStates:
 
     def next(self, number: int, states: Mapping[str, Any]) -> NewStates:
         """Return what is written with part `number`; nothing has changed yet."""
+        if not (states or self.named_by):
+            return NewStates({}, {}, (), {})
         places: dict[str, int | None] = {}
         changed: dict[str, Any] = {}
         for layer_id, state in states.items():
@@ -67,7 +70,8 @@ class KeptStates:
 
     def written(self, number: int, new: NewStates) -> None:
         """Count what was written with a part."""
-        self.read(number, new.places)
+        if new.places or self.places:
+            self.read(number, new.places)
         self.states = new.states
         for old in new.gone:
             self.named_by.pop(old, None)

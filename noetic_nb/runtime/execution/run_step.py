@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -21,6 +21,7 @@ from noetic_nb.runtime.execution.tool_call import call_tool
 from noetic_nb.steps import BranchStep, ForkStep, LoopStep, RunStep, SpawnStep, Step, ToolStep
 from noetic_nb.steps.loop_snapshot import output_text
 from noetic_nb.steps.records import as_step
+from noetic_nb.sync import awaited
 
 __all__ = ["MAX_DEPTH", "MAX_NESTING", "run_step"]
 
@@ -93,9 +94,9 @@ async def _watched(engine: Engine, step: Step, value: StepValue, ctx: Context) -
     record = None if recorder is None else recorder.step(frames)
     if ctx.tree.limits is not None and (record is None or record.entry is None):
         ctx.check_limits()  # what is not run again costs nothing
-    start = engine.clock.monotonic_ms()
-    shown = False
+    shown, start = False, 0.0
     if engine.sink is not None:
+        start = engine.clock.monotonic_ms()
         begun = StepStarted(ctx.where, engine.clock.now_ms(), step.id, step.kind, path)
         # Decided once for both: an end without a beginning would be of no use.
         shown = step.kind != "llm" or step.emit is True or is_shown(step, begun, engine.stack.state.report)
@@ -112,9 +113,11 @@ async def _watched(engine: Engine, step: Step, value: StepValue, ctx: Context) -
         if found:
             status = "replayed"
             return output
-        await _hook(engine.config.before_step, step, value, ctx)
+        if engine.config.before_step is not None:
+            await awaited(engine.config.before_step(step, value, ctx))
         output = await _HANDLERS[step.kind](engine, step, value, ctx)
-        await _hook(engine.config.after_step, step, output, ctx)
+        if engine.config.after_step is not None:
+            await awaited(engine.config.after_step(step, output, ctx))
         if recorder is not None:
             await recorder.step_done(record, step, output)
         status = "ok"
@@ -140,13 +143,6 @@ def _ended_by(error: BaseException) -> StepStatus:
     if isinstance(error, asyncio.CancelledError) or getattr(error, "kind", "") == "cancelled":
         return "cancelled"
     return "error"
-
-
-async def _hook(hook: Callable[..., Any] | None, step: Step, value: StepValue, ctx: Context) -> None:
-    if hook is not None:
-        made = hook(step, value, ctx)
-        if hasattr(made, "__await__"):
-            await made
 
 
 async def _run_function(engine: Engine, step: RunStep, value: StepValue, ctx: Context) -> StepValue:

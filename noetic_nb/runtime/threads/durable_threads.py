@@ -20,7 +20,7 @@ from noetic_nb.runtime.context.step_errors import not_saved, note_saved
 from noetic_nb.runtime.durability.checkpoints import Checkpoints, as_checkpoints
 from noetic_nb.runtime.durability.damage import is_damage
 from noetic_nb.runtime.durability.snapshot import Snapshot
-from noetic_nb.runtime.durability.thread_log import Part, origins_data, part_data, part_key
+from noetic_nb.runtime.durability.thread_log import Part, open_key, origins_data, part_data, part_key
 from noetic_nb.runtime.durability.thread_writer import ThreadWriter
 from noetic_nb.runtime.durability.unread_parts import cut_off, joined, mark, newer, unsaved
 from noetic_nb.runtime.threads.memory_view import MemoryView
@@ -59,6 +59,8 @@ class DurableThreads(Threads):
 
     async def run(self, thread: Thread, messages: Sequence[Message]) -> AgentReply:
         """Run one turn, on the log as it is in storage."""
+        if self._is_up_to_date(thread):
+            return await super().run(thread, messages)
         thread.is_opening = True
         try:
             await self._ready(thread)
@@ -77,7 +79,12 @@ class DurableThreads(Threads):
         if thread.aborted_early is not None:
             ctx.abort(thread.aborted_early)
         thread.is_opening, thread.aborted_early = False, None
-        return await super()._turn(thread, ctx, items, resumed, waited_ms)
+        record = ctx.record
+        try:
+            return await super()._turn(thread, ctx, items, resumed, waited_ms)
+        finally:
+            if record is not None:
+                record.turn.close()
 
     def _open(self, thread: Thread, resource_id: str | None, **more: Any) -> Context:
         ctx = super()._open(thread, resource_id, **more)
@@ -170,6 +177,13 @@ class DurableThreads(Threads):
         )
 
     # -- reading --------------------------------------------------------------------------------------------------
+
+    def _is_up_to_date(self, thread: Thread) -> bool:
+        """Tell whether a thread certainly has all that is saved of it, as nearly always, without waiting for storage."""
+        writer = thread.writer
+        if writer is None or writer.lost is not None or thread.thread_id in self.stale:
+            return False
+        return self.store.lacks((part_key(thread.thread_id, writer.parts), open_key(thread.thread_id)))
 
     async def _ready(self, thread: Thread) -> None:
         """See to it that a thread has all that is saved of it."""
@@ -344,8 +358,11 @@ class DurableThreads(Threads):
 
     def _states(self, ctx: Context) -> Mapping[str, Any]:
         """Return the states that a fork of the thread would take with it, by layer."""
+        layers = self._engine.stack.layers
+        if not layers:
+            return {}
         found, where = {}, ScopeIds(ctx.id, ctx.thread_id, ctx.resource_id)
-        for layer in self._engine.stack.layers:
+        for layer in layers:
             if layer.scope in ("thread", "resource"):
                 state = self._history.latest(layer.id, resolve_scope_key(layer.scope, where))
                 if state is not None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from noetic_nb.cards import Card, Table, with_card
@@ -21,6 +20,7 @@ from noetic_nb.memory.hook_results import UNSET, field_of
 from noetic_nb.memory.hook_timeout import call_hook
 from noetic_nb.memory.state_copy import Snapshot
 from noetic_nb.memory.write_behind import STATE_KEY
+from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import redact, redact_text
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.threads.state_history import StateChange, StateHistory, TurnEnd

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -12,6 +11,7 @@ from noetic_nb.events import TurnCompleted, TurnStarted
 from noetic_nb.items import Item, ItemLog, assistant_message, assistant_text
 from noetic_nb.memory import Stop
 from noetic_nb.memory.declared import TypedMemory
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runtime.config.limits import Limits, exceeded
 from noetic_nb.runtime.context.context import Context, Runner
 from noetic_nb.runtime.context.engine import Engine
@@ -252,7 +252,10 @@ async def close_execution(engine: Engine, ctx: Context, outcome: ExecutionEnd) -
     if ctx.record is None:
         return await _close_layers(engine, ctx, outcome) if engine.stack.layers else None
     try:
-        return await _close_layers(engine, ctx, outcome)
+        if engine.stack.layers:
+            return await _close_layers(engine, ctx, outcome)
+        ctx.hook_base = None
+        return None
     finally:
         # Last: a turn that is killed before this is resumed, and its layers complete then.
         await ctx.record.turn.end()

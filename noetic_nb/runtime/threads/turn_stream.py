@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar
 
 from noetic_nb.arguments import ArgumentError
@@ -28,6 +28,7 @@ from noetic_nb.events import (
 from noetic_nb.items import Item
 from noetic_nb.items.build import output_texts
 from noetic_nb.models.client import ModelDelta
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.protocols import FollowedAnswer
 from noetic_nb.runtime.context.reply import AgentReply

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from noetic_nb.errors import NoeticConfigError
@@ -13,6 +12,7 @@ from noetic_nb.memory.enforcement import FAILED_GUIDANCE, fault_text
 from noetic_nb.memory.hook_timeout import is_cancelled
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.memory.steering_decision import ALLOW, SteeringAction, SteeringDecision
+from noetic_nb.quick_records import dataclass
 from noetic_nb.steering.evaluation.evaluate import UNREADABLE_GUIDANCE, Evaluation, Params, Policy
 from noetic_nb.steering.evaluation.late_verdicts import LateVerdicts, QueuedVerdict
 from noetic_nb.steering.ledger import LedgerEntry, mark_late_fault

@@ -6,12 +6,13 @@ What several conditions share (their bindings) is made once for each evaluation,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, Final, TypeAlias, assert_never
 
 from noetic_nb.memory.steering_decision import SteeringDecision
 from noetic_nb.names import skeleton
+from noetic_nb.quick_records import dataclass
 from noetic_nb.steering.predicates.bindings import Bindings, Params
 from noetic_nb.steering.predicates.conditions import compiled
 from noetic_nb.steering.predicates.in_thread import in_thread

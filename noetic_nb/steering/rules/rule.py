@@ -7,7 +7,6 @@ form does not compare them with None, but matches `SteeringRule.decider`, a unio
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -16,6 +15,7 @@ from pydantic.alias_generators import to_camel
 from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.names import nearest
+from noetic_nb.quick_records import dataclass
 
 __all__ = [
     "DEFAULT_JUDGE_MODEL",

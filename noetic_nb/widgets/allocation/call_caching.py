@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.model_calls import Calls
 from noetic_nb.runs.plain_text import count, plain
 from noetic_nb.runs.prefix_reuse import PrefixReuse

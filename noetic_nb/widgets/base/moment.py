@@ -6,11 +6,11 @@ questions: whether an event is read at all, and whether it is drawn.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, Where
+from noetic_nb.quick_records import dataclass
 
 __all__ = ["EVERYTHING", "Moment"]
 

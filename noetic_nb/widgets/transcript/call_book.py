@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar, Final, TypeAlias
 
 from noetic_nb.events import (
@@ -16,6 +16,7 @@ from noetic_nb.events import (
     WarningRaised,
     Where,
 )
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.decision_redaction import DecisionRedaction
 
 __all__ = ["CallBook", "CallRecord", "Outcome"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import Any, ClassVar, Final
 
 from noetic_nb.events import RegulatorDecided, RunEvent
+from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import Regulator, decisions
 from noetic_nb.runs.decision_redaction import DecisionRedaction
 from noetic_nb.runs.decision_words import decision_label
