@@ -67,7 +67,7 @@ def input_message(
     >>> input_message("hi", item_id="m1")["content"]
     ({'type': 'input_text', 'text': 'hi'},)
     """
-    part = FrozenDict(type="input_text", text=text)
+    part = FrozenDict({"type": "input_text", "text": text})
     return _message(ids.new("item") if item_id is None else item_id, role, part)
 
 

@@ -175,6 +175,8 @@ def own_copy(value: Any) -> Any:
                 dict.__setitem__(copied, key, own_copy(inner))
         return copied
     if kind is tuple or kind is list:
+        if FLAT.issuperset(map(type, value)):
+            return kind(value)
         return kind([inner if type(inner) in FLAT else own_copy(inner) for inner in value])
     return value
 

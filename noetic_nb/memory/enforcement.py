@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -16,7 +17,7 @@ from noetic_nb.items.origins import Provenance
 from noetic_nb.memory.call_history import CallsSoFar
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, field_of
-from noetic_nb.memory.hook_runner import HookRunner
+from noetic_nb.memory.hook_runner import HookRunner, Outcome
 from noetic_nb.memory.hook_timeout import is_cancelled
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, HookFailure, PastCall, tool_call_params
@@ -58,9 +59,10 @@ def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None, _Fa
         return value, UNSET, None, (), ()
     # Looked up directly, because this runs before every tool call.
     if type(value) is dict and type(value.get("decision")) is SteeringDecision and "stop" not in value:
-        outcome = value.get("outcome")
-        found, took = _pairs(value.get("faults", ()), str), _pairs(value.get("rules_ms", ()), float)
-        return value["decision"], value.get("state", UNSET), outcome if isinstance(outcome, str) else None, found, took
+        outcome, faults, rules_ms = value.get("outcome"), value.get("faults"), value.get("rules_ms")
+        found, took = faults and _pairs(faults, str), rules_ms and _pairs(rules_ms, float)
+        state = value.get("state", UNSET)
+        return value["decision"], state, outcome if isinstance(outcome, str) else None, found or (), took or ()
     if type(value) is dict:  # the fields of this hook are spelled the same in both forms
         get = value.get
         given, stop = get("decision", UNSET), get("stop", UNSET)
@@ -78,6 +80,9 @@ def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None, _Fa
         raise TypeError(f"`stop` is a Stop(decision, suggestion), not {type(stop).__name__}: {stop!r:.80}.")
     failed, took = _pairs(faults, str), _pairs(rules_ms, float)
     return decision, state, outcome if isinstance(outcome, str) else None, failed, took
+
+
+_READERS: Final = {point: partial(_read, hook=point) for point in ("before_tool_call", "after_model_call")}
 
 
 def _pairs(found: Any, kind: type) -> tuple[tuple[str, Any], ...]:
@@ -160,7 +165,8 @@ async def decide(
         else:
             assert response is not None
             params = AfterModelCallParams(response, ctx, state, history, so_far)
-        decision = await _decide_layer(runner, layer, point, params, ctx, default_on_error)
+        runs = (state is not None and not runner.state.has_disabled) or runner.runs(layer, ctx.execution_id)
+        decision = await _decide_layer(runner, layer, point, params, ctx, default_on_error, runs)
         if decision is None:
             continue
         decisions.append(decision)
@@ -177,8 +183,9 @@ async def _decide_layer(
     params: BeforeToolCallParams | AfterModelCallParams,
     ctx: ExecutionContext,
     default_on_error: OnSteeringError,
+    runs: bool,
 ) -> SteeringDecision | None:
-    if not runner.runs(layer, ctx.execution_id):
+    if not runs:
         idle: Any = runner.idle_reason(layer, ctx.execution_id)
         # A layer that only observes may be missing; one that enforces may not, or its rules would be off unnoticed.
         if not layer.enforces:
@@ -194,7 +201,9 @@ async def _decide_layer(
         policy = layer.on_steering_error or default_on_error
         return await _failed(runner, layer, point, params, ctx, error, idle, policy, 0.0)
     try:
-        outcome = await runner.run(layer, point, params, ctx, read=lambda value: _read(value, point))
+        outcome = runner.begin(layer, point, params, ctx, read=_READERS[point])
+        if not isinstance(outcome, Outcome):
+            outcome = await outcome
     except GeneratorExit:
         raise  # the coroutine is being closed, and nothing may be awaited any more
     except BaseException as exc:
@@ -216,7 +225,8 @@ async def _decide_layer(
         decision, state, wrong, faults, rules_ms = outcome.value
         if state is not UNSET and state is not None:
             runner.state.set(ctx.execution_id, layer.id, state, hook=point)
-        _record(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong, faults, rules_ms)
+        if runner.sink is not None:
+            _record(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong, faults, rules_ms)
         return decision
     reason: Literal["error", "timeout"] = "timeout" if outcome.status == "timeout" else "error"
     policy = layer.on_steering_error or default_on_error

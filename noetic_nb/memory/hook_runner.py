@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -14,7 +14,7 @@ from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.declared import check_layers
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET
-from noetic_nb.memory.hook_timeout import HookTimeout, Unfinished, begin_hook, call_apart
+from noetic_nb.memory.hook_timeout import HookTimeout, Unfinished, begun, call_apart
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import Stop
@@ -87,6 +87,8 @@ class HookRunner:
         enforcing = tuple(sorted(self.by_slot, key=lambda layer: not layer.enforces))
         self._with: dict[str, tuple[MemoryLayer, ...]] = {}
         self._stops: dict[str, Stop] = {}
+        self.has_stops = False
+        """Whether a hook of any execution wants its turn to stop: asked several times in each, and nearly never so."""
         self._registry = self._shared = registry
         self._registries: dict[str, ItemRegistry] = {}
         for layer in self.layers:
@@ -155,17 +157,22 @@ class HookRunner:
         if isinstance(stop, Stop):
             # The first stop is the reason; a later one is often only its consequence.
             self._stops.setdefault(ctx.execution_id, stop)
+            self.has_stops = True
 
     def take_stop(self, execution_id: str) -> Stop | None:
         """Return the stop that a hook of an execution returned, once."""
-        return self._stops.pop(execution_id, None) if self._stops else None
+        stop = self._stops.pop(execution_id, None)
+        self.has_stops = bool(self._stops)
+        return stop
 
     def forget(self, execution_id: str) -> None:
         """Drop what is only of use to an execution that has ended."""
-        self._stops.pop(execution_id, None)
+        self.take_stop(execution_id)
 
     async def flush(self, ctx: ExecutionContext) -> None:
         """Wait until everything written so far for an execution is in storage, or was reported."""
+        if self.state.is_idle:
+            return
         start = self.storage_began()
         try:
             await self.state.flush(ctx.execution_id)
@@ -195,7 +202,7 @@ class HookRunner:
             now = self.clock.now_ms()
             self.sink.emit(MemoryTraceSpan(ctx.where, now, layer.id, hook, 0.0, "skipped"))
 
-    async def run(
+    def begin(
         self,
         layer: MemoryLayer,
         hook: Any,
@@ -205,60 +212,111 @@ class HookRunner:
         read: Callable[[Any], Any] | None = None,
         budget: Callable[[Any], LayerTokens | None] | None = None,
         count: Callable[[Any], int | None] | None = None,
-    ) -> Outcome:
-        """Call a hook and never raise, except for cancellation.
+        follow: bool = True,
+    ) -> Outcome | Coroutine[Any, Any, Outcome]:
+        """Call a hook as far as it goes without waiting; returns its outcome, or what has to be awaited for it.
 
-        `read` turns what the hook returned into what the caller wants; what it raises counts as an error of the hook.
-        `budget` and `count` give the tokens and the number of items in the trace, from that value.
+        Raises nothing, except for what ends the program or the task. `read` turns what the hook returned into what the
+        caller wants; what it raises counts as an error of the hook. `budget` and `count` give the tokens and the number of
+        items in the trace, from that value; without `follow` there is none.
         """
-        # Without a sink only the ledger of the enforcement points wants a duration, and reading a clock is not free.
-        timed = self.sink is not None or hook in _ENFORCING
-        start = self.clock.monotonic_ms() if timed else 0.0
+        if follow and self.sink is not None:
+            return self._traced(self.sink, layer, hook, params, ctx, read, budget, count)
         outcome = Outcome()
-        notes = HookNotes() if self.sink is not None else None
-        token = CURRENT_NOTES.set(notes) if notes is not None else None
+        # Without a sink only the ledger of the enforcement points wants a duration, and reading a clock is not free.
+        start = self.clock.monotonic_ms() if self.sink is not None or hook in _ENFORCING else None
         try:
-            limit = layer.timeout_ms(hook)
-            if hook in _CLOSING:
-                value = await call_apart(getattr(layer.hooks, hook), params, layer.id, hook, limit)
-            else:
-                value = begin_hook(getattr(layer.hooks, hook), params, limit)
-            if type(value) is Unfinished:
-                value = await value.finish(layer.id, hook, limit)
-            # Read inside the `try`: a result that cannot be read is an error of the hook that returned it.
+            value = getattr(layer.hooks, hook)(params)
+            if value is not None and type(value) is not dict:  # most results: nothing to wait for
+                waiting: Awaitable[Any] | None = None
+                if hook not in _CLOSING:
+                    limit = layer.timeout_ms(hook)
+                    value = begun(value, limit)
+                    if type(value) is Unfinished:
+                        waiting = value.finish(layer.id, hook, limit)
+                elif hasattr(value, "__await__"):
+                    waiting = call_apart(value, layer.id, hook, layer.timeout_ms(hook))
+                if waiting is not None:
+                    return self._rest(outcome, start, waiting, layer, hook, ctx, read)
+            # Where its errors are caught: a result that cannot be read is an error of the hook that returned it.
             outcome.value = value if read is None else read(value)
             if value is not None and (type(value) is not dict or "stop" in value):
                 self.collect_stop(value, ctx)
         except Exception as exc:
-            outcome.error = exc
-            outcome.status = "timeout" if isinstance(exc, HookTimeout) else "error"
-            # A wrong set-up surfaces by itself at the enforcement points; everywhere else it would be lost.
-            if hook not in _ENFORCING or not isinstance(exc, NoeticConfigError):
-                self.state.report(ctx.execution_id, layer.id, hook, exc)
-        finally:
-            if token is not None:
-                # In any case: what runs later in this task must not write into the notes of this hook.
-                CURRENT_NOTES.reset(token)
-        if timed:
+            self._fail(outcome, exc, layer, hook, ctx)
+        if start is not None and (self.sink is not None or outcome.error is not None):
             outcome.duration_ms = self.clock.monotonic_ms() - start
-        if self.sink is not None:
-            ok = outcome.error is None
-            kind, message, stack = (None, None, None) if outcome.error is None else error_facts(outcome.error)
-            self.sink.emit(
-                MemoryTraceSpan(
-                    ctx.where,
-                    self.clock.now_ms(),
-                    layer.id,
-                    hook,
-                    outcome.duration_ms,
-                    outcome.status,
-                    budget(outcome.value) if ok and budget is not None else None,
-                    count(outcome.value) if ok and count is not None else None,
-                    message,
-                    notes.attributes if notes is not None and notes.attributes else None,
-                    tuple(notes.events) if notes is not None else (),
-                    kind,
-                    stack,
-                )
+        return outcome
+
+    async def run(self, layer: MemoryLayer, hook: Any, params: Any, ctx: ExecutionContext, **how: Any) -> Outcome:
+        """Do what `begin` does, and wait for it."""
+        found = self.begin(layer, hook, params, ctx, **how)
+        return found if isinstance(found, Outcome) else await found
+
+    async def _rest(
+        self,
+        outcome: Outcome,
+        start: float | None,
+        waiting: Awaitable[Any],
+        layer: MemoryLayer,
+        hook: str,
+        ctx: ExecutionContext,
+        read: Callable[[Any], Any] | None,
+    ) -> Outcome:
+        try:
+            value = await waiting
+            outcome.value = value if read is None else read(value)
+            if value is not None:
+                self.collect_stop(value, ctx)
+        except Exception as exc:
+            self._fail(outcome, exc, layer, hook, ctx)
+        if start is not None:
+            outcome.duration_ms = self.clock.monotonic_ms() - start
+        return outcome
+
+    def _fail(self, outcome: Outcome, error: Exception, layer: MemoryLayer, hook: str, ctx: ExecutionContext) -> None:
+        outcome.error = error
+        outcome.status = "timeout" if isinstance(error, HookTimeout) else "error"
+        # A wrong set-up surfaces by itself at the enforcement points; everywhere else it would be lost.
+        if hook not in _ENFORCING or not isinstance(error, NoeticConfigError):
+            self.state.report(ctx.execution_id, layer.id, hook, error)
+
+    async def _traced(
+        self,
+        sink: EventSink,
+        layer: MemoryLayer,
+        hook: Any,
+        params: Any,
+        ctx: ExecutionContext,
+        read: Callable[[Any], Any] | None,
+        budget: Callable[[Any], LayerTokens | None] | None,
+        count: Callable[[Any], int | None] | None,
+    ) -> Outcome:
+        notes = HookNotes()
+        token = CURRENT_NOTES.set(notes)
+        try:
+            found = self.begin(layer, hook, params, ctx, read=read, follow=False)
+            outcome = found if isinstance(found, Outcome) else await found
+        finally:
+            # In any case: what runs later in this task must not write into the notes of this hook.
+            CURRENT_NOTES.reset(token)
+        ok = outcome.error is None
+        kind, message, stack = (None, None, None) if outcome.error is None else error_facts(outcome.error)
+        sink.emit(
+            MemoryTraceSpan(
+                ctx.where,
+                self.clock.now_ms(),
+                layer.id,
+                hook,
+                outcome.duration_ms,
+                outcome.status,
+                budget(outcome.value) if ok and budget is not None else None,
+                count(outcome.value) if ok and count is not None else None,
+                message,
+                notes.attributes if notes.attributes else None,
+                tuple(notes.events),
+                kind,
+                stack,
             )
+        )
         return outcome

@@ -6,14 +6,14 @@ Most hooks return at once; a timeout scope around each of them would cost more t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from types import CoroutineType
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.sync import LOOP_NEEDED, Begun, leave_hand
 
-__all__ = ["HookTimeout", "Unfinished", "begin_hook", "call_apart", "call_hook", "is_cancelled"]
+__all__ = ["HookTimeout", "Unfinished", "begun", "call_apart", "call_hook", "is_cancelled"]
 
 _NO_LIMIT: Final = float("inf")
 
@@ -113,17 +113,16 @@ class Unfinished:
             raise
 
 
-def begin_hook(hook: Callable[[Any], Any], params: Any, timeout_ms: float) -> Any:
-    """Call a hook, sync or async, as far as it goes without waiting; returns its result, or `Unfinished` where it waits.
+def begun(result: Any, timeout_ms: float) -> Any:
+    """Take what a hook returned, sync or async, as far as it goes without waiting: its result, or `Unfinished` where it waits.
 
     A hook that waits goes on in the task in which it was begun, as what it may have noted of that task is right only there.
 
     Examples
     --------
-    >>> begin_hook(lambda p: p + 1, 1, 10)
+    >>> begun(2, 10)
     2
     """
-    result = hook(params)
     if type(result) is not CoroutineType:
         if not hasattr(result, "__await__"):
             return result
@@ -141,11 +140,8 @@ def begin_hook(hook: Callable[[Any], Any], params: Any, timeout_ms: float) -> An
         return done.value
 
 
-async def call_apart(hook: Callable[[Any], Any], params: Any, layer_id: str, name: str, timeout_ms: float) -> Any:
-    """Do what `call_hook` does; where the caller is driven by hand, what has to be awaited is begun behind that."""
-    result = hook(params)
-    if type(result) is not CoroutineType and not hasattr(result, "__await__"):
-        return result
+async def call_apart(result: Awaitable[Any], layer_id: str, name: str, timeout_ms: float) -> Any:
+    """Do what `call_hook` does with what a hook returned; where the caller is driven by hand, it is begun behind that."""
     await leave_hand()
     return await call_hook(lambda _: result, None, layer_id=layer_id, name=name, timeout_ms=timeout_ms)
 
@@ -161,5 +157,5 @@ async def call_hook(hook: Callable[[Any], Any], params: Any, *, layer_id: str, n
     >>> asyncio.run(call_hook(lambda p: p + 1, 1, layer_id="a", name="recall", timeout_ms=10))
     2
     """
-    result = begin_hook(hook, params, timeout_ms)
+    result = begun(hook(params), timeout_ms)
     return await result.finish(layer_id, name, timeout_ms) if type(result) is Unfinished else result

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import ErrorRaised
 from noetic_nb.items import Item
 from noetic_nb.memory.execution_context import ExecutionContext
-from noetic_nb.memory.hook_results import UNSET, field_of
-from noetic_nb.memory.hook_runner import NO_SOURCES, HookRunner
+from noetic_nb.memory.hook_results import UNSET, field_of, state_of
+from noetic_nb.memory.hook_runner import NO_SOURCES, HookRunner, Outcome
 from noetic_nb.memory.hook_timeout import call_hook
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import Feedback, InitParams, ReturnParams, SpawnParams
 from noetic_nb.memory.scope import resolve_scope_key
-from noetic_nb.memory.write_behind import Target
+from noetic_nb.memory.write_behind import Target, counts_of
 from noetic_nb.storage import ScopedStorage, StorageAdapter
 
 __all__ = ["ChildState", "init_layers", "merge_state", "notify_outcome", "run_feedback_hooks", "spawn_state"]
 
 ChildState: TypeAlias = tuple[str, Any, tuple[Item, ...]]
 """Layer id, the child's state, and items for the child's log."""
+
+
+_READ_INIT: Final = partial(state_of, hook="init")
 
 
 class LayerIdle(Warning):
@@ -39,10 +43,13 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
         What an ``init`` or the storage raised, unless the layer is to be disabled then.
     """
     targets: dict[str, Target] = {}
+    counts: dict[str, int] | None = None
     for layer in runner.layers:
         if layer.scope != "execution":
+            if counts is None:  # once for all layers: it is found by a weak reference, which takes its time
+                counts = counts_of(storage)
             # Versions are read before any `init`: a write of another execution in between is then a conflict, not missed.
-            target = targets[layer.id] = _target(runner, storage, layer, ctx)
+            target = targets[layer.id] = _target(runner, storage, layer, ctx, counts)
             if layer.hooks.init is not None:  # else its state is loaded below, and the version with it
                 start = runner.storage_began()
                 await _look(runner, layer, target, ctx)
@@ -52,13 +59,14 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
         if layer.hooks.init is not None:
             scope_key = resolve_scope_key(layer.scope, ctx)
             params = InitParams(ScopedStorage(storage, layer.id, scope_key), scope_key, ctx)
-            outcome = await runner.run(
-                layer, "init", params, ctx, read=lambda value: field_of(value, "state", hook="init")
-            )
+            outcome = runner.begin(layer, "init", params, ctx, read=_READ_INIT)
+            if not isinstance(outcome, Outcome):
+                outcome = await outcome
             error, state = outcome.error, outcome.value
         if error is None and state is UNSET and layer.id in targets:
             start = runner.storage_began()
-            error, state = await _stored(runner, layer, targets[layer.id], ctx)
+            found = _stored(runner, layer, targets[layer.id], ctx)
+            error, state = found if isinstance(found, tuple) else await found
             runner.storage_ended(ctx, start)
         if error is None:
             if state is not UNSET:
@@ -76,25 +84,41 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
         runner.state.register_durable(ctx.execution_id, layer_id, target)
 
 
-async def _stored(
+_Stored: TypeAlias = tuple[Exception | None, Any]
+
+
+def _stored(
     runner: HookRunner, layer: MemoryLayer, target: Target, ctx: ExecutionContext
-) -> tuple[Exception | None, Any]:
+) -> _Stored | Coroutine[Any, Any, _Stored]:
     """Return the state that a layer left in its scope, `UNSET` where it left none; and the error of a store that fails."""
+    if not target.is_immediate:
+        return _read_stored(runner, layer, target, ctx)
     try:
-        if target.is_immediate:
-            found = target.load_now()
-        else:
-            # Under the limit of an `init`, in whose place it is: a store that hangs must not hold the execution.
-            limit = layer.timeout_ms("init")
-            found = await call_hook(lambda _: target.load(), None, layer_id=layer.id, name="init", timeout_ms=limit)
+        found = target.load_now()
     except Exception as exc:
-        # To go on without it would replace what is stored with the first write.
-        runner.state.report(ctx.execution_id, layer.id, "init", exc)
-        return exc, UNSET
+        return _not_read(runner, layer, ctx, exc)
     return None, UNSET if found is None else found
 
 
-def _target(runner: HookRunner, storage: StorageAdapter, layer: MemoryLayer, ctx: ExecutionContext) -> Target:
+async def _read_stored(runner: HookRunner, layer: MemoryLayer, target: Target, ctx: ExecutionContext) -> _Stored:
+    try:
+        # Under the limit of an `init`, in whose place it is: a store that hangs must not hold the execution.
+        limit = layer.timeout_ms("init")
+        found = await call_hook(lambda _: target.load(), None, layer_id=layer.id, name="init", timeout_ms=limit)
+    except Exception as exc:
+        return _not_read(runner, layer, ctx, exc)
+    return None, UNSET if found is None else found
+
+
+def _not_read(runner: HookRunner, layer: MemoryLayer, ctx: ExecutionContext, error: Exception) -> _Stored:
+    # To go on without it would replace what is stored with the first write.
+    runner.state.report(ctx.execution_id, layer.id, "init", error)
+    return error, UNSET
+
+
+def _target(
+    runner: HookRunner, storage: StorageAdapter, layer: MemoryLayer, ctx: ExecutionContext, counts: dict[str, int]
+) -> Target:
     """Return where a layer's state is mirrored to."""
 
     def on_problem(error: Exception) -> None:
@@ -103,7 +127,7 @@ def _target(runner: HookRunner, storage: StorageAdapter, layer: MemoryLayer, ctx
             kind = error.kind if isinstance(error, NoeticError) else type(error).__name__
             runner.sink.emit(ErrorRaised(ctx.where, ctx.clock.now_ms(), kind, str(error), layer.id))
 
-    return Target(ScopedStorage(storage, layer.id, resolve_scope_key(layer.scope, ctx)), on_problem)
+    return Target(ScopedStorage(storage, layer.id, resolve_scope_key(layer.scope, ctx)), on_problem, counts)
 
 
 async def _look(runner: HookRunner, layer: MemoryLayer, target: Target, ctx: ExecutionContext) -> None:

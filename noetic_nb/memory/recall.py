@@ -10,7 +10,7 @@ import asyncio
 import math
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.events import LayerTokens
@@ -20,7 +20,7 @@ from noetic_nb.items.build import content_tokens
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of, rerender_request
 from noetic_nb.memory.hook_runner import HookRunner
-from noetic_nb.memory.hook_timeout import Unfinished, begin_hook
+from noetic_nb.memory.hook_timeout import Unfinished, begun
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import RecallParams
 from noetic_nb.memory.scope import resolve_scope_key
@@ -139,30 +139,35 @@ class Recaller:
         # A re-render is a request for a fresh value, so it goes past the cache.
         caches = wanted is None and mode != "all" and bool(self._eventual)
         is_half, runner, execution_id = mode == "atomic" or mode == "eventual", self._runner, ctx.execution_id
-        state_of = runner.state.get
-        call = self._call_untraced if runner.sink is None else self._call_traced
+        states = runner.state
+        state_of = states.get
         for layer in runner.layers_with("recall"):
             if wanted is not None and layer.id not in wanted:
                 continue
             eventual = caches and layer.id in self._eventual
             if is_half and eventual is (mode == "atomic"):
                 continue
-            if not runner.runs(layer, execution_id):
+            state = state_of(execution_id, layer.id)
+            if (state is None or states.has_disabled) and not runner.runs(layer, execution_id):
                 runner.skipped(layer, "recall", ctx)
                 continue
-            state = state_of(execution_id, layer.id)
             params = RecallParams(log, query, ctx, state, budgets.get(layer.id, math.inf))
             if eventual:
                 entry = await self._cached(layer, params)
+            elif runner.sink is not None:
+                entry = await self._call_traced(layer, params, wanted is not None)
             else:
-                entry = await call(layer, params, wanted is not None)
+                found = self._begin_untraced(layer, params, wanted is not None)
+                entry = found if found is None or isinstance(found, RecallEntry) else await found
             if entry is not None and (entry.items or with_empty or entry.text is None):
                 entries.append(entry)
         return tuple(entries)
 
     async def _call(self, layer: MemoryLayer, params: RecallParams) -> RecallEntry | None:
-        call = self._call_untraced if self._runner.sink is None else self._call_traced
-        return await call(layer, params, False)
+        if self._runner.sink is not None:
+            return await self._call_traced(layer, params, False)
+        found = self._begin_untraced(layer, params, False)
+        return found if found is None or isinstance(found, RecallEntry) else await found
 
     async def _call_traced(self, layer: MemoryLayer, params: RecallParams, again: bool) -> RecallEntry | None:
         outcome = await self._runner.run(
@@ -176,23 +181,43 @@ class Recaller:
         )
         return None if outcome.error is not None else self._take(layer, params, outcome.value, again)
 
-    async def _call_untraced(self, layer: MemoryLayer, params: RecallParams, again: bool) -> RecallEntry | None:
-        """Do what `HookRunner.run` does, without a trace: recall runs at every step, and a trace costs as much."""
+    def _begin_untraced(
+        self, layer: MemoryLayer, params: RecallParams, again: bool
+    ) -> RecallEntry | Coroutine[Any, Any, RecallEntry | None] | None:
+        """Do what `HookRunner.begin` does, without a trace: recall runs at every step, and a trace costs as much."""
         hook: Any = layer.hooks.recall
         try:
+            value = hook(params)
+            if value is None:
+                return None
             limit = layer.timeout_ms("recall")
-            value = begin_hook(hook, params, limit)
+            value = begun(value, limit)
             if type(value) is Unfinished:
-                value = await value.finish(layer.id, "recall", limit)
-            # Exactly text: everything else is for the general reader below.
-            if type(value) is str and value and (count := params.ctx.tokenize(value)) <= params.budget:
-                return self._text_entry(layer.id, value, count)  # the result of most layers: nothing else to read in it
-            recalled = self._read(layer, params, value)
-            self._runner.collect_stop(value, params.ctx)
+                return self._finish_untraced(value, limit, layer, params, again)
+            found = self._understood(layer, params, value)
         except Exception as exc:
             self._runner.state.report(params.ctx.execution_id, layer.id, "recall", exc)
             return None
-        return self._take(layer, params, recalled, again)
+        return found if isinstance(found, RecallEntry) else self._take(layer, params, found, again)
+
+    async def _finish_untraced(
+        self, waiting: Unfinished, limit: float, layer: MemoryLayer, params: RecallParams, again: bool
+    ) -> RecallEntry | None:
+        try:
+            found = self._understood(layer, params, await waiting.finish(layer.id, "recall", limit))
+        except Exception as exc:
+            self._runner.state.report(params.ctx.execution_id, layer.id, "recall", exc)
+            return None
+        return found if isinstance(found, RecallEntry) else self._take(layer, params, found, again)
+
+    def _understood(self, layer: MemoryLayer, params: RecallParams, value: Any) -> RecallEntry | _Recalled:
+        # Exactly text: everything else is for the general reader below.
+        if type(value) is str and value and (count := params.ctx.tokenize(value)) <= params.budget:
+            # The result of most layers: nothing else to read in it.
+            return RecallEntry(layer.id, (input_message(value, "developer", ids=self._ids),), count, (), (), value)
+        recalled = self._read(layer, params, value)
+        self._runner.collect_stop(value, params.ctx)
+        return recalled
 
     def _take(self, layer: MemoryLayer, params: RecallParams, recalled: _Recalled, again: bool) -> RecallEntry | None:
         if recalled.notes:
@@ -204,9 +229,6 @@ class Recaller:
         if recalled.state is not None:
             self._runner.state.set(params.ctx.execution_id, layer.id, recalled.state, hook="recall")
         return recalled.entry
-
-    def _text_entry(self, layer_id: str, text: str, count: int) -> RecallEntry:
-        return RecallEntry(layer_id, (input_message(text, "developer", ids=self._ids),), count, (), (), text)
 
     def _read(self, layer: MemoryLayer, params: RecallParams, value: Any) -> _Recalled:
         tokenize = params.ctx.tokenize
@@ -222,7 +244,8 @@ class Recaller:
             if not text:  # a plan says what there was no room for at all
                 whole = input_message(value, "developer", ids=self._ids)
                 return _Recalled(RecallEntry(layer.id, (), 0, (whole,), (0,), value), None, notes)
-            return _Recalled(self._text_entry(layer.id, text, count)._replace(text=value), None, notes)
+            message = input_message(text, "developer", ids=self._ids)
+            return _Recalled(RecallEntry(layer.id, (message,), count, (), (), value), None, notes)
         warnings: list[Warning] = []
         new_state = field_of(value, "state", hook="recall")
         state = None if new_state is UNSET else new_state
@@ -338,6 +361,11 @@ class Recaller:
         """Forget what an eventual layer last offered in a scope: its state was changed by hand."""
         self._cache.pop((scope_key, layer_id), None)
         self._last_params.pop((scope_key, layer_id), None)
+
+    @property
+    def is_refreshing(self) -> bool:
+        """Whether a refresh is under way."""
+        return bool(self._refreshing)
 
     async def settle(self) -> None:
         """Wait for refreshes under way."""

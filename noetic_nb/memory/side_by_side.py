@@ -8,40 +8,56 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
+from types import CoroutineType
 from typing import Any, TypeVar
 
 from noetic_nb.sync import Begun
 
 __all__ = ["side_by_side"]
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 
-async def side_by_side(calls: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
-    """Return what several coroutines give, in their order; each has a context of its own, as tasks have.
+async def side_by_side(call: Callable[[A], T | Coroutine[Any, Any, T]], given: Sequence[A]) -> list[T]:
+    """Return what a function gives for each of some values, in their order; each call has a context of its own, as tasks have.
 
-    They are begun one after the other. The first that waits goes on in the task of the caller, where it has begun, since
+    The calls are begun one after the other. The first that waits goes on in the task of the caller, where it has begun, since
     what it may have noted of its task (a time limit, a task group) is right only there; those behind it become tasks.
+
+    Parameters
+    ----------
+    call : callable
+        Returns the result, or a coroutine where it has to be waited for.
 
     Examples
     --------
     >>> async def double(n):
     ...     await asyncio.sleep(0)
     ...     return 2 * n
-    >>> asyncio.run(side_by_side([lambda: double(1), lambda: double(2)]))
-    [2, 4]
+    >>> asyncio.run(side_by_side(lambda n: n if n > 2 else double(n), [1, 2, 3]))
+    [2, 4, 3]
     """
     outer = copy_context()
     results: list[T] = []
-    for place, call in enumerate(calls, start=1):
-        context, steps = outer.copy(), call()
+    for place, value in enumerate(given, start=1):
+        context = outer.copy()
+        found: Any = context.run(call, value)
+        if not isinstance(found, CoroutineType):
+            results.append(found)
+            continue
         try:
-            waiting = context.run(steps.send, None)
+            waiting = context.run(found.send, None)
         except StopIteration as done:
             results.append(done.value)
             continue
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(later(), context=outer.copy()) for later in calls[place:]]
-            results.append(await Begun(steps, waiting, context))
+            tasks = [group.create_task(_as_coroutine(call, later), context=outer.copy()) for later in given[place:]]
+            results.append(await Begun(found, waiting, context))
         return [*results, *[task.result() for task in tasks]]
     return results
+
+
+async def _as_coroutine(call: Callable[[A], Any], value: A) -> Any:
+    found = call(value)
+    return await found if isinstance(found, CoroutineType) else found

@@ -6,7 +6,7 @@ runtime.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -18,7 +18,7 @@ from noetic_nb.items.origins import Provenance
 from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.enforcement import OnSteeringError, decide
 from noetic_nb.memory.execution_context import ExecutionContext, as_response
-from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of, state_of
+from noetic_nb.memory.hook_results import UNSET, RerenderRequest, state_of
 from noetic_nb.memory.hook_runner import NO_SOURCES, HookRunner, Outcome
 from noetic_nb.memory.item_hooks import AppendResult, append_items, project_items, rerender
 from noetic_nb.memory.layer import MemoryLayer
@@ -50,16 +50,16 @@ from noetic_nb.storage import InMemoryStorage, StorageAdapter
 __all__ = ["LayerStack"]
 
 
-def _stored_state(value: Any) -> Any:
-    return state_of(value, hook="store")
-
-
 def _view(log: ItemLog | Iterable[Mapping[str, Any]]) -> Sequence[Item]:
     if isinstance(log, ItemLog):
         return log.items
     if isinstance(log, Sequence):
         return log
     return tuple([parse_item(item) for item in log])
+
+
+_ENDING: Final = frozenset({"on_complete", "dispose"})
+_STATE_OF: Final = {hook: partial(state_of, hook=hook) for hook in ("store", "on_complete")}
 
 
 class LayerStack:
@@ -158,7 +158,7 @@ class LayerStack:
         self._recaller.begin(ctx)
         await init_layers(self._runner, self.storage, ctx)
 
-    async def recall(
+    def recall(
         self,
         ctx: ExecutionContext,
         *,
@@ -167,7 +167,7 @@ class LayerStack:
         budgets: Mapping[str, float],
         mode: RecallMode = "all",
         with_empty: bool = False,
-    ) -> tuple[RecallEntry, ...]:
+    ) -> Coroutine[Any, Any, tuple[RecallEntry, ...]]:
         """Call the recall hooks: what the layers offer for the next prompt.
 
         Parameters
@@ -189,33 +189,28 @@ class LayerStack:
         tuple of RecallEntry
             ``(layer_id, items, token_count)`` in slot order; each within its budget by our own count.
         """
-        return await self._recaller.recall(
+        return self._recaller.recall(
             ctx, query=query, log=_view(log), budgets=budgets, mode=mode, with_empty=with_empty
         )
 
     async def store(self, ctx: ExecutionContext, *, response: Any, log: ItemLog | Sequence[Item]) -> None:
         """Let every layer keep what matters of a response; all at once, each with a copy of its state."""
         # Judged before any of them runs: stores do not decide on each other.
-        layers = list(self._runner.active("store", ctx))
+        layers = list(self._runner.active("store", ctx)) if "store" in self.hooks else None
         if not layers:
             return
         answer, view = as_response(response), _view(log)
 
-        async def one(layer: MemoryLayer) -> Outcome:
+        def one(layer: MemoryLayer) -> Outcome | Coroutine[Any, Any, Outcome]:
             try:
                 state = deep_copy(self.state.get(ctx.execution_id, layer.id))
             except Exception as exc:  # a lock or a connection in it: this layer's fault, not that of the turn
                 self.state.report(ctx.execution_id, layer.id, "store", exc)
                 return Outcome(error=exc, status="error")
-            return await self._runner.run(
-                layer,
-                "store",
-                StoreParams(answer.items, view, answer, ctx, state),
-                ctx,
-                read=_stored_state,
-            )
+            params = StoreParams(answer.items, view, answer, ctx, state)
+            return self._runner.begin(layer, "store", params, ctx, read=_STATE_OF["store"])
 
-        outcomes = await side_by_side([partial(one, layer) for layer in layers])
+        outcomes = await side_by_side(one, layers)
         # Written when all have ended, in the order of the layers: who was quicker must not show in what is stored.
         for layer, outcome in zip(layers, outcomes, strict=True):
             self._write(ctx, layer, "store", outcome)
@@ -226,7 +221,7 @@ class LayerStack:
         if outcome.error is None and outcome.value is not UNSET:
             self.state.set(ctx.execution_id, layer.id, outcome.value, hook=hook)
 
-    async def before_tool_call(
+    def before_tool_call(
         self,
         ctx: ExecutionContext,
         *,
@@ -236,9 +231,9 @@ class LayerStack:
         history: Sequence[PastCall] = (),
         raw_args: Any = None,
         provenance: Callable[[], Provenance] | None = None,
-    ) -> SteeringDecision:
+    ) -> Coroutine[Any, Any, SteeringDecision]:
         """Decide whether a tool may be called; see `noetic_nb.memory.enforcement`."""
-        return await decide(
+        return decide(
             self._runner,
             "before_tool_call",
             ctx,
@@ -251,11 +246,11 @@ class LayerStack:
             provenance=provenance,
         )
 
-    async def after_model_call(
+    def after_model_call(
         self, ctx: ExecutionContext, *, response: Any, history: Sequence[PastCall] = ()
-    ) -> SteeringDecision:
+    ) -> Coroutine[Any, Any, SteeringDecision]:
         """Decide whether a response may stand; see `noetic_nb.memory.enforcement`."""
-        return await decide(
+        return decide(
             self._runner,
             "after_model_call",
             ctx,
@@ -311,7 +306,7 @@ class LayerStack:
 
     def take_stop(self, ctx: ExecutionContext) -> Stop | None:
         """Return the stop that a hook of this execution returned, once."""
-        return self._runner.take_stop(ctx.execution_id)
+        return self._runner.take_stop(ctx.execution_id) if self._runner.has_stops else None
 
     async def spawn(
         self,
@@ -392,14 +387,9 @@ class LayerStack:
         view = _view(log)
         for layer in self._runner.active("on_complete", ctx):
             state = self.state.get(ctx.execution_id, layer.id)
-            done = await self._runner.run(
-                layer,
-                "on_complete",
-                CompleteParams(view, ctx, state, outcome),
-                ctx,
-                read=lambda value: field_of(value, "state", hook="on_complete"),
-            )
-            self._write(ctx, layer, "on_complete", done)
+            params = CompleteParams(view, ctx, state, outcome)
+            done = self._runner.begin(layer, "on_complete", params, ctx, read=_STATE_OF["on_complete"])
+            self._write(ctx, layer, "on_complete", done if isinstance(done, Outcome) else await done)
         await self._runner.flush(ctx)
 
     async def dispose(self, ctx: ExecutionContext) -> dict[str, Exception]:
@@ -412,14 +402,31 @@ class LayerStack:
         """
         for layer in self._runner.active("dispose", ctx):
             params = DisposeParams(self.state.get(ctx.execution_id, layer.id), ctx)
-            await self._runner.run(layer, "dispose", params, ctx)
+            done = self._runner.begin(layer, "dispose", params, ctx)
+            if not isinstance(done, Outcome):
+                await done
         await self._recaller.settle()
         # dispose may still write state, so the mirror is flushed after it and the state forgotten last.
         await self._runner.flush(ctx)
-        failed = self.state.unsaved(ctx.execution_id)
-        self.state.cleanup(ctx.execution_id)
-        self._recaller.forget(ctx.execution_id)
-        self._runner.forget(ctx.execution_id)
+        return self._forget(ctx.execution_id)
+
+    def end_now(self, execution_id: str) -> dict[str, Exception] | None:
+        """Do what `complete` and `dispose` do, where no layer has anything to do then and nothing is on its way to storage.
+
+        Returns
+        -------
+        dict of str to Exception, or None
+            As `dispose`; None where there is something to wait for, and nothing was done.
+        """
+        if self.hooks & _ENDING or self._runner.has_stops or not self.state.is_idle or self._recaller.is_refreshing:
+            return None
+        return self._forget(execution_id)
+
+    def _forget(self, execution_id: str) -> dict[str, Exception]:
+        failed = self.state.unsaved(execution_id)
+        self.state.cleanup(execution_id)
+        self._recaller.forget(execution_id)
+        self._runner.forget(execution_id)
         return failed
 
     def delivered(self, ctx: ExecutionContext, sent_item_ids: Iterable[str]) -> None:

@@ -92,7 +92,13 @@ def _copied(value: Any, memo: _Memo) -> Any:
                 del memo[place]
                 memo[_IS_ODD] = True
                 return copy.deepcopy(value, memo)
-            if type(inner) not in _PLAIN:
+            inner_kind = type(inner)
+            if inner_kind in _PLAIN:
+                continue
+            # Most of what states hold are lists of texts or numbers: no call for these.
+            if inner_kind is list and id(inner) not in memo and _PLAIN.issuperset(map(type, inner)):
+                made[key] = memo[id(inner)] = inner.copy()
+            else:
                 made[key] = _copied(inner, memo)
         return made
     if kind is list:

@@ -48,6 +48,7 @@ class LayerStateStore:
         self.keep: Callable[[str, str, Snapshot, str], None] | None = None
         self._states: dict[_Key, Any] = {}
         self._mirror = Mirror(self.report)
+        self._targets = self._mirror.by_key
         self.storage_time = StorageTime()
         self._disabled: set[_Key] = set()
         self.has_disabled = False
@@ -91,7 +92,7 @@ class LayerStateStore:
         if key not in self._states:
             self._noted(execution_id, layer_id)
         self._states[key] = state
-        target, taken = self._mirror.target(key), Snapshot(state)
+        target, taken = self._targets.get(key), Snapshot(state)
         if target is not None:
             self._mirror.write(key, target, taken)
         if self.keep is not None:
@@ -153,9 +154,14 @@ class LayerStateStore:
         """Tell whether a layer is out of action for this execution."""
         return (execution_id, layer_id) in self._disabled
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing that was written is on its way to storage, so that there is nothing to flush."""
+        return self._mirror.is_idle
+
     async def flush(self, execution_id: str) -> None:
         """Wait until everything written so far for this execution is in storage, or was reported."""
-        layer_ids = None if self._mirror.is_idle else self._by_execution.get(execution_id)
+        layer_ids = None if self.is_idle else self._by_execution.get(execution_id)
         if layer_ids:
             await self._mirror.flush([(execution_id, layer_id) for layer_id in layer_ids])
 

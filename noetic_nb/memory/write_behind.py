@@ -18,7 +18,7 @@ from noetic_nb.memory.hook_timeout import HookTimeout
 from noetic_nb.memory.state_copy import Snapshot
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
 
-__all__ = ["STATE_KEY", "Mirror", "OnProblem", "Target"]
+__all__ = ["STATE_KEY", "Mirror", "OnProblem", "Target", "counts_of"]
 
 STATE_KEY: Final = "state"
 """The user key under which a layer's state is kept."""
@@ -38,7 +38,8 @@ FLUSH_LIMIT_MS: Final = 30_000
 _WRITES: Final[WeakKeyDictionary[Any, dict[str, int]]] = WeakKeyDictionary()
 
 
-def _counts(storage: Any) -> dict[str, int]:
+def counts_of(storage: Any) -> dict[str, int]:
+    """Return how often each namespace of a store was written to by this process."""
     try:
         return _WRITES.setdefault(storage, {})
     except TypeError:  # cannot be referred to weakly: two harnesses on such a store do not see each other
@@ -50,14 +51,16 @@ class Target:
 
     __slots__ = ("_counts", "_key", "_lock", "_memory", "_seen", "failure", "is_immediate", "on_problem", "storage")
 
-    def __init__(self, storage: ScopedStorage, on_problem: OnProblem | None = None) -> None:
+    def __init__(
+        self, storage: ScopedStorage, on_problem: OnProblem | None = None, counts: dict[str, int] | None = None
+    ) -> None:
         self.storage = storage
         self.on_problem = on_problem
         self._key = storage.prefix + STATE_KEY
         self._lock: asyncio.Lock | None = None
         # Why the last write failed. Here and not by execution: a child writes where its parent does.
         self.failure: Exception | None = None
-        self._counts = _counts(storage.storage)
+        self._counts = counts_of(storage.storage) if counts is None else counts
         self._seen: Any = self._counts.get(storage.prefix, 0)
         # Of this very class: one that is derived from it may have a `set` of its own.
         self._memory = storage.storage if type(storage.storage) is InMemoryStorage else None
@@ -112,13 +115,12 @@ class Target:
         self.failure = None
         return conflict
 
-    def write_now(self, state: Snapshot) -> NoeticError | None:
-        """Do what `write` does, at once: for a store that `is_immediate`."""
+    def write_now(self, state: Snapshot, kept: Any) -> NoeticError | None:
+        """Do what `write` does with a state and what was taken of it, at once: for a store that `is_immediate`."""
         assert self._memory is not None
         prefix = self.storage.prefix
         found, conflict = self._counts.get(prefix, 0), None
         try:
-            kept = state.take()
             is_own = state.is_plain and type(kept) is dict
             value = kept if is_own else state.state
             if found != self._seen:
@@ -193,7 +195,8 @@ class Mirror:
 
     def __init__(self, report: Callable[[str, str, str, BaseException], None]) -> None:
         self._report = report
-        self._targets: dict[_Key, Target] = {}
+        self.by_key: dict[_Key, Target] = {}
+        """Where each key is mirrored to."""
         self._pending: dict[_Key, Any] = {}
         self._writing: dict[_Key, asyncio.Task[None]] = {}
 
@@ -204,15 +207,15 @@ class Mirror:
 
     def register(self, key: _Key, target: Target) -> None:
         """Mirror later writes under this key to a target."""
-        self._targets[key] = target
+        self.by_key[key] = target
 
     def target(self, key: _Key) -> Target | None:
         """Return where a key is mirrored to."""
-        return self._targets.get(key)
+        return self.by_key.get(key)
 
     def targets(self) -> tuple[Target, ...]:
         """Return every target there is now."""
-        return tuple(self._targets.values())
+        return tuple(self.by_key.values())
 
     def write(self, key: _Key, target: Target, state: Snapshot) -> None:
         """Write a state as it is now to where its key is mirrored: soon, or at once where the store is memory."""
@@ -225,7 +228,7 @@ class Mirror:
             return
         if target.is_immediate:
             try:
-                conflict = target.write_now(state)
+                conflict = target.write_now(state, kept)
             except Exception as exc:
                 self._failed(key, target, exc)
             else:
@@ -254,7 +257,7 @@ class Mirror:
             _, late = await asyncio.wait(tasks, timeout=FLUSH_LIMIT_MS / 1000)
             for task in late:
                 error = HookTimeout(tasks[task][1], "persist", FLUSH_LIMIT_MS)
-                self._targets[tasks[task]].failure = error
+                self.by_key[tasks[task]].failure = error
                 self._report(*tasks[task], "persist", error)
             if late:
                 return
@@ -263,7 +266,7 @@ class Mirror:
         """Mirror no more; a write under way or waiting is finished first."""
         # The writer needs the target for what is still waiting, and drops nothing that was accepted.
         if key not in self._pending:
-            self._targets.pop(key, None)
+            self.by_key.pop(key, None)
 
     def _start(self, key: _Key) -> None:
         task = asyncio.get_running_loop().create_task(self._write(key))
@@ -273,7 +276,7 @@ class Mirror:
     async def _write(self, key: _Key) -> None:
         while key in self._pending:
             value = self._pending.pop(key)
-            target = self._targets.get(key)
+            target = self.by_key.get(key)
             if target is None:
                 return
             try:

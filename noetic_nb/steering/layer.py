@@ -26,10 +26,11 @@ from noetic_nb.memory.params import (
     ToolOutcome,
 )
 from noetic_nb.memory.scope import MemoryScope, resolve_scope_key
-from noetic_nb.memory.steering_decision import SteeringDecision
-from noetic_nb.steering.evaluation.evaluate import OnError, OnUnparseable, Params, Policy, evaluate
+from noetic_nb.memory.steering_decision import ALLOW, SteeringDecision
+from noetic_nb.steering.evaluation.evaluate import NOT_BEGUN, OnError, OnUnparseable, Params, Policy, evaluate
 from noetic_nb.steering.evaluation.judging import LAYER_ID, Judging, Row
 from noetic_nb.steering.evaluation.late_verdicts import QueuedVerdict
+from noetic_nb.steering.evaluation.rule_snapshot import Asked, RuleSnapshot
 from noetic_nb.steering.ledger import Entry, Ledger, LedgerEntry, State, change_entry, checked_state, decision_entry
 from noetic_nb.steering.past_calls import ThreadHistory, appended, earlier_calls, rows_of
 from noetic_nb.steering.rulebook.rulebook import RuleBook, RuleChange
@@ -202,14 +203,19 @@ class _Steering:
             on_record=self.on_record,
         )
 
-    async def init(self, p: InitParams) -> Mapping[str, Any]:
+    def init(self, p: InitParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         # An execution's own namespace is empty when it begins, so there is nothing to read.
-        stored = None if self.scope == "execution" else await self._stored(p)
+        return self._begun(p, None) if self.scope == "execution" else self._read(p)
+
+    async def _read(self, p: InitParams) -> Mapping[str, Any]:
+        return self._begun(p, await self._stored(p))
+
+    def _begun(self, p: InitParams, stored: Mapping[str, Any] | None) -> Mapping[str, Any]:
         ledger: Sequence[LedgerEntry] = ()
         waiting: list[QueuedVerdict] = []
         if stored is not None:
             ledger, waiting = stored["ledger"], stored.get("pendingAsync", [])
-        self._known_changes[p.ctx.execution_id] = len(self.book.changes)
+        self._known_changes[p.ctx.execution_id] = self.book.change_count
         state: dict[str, Any] = {"ledger": self._capped(ledger), "pendingAsync": self.late.open(p.ctx, waiting)}
         if self.scope != "execution":
             # Calls of an execution that never came to its end count too: they may have had their effect.
@@ -248,53 +254,70 @@ class _Steering:
     def delivered(self, ctx: ExecutionContext, sent: frozenset[str]) -> None:
         self.late.delivered(ctx, sent)
 
-    def before_tool_call(self, p: BeforeToolCallParams) -> Awaitable[Mapping[str, Any]]:
+    def before_tool_call(self, p: BeforeToolCallParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         return self._decide("before_tool_call", p)
 
-    def after_model_call(self, p: AfterModelCallParams) -> Awaitable[Mapping[str, Any]]:
+    def after_model_call(self, p: AfterModelCallParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         return self._decide("after_model_call", p)
 
-    async def _decide(self, point: Point, p: Params) -> Mapping[str, Any]:
+    def _decide(self, point: Point, p: Params) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         # Fail closed: no state means that nothing is known of the ledger, the queue or the calls so far.
         if p.state is None or p.state.get("uninitialised"):
             raise SteeringNotReady(f"The steering layer was never initialised for execution {p.ctx.execution_id!r}.")
-        clock = p.ctx.clock
-        start = clock.monotonic_ms()
-        row = Row()
+        start, snapshot = p.ctx.clock.monotonic_ms(), self.book.snapshot
+        prepared = snapshot.prepared(point, p.tool_name if isinstance(p, BeforeToolCallParams) else None)
         calls_now: Callable[[], Sequence[PastCall]] | None = None
-        if isinstance(p.history, CallsSoFar):
-            calls_now = p.history.now
-        if text := earlier_calls(p.state):  # of the thread, or wherever the scope reaches
-            p, calls_now = _with_earlier(text, p, calls_now)
+        if prepared.rules:
+            if isinstance(p.history, CallsSoFar):
+                calls_now = p.history.now
+            if text := earlier_calls(p.state):  # of the thread, or wherever the scope reaches
+                p, calls_now = _with_earlier(text, p, calls_now)
+            # Who follows the run learns how long each rule took.
+            begun = prepared.asked(p) if p.ctx.sink is None else NOT_BEGUN
+            if begun is not None:
+                return self._evaluated(snapshot, point, p, start, calls_now, begun)
+        # Most calls and responses: there are no rules for them, or none that has anything to say.
+        duration = p.ctx.clock.monotonic_ms() - start
+        return {"decision": ALLOW, "state": self._with(p, decision_entry(p, ALLOW, duration, blocked=True))}
+
+    async def _evaluated(
+        self,
+        snapshot: RuleSnapshot,
+        point: Point,
+        p: Params,
+        start: float,
+        calls_now: Callable[[], Sequence[PastCall]] | None,
+        begun: Asked,
+    ) -> Mapping[str, Any]:
+        """Go on with an evaluation; nothing is in the ledger yet when this raises."""
+        row = Row()
         try:
-            snapshot = self.book.snapshot
-            # Most agents have rules at one of the two points only.
-            if snapshot.prepared(point, p.tool_name if isinstance(p, BeforeToolCallParams) else None)[0]:
-                await evaluate(
-                    snapshot,
-                    point,
-                    p,
-                    self.policy,
-                    judge_now=self.judging.now,
-                    judge_later=self.judging.later,
-                    result=row,
-                    history=calls_now,
-                )
+            await evaluate(
+                snapshot,
+                point,
+                p,
+                self.policy,
+                judge_now=self.judging.now,
+                judge_later=self.judging.later,
+                result=row,
+                history=calls_now,
+                begun=begun,
+            )
             if row.started:
-                await self.judging.first_answers(point, row, clock.monotonic_ms() - start)
+                await self.judging.first_answers(point, row, p.ctx.clock.monotonic_ms() - start)
         except BaseException:
             # Kept for `on_hook_failure`, which names the rule that took too long, or that ended the program.
             self._cancelled[p.ctx.execution_id] = row
             raise
-        duration = clock.monotonic_ms() - start
+        duration = p.ctx.clock.monotonic_ms() - start
         # Reported in full to people; the model only reads the fixed guidance.
         for fault in row.faults:
             if fault.error is not None:
                 p.ctx.diagnostic(LAYER_ID, point, fault.error)
         faults = tuple((fault.rule_id, fault.reason) for fault in row.faults) if row.faults else ()
-        entry = row.fill(self._entry(decision_entry(p, row.decision, duration, faults=faults, blocked=not row.waited)))
+        entry = decision_entry(p, row.decision, duration, faults=faults, blocked=not row.waited)
         outcome = row.faults[0].reason if row.faults else None
-        result = {"decision": row.decision, "state": self._with(p, entry), "outcome": outcome}
+        result = {"decision": row.decision, "state": self._with(p, entry, row=row), "outcome": outcome}
         if row.rules_ms:
             result["rules_ms"] = tuple(row.rules_ms)
         if row.faults:
@@ -305,8 +328,8 @@ class _Steering:
         row = self._cancelled.pop(p.params.ctx.execution_id, None) or Row()
         named = () if row.waiting_for is None else (row.waiting_for,)
         decision = SteeringDecision(p.decision.action, p.decision.guidance, named)
-        entry = row.fill(self._entry(decision_entry(p.params, decision, p.duration_ms) | {"failure": p.reason}))
-        state = self._with(p.params, entry, p.state)
+        entry = decision_entry(p.params, decision, p.duration_ms) | {"failure": p.reason}
+        state = self._with(p.params, entry, p.state, row=row)
         if p.reason in ("uninitialised", "disabled"):
             # The state that carries this entry must not pass for that of a layer that is ready.
             state["uninitialised"] = True
@@ -314,24 +337,35 @@ class _Steering:
             p.params.ctx.diagnostic(LAYER_ID, p.hook, ThreadLeftBehind(named[0]))
         return {"state": state, "rule_ids": named}
 
-    def _with(self, p: Params, entry: dict[str, Any], state: Any = None) -> dict[str, Any]:
+    def _with(self, p: Params, entry: LedgerEntry, state: Any = None, *, row: Row | None = None) -> dict[str, Any]:
+        """Return a state with one more entry, which is that of a row of judges, if there is one."""
         state = p.state if state is None else state
-        ledger = [] if state is None else state["ledger"]
-        waiting = self.late.pending(p.ctx, None if state is None else state["pendingAsync"])
-        # The list is new, because others may hold the one there is; only what is kept of it is copied.
-        written = ledger[1 - self.max_entries :] if self.max_entries > 1 else []
-        ledger = self._capped([*written, *self._edits(p.ctx), entry])
-        return State({**(state or {}), "ledger": ledger, "pendingAsync": waiting})
+        made = State({"ledger": [], "pendingAsync": None} if state is None else state)
+        made["pendingAsync"] = self.late.pending(p.ctx, made["pendingAsync"])
+        if self.scope != "execution":
+            entry = Entry(entry)
+        made["ledger"] = self._longer(made["ledger"], p.ctx, entry if row is None else row.fill(entry))
+        return made
+
+    def _longer(self, ledger: Sequence[LedgerEntry], ctx: ExecutionContext, entry: LedgerEntry) -> Ledger:
+        """Return a ledger with the edits since its last entry and one more, new because others may hold the one there is."""
+        longer = Ledger(ledger)
+        if self.book.change_count != self._known_changes.get(ctx.execution_id):
+            longer += self._edits(ctx)
+        longer.append(entry)
+        if len(longer) > self.max_entries:
+            del longer[: len(longer) - self.max_entries]
+        return longer
 
     def _entry(self, facts: LedgerEntry) -> LedgerEntry:
         return facts if self.scope == "execution" else Entry(facts)
 
-    def _edits(self, ctx: ExecutionContext) -> list[dict[str, Any]]:
+    def _edits(self, ctx: ExecutionContext) -> Sequence[LedgerEntry]:
         """Return entries for the edits that are not in this execution's ledger yet."""
         count = self.book.change_count
         known = self._known_changes.get(ctx.execution_id, count)
         if known == count:
-            return []
+            return ()
         new = self.book.changes[known:]
         self._known_changes[ctx.execution_id] = known + len(new)
         now = ctx.clock.now_ms()
@@ -362,7 +396,7 @@ class _Steering:
             made = rows_of(p.ctx.past_calls()) or state.get("made", ())
             state = {key: value for key, value in state.items() if key != "calls"}
             state |= {"earlier": appended(earlier_calls(p.state), made), "made": []}
-        state = State({**state, "ledger": self._capped([*state["ledger"], *self._edits(p.ctx), entry])})
+        state = State({**state, "ledger": self._longer(state["ledger"], p.ctx, entry)})
         if self.scope != "execution":
             key = resolve_scope_key(self.scope, p.ctx)
             self._left.pop(key, None)  # the newest last

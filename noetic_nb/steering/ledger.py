@@ -121,12 +121,16 @@ class State(dict[str, Any]):
 
     def snapshot(self) -> State:
         """Return a copy that shares the entries, which stay as they were written but for faults that are known later."""
-        return State(
-            {
-                key: value if type(value) is str else Ledger(value) if type(value) is Ledger else deep_copy(value)
-                for key, value in self.items()
-            }
-        )
+        made = State(self)
+        for key, value in self.items():
+            kind = type(value)
+            if kind is Ledger:
+                made[key] = Ledger(value)
+            elif kind is list:
+                made[key] = deep_copy(value) if value else []
+            elif kind is not str:
+                made[key] = deep_copy(value)
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)

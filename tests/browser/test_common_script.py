@@ -111,6 +111,36 @@ def test_a_slider_goes_on_after_a_question_that_failed(page: Any) -> None:
     assert opened.evaluate("[used, failed]") == [[2, 4], 1]
 
 
+def test_sliders_are_set_up_once_and_stay_where_they_were_moved(page: Any) -> None:
+    opened = page(
+        _text("allocation/what_if.js")
+        + """
+        const itemEntry = () => make("li"), drawItem = () => {};
+        window.asked = []; const answers = [];
+        const get = ({ what }) => new Promise((resolve) => { asked.push(what); answers.push(resolve); });
+        const sliders = whatIfIn(root, { get, shown: () => 3, drawPicture() {}, choose() {} });
+        window.look = () => { sliders.look(); };
+        window.answer = (data) => {
+          for (const each of answers.splice(0)) each(data);
+          return new Promise((done) => setTimeout(done));
+        };
+        sliders.fold.addEventListener("toggle", () => { window.isOpen = true; });
+        sliders.fold.open = true;
+        """
+    )
+    opened.wait_for_function("window.isOpen")
+    opened.evaluate("look()")
+    assert opened.evaluate("asked") == ["settings"]
+    opened.evaluate("answer({ most: 2000, total: 1500, reserve: 100, layers: [] })")
+
+    opened.get_by_label("Total").fill("1300")
+    opened.evaluate("look()")
+
+    assert opened.evaluate("asked") == ["settings", "what_if"]
+    expect(opened.get_by_label("Total")).to_have_value("1300")
+    expect(opened.locator(".nn-knob").first).to_contain_text("1,500 → 1,300")
+
+
 def test_older_choices_that_come_back_do_not_undo_the_newest(page: Any) -> None:
     opened = page("""
         const store = storeOf(() => true);

@@ -190,19 +190,18 @@ class _Fatal:
         return 1.0
 
 
-@functools.cache
-def _expected() -> pandas.DataFrame:
-    space = {"rules": [[], _book()], "call_budget.total": [5, 10, 20]}
-    return sweep(space, _airline(), metrics={"denied": denied, "s": stopped}, regulator=ANN, n_jobs=1)
-
-
 def _again(**options: Any) -> pandas.DataFrame:
     space = {"rules": [[], _book()], "call_budget.total": [5, 10, 20]}
     return sweep(space, _airline(), metrics={"denied": denied, "s": lambda run: stopped(run)}, regulator=ANN, **options)
 
 
+@functools.cache
+def _alone() -> pandas.DataFrame:
+    return _again(n_jobs=1)
+
+
 def test_threads_and_processes_give_the_same_table() -> None:
-    one = _again(n_jobs=1)
+    one = _alone()
     assert one["denied"].max() > 0
     with joblib.parallel_config("threading", n_jobs=2):
         threads = _again()
@@ -320,7 +319,7 @@ def test_rules_of_another_process_are_those_of_the_agent() -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_dask_gives_the_same_table() -> None:
     distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
-    one = _again(n_jobs=1)
+    one = _alone()
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
@@ -342,7 +341,7 @@ def test_ray_gives_the_same_table(monkeypatch: pytest.MonkeyPatch) -> None:
     ray = pytest.importorskip("ray", reason="Ray is not installed")
     from ray.util.joblib import register_ray
 
-    one = _again(n_jobs=1)
+    one = _alone()
     register_ray()
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
@@ -363,7 +362,7 @@ def test_a_backend_that_gives_nothing_back_before_the_end_is_asked_round_by_roun
     with joblib.parallel_config("multiprocessing", n_jobs=2):
         frame = _again(progress=lambda finished, of: done.append(finished))
     assert frame.attrs["backend"] == "multiprocessing"
-    assert _is_same(_again(n_jobs=1), frame)
+    assert _is_same(_alone(), frame)
     assert done == list(range(1, 7))
 
 

@@ -555,7 +555,7 @@ async def test_a_thousand_executions_leave_nothing_behind() -> None:
 
     state, recaller = stack.state, stack._recaller
     assert (state._states, state._disabled, state._by_execution) == ({}, set(), {})
-    assert (state._mirror._targets, state._mirror._pending, state._mirror._writing) == ({}, {}, {})
+    assert (state._mirror.by_key, state._mirror._pending, state._mirror._writing) == ({}, {}, {})
     assert (recaller._cache, recaller._last_params, recaller._live, stack._runner._stops) == ({}, {}, {}, {})
 
 

@@ -446,6 +446,5 @@ async def test_the_history_of_states_is_bounded(monkeypatch: pytest.MonkeyPatch)
         for _ in range(3):
             await harness.execute("hi", thread_id=f"t{n}")
 
-    noted_changes = harness._threads._history._changes
-    assert len(noted_changes) == 3
-    assert all(len(changes) <= 5 for changes in noted_changes.values())
+    remembered = [len(harness.memory(f"t{n}").history("durable-task-state")) for n in range(6)]
+    assert remembered == [0, 0, 0, 5, 5, 5]

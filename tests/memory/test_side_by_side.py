@@ -38,6 +38,10 @@ def tasks_noted() -> Iterator[list[str]]:
         loop.set_task_factory(None)
 
 
+def called(function: Any) -> Any:
+    return function()
+
+
 def store_of(seen: list[str], name: str) -> Any:
     async def store(p: Any) -> dict[str, Any]:
         seen.append(name)
@@ -90,7 +94,7 @@ async def test_those_behind_one_that_waits_run_while_it_waits() -> None:
         go.set()
         return "second"
 
-    assert await side_by_side([first, second]) == ["first", "second"]
+    assert await side_by_side(called, [first, second]) == ["first", "second"]
     assert order == ["first begins", "second", "first ends"]
 
 
@@ -109,8 +113,8 @@ async def test_a_time_limit_within_one_ends_only_that_one() -> None:
         await asyncio.sleep(0)
         return "done"
 
-    assert await side_by_side([other, limited, limited]) == ["done", "out of time", "out of time"]
-    assert await side_by_side([limited, other]) == ["out of time", "done"]
+    assert await side_by_side(called, [other, limited, limited]) == ["done", "out of time", "out of time"]
+    assert await side_by_side(called, [limited, other]) == ["out of time", "done"]
     assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
 
 
@@ -131,7 +135,7 @@ async def test_what_one_sets_in_its_context_is_its_own() -> None:
         return run
 
     calls = [call("a", waits=False), call("b", waits=True), call("c", waits=False), call("d", waits=True)]
-    assert await side_by_side(calls) == ["a", "b", "c", "d"]
+    assert await side_by_side(called, calls) == ["a", "b", "c", "d"]
     assert (seen, WHO.get()) == (["nobody"] * 4, "nobody")
 
 
@@ -148,7 +152,7 @@ async def test_a_cancellation_reaches_all_of_them() -> None:
 
         return run
 
-    task = asyncio.ensure_future(side_by_side([call("a"), call("b")]))
+    task = asyncio.ensure_future(side_by_side(called, [call("a"), call("b")]))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     task.cancel()

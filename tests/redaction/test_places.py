@@ -129,9 +129,10 @@ def test_tables_and_html(found: tuple[str, str]) -> None:
     run = planted(text, secret)
 
     for name in TABLES:
-        for row in run.to_frame(name).itertuples():
+        frame = run.to_frame(name)
+        for row in frame.itertuples():
             assert_absent(secret, str(tuple(row)))
-        assert_absent(secret, run.to_frame(name).to_json(default_handler=str))
+        assert_absent(secret, frame.to_json(default_handler=str))
     assert_absent(secret, run.caching().to_json(default_handler=str))
     assert_absent(secret, run._repr_html_())
     assert_absent(secret, repr(run))

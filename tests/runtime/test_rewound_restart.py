@@ -267,7 +267,7 @@ async def test_the_states_that_are_remembered_are_bounded_in_bytes(monkeypatch: 
         await talk(harness, "abcdefgh", thread_id=thread_id)
 
     history = harness._threads._history
-    remembered = [change for changes in history._changes.values() for change in changes]
+    remembered = [change for thread_id in ("t", "other") for change in history.changes("count", thread_id)]
     assert 100_000 < sum(state_size.size_of(change.state) for change in remembered) <= 200_000
     assert {change.scope_key for change in remembered} == {"t", "other"}
     with pytest.raises(nn.NoeticConfigError, match="no longer remembered"):

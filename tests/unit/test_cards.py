@@ -86,7 +86,7 @@ CELLS: Final = DisplayFormatter()
 
 def in_cell(value: Any) -> tuple[str, str]:
     """Return what Jupyter would show of a value: its text and its HTML."""
-    data, _ = CELLS.format(value)
+    data, _ = CELLS.format(value, include={"text/plain", "text/html"})
     return data["text/plain"], data.get("text/html", "")
 
 

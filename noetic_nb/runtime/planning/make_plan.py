@@ -105,7 +105,8 @@ def plan_turn(
         room = policy.view_budget(system + tool_tokens)
         if view.is_whole_within(room):
             offers = _Offers(budgets, tokenizer)
-            offers.take(recalled, room - view.tokens)
+            if recalled:
+                offers.take(recalled, room - view.tokens)
             if not offers.is_short:
                 return _whole(view, policy, budgets, offers, layers, system, tool_tokens)
     head, history = split_history(view, projected)
@@ -309,22 +310,24 @@ class _Offers:
         self.is_short = False
         self._budgets = budgets
         self.tokenizer = tokenizer
-        self._used: dict[str, int] = {}
-        self._count: dict[str, int] = {}
+        # Of each layer the tokens and the items that were taken.
+        self._used: dict[str, tuple[int, int]] = {}
 
     def take(self, recalled: Iterable[RecallEntry], left: float) -> float:
         """Take what fits, item by item; a smaller one behind a larger one may still fit."""
+        tokenizer = self.tokenizer
+        is_plain = not hasattr(tokenizer, "count_content")  # else a counter of its own may look at the item
         for entry in recalled:
             layer_id = entry.layer_id
             if entry.text is not None:
                 self.texts.append(layer_id)
-                if (
-                    len(entry.items) == 1
-                    and not entry.dropped
-                    and self._take_text(layer_id, entry.items[0], entry.text, left)
-                ):
-                    left -= item_tokens(entry.items[0], self.tokenizer)
-                    continue
+                if is_plain and len(entry.items) == 1 and not entry.dropped:
+                    # What most layers offer, a text that is sent as it is; one that was cut is another text.
+                    item = entry.items[0]
+                    if item["content"][0]["text"] is entry.text and (whole := item_tokens(item, tokenizer)) <= left:
+                        self._add(layer_id, item, whole, tokenizer(entry.text))
+                        left -= whole
+                        continue
             origin = f"layer:{layer_id}"
             # Where each stood among all that the layer returned; nearly always all of them are here.
             places: Sequence[int] = range(len(entry.items))
@@ -349,24 +352,11 @@ class _Offers:
                 self._note_cut(entry, entry.text)
         return left
 
-    def _take_text(self, layer_id: str, item: Item, text: str, left: float) -> bool:
-        """Take what most layers offer, a text that is sent as it is, where it is that and fits."""
-        # One that was cut is another text, and a counter of its own may look at the item.
-        if item["content"][0]["text"] is not text or hasattr(self.tokenizer, "count_content"):
-            return False
-        whole = item_tokens(item, self.tokenizer)
-        if whole <= left:
-            self._add(layer_id, item, whole, self.tokenizer(text))
-        return whole <= left
-
     def _add(self, layer_id: str, item: Item, whole: int, content: int) -> None:
         self.items.append((layer_id, item))
         self.framing += whole - content
-        if layer_id in self._used:
-            self._used[layer_id] += content
-            self._count[layer_id] += 1
-        else:
-            self._used[layer_id], self._count[layer_id] = content, 1
+        used, count = self._used.get(layer_id, (0, 0))
+        self._used[layer_id] = used + content, count + 1
 
     def _leave(self, layer_id: str, place: int, reason: UnsentReason, item: Item) -> None:
         self.unsent.append(UnsentOffer(layer_id, place, len(self.items), reason, item))
@@ -383,16 +373,10 @@ class _Offers:
 
     def usage(self) -> tuple[LayerTokens, ...]:
         """Return what every layer was given, used and yielded."""
-        used_of, count_of, rows = self._used, self._count, []
-        for share in self._budgets.allocations:
-            layer_id, given = share.layer_id, share.allocated
-            used = used_of.get(layer_id, 0)
-            rows.append(LayerTokens(layer_id, given, used, max(0.0, given - used), count_of.get(layer_id, 0)))
-        if used_of:
-            known = {row.layer_id for row in rows}
-            rows += [
-                LayerTokens(layer_id, 0.0, used, 0.0, count_of[layer_id])
-                for layer_id, used in used_of.items()
-                if layer_id not in known
-            ]
+        taken, rows = self._used.copy(), []
+        for layer_id, given in self._budgets.allocations:
+            used, count = taken.pop(layer_id, (0, 0))
+            rows.append(LayerTokens(layer_id, given, used, given - used if given > used else 0.0, count))
+        if taken:
+            rows += [LayerTokens(layer_id, 0.0, used, 0.0, count) for layer_id, (used, count) in taken.items()]
         return tuple(rows)

@@ -6,8 +6,9 @@ Kept in memory and bounded, so that a notebook can look back and rewind; the run
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final, NamedTuple, Protocol
 
 from noetic_nb.clock import Clock
 from noetic_nb.events import Where
@@ -25,8 +26,11 @@ MAX_TURNS: Final = 1_000
 MAX_BYTES: Final = 64 * 1024 * 1024
 # When there are more, so much is forgotten at once that it need not be done again with the next write.
 _KEPT: Final = 7 / 8
-# States of one layer in one scope grow slowly: one in so many is measured, and those that follow are taken to be like it.
+# States of one layer in one scope grow slowly: one in so many is measured at least, and those before it are taken to be like it.
 _MEASURED: Final = 8
+# So many layers and scopes may have states that wait to be measured, and not for more than this part of all the bytes.
+_MOST_WAITING: Final = 16
+_WAITING: Final = 1 / 8
 
 
 class StateChange(NamedTuple):
@@ -67,40 +71,86 @@ class ScopeIds(NamedTuple):
     resource_id: str | None
 
 
+class _Written:
+    """What was written of one layer in one scope: rows, made into a `StateChange` where somebody looks at them.
+
+    A row is where it was written, by which hook, when, its number among all writes, the state, and its size in bytes: 0 of
+    the newest ones, which are not measured yet.
+    """
+
+    __slots__ = ("layer_id", "rows", "size", "unmeasured")
+
+    def __init__(self, layer_id: str) -> None:
+        self.layer_id = layer_id
+        self.rows: deque[list[Any]] = deque(maxlen=MAX_CHANGES)
+        self.unmeasured = 0
+        # Of the state that was measured last.
+        self.size = 0
+
+    def measure(self) -> int:
+        """Measure the newest state; those before it that were not measured are as large as it, or as the last one that was.
+
+        Returns the bytes that have come to be known.
+        """
+        count = min(self.unmeasured, len(self.rows))
+        self.unmeasured = 0
+        if not count:
+            return 0
+        before, self.size = self.size, size_of(self.rows[-1][4])
+        between = max(before, self.size)
+        for row in islice(reversed(self.rows), 1, count):
+            row[5] = between
+        self.rows[-1][5] = self.size
+        return self.size + between * (count - 1)
+
+
+class _Live(Protocol):
+    """An execution that is open."""
+
+    @property
+    def resource_id(self) -> str | None:
+        """The person, tenant or project."""
+
+    @property
+    def where(self) -> Where:
+        """Where it runs."""
+
+
 class StateHistory:
     """Listens to every write of a layer's state."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._changes: OrderedDict[tuple[str, str], deque[StateChange]] = OrderedDict()
+        self._written: OrderedDict[tuple[str, str], _Written] = OrderedDict()
         self._ends: dict[str, dict[int, TurnEnd]] = {}
         self._order = 0
         # Of which layers and scopes the first writes were forgotten: what they were then is not known any more.
         self._shortened: set[tuple[str, str]] = set()
-        # By layer and scope the bytes of one state, as last measured, and how many writes are taken to be like it; the bytes of
-        # all that are remembered.
-        self._sizes: dict[tuple[str, str], tuple[int, int]] = {}
+        # Of all states that are remembered and measured; of what waits for it, as far as one can tell.
         self._bytes = 0
+        self._waiting: list[_Written] = []
+        self._waiting_bytes = 0
+        # By layer, how large a state of a scope may be that is not known: as the last ones were, and a new layer's as large
+        # as can be.
+        self._sizes: dict[str, int] = {}
 
     def keeper(
-        self, layers: Iterable[MemoryLayer], place_of: Callable[[str], tuple[str | None, Where] | None]
+        self, layers: Iterable[MemoryLayer], live: Mapping[str, _Live]
     ) -> Callable[[str, str, Snapshot, str], None]:
-        """Return what notes the states of some layers that are written into a `LayerStateStore`.
-
-        `place_of` leads from an execution's id to its resource id and where it runs, None where that is not known any
-        more.
-        """
+        """Return what notes the states of some layers that executions write into a `LayerStateStore` while they are live."""
         scopes = {layer.id: layer.scope for layer in layers}
 
         def written(execution_id: str, layer_id: str, state: Snapshot, hook: str) -> None:
-            scope, place = scopes.get(layer_id), place_of(execution_id)
-            if scope is None or place is None:
+            scope, execution = scopes.get(layer_id), live.get(execution_id)
+            if scope is None or execution is None:
                 return
-            resource_id, where = place
+            where = execution.where
             if scope == "thread":  # most are
                 key = where.thread_id
+            elif scope == "execution":
+                key = execution_id
             else:
-                key = resolve_scope_key(scope, ScopeIds(execution_id, where.thread_id, resource_id))
+                key = resolve_scope_key(scope, ScopeIds(execution_id, where.thread_id, execution.resource_id))
             self.note(layer_id, key, where, hook, state)
 
         return written
@@ -108,55 +158,57 @@ class StateHistory:
     def note(self, layer_id: str, scope_key: str, where: Where, hook: str, state: Snapshot) -> None:
         """Note one write."""
         key = (layer_id, scope_key)
-        changes = self._changes.get(key)
-        if changes is None:
-            changes = self._changes[key] = deque(maxlen=MAX_CHANGES)
-            while len(self._changes) > MAX_SCOPES:
-                oldest = next(iter(self._changes))
+        written = self._written.get(key)
+        if written is None:
+            written = self._written[key] = _Written(layer_id)
+            while len(self._written) > MAX_SCOPES:
+                oldest = next(iter(self._written))
                 self._drop(oldest)
                 self._shortened.discard(oldest)
-        if hook == "init" and changes and changes[-1].state == state.state:
+        rows = written.rows
+        if hook == "init" and rows and rows[-1][4] == state.state:
             return  # loaded as it was left
-        self._order += 1
-        if len(changes) == MAX_CHANGES:
-            self._shortened.add(key)
-            self._bytes -= changes[0].size
         # Layers may change their state in place; what was must stay as it was.
         kept = state.take()
-        size, left = self._sizes.get(key, (0, 0))
-        if left == 0:
-            size, left = size_of(kept), min(len(changes) + 1, _MEASURED)
-        self._sizes[key] = size, left - 1
-        self._bytes += size
-        changes.append(
-            StateChange(
-                layer_id,
-                scope_key,
-                where.thread_id,
-                where.turn,
-                where.execution_id,
-                hook,
-                self._clock.now_ms(),
-                self._order,
-                kept,
-                size,
-            )
-        )
+        self._order += 1
+        if len(rows) == rows.maxlen:
+            self._shortened.add(key)
+            self._bytes -= rows[0][5]
+        rows.append([where, hook, self._clock.now_ms(), self._order, kept, 0])
+        if not written.unmeasured:
+            self._waiting.append(written)
+        written.unmeasured += 1
+        self._waiting_bytes += written.size or self._sizes.get(layer_id, MAX_BYTES)
+        if (
+            written.unmeasured >= _MEASURED
+            or len(self._waiting) >= _MOST_WAITING
+            or self._waiting_bytes > MAX_BYTES * _WAITING
+        ):
+            self._measure()
+
+    def _measure(self) -> None:
+        """Measure what was written since the last time, which takes as long as to copy it, and forget what is too much."""
+        for written in self._waiting:
+            self._bytes += written.measure()
+            self._sizes[written.layer_id] = max(written.size, self._sizes.get(written.layer_id, 0) * 7 // 8)
+        self._waiting.clear()
+        self._waiting_bytes = 0
         if self._bytes > MAX_BYTES:
             self._forget_oldest()
 
     def _drop(self, key: tuple[str, str]) -> None:
         """Forget all writes of a layer in one scope."""
-        self._bytes -= sum(change.size for change in self._changes.pop(key))
-        self._sizes.pop(key, None)
+        rows = self._written.pop(key).rows
+        self._bytes -= sum([row[5] for row in rows])
+        rows.clear()  # it may be among those that wait to be measured
 
     def _forget_oldest(self) -> None:
         """Forget the oldest writes of all, but for the newest of each layer and scope."""
-        earlier = [(change.order, key) for key, changes in self._changes.items() for change in [*changes][:-1]]
+        earlier = [(row[3], key) for key, written in self._written.items() for row in [*written.rows][:-1]]
         for _, key in sorted(earlier):
             if self._bytes <= MAX_BYTES * _KEPT:
                 return
-            self._bytes -= self._changes[key].popleft().size
+            self._bytes -= self._written[key].rows.popleft()[5]
             self._shortened.add(key)
 
     def turn_ended(self, thread_id: str, turn: int, items: int, places: Mapping[str, int | None] | None = None) -> None:
@@ -179,18 +231,27 @@ class StateHistory:
 
     def forget_changes(self, layer_id: str, scope_key: str) -> None:
         """Forget the writes of a layer in one scope: what it knew there is gone."""
-        if (layer_id, scope_key) in self._changes:
+        if (layer_id, scope_key) in self._written:
             self._drop((layer_id, scope_key))
+
+    def _changes(self, layer_id: str, scope_key: str) -> Iterator[StateChange]:
+        """Yield the writes of a layer in one scope that are remembered, newest first, with the very states."""
+        written = self._written.get((layer_id, scope_key))
+        for where, hook, t_ms, order, state, size in () if written is None else reversed(written.rows):
+            yield StateChange(
+                layer_id, scope_key, where.thread_id, where.turn, where.execution_id, hook, t_ms, order, state, size
+            )
 
     def changes(self, layer_id: str, scope_key: str) -> tuple[StateChange, ...]:
         """Return copies of the writes of a layer in one scope that are remembered, oldest first."""
-        found = self._changes.get((layer_id, scope_key), ())
-        return tuple([change._replace(state=deep_copy(change.state)) for change in found])
+        self._measure()
+        found = [change._replace(state=deep_copy(change.state)) for change in self._changes(layer_id, scope_key)]
+        return tuple(found[::-1])
 
     def latest(self, layer_id: str, scope_key: str) -> Any:
         """Return the state that was written last, the very object that is remembered; None where none is."""
-        changes = self._changes.get((layer_id, scope_key))
-        return changes[-1].state if changes else None
+        last = next(self._changes(layer_id, scope_key), None)
+        return None if last is None else last.state
 
     def end_of(self, thread_id: str, turn: int) -> TurnEnd | None:
         """Return where a turn ended."""
@@ -206,9 +267,4 @@ class StateHistory:
 
     def state_at(self, layer_id: str, scope_key: str, order: int) -> StateChange | None:
         """Return the last write up to a moment, None where none is remembered."""
-        found = None
-        for change in self._changes.get((layer_id, scope_key), ()):
-            if change.order > order:
-                break
-            found = change
-        return found
+        return next((change for change in self._changes(layer_id, scope_key) if change.order <= order), None)

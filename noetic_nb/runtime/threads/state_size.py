@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from itertools import islice
 from sys import getsizeof
 from typing import Any, Final
 
@@ -10,6 +10,11 @@ __all__ = ["size_of"]
 
 # What is looked at of one state: the size of a larger one is that of its first values, so many times as there are more.
 _MOST_VALUES: Final = 10_000
+_CONTAINERS: Final = (dict, list, tuple)
+_SMALL: Final = frozenset({int, float, bool, type(None)})
+# Bytes of a text beside its characters where these take one each, and of most numbers.
+_TEXT: Final = getsizeof("")
+_NUMBER: Final = getsizeof(1)
 
 
 def size_of(state: Any) -> int:
@@ -24,14 +29,33 @@ def size_of(state: Any) -> int:
     """
     seen: set[int] = set()
     waiting: list[Any] = [state]
-    size = looked_at = 0
+    size = large = looked_at = left_out = 0
     while waiting and looked_at < _MOST_VALUES:
         value = waiting.pop()
+        if id(value) in seen:
+            continue
         looked_at += 1
-        size += getsizeof(value)
-        if not isinstance(value, dict | list | tuple) or id(value) in seen:
+        if not isinstance(value, _CONTAINERS):
+            size += getsizeof(value)
             continue
         seen.add(id(value))
-        inside: Iterable[Any] = (*value, *value.values()) if isinstance(value, Mapping) else value
-        waiting.extend(inside)
-    return size * (looked_at + len(waiting)) // max(looked_at, 1)
+        is_large = len(value) > _MOST_VALUES
+        if is_large:  # by itself: what is left out is like the values in it, not like it
+            large += getsizeof(value)
+        else:
+            size += getsizeof(value)
+        for inside in (value, value.values()) if isinstance(value, dict) else (value,):
+            if is_large:
+                left_out += len(inside) - _MOST_VALUES
+            for inner in islice(inside, _MOST_VALUES) if is_large else inside:
+                kind = type(inner)
+                if kind is str:
+                    # To ask for the size of a text costs several times as much as for its length, which says it as well.
+                    size += _TEXT + len(inner) if inner.isascii() else getsizeof(inner)
+                elif kind in _SMALL:
+                    size += _NUMBER
+                else:
+                    waiting.append(inner)
+                    continue
+                looked_at += 1
+    return large + size * (looked_at + len(waiting) + left_out) // looked_at

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args
 
 from noetic_nb.arguments import closest
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
-from noetic_nb.events import ItemsAppended, LayerStateChanged, Where
+from noetic_nb.events import ItemsAppended, LayerStateChanged
 from noetic_nb.items import Item, ItemLog
 from noetic_nb.items.input_items import input_items
 from noetic_nb.memory import resolve_scope_key
@@ -70,7 +70,8 @@ class Threads:
         self.stale: dict[str, tuple[tuple[str, str], ...]] = {}
         self._clearing = asyncio.Lock()
         self._history = StateHistory(engine.clock)
-        engine.stack.state.keep = self._history.keeper(engine.stack.layers, self._place_of)
+        # Only root executions are in `live`. A child's states are its own, and show in the write of its parent's merge.
+        engine.stack.state.keep = self._history.keeper(engine.stack.layers, self.live)
         engine.stack.state.on_problem = self._warn
 
     def thread(self, thread_id: str) -> Thread:
@@ -273,11 +274,6 @@ class Threads:
         ctx = self.find(execution_id)
         if ctx is not None:  # what goes wrong after a turn is over can be in no reply of it
             ctx.warn(problem_code(hook, error), problem_text(source, hook, error), None if hook == "emit" else source)
-
-    def _place_of(self, execution_id: str) -> tuple[str | None, Where] | None:
-        # Only root executions are in `live`. A child's states are its own, and show in the write of its parent's merge.
-        ctx = self.live.get(execution_id)
-        return None if ctx is None else (ctx.resource_id, ctx.where)
 
     def message(
         self,

@@ -262,19 +262,24 @@ async def close_execution(engine: Engine, ctx: Context, outcome: ExecutionEnd) -
 
 
 async def _close_layers(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> Stop | None:
-    hook_ctx = engine.hook_context(ctx)
+    def ended(failed: Mapping[str, Exception]) -> None:
+        if failed and ctx.record is not None:
+            ctx.record.turn.problem = layers_not_saved(failed)
 
     async def close() -> Stop | None:
+        hook_ctx = engine.hook_context(ctx)
         try:
             await engine.stack.complete(hook_ctx, log=ctx.item_log, outcome=outcome)
             return engine.stack.take_stop(hook_ctx)
         finally:
-            failed = await engine.stack.dispose(hook_ctx)
-            if failed and ctx.record is not None:
-                ctx.record.turn.problem = layers_not_saved(failed)
+            ended(await engine.stack.dispose(hook_ctx))
 
     try:
-        return await protected(close(), "Closing an execution")
+        failed = engine.stack.end_now(ctx.id)
+        if failed is None:
+            return await protected(close(), "Closing an execution")
+        ended(failed)
+        return None
     finally:
         ctx.hook_base = None  # it refers to the execution, which is to go when nobody has it any more
 

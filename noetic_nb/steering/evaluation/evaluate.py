@@ -17,7 +17,7 @@ from noetic_nb.memory.hook_timeout import is_cancelled
 from noetic_nb.memory.params import BeforeToolCallParams, PastCall
 from noetic_nb.memory.steering_decision import ALLOW, SteeringAction, SteeringDecision, as_decision, most_restrictive
 from noetic_nb.quick_records import dataclass
-from noetic_nb.steering.evaluation.rule_snapshot import PreparedRule, RuleSnapshot
+from noetic_nb.steering.evaluation.rule_snapshot import Asked, PreparedRule, RuleSnapshot
 from noetic_nb.steering.predicates.bindings import Bindings, Params
 from noetic_nb.steering.predicates.guidance_template import capped
 from noetic_nb.steering.rules.rule import LLMEval, Point, SteeringRule
@@ -30,6 +30,8 @@ OnUnparseable: TypeAlias = Literal["allow", "deny"]
 # The last argument is the evaluation itself, as the caller gave it.
 JudgeNow: TypeAlias = Callable[[SteeringRule, LLMEval, Params, Any], Awaitable[SteeringDecision | None]]
 JudgeLater: TypeAlias = Callable[[SteeringRule, LLMEval, Params, Any], None]
+
+NOT_BEGUN: Final = Asked(0)
 
 UNREADABLE_GUIDANCE: Final = "A judge gave no readable verdict, so this is not allowed."
 
@@ -82,13 +84,14 @@ async def evaluate(
     judge_later: JudgeLater,
     result: Evaluation | None = None,
     history: Callable[[], Sequence[PastCall]] | None = None,
+    begun: Asked = NOT_BEGUN,
 ) -> Evaluation:
     """Evaluate the rules of a snapshot that apply at a point, in order.
 
     ``judge_now(rule, judge, params, result)`` waits for a synchronous judge, and returns None where no verdict could be read;
     ``judge_later`` starts an asynchronous one in the background. `result` is filled in step by step, so that a caller that
     cancels the evaluation knows how far it came. `history` returns the calls so far as they stand, which rules read after
-    one of them has awaited something.
+    one of them has awaited something. `begun` says which rules were asked already.
 
     Raises
     ------
@@ -100,13 +103,13 @@ async def evaluate(
     result = Evaluation() if result is None else result
     decisions: list[SteeringDecision] = []
     tool = params.tool_name if isinstance(params, BeforeToolCallParams) else None
-    rules, needs = snapshot.prepared(point, tool)
+    rules, needs, _ = snapshot.prepared(point, tool)
     bindings = Bindings(params, needs)
     is_stale = False
     # A clock is read once a rule: from one rule to the next is what the first has taken.
     clock = None if params.ctx.sink is None else params.ctx.clock
     last, since = None, 0.0
-    for prepared in rules:
+    for prepared in rules[begun.place :]:
         if clock is not None:
             now = clock.monotonic_ms()
             if last is not None:
@@ -119,7 +122,11 @@ async def evaluate(
         rule = prepared.rule
         try:
             answer: Any = None
-            if (predicate := prepared.predicate) is not None:
+            if begun.error is not None:
+                raise begun.error
+            if begun.answer is not None:
+                answer, begun = begun.answer, NOT_BEGUN
+            elif (predicate := prepared.predicate) is not None:
                 answer = predicate(params)
                 # The most frequent case by far: a predicate without an opinion.
                 if answer is None and rule.llm_eval is None:
@@ -142,8 +149,10 @@ async def evaluate(
                 is_stale = True
                 decision = await _judged(rule, rule.llm_eval, params, policy, result, judge_now, judge_later)
         except Exception as exc:
+            begun = NOT_BEGUN
             decision = _failed(rule, exc, policy, result)
         except BaseException as exc:
+            begun = NOT_BEGUN
             decision = _failed(rule, _as_error(rule, exc, result), policy, result)
         if decision is None:
             continue

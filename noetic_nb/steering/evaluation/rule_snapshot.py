@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from functools import partial
-from typing import Any, Final, TypeAlias, assert_never
+from itertools import takewhile
+from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 from noetic_nb.memory.steering_decision import SteeringDecision
 from noetic_nb.names import skeleton
@@ -19,7 +20,7 @@ from noetic_nb.steering.predicates.in_thread import in_thread
 from noetic_nb.steering.predicates.sequence_rules import check_sequence
 from noetic_nb.steering.rules.rule import CelCondition, LLMEval, Point, PythonPredicate, SequenceRule, SteeringRule
 
-__all__ = ["PreparedRule", "RuleSnapshot"]
+__all__ = ["Asked", "PreparedRule", "RuleSnapshot"]
 
 _Key: TypeAlias = tuple[Point, str | None]
 
@@ -40,8 +41,36 @@ class PreparedRule:
     """The decision of a condition that is true; None where the rule returns decisions itself."""
 
 
-PreparedRules: TypeAlias = tuple[tuple[PreparedRule, ...], frozenset[str]]
-"""Rules in order, and the names that their conditions need bound."""
+class PreparedRules(NamedTuple):
+    """The rules for a point and a tool."""
+
+    rules: tuple[PreparedRule, ...]
+    """In order."""
+    needs: frozenset[str]
+    """Names that their conditions need bound."""
+    plain: tuple[Callable[[Any], Any], ...]
+    """Predicates of the first of them, up to one that is something else than a predicate alone."""
+
+    def asked(self, params: Params) -> Asked | None:
+        """Call the plain predicates up to one that has something to say; None where these are all the rules and none has."""
+        place = 0
+        for place, predicate in enumerate(self.plain):
+            try:
+                answer = predicate(params)
+            except BaseException as exc:  # handled where the others are, as an error of this rule
+                return Asked(place, error=exc)
+            # The most frequent case by far: no opinion.
+            if answer is not None:
+                return Asked(place, answer)
+        return None if len(self.plain) == len(self.rules) else Asked(len(self.plain))
+
+
+class Asked(NamedTuple):
+    """Where an evaluation stands: the rules before `place` had nothing to say, and the one there did, if it was asked."""
+
+    place: int
+    answer: Any = None
+    error: BaseException | None = None
 
 
 def prepare(rules: Iterable[SteeringRule]) -> PreparedRules:
@@ -70,7 +99,10 @@ def prepare(rules: Iterable[SteeringRule]) -> PreparedRules:
                 prepared.append(PreparedRule(rule))
             case other:
                 assert_never(other)
-    return tuple(prepared), frozenset(needs)
+    plain = takewhile(lambda one: one.predicate is not None and one.rule.llm_eval is None, prepared)
+    return PreparedRules(
+        tuple(prepared), frozenset(needs), tuple([one.predicate for one in plain if one.predicate is not None])
+    )
 
 
 def _sequence(

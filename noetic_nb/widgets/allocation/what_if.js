@@ -20,6 +20,7 @@ function whatIfIn(parent, { get, shown, drawPicture, choose }) {
     return [name, box];
   });
   let state = null; // of the call that the sliders are for
+  let awaited = null; // the call whose settings were asked for
 
   const words = (number) => (number === null ? "no limit" : number.toLocaleString("en-US"));
   // The right end of a layer's maximum is no limit.
@@ -109,20 +110,27 @@ function whatIfIn(parent, { get, shown, drawPicture, choose }) {
   for (const [, box] of lists) box.addEventListener("click", (event) => choose(event));
 
   async function look() {
-    if (!fold.open || state?.at === shown()) return;
     const at = shown();
+    if (!fold.open || state?.at === at || awaited === at) return;
+    awaited = at;
     state = null;
     show(null);
     knobs.replaceChildren();
     reset.disabled = true;
+    let settings, fault;
     try {
-      const settings = await get({ what: "settings", at });
-      if (at === shown()) setUp(at, settings);
+      settings = await get({ what: "settings", at });
     } catch (error) {
-      setText(wrong, error.message);
-      setText(sum, "");
-      state = { at, knobs: [] };
+      fault = error;
     }
+    // A second answer would undo what someone has moved since the first.
+    if (awaited !== at) return;
+    awaited = null;
+    if (at !== shown()) return;
+    if (!fault) return setUp(at, settings);
+    setText(wrong, fault.message);
+    setText(sum, "");
+    state = { at, knobs: [] };
   }
   fold.addEventListener("toggle", look);
   return { fold, look };
