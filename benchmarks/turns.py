@@ -5,8 +5,12 @@
 Each turn asks once for a tool and then answers, with a model that answers at once, as one of a conversation of ten turns on a
 thread of its own; states and ledgers are kept in memory. The kinds of turn take turns within each round, so that a slow moment
 hits all of them, and the best round of each counts: what else the machine does only ever adds. No other library is in here:
-what is asked is how far the turn that people run is from the bare one. Views are followed as in a kernel without a page: their
-messages are made and encoded, and nobody reads them.
+what is asked is how far the turn that people run is from the bare one.
+
+With a recorder and views, the turns of whole conversations count, on average and to their replies: in it is what a thread that
+reads for the views takes of them meanwhile: at most a twentieth of the time while turns follow each other without a pause. What
+is left to read then, which an agent that waits for a model leaves time for, has lines of its own, beside the bare turn. Views are
+followed as in a kernel without a page: their messages are made and encoded, and nobody reads them.
 """
 
 from __future__ import annotations
@@ -24,14 +28,17 @@ from comm.base_comm import BaseComm
 
 import noetic_nb as nn
 from benchmarks.comparing import Lines, parser
+from noetic_nb.events import TurnCompleted
 from noetic_nb.memory import MemoryHooks, MemoryLayer
-from noetic_nb.runs import record
+from noetic_nb.runs import Run, record
 from noetic_nb.widgets import Ledger, RunTimeline, TokenAllocation
+from noetic_nb.widgets.base.reading_thread import follower_of
 
 ANSWER: Final = "Order A17 is packed."
 CALL: Final = nn.CallTool("lookup", order_id="A17")
 QUESTION: Final = "Where is order A17?"
 TURNS: Final = 10
+TALKS: Final = 40
 
 LINES: Final[dict[str, float | None]] = {
     "a turn with five layers and ten rules / the bare turn with one tool": 4.5,
@@ -39,6 +46,8 @@ LINES: Final[dict[str, float | None]] = {
     "what five layers add / the bare turn with one tool": 1.8,
     "a turn with five layers, ten rules and a recorder / the same without a recorder": None,
     "the same with a recorder and three views / the same without": 1.5,
+    "what three views have left to read of these turns / the bare turn with one tool": None,
+    "all reading of a turn by three views, alone / the bare turn with one tool": None,
 }
 
 
@@ -132,6 +141,42 @@ class Page(BaseComm):
         json.dumps({"type": msg_type, "data": data, "metadata": metadata, **keys}, default=str)
 
 
+async def in_turns(talks: dict[str, Talk], rounds: int, after: Callable[[str], object]) -> dict[str, list[float]]:
+    """Return the seconds of a turn of each kind in each round, all conversations of a round on average."""
+    for run in talks.values():
+        for _ in range(3):
+            await run()
+    after("")
+    taken: dict[str, list[float]] = {name: [] for name in talks}
+    for number in range(rounds):
+        for name in talks if number % 2 == 0 else reversed(list(talks)):
+            gc.collect()
+            start = time.perf_counter()
+            for _ in range(TALKS):
+                await talks[name]()
+            taken[name].append((time.perf_counter() - start) / (TURNS * TALKS))
+            after(name)
+    return taken
+
+
+def reading(recorded: Run) -> float:
+    """Return the seconds that three views take to read a turn of a run, event by event as they come."""
+    run = Run()
+    views = [TokenAllocation(run), Ledger(run), RunTimeline(run)]
+    events = recorded.events[-70 * TURNS * TALKS :]
+    follower_of(run).is_awake = True  # so that nobody begins
+    for event in events:
+        run.append(event)
+    turns = sum(isinstance(event, TurnCompleted) for event in events)
+    start = time.perf_counter()
+    for view in views:
+        view.catch_up()
+    taken = (time.perf_counter() - start) / turns
+    for view in views:
+        view.close()
+    return taken
+
+
 async def measure(rounds: int) -> Lines:
     """Measure and print everything."""
     kinds = {"bare": agent(), "layers": agent(layers=5), "rules": agent(rules=10), "all": agent(layers=5, rules=10)}
@@ -142,9 +187,19 @@ async def measure(rounds: int) -> Lines:
     record(recorded[0])
     run = record(watched[0])
     views = [TokenAllocation(run), Ledger(run), RunTimeline(run)]
+    left: list[float] = []
+
+    def catch_up(name: str) -> None:
+        start = time.perf_counter()
+        for view in views:
+            view.catch_up()
+        if name == "watched":
+            left.append((time.perf_counter() - start) / (TURNS * TALKS))
+
     # Fewer rounds: a run grows with each, and what a view costs is to be that of a conversation and not of a day.
     kinds = {"without": agent(layers=5, rules=10), "recorded": recorded, "watched": watched}
-    seen = await best_of({name: talk(*kind) for name, kind in kinds.items()}, max(3, rounds // 6))
+    seen = await in_turns({name: talk(*kind) for name, kind in kinds.items()}, max(5, rounds // 6), catch_up)
+    alone = reading(run)
     for view in views:
         view.close()
     lines, about = Lines(LINES), f"{len(run.events) / len(run.turns):.0f} events a turn"
@@ -159,6 +214,8 @@ async def measure(rounds: int) -> Lines:
         ("the same with a recorder and three views / the same without", "watched"),
     ):
         lines.ratio(what, seen[name], seen["without"], about=about)
+    lines.ratio("what three views have left to read of these turns / the bare turn with one tool", min(left), bare)
+    lines.ratio("all reading of a turn by three views, alone / the bare turn with one tool", alone, bare)
     return lines
 
 

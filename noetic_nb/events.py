@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 from noetic_nb.cards import with_card
 from noetic_nb.items import Item
+from noetic_nb.late_data import frozen_when_read
 from noetic_nb.quick_records import dataclass
 
 __all__ = [
@@ -433,9 +434,10 @@ class RegulatorDecided:
 
 
 @with_card(shown="in cells")
+@frozen_when_read("state")
 @dataclass(frozen=True, slots=True)
 class LayerStateChanged:
-    """A layer's state was written; `state` is a copy of it as JSON data, None when it was cleared."""
+    """A layer's state was written; `state` is a copy of it as JSON data that cannot change, None when it was cleared."""
 
     kind: ClassVar[str] = "layer_state_changed"
     where: Where

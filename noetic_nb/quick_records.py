@@ -123,7 +123,8 @@ def _init_of(cls: type[Any]) -> Any:
         if not is_frozen:
             lines.append(f"self.{name} = {value}")
         elif has_slots:
-            scope[f"_set_{name}"] = getattr(cls, name).__set__
+            slot = getattr(cls, name)
+            scope[f"_set_{name}"] = slot.fset if isinstance(slot, property) else slot.__set__
             lines.append(f"_set_{name}(self, {value})")
         else:
             lines.append(f"facts[{name!r}] = {value}")

@@ -102,6 +102,15 @@ def count_quickly(item: Item, frame: int, *texts: str) -> Item:
     return item
 
 
+def known_tokens(item: Item) -> int | None:
+    """Return the tokens of an item by the estimate, None where nobody has counted them yet."""
+    try:
+        found: int = _known_tokens(item)
+    except AttributeError:
+        return None
+    return found
+
+
 def tally_of(item: Item, counter: Tokenizer) -> tuple[Tokenizer, str, int] | None:
     """Return what `remember_tally` kept of an item: a counter, its kind and the tokens of its text; None by another counter."""
     try:

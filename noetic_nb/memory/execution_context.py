@@ -20,7 +20,15 @@ from noetic_nb.redact import safe_logger
 from noetic_nb.shell import Shell
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["CallModel", "Diagnostic", "ExecutionContext", "HookModelRequest", "as_response", "log_diagnostic"]
+__all__ = [
+    "CallModel",
+    "Diagnostic",
+    "ExecutionContext",
+    "HookModelRequest",
+    "as_response",
+    "log_diagnostic",
+    "one_where",
+]
 
 Diagnostic: TypeAlias = Callable[[str, str, BaseException], None]
 """Is called with an error that does not fail the run: ``diagnostic(layer_id, hook, error)``."""
@@ -162,11 +170,12 @@ class ExecutionContext:
     @property
     def where(self) -> Where:
         """The place of this execution in a run's events."""
-        return _where(self.thread_id, self.execution_id, self.turn, self.depth)
+        return one_where(self.thread_id, self.execution_id, self.turn, self.depth)
 
 
 # Two a hook, and the same for a whole turn: looking one up costs a fifth of making one.
-_where: Final = lru_cache(maxsize=256)(Where)
+one_where: Final = lru_cache(maxsize=1_024)(Where)
+"""The place of a turn, the same record for all its events: who takes them sees quickly that a turn goes on."""
 
 
 def as_response(value: Any, registry: ItemRegistry = DEFAULT_REGISTRY) -> ModelResponse:

@@ -46,6 +46,8 @@ class LayerStateStore:
         self.on_problem: Callable[[str, str, str, BaseException], None] | None = None
         # Called at every write before the listeners, with what may be kept of the state: who remembers what was.
         self.keep: Callable[[str, str, Snapshot, str], None] | None = None
+        # Called with the same after it, while someone follows the run.
+        self.tell: Callable[[str, str, Snapshot, str], None] | None = None
         self._states: dict[_Key, Any] = {}
         self._mirror = Mirror(self.report)
         self._targets = self._mirror.by_key
@@ -97,6 +99,8 @@ class LayerStateStore:
             self._mirror.write(key, target, taken)
         if self.keep is not None:
             self.keep(execution_id, layer_id, taken, hook)
+        if self.tell is not None:
+            self.tell(execution_id, layer_id, taken, hook)
         if self._listeners:
             # A copy, because a listener may end itself while it is called.
             for listener in tuple(self._listeners):

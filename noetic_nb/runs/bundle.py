@@ -10,8 +10,8 @@ from typing import Any
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import thaw
+from noetic_nb.items.kept_data import frozen_data
 from noetic_nb.memory import MemoryLayer
-from noetic_nb.runs.payload import frozen_data
 from noetic_nb.steps import Registry, Tool
 
 __all__ = ["bundle_of"]

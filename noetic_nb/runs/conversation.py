@@ -26,10 +26,10 @@ from noetic_nb.items import Item, freeze, item_text, parse_item
 from noetic_nb.items.build import content_tokens
 from noetic_nb.items.call_ids import with_own_call_ids
 from noetic_nb.items.frozen import FLAT, FrozenDict
+from noetic_nb.items.kept_data import frozen_data
 from noetic_nb.items.messages import Message
 from noetic_nb.redact import Redaction
 from noetic_nb.redact.secret_names import secret_word
-from noetic_nb.runs.payload import frozen_data
 from noetic_nb.runs.run import Run
 from noetic_nb.tokens import estimate_tokens
 

@@ -13,11 +13,13 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
-from noetic_nb.events import RequestPrepared, RunEvent
+from noetic_nb.events import MemoryTraceSpan, RequestPrepared, RunEvent
 from noetic_nb.items import Item, ItemRegistry
 from noetic_nb.items.frozen import FrozenDict
+from noetic_nb.items.kept_data import frozen_data
+from noetic_nb.late_data import Later, held_by
 from noetic_nb.quick_records import dataclass
-from noetic_nb.runs.payload import from_wire, frozen_data, to_wire
+from noetic_nb.runs.payload import from_wire, to_wire
 
 __all__ = [
     "EVENT_TYPES",
@@ -180,7 +182,9 @@ def _is_free(hint: Any) -> bool:
 
 
 _FIELDS: Final[dict[type[Any], tuple[_Field, ...]]] = {}
-_FREE: Final[dict[type[Any], tuple[str, ...]]] = {}
+_NOTHING: Final[tuple[Any, ...]] = ()  # the only tuple that is empty
+# With what gets the value as it is held.
+_FREE: Final[dict[type[Any], tuple[tuple[str, Callable[[Any], Any]], ...]]] = {}
 PLAIN_TYPES: Final[set[type[Any]]] = set()
 """Types of events that hold nothing that can change, of those that were seen: `settled` returns them as they are."""
 
@@ -203,16 +207,17 @@ def _fields_of(cls: type[Any]) -> tuple[_Field, ...]:
     return known
 
 
-def _free_names(event: object) -> tuple[str, ...]:
+def _free_fields(event: object) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     if not isinstance(event, EVENT_TYPES):
         raise NoeticConfigError(
             "INVALID_RUN_EVENT", "A run holds events.", given=event, hint="Use the records in noetic_nb.events."
         )
     cls = type(event)
-    names = _FREE[cls] = tuple(field.name for field in _fields_of(cls) if field.is_free)
+    names = [field.name for field in _fields_of(cls) if field.is_free]
     if not names and cls is not RequestPrepared:
         PLAIN_TYPES.add(cls)
-    return names
+    free = _FREE[cls] = tuple([(name, held_by(cls, name)) for name in names])
+    return free
 
 
 def settled(event: RunEvent, known: dict[int, tuple[Any, Any]] | None = None) -> RunEvent:
@@ -222,17 +227,17 @@ def settled(event: RunEvent, known: dict[int, tuple[Any, Any]] | None = None) ->
     what was looked through, for events that share their data.
     Raises `NoeticConfigError`, ``INVALID_RUN_EVENT``, if it is no event.
     """
-    if type(event) is RequestPrepared:
+    if isinstance(event, MemoryTraceSpan) and event.attributes is None and not event.notes:
+        return event  # as most, and most events are these
+    if isinstance(event, RequestPrepared):
         event = _with_settled_tools(event)
-    names = _FREE.get(type(event))
-    if names is None:  # the first of its class, or none
-        names = _free_names(event)
-    if not names:  # as of most events
-        return event
+    free = _FREE.get(type(event))
+    if free is None:  # the first of its class, or none
+        free = _free_fields(event)
     changed = {}
-    for name in names:
-        value = getattr(event, name)
-        if value is None:
+    for name, held in free:
+        value = held(event)
+        if value is None or value is _NOTHING or type(value) is Later:  # which nobody can write into
             continue
         if known is None:
             frozen = frozen_data(value)

@@ -9,7 +9,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RunEvent
+from noetic_nb.events import RunEvent, Where
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs.autosave import Autosave
 from noetic_nb.runs.kept_turns import KeptTurn, KeptTurns, with_dropped
@@ -43,6 +43,8 @@ class RunKeeper:
         self._next = 0
         self._numbers: Sequence[int] | None = None
         self._places: dict[int, tuple[int, tuple[int, int]]] = {}
+        self.middle: Where | None = None
+        self.look_at = 0
 
     def bound_by(self, turns: KeptTurns) -> None:
         """Take another bound; it holds from the next turn on."""
@@ -87,17 +89,23 @@ class RunKeeper:
             self._save(self._turns.all)
         return self._within_bound()
 
-    def take(self, event: RunEvent) -> Sequence[bool] | None:
-        """Take an event that the run has got."""
-        turn = self._turns.take(event)
-        file = self._file
-        if file is None:
-            return self._within_bound() if turn.is_over else None
-        if file.is_open:
-            turn.waiting.append((self._next, event))
-            self._next += 1
-            if self._turns.is_complete(turn, event) or len(turn.waiting) >= _MOST_WAITING:
-                self._save([turn])
+    def take(self) -> Sequence[bool] | None:
+        """Take the events that the run has got since."""
+        taken, owners = len(self._turns.owners), self._turns.owners
+        keeps = self._file is not None and self._file.is_open
+        for event in self._run.events[taken:]:
+            turn = self._turns.take(event)
+            if keeps:
+                turn.waiting.append((self._next, event))
+                self._next += 1
+                if len(turn.waiting) >= _MOST_WAITING or self._turns.is_complete(turn, event):
+                    self._save([turn])
+        if len(owners) == taken:
+            return None
+        # From here on there is nothing to decide until it ends, or too much of it waits.
+        goes_on = not turn.is_over and (turn.has_started or not keeps)
+        self.middle = event.where if goes_on else None
+        self.look_at = len(owners) + _MOST_WAITING - len(turn.waiting)
         return self._within_bound() if turn.is_over else None
 
     def _save(self, turns: Sequence[KeptTurn]) -> None:
@@ -120,6 +128,8 @@ class RunKeeper:
 
     def close(self) -> None:
         """Save what is left, and let go of the file."""
+        self.take()
+        self.middle = None
         if self._file is not None and self._file.is_open:
             self._save(self._turns.all)
             self._file.close()

@@ -6,13 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, overload
 
 from noetic_nb.cards import Card, Table, card_line, card_of, with_card
-from noetic_nb.events import RunEvent
+from noetic_nb.events import RunEvent, Where
 
 __all__ = ["Events", "Keeper"]
 
 
 class Keeper(Protocol):
     """What keeps a run within its bound, and saves it as it grows."""
+
+    middle: Where | None
+    """Where the turn goes on whose events need not be taken one by one, but when it is completed; None where none does."""
+    look_at: int
+    """When the run has so many events, they are taken all the same."""
 
     @property
     def problem(self) -> str | None:
@@ -23,8 +28,8 @@ class Keeper(Protocol):
         """Take what the run has; returns for each event whether it stays, None for all."""
         ...
 
-    def take(self, event: RunEvent, /) -> Sequence[bool] | None:
-        """Take the event that was just added; must not raise. Returns what `begin` does."""
+    def take(self) -> Sequence[bool] | None:
+        """Take the events that were added since; must not raise. Returns what `begin` does."""
         ...
 
     def close(self) -> None:

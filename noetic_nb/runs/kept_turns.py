@@ -7,22 +7,13 @@ that is under way stays, and so does the newest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, fields
-from typing import Any, Final, get_type_hints
+from dataclasses import field
+from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import (
-    BudgetsAllocated,
-    OfferedTool,
-    QualityGiven,
-    RunEvent,
-    StepEnded,
-    StepStarted,
-    TurnCompleted,
-    TurnStarted,
-    Where,
-)
+from noetic_nb.events import RunEvent, StepEnded, TurnCompleted, TurnStarted, Where
 from noetic_nb.quick_records import dataclass
+from noetic_nb.runs.event_sizes import EventSizes
 
 __all__ = ["KEPT_BYTES", "KeptTurn", "KeptTurns", "with_dropped"]
 
@@ -33,66 +24,6 @@ KEPT_BYTES: Final = 128 * 2**20
 _LOW: Final = 0.75
 # A thread has one entry as long as its turns are dropped in order.
 _MOST_ENTRIES: Final = 1_000
-# What a record and one of its fields take beside their content, by the size of their JSON.
-_RECORD_BYTES: Final = 48
-_FIELD_BYTES: Final = 16
-# Of each record the size of what has one always, and the fields that have to be looked at.
-_SHAPES: Final[dict[type[Any], tuple[int, tuple[str, ...]]]] = {}
-_FIXED: Final = frozenset({int, float, bool, int | None, float | None, Where})
-
-
-# They hold names and numbers, and are many.
-_FIXED_BYTES: Final[Mapping[type[Any], int]] = {
-    StepStarted: 300, StepEnded: 360, BudgetsAllocated: 360, QualityGiven: 240,
-}  # fmt: skip
-
-
-def _shape_of(cls: type[Any]) -> tuple[int, tuple[str, ...]]:
-    hints = get_type_hints(cls)
-    names = [each.name for each in fields(cls)]
-    free = tuple(name for name in names if hints[name] not in _FIXED)
-    shape = _SHAPES[cls] = _RECORD_BYTES + _FIELD_BYTES * len(names), free
-    return shape
-
-
-def _size(value: Any) -> int:
-    """Return about how large data is; looked at for every event, so it is quick rather than exact."""
-    kind = type(value)
-    if kind is str:
-        return len(value)
-    if value is None or kind in (int, float, bool):
-        return 4
-    if isinstance(value, dict):
-        size = _FIELD_BYTES * len(value)
-        for inner in value.values():
-            size += len(inner) if type(inner) is str else _size(inner)
-        return size
-    if isinstance(value, tuple | list):
-        return 4 * len(value) + sum([_size(inner) for inner in value]) if value else 0
-    if isinstance(value, str | int | float):  # of a class of its own, such as the input of a turn
-        return len(value) if isinstance(value, str) else 4
-    if kind is OfferedTool:
-        return _tool_size(value)
-    size, names = _SHAPES.get(kind) or _shape_of(kind)
-    for name in names:
-        inner = getattr(value, name)
-        size += len(inner) if type(inner) is str else _size(inner)
-    return size
-
-
-# The same tools are offered at every turn. By identity, which stays a tool's own as long as it is here.
-_TOOL_SIZES: Final[dict[int, tuple[OfferedTool, int]]] = {}
-_MOST_TOOLS: Final = 512
-
-
-def _tool_size(tool: OfferedTool) -> int:
-    known = _TOOL_SIZES.get(id(tool))
-    if known is None:
-        if len(_TOOL_SIZES) >= _MOST_TOOLS:
-            _TOOL_SIZES.clear()
-        size = 4 * _FIELD_BYTES + len(tool.name) + len(tool.description) + _size(tool.parameters)
-        known = _TOOL_SIZES[id(tool)] = tool, size
-    return known[1]
 
 
 # Compared by identity: a thread that begins anew has a second turn 1.
@@ -150,18 +81,25 @@ class KeptTurns:
         self._next = 0
         self._size = 0
         self._count = 0
+        # Where the newest event happened, and the turn of that.
+        self._where: Where | None = None
+        self._turn: KeptTurn
+        self._sizes = EventSizes()
 
     def take(self, event: RunEvent, serial: int | None = None) -> KeptTurn:
         """Take the next event of the run; returns the turn it belongs to, the one of that number where it is known."""
         kind = type(event)
+        where = event.where
         if serial is not None:
             turn = self._turn_numbered(serial, event)
+        elif where is self._where and kind is not TurnStarted:  # as in nearly all of a turn
+            turn = self._turn
         else:
-            where = event.where
             known = self._current.get((where.thread_id, where.turn))
-            turn = self._turn_of(event) if known is None or kind is TurnStarted else known
+            turn = self._turn = self._turn_of(event) if known is None or kind is TurnStarted else known
+            self._where = where if turn.turn else None
         self.owners.append(turn)
-        size = _FIXED_BYTES.get(kind) or _size(event)
+        size = self._sizes.of(event)
         turn.size += size
         self._size += size
         if kind is TurnStarted:
@@ -205,6 +143,7 @@ class KeptTurns:
         for turn in self.all:
             turn.is_over = True
         self._current.clear()
+        self._where = None
         self._by_serial.clear()
 
     def is_complete(self, turn: KeptTurn, event: RunEvent) -> bool:
@@ -244,6 +183,7 @@ class KeptTurns:
         for turn in gone:
             if self._current.get((turn.thread_id, turn.turn)) is turn:
                 del self._current[turn.thread_id, turn.turn]
+        self._where = None
         return stays
 
 

@@ -14,10 +14,10 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, RunEvent
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import thaw
+from noetic_nb.items.kept_data import frozen_data
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs.keeper import bound, open_autosave
 from noetic_nb.runs.kept_turns import KEPT_BYTES, KeptTurns
-from noetic_nb.runs.payload import frozen_data
 from noetic_nb.runs.run import Run
 
 __all__ = ["Recordable", "Recorder", "record", "recorded"]

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from noetic_nb.cards import Card, with_card
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import ItemsAppended, RunEvent, ToolCalled
+from noetic_nb.events import ItemsAppended, RunEvent, ToolCalled, TurnCompleted
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item
+from noetic_nb.items.kept_data import plain_data
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs.event_codec import EVENT_TYPES, PLAIN_TYPES, SCHEMA_VERSION, settled
 from noetic_nb.runs.kept_events import Events, Keeper
 from noetic_nb.runs.numbering import Numbering, Numbers
-from noetic_nb.runs.payload import plain_data
 from noetic_nb.runs.plain_text import plain
 from noetic_nb.runs.save import save_events
 from noetic_nb.runs.tables import Recorded, frame
@@ -147,14 +147,20 @@ class Run:
         NoeticConfigError
             ``INVALID_RUN_EVENT`` if it is not an event.
         """
-        if type(event) not in PLAIN_TYPES:
+        kind = type(event)
+        if kind not in PLAIN_TYPES:
             event = settled(event)
         with self._lock:
-            self._events.append(event)
+            events = self._events
+            events.append(event)
             if self._numbers is not None:
                 self._numbers.add(event)
-            if self._keeper is not None:
-                self._keep(self._keeper.take(event))
+            keeper = self._keeper
+            # What happens in the middle of a turn is looked at when it ends: it is to be recorded quickly.
+            if keeper is not None and (
+                event.where is not keeper.middle or kind is TurnCompleted or len(events) >= keeper.look_at
+            ):
+                self._keep(keeper.take())
             seq = len(self._events) - 1
             listeners = self._listeners
         # Called outside the lock: a listener may wait for a thread that appends.

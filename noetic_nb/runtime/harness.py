@@ -13,10 +13,12 @@ from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, LayerStateChanged, QualityGiven, TextRetracted
 from noetic_nb.ids import SYSTEM_IDS, Ids
-from noetic_nb.items import ItemLog, thaw
+from noetic_nb.items import ItemLog
+from noetic_nb.late_data import Later
 from noetic_nb.markup import plain, plain_line
 from noetic_nb.memory import LayerStack, LayerStateStore
 from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
+from noetic_nb.memory.state_copy import Snapshot
 from noetic_nb.models.client import ModelClient, check_clients
 from noetic_nb.runtime.config.config import AgentConfig
 from noetic_nb.runtime.config.harness_arguments import (
@@ -703,10 +705,11 @@ class AgentHarness:
         self._engine.update_sinks()
         if self._hub and self._stop_watching is None:
             begun = [layer.hooks.on_record for layer in self._stack.layers if layer.hooks.on_record is not None]
-            ends = [self._stack.state.listen(self._state_written)]
-            ends += [begin(self._hub, self._engine.clock) for begin in begun]
+            self._stack.state.tell = self._state_written
+            ends = [begin(self._hub, self._engine.clock) for begin in begun]
 
             def stop() -> None:
+                self._stack.state.tell = None
                 for end in ends:
                     end()
 
@@ -715,12 +718,11 @@ class AgentHarness:
             self._stop_watching()
             self._stop_watching = None
 
-    # Any: a state is whatever its layer keeps.
-    def _state_written(self, execution_id: str, layer_id: str, state: Any, hook: str) -> None:
+    def _state_written(self, execution_id: str, layer_id: str, state: Snapshot, hook: str) -> None:
         ctx = self._threads.find(execution_id)
         if ctx is not None:
             now = self._engine.clock.now_ms()
-            self._hub.emit(LayerStateChanged(ctx.where, now, layer_id, hook, thaw(state)))
+            self._hub.emit(LayerStateChanged(ctx.where, now, layer_id, hook, Later(state.take())))
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(unknown_name(type(self), name), name=name, obj=self)

@@ -42,6 +42,7 @@ FLOORS: tuple[frozenset[str], ...] = (
             "regulator",
             "sync",
             "late_pattern",
+            "late_data",
             "lazy",
             "moved",
             "nested_loop",
@@ -95,7 +96,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
     ),
     "items": (
         frozenset({"frozen", "json_text", "json_form"}),
-        frozenset({"item"}),
+        frozenset({"item", "kept_data"}),
         frozenset({"registry"}),
         frozenset({"build", "call_ids", "log", "origins", "shared_prefix", "text_fields", "value_search"}),
         frozenset({"messages"}),

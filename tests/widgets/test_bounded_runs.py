@@ -18,16 +18,19 @@ class DropsFirst:
 
     problem = None
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    middle = None
+    look_at = 0
+
+    def __init__(self, run: Run, most: int) -> None:
+        self.run, self.most = run, most
         self.events: list[RunEvent] = []
 
     def begin(self, events: Sequence[RunEvent]) -> Sequence[bool] | None:
         self.events = list(events)
         return None
 
-    def take(self, event: RunEvent) -> Sequence[bool] | None:
-        self.events.append(event)
+    def take(self) -> Sequence[bool] | None:
+        self.events += self.run.events[len(self.events) :]
         turns = sorted({event.where.turn for event in self.events})
         if len(turns) <= self.most:
             return None
@@ -56,7 +59,7 @@ def turn(number: int) -> list[RunEvent]:
 @pytest.fixture
 def run() -> Run:
     run = Run("bounded")
-    run.keep_with(DropsFirst(3))
+    run.keep_with(DropsFirst(run, 3))
     return run
 
 

@@ -19,6 +19,7 @@ from noetic_nb.events import ModelCalled, QualityGiven, ViewAssembled, Where
 from noetic_nb.runs import Run
 from noetic_nb.widgets import RegulatorTrends, TokenAllocation
 from noetic_nb.widgets.base import cells
+from noetic_nb.widgets.base.reading_thread import follower_of
 from tests.widgets.scenes import demo_run, hostile_run, layer, turn, view
 from tests.widgets.views import MAKERS, OFFERED, RUN_VIEWS, VIEWS
 
@@ -48,7 +49,7 @@ def in_cell(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def listeners(run: Run) -> int:
-    return len(run._listeners)
+    return len(follower_of(run).views)
 
 
 def comms() -> int:

@@ -141,7 +141,7 @@ def test_a_panel_that_is_made_while_events_wait_reads_each_of_them_once() -> Non
                 run.append(event)
             done.set()
 
-        with bench._together():
+        with bench._gathered():
             thread = threading.Thread(target=agent)
             thread.start()
             assert done.wait(10)
@@ -594,7 +594,7 @@ def test_events_that_wait_while_a_thread_is_chosen_are_read_once() -> None:
             adding.start()
             adding.join()
             bench._show_moment()
-        bench._read()
+        bench.catch_up()
         run.append(decisions()[0])
 
         again = Workbench(run)

@@ -21,9 +21,9 @@ from noetic_nb.interop.spans.span_tree import Execution
 from noetic_nb.interop.spans.span_turns import Log, TurnWriter, asked_of
 from noetic_nb.items import Item, item_text
 from noetic_nb.items.build import content_tokens
+from noetic_nb.items.kept_data import frozen_data
 from noetic_nb.items.messages.message import FINISH, call_output, input_text, text_message
 from noetic_nb.redact import Redaction
-from noetic_nb.runs.payload import frozen_data
 from noetic_nb.runs.run import Run
 
 __all__ = ["RunWriter", "run_of_execution"]

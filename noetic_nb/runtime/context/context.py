@@ -19,6 +19,7 @@ from noetic_nb.items.origins import Provenance
 from noetic_nb.memory import ExecutionContext, RerenderRequest
 from noetic_nb.memory.call_history import Place
 from noetic_nb.memory.declared import TypedMemory
+from noetic_nb.memory.execution_context import one_where
 from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.models.client import NO_USAGE, ModelResponse
 from noetic_nb.runtime.config.limits import Limits
@@ -177,7 +178,7 @@ class Context:
     def where(self) -> Where:
         """The place of this execution in a run's events."""
         if self._where is None:
-            self._where = Where(self.thread_id, self.id, self.turn, self.depth)
+            self._where = one_where(self.thread_id, self.id, self.turn, self.depth)
         return self._where
 
     @property

@@ -14,6 +14,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import LayerStateChanged, Where
 from noetic_nb.items import ItemLog, thaw
 from noetic_nb.items.json_text import compact_json
+from noetic_nb.late_data import Later
 from noetic_nb.markup import plain_line
 from noetic_nb.memory import DisposeParams, ExecutionContext, InitParams, MemoryLayer, resolve_scope_key
 from noetic_nb.memory.hook_results import UNSET, field_of
@@ -291,10 +292,11 @@ class MemoryView:
             )
 
     def _note(self, layer: MemoryLayer, where: Where, hook: str, state: Any, scope_key: str | None = None) -> None:
-        self._history.note(layer.id, self._key(layer) if scope_key is None else scope_key, where, hook, Snapshot(state))
+        taken = Snapshot(state)
+        self._history.note(layer.id, self._key(layer) if scope_key is None else scope_key, where, hook, taken)
         if self._engine.sink is not None:
             now = self._engine.clock.now_ms()
-            self._engine.sink.emit(LayerStateChanged(where, now, layer.id, hook, thaw(state)))
+            self._engine.sink.emit(LayerStateChanged(where, now, layer.id, hook, Later(taken.take())))
 
     # -- going back -----------------------------------------------------------------------------------------------
 

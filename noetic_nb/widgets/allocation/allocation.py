@@ -135,7 +135,7 @@ class TokenAllocation(RunView):
         ...     view.what_if(0, total=1_000, reserve=100).budgets.history_budget
         360.0
         """
-        with self._reading_lock:
+        with self.up_to_date():
             found = self._allocation.index.find(call, thread_id=thread_id)
             return found.replan(budgets=budgets, total=total, reserve=reserve)
 
@@ -171,7 +171,7 @@ class TokenAllocation(RunView):
         return found
 
     def _selected(self, fields: dict[str, Any]) -> None:
-        with self._reading_lock:
+        with self.up_to_date():
             at = self._allocation.at_of(fields)
         # A page of this view that chose has moved already, and may have moved on since.
         if self._asked_by is None and at is not None and (self.follow or self.position != at):

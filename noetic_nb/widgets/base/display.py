@@ -40,15 +40,6 @@ class Shown:
             self.view = None
 
 
-def has_loop() -> bool:
-    """Return whether a loop runs in this thread."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
 class DisplayMixin:
     """Mixed into a widget that has `to_html` and `to_text`."""
 
@@ -58,6 +49,8 @@ class DisplayMixin:
     _waits_for = ""
     """The event of the shell at which the static form is brought up to date; empty where it is."""
     _timer: asyncio.TimerHandle | None = None
+    _shown_on: asyncio.AbstractEventLoop | None = None
+    """That of the cell that showed the view last."""
     _id = ""
 
     @property
@@ -136,11 +129,12 @@ class DisplayMixin:
         else:
             live = show(self._repr_mimebundle_()[0])
             # The next cell is the last moment: a kernel that ends in it would leave nothing.
-            is_later = self._tells_when_drawn and has_page() and has_loop()
+            is_later = self._tells_when_drawn and has_page() and _loop_here() is not None
             if is_later:
                 self._publish_at("pre_run_cell")
             place = Shown(self, live, show(self._empty_bundle() if is_later else self._static_bundle()))
             self._places = (*self._places, place)
+            self._shown_on = _loop_here()
             # Nobody else may hold a view that is on the page.
             hold_in_cell(place)
 
@@ -174,8 +168,26 @@ class DisplayMixin:
         shell = running_shell()
         if shell is not None:
             shell.events.register(event, self._bring_up_to_date)
-        if has_loop():  # else it is a thread, and the event it is
+        loop = _loop_here()
+        if loop is not None:
+            self._timer = loop.call_later(PAUSE_S, self._bring_up_to_date)
+        elif self._shown_on is not None and not self._shown_on.is_closed():
+            # A thread that reads: the pause is that of the loop on which the view was shown.
+            self._shown_on.call_soon_threadsafe(self._begin_pause)
+
+    def _begin_pause(self) -> None:
+        if self._waits_for and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._bring_up_to_date)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the view is on some page."""
+        return bool(self._places)
+
+    def publish_if_waiting(self) -> None:
+        """Bring the static form up to date now, if it waits for the end of the cell; one that waits for its page goes on."""
+        if self._waits_for == "post_run_cell":
+            self.publish_static()
 
     def _bring_up_to_date(self, *_result: Any) -> None:
         if self._waits_for:
@@ -210,6 +222,13 @@ class DisplayMixin:
         # The base class hides a closed widget by shadowing this method, and its static form with it.
         self.__dict__.pop("_repr_mimebundle_", None)
         return True
+
+
+def _loop_here() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _parts(widget: Any) -> Iterable[Any]:

@@ -27,6 +27,10 @@ class Host(Protocol):
         """Take new values of synced traits of a view."""
         ...
 
+    def catch_up(self) -> None:
+        """Read what has happened, and hand it to the views."""
+        ...
+
 
 _INSIDE: Final[ContextVar[tuple[Host, str] | None]] = ContextVar("noetic_nb_host", default=None)
 

@@ -1,5 +1,7 @@
 """What all live views of a run share: they follow it, send what is new, answer pages, and leave a static form behind.
 
+An event is read a moment after it happened, beside the agent; whoever asks a view for something finds it up to date.
+
 A view keeps one synced `snapshot` that is grown in place, so that the kernel never sends it twice, while each event
 travels as a small message. A page that opens later gets the snapshot; one that missed a message requests it, and what the
 snapshot does not hold is asked for.
@@ -9,8 +11,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import inf
+from time import thread_time
+from typing import Any, ClassVar, Final
 
 import anywidget
 import traitlets
@@ -27,12 +32,27 @@ from noetic_nb.widgets.base.display import DisplayMixin
 from noetic_nb.widgets.base.feed import Feed, Reading, no_collecting
 from noetic_nb.widgets.base.host import HostedMixin, is_hosted
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
+from noetic_nb.widgets.base.reading_thread import READINGS, Follower, follower_of, watch_cells
 from noetic_nb.widgets.base.selection import FIELDS, Selection, selection_of
 from noetic_nb.widgets.base.weakly import connect_weakly, subscribe_weakly
 
 __all__ = ["RunView"]
 
 log = safe_logger(__name__)
+
+# Threads that append at the same time have at most so many events that are in the run and were not handed out yet.
+_ON_THE_WAY: Final = 100
+# So long the thread that reads waits for one that answers a page, before it sees to other views.
+_BUSY_S: Final = 0.02
+
+
+class _UpToDate(traitlets.Dict):
+    """A snapshot that is read when it is looked at."""
+
+    def get(self, obj: Any, cls: Any = None) -> Any:
+        """Return the snapshot, up to date."""
+        obj.look()
+        return super().get(obj, cls)
 
 
 class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
@@ -52,7 +72,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
         First values of the traits of the view.
     """
 
-    snapshot = traitlets.Dict().tag(sync=True)
+    snapshot = _UpToDate().tag(sync=True)
     # How many messages are in the snapshot already; grown in place, as that is.
     sent = traitlets.Dict().tag(sync=True)
     fault = traitlets.Unicode("").tag(sync=True)
@@ -66,8 +86,12 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
 
     # On the class too: a widget that was refused in `__init__` is closed like any other when it is collected.
     _unsubscribe: tuple[Callable[[], object], ...] = ()
+    _followers: tuple[Follower, ...] = ()
+    is_awake = False
     _is_following = True
     _tells_when_drawn = True
+    _is_made = False
+    _is_reading = False
     _last_read: RunEvent | None = None
     """The newest event that was there when the view was made."""
 
@@ -92,10 +116,9 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
         reading.snapshot["selection"] = self.selection.fields
         with self._reading_lock:
             # First, so that no event is lost; what comes while the widget is being made waits for it.
-            known = len(self.run.events)
             if not is_hosted():  # else its host hands it events and choices
                 self._unsubscribe = (
-                    subscribe_weakly(self.run.subscribe, self._take),
+                    self._follow(self.run, self.take),
                     subscribe_weakly(self.selection.observe, self._selected),
                 )
             events, numbers = numbered(self.run)
@@ -113,13 +136,14 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
                 self._begin()
             # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
             super().__init__(snapshot=reading.snapshot, sent={"messages": 0}, static_name=self.static_id, **traits)
-            both = {id(event) for event in events[known:]}
-            self._unread = deque([event for event in self._unread if id(event) not in both])
+            # What came meanwhile may be among them; mostly it is not, and only the newest may still be on its way here.
+            self._already = {id(event): event for event in (events if self._unread else events[-_ON_THE_WAY:])}
         if self.host is None:
             connect_weakly(self)
             enter_cell(self)
+            watch_cells()
         self.on_msg(self._message_received)
-        self._read()
+        self._is_made = True
 
     def add_traits(self, **traits: Any) -> None:
         """Add traits for the script and the style sheet, unless the one has the other in it."""
@@ -148,12 +172,12 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
 
     def to_html(self) -> str:
         """Return the view as HTML without scripts: what a page shows that has no kernel and no network."""
-        with self._reading_lock:
+        with self.up_to_date():
             return static_frame(self.reading.to_html(), self._css, "".join(self.scripts[-1:]))
 
     def to_text(self) -> str:
         """Return the view as plain text."""
-        with self._reading_lock:
+        with self.up_to_date():
             return self.reading.to_text()
 
     def send(self, content: dict[str, Any], buffers: Any = None) -> None:
@@ -162,18 +186,88 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
             self.sent["messages"] += 1
         super().send(content, buffers)
 
-    def _take(self, event: RunEvent) -> None:
-        self._unread.append(event)
-        self._read()
+    # Following.
 
-    def _read(self) -> None:
-        # An agent never waits for a view: while a page is being answered, its events wait instead.
-        while self._unread and self._reading_lock.acquire(blocking=False):
+    def _follow(self, run: Any, take: Callable[[RunEvent], None]) -> Callable[[], object]:
+        follower = follower_of(run)
+        self._followers = (*self._followers, follower)
+        return follower.join(self, take)
+
+    def take(self, event: RunEvent) -> None:
+        """Take an event that is to be read later."""
+        self._unread.append(event)
+
+    def catch_up(self) -> None:
+        """Read now what has happened and was not read yet."""
+        if self._is_made:
+            with self.up_to_date():
+                pass
+
+    def look(self) -> None:
+        """Catch up, but where another thread does something long: whoever looks does not wait for an answer to a page."""
+        if self._is_made and self._reading_lock.acquire(blocking=self._is_reading):
             try:
-                while self._unread:
-                    self._read_event(self._unread.popleft())
+                self.catch_up()
             finally:
                 self._reading_lock.release()
+
+    @contextmanager
+    def up_to_date(self) -> Iterator[None]:
+        """Read all that has happened; nothing is read meanwhile, and what comes waits."""
+        if self.host is not None:  # with which what it reads waits
+            self.host.catch_up()
+        try:
+            with self._reading_lock:
+                if not self._is_reading:  # else a picture that is being drawn asks for itself
+                    for follower in self._followers:
+                        follower.hand_out()
+                    self.read_some(inf)
+                yield
+        finally:
+            # Whoever found us at it has left it here.
+            if self._unread and not self._is_reading and not self.is_awake:
+                READINGS.wake(self)
+
+    def read_some(self, until: float) -> bool:
+        """Read until there is no more, or `time.thread_time` is past a moment; returns whether there is no more.
+
+        Where another thread is at something, such as the answer to a page, its turn comes again later; without a moment, that
+        thread is left to see to it, as an agent waits for no view.
+        """
+        while self._unread and self._is_made:
+            if not (self._reading_lock.acquire(timeout=_BUSY_S) if until < inf else self._reading_lock.acquire(False)):
+                return until == inf
+            try:
+                if self._is_reading:
+                    return True
+                self._is_reading = True
+                try:
+                    if not self._read_until(until):
+                        return False
+                finally:
+                    self._is_reading = False
+            finally:
+                self._reading_lock.release()
+        return True
+
+    def _read_until(self, until: float) -> bool:
+        turns = 0
+        try:
+            while self._unread:
+                event = self._unread.popleft()
+                if self._already:
+                    if id(event) in self._already:
+                        continue
+                    self._already = {}
+                self._read_event(event)
+                turns += isinstance(event, TurnCompleted)
+                if until is not inf and thread_time() >= until:
+                    return not self._unread
+            return True
+        finally:
+            # Not at every event: the static form is a whole page, and is for readers who come later.
+            if turns and self._is_following:
+                self.refresh_static()
 
     def _read_event(self, event: RunEvent) -> None:
         if not self._is_following:
@@ -182,9 +276,6 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
             news = self._feed.take(event)
             if news is not None:
                 self.send(news)
-            # Not at every event: the static form is a whole page, and is for readers who come later.
-            if isinstance(event, TurnCompleted):
-                self.refresh_static()
         except Exception as exc:
             self._fail(exc)
 
@@ -202,9 +293,8 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
             case {"type": "drawn"}:
                 self.drawn()
             case {"type": "again" | "here"}:  # a page saw that it missed a message, or did miss one
-                with self._reading_lock:
+                with self.up_to_date():
                     self.send({"type": "all", "snapshot": self.reading.snapshot})
-                self._read()
             case {"type": "get", "id": asked, "request": dict(request)}:
                 self.send({"type": "got", "id": asked, **self._answer(request)})
             case {"type": "select", "id": asked}:
@@ -216,15 +306,13 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         try:
-            with self._reading_lock:
+            with self.up_to_date():
                 return {"data": self.reading.answer(request)}
         except NoeticConfigError as exc:
             return {"fault": plain(exc, TEXT_LENGTH)}
         except Exception as exc:
             log.exception("A view could not answer its page.")
             return {"fault": f"{type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"}
-        finally:
-            self._read()
 
     def _select(self, asked: Any, fields: dict[str, Any]) -> None:
         self._asked_by = asked
@@ -238,7 +326,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
 
     def _selected(self, fields: dict[str, Any]) -> None:
         try:
-            with self._reading_lock:
+            with self.up_to_date():
                 self.reading.snapshot["selection"] = fields
                 # The page that chose knows by the id which of its choices this is.
                 self.send({"type": "selected", "id": self._asked_by, "fields": fields})
@@ -247,14 +335,15 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
                     self.send(news)
         except Exception as exc:
             self._fail(exc)
-        self._read()
 
     def _stop_following(self) -> None:
         self._is_following = False
         for unsubscribe in self._unsubscribe:
             unsubscribe()
         self._unsubscribe = ()
+        self._followers = ()
 
     def _release(self) -> bool:
+        self.catch_up()  # what it leaves behind is the end
         self._stop_following()
         return self.release_widget(self)

@@ -17,7 +17,6 @@ from noetic_nb.widgets.base.feed import Feed, Place
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection
-from noetic_nb.widgets.base.weakly import subscribe_weakly
 from noetic_nb.widgets.compare.compare_reading import CompareReading
 from noetic_nb.widgets.compare.paired_reading import PairedReading
 
@@ -98,8 +97,7 @@ class Compare(RunView):
         reading = CompareReading((_name(one), _name(self.other)), moment)
         self._early: list[RunEvent] | None = []
         # First, so that no event is lost; what comes while the widget is being made waits for it.
-        known = len(self.other.events)
-        unsubscribe = subscribe_weakly(self.other.subscribe, self._take_second)
+        unsubscribe = self._follow(self.other, self._take_second)
         events, numbers = numbered(self.other)
         self._second = Feed(_SecondSide(reading), moment)
         self._second.take_all(events, numbers)
@@ -109,17 +107,16 @@ class Compare(RunView):
             unsubscribe()
             raise
         self._unsubscribe = (*self._unsubscribe, unsubscribe)
-        both = {id(event) for event in events[known:]}
         early, self._early = self._early, None
-        self._unread.extend([_OfSecond(event) for event in early if id(event) not in both])  # type: ignore[misc]
-        self._read()
+        if early:
+            both = {id(event) for event in events}
+            self._unread.extend([_OfSecond(event) for event in early if id(event) not in both])  # type: ignore[misc]
 
     def _take_second(self, event: RunEvent) -> None:
         if self._early is not None:
             self._early.append(event)
             return
         self._unread.append(_OfSecond(event))  # type: ignore[arg-type]  # told apart below
-        self._read()
 
     def _read_event(self, event: Any) -> None:
         if not isinstance(event, _OfSecond):
@@ -145,7 +142,7 @@ class Compare(RunView):
         reading: Any = self.reading
         if isinstance(reading, PairedReading):
             return reading.found.to_frame()
-        with self._reading_lock:
+        with self.up_to_date():
             turns = reading.turns
             rows = [(at + 1, *row) for at in range(len(turns.pairs)) for row in turns.rows(at)]
         one: Any = self.run

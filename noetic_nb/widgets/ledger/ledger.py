@@ -87,7 +87,7 @@ class Ledger(RunView):
         reading = LedgerReading(moment, origins=origins, rule_texts=lambda: _rule_texts(source), note=note)
         reading.is_followed = False
         super().__init__(run, reading, moment=moment, selection=selection)
-        with self._reading_lock:
+        with self.up_to_date():
             reading.is_followed = True
             if reading.is_stale:  # something was decided while the widget was made
                 self.send({"type": "all", "snapshot": reading.snapshot})

@@ -124,7 +124,7 @@ class MemoryView(RunView):
         """
         import pandas
 
-        with self._reading_lock:
+        with self.up_to_date():
             writes = [write for track in self.reading.index.tracks for write in track.writes]
         rows = [
             (
@@ -182,7 +182,7 @@ class MemoryView(RunView):
         """
         import pandas
 
-        with self._reading_lock:
+        with self.up_to_date():
             track = self._track(layer, thread_id)
             after = track.at_end_of(turn)
             before = None if after is None else base_of(track, after, turn - 1 if against is None else against)[0]

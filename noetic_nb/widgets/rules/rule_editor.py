@@ -19,6 +19,7 @@ from noetic_nb.runs.run_source import run_of
 from noetic_nb.steering import RuleBook, RuleChange, SteeringRule
 from noetic_nb.widgets.base.assets import once_a_page, script, style
 from noetic_nb.widgets.base.moment import Moment
+from noetic_nb.widgets.base.reading_thread import READINGS
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection
 from noetic_nb.widgets.base.weakly import subscribe_weakly
@@ -122,7 +123,7 @@ class RuleEditor(RunView):
         self._unsubscribe = (
             *self._unsubscribe,
             subscribe_weakly(rulebook.listen, self._book_changed),
-            *(subscribe_weakly(each.subscribe, self._take) for each in self.runs[1:]),
+            *(self._follow(each, self.take) for each in self.runs[1:]),
         )
         # The book may have changed while the widget was made.
         with self._doing():
@@ -240,7 +241,7 @@ class RuleEditor(RunView):
             One row a rule: ``id, form, hooks, enabled, hits, version, text``. `version` is that of the book in which the rule
             was last changed, 0 for one that the book began with.
         """
-        with self._reading_lock:
+        with self.up_to_date():
             return rules_frame(self.rulebook, self.reading.hits)
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -252,7 +253,8 @@ class RuleEditor(RunView):
     def _book_changed(self, change: RuleChange) -> None:
         # Whoever changes a rule does not wait for a view: while a draft is applied, changes wait with the events.
         self._unread.append(change)  # type: ignore[arg-type]
-        self._read()
+        if not self.is_awake:
+            READINGS.wake(self)
 
     def _read_event(self, event: Any) -> None:
         if not isinstance(event, RuleChange):
@@ -271,12 +273,9 @@ class RuleEditor(RunView):
 
     @contextmanager
     def _doing(self) -> Iterator[None]:
-        try:
-            with self._reading_lock:
-                yield
-                self._send_news()
-        finally:
-            self._read()
+        with self.up_to_date():
+            yield
+            self._send_news()
 
     def _send_news(self) -> None:
         # In the order of the changes: two threads must not send at the same time.

@@ -102,7 +102,7 @@ class RunTimeline(RunView):
         """
         import pandas
 
-        with self._reading_lock:
+        with self.up_to_date():
             timeline = self._timeline.timeline
             run_id = getattr(self.run, "run_id", None)
             rows = [

@@ -436,7 +436,7 @@ class Transcript(RunView):
         """
         import pandas
 
-        with self._reading_lock:
+        with self.up_to_date():
             rows = self._transcript.rows()
         return pandas.DataFrame(
             {
@@ -453,7 +453,7 @@ class Transcript(RunView):
         return value
 
     def _selected(self, fields: dict[str, Any]) -> None:
-        with self._reading_lock:
+        with self.up_to_date():
             place = self._transcript.place_of(fields)
             # A page finds a call by itself, and what else is chosen by what it is sent.
             self._announces = fields["call"] is None

@@ -142,7 +142,7 @@ class RegulatorTrends(RunView):
         >>> int(first["turn"]), first["reason"], first["was"]
         (4, 'repeated_tool_call_loop', 'continue')
         """
-        with self._reading_lock:
+        with self.up_to_date():
             return self._trends.what_if.frame(
                 {} if thresholds is None else thresholds, self._trends.regulator if regulator is None else regulator
             )
@@ -158,7 +158,7 @@ class RegulatorTrends(RunView):
         """
         import pandas
 
-        with self._reading_lock:
+        with self.up_to_date():
             rows = [_row(thread.thread_id, turn) for thread, turn in self._trends.turns_shown()]
         return pandas.DataFrame(
             {name: pandas.Series([row[name] for row in rows], dtype=dtype) for name, dtype in FRAME.items()}

@@ -6,12 +6,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import inf
 from typing import Any, Final
 
 import traitlets
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RunEvent, TurnCompleted
+from noetic_nb.events import RunEvent
 from noetic_nb.redact import safe_logger
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs.numbering import numbered
@@ -197,7 +198,7 @@ class Workbench(RunView):
     def __getattr__(self, name: str) -> Any:
         # Only names that are no attributes come here.
         if name in PANELS and self._is_ready:
-            with self._together():
+            with self._gathered():
                 return self._view(name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
@@ -268,7 +269,7 @@ class Workbench(RunView):
         moment = Moment(thread_id, self.moment.turn, self.moment.until)
         if moment == self.moment:
             return
-        with self._together():
+        with self._gathered():
             self.moment = moment
             self._show_moment()
         chosen = self.selection.fields["thread_id"]
@@ -333,7 +334,7 @@ class Workbench(RunView):
     @contextmanager
     def _gathered(self) -> Iterator[None]:
         """Gather what panels send meanwhile, and send it as one message."""
-        with self._reading_lock:
+        with self.up_to_date():
             depth = getattr(self._depth, "now", 0)
             self._depth.now = depth + 1
             try:
@@ -341,15 +342,6 @@ class Workbench(RunView):
             finally:
                 self._depth.now = depth
         self._flush()
-
-    @contextmanager
-    def _together(self) -> Iterator[None]:
-        """Gather in the same way, then take the events that came meanwhile."""
-        try:
-            with self._gathered():
-                yield
-        finally:
-            self._read()
 
     def _flush(self) -> None:
         # Whoever gathers sends for all: a thread that finds someone at it leaves its news there, as with events.
@@ -363,9 +355,20 @@ class Workbench(RunView):
             finally:
                 self._reading_lock.release()
 
-    def _read(self) -> None:
-        super()._read()
+    @contextmanager
+    def up_to_date(self) -> Iterator[None]:
+        """Read as all views do; what others have left here meanwhile is sent behind it."""
+        try:
+            with super().up_to_date():
+                yield
+        finally:
+            self._flush()
+
+    def read_some(self, until: float) -> bool:
+        """Read as all views do, then send what the panels have left."""
+        is_done = super().read_some(until)
         self._flush()
+        return is_done
 
     def _read_event(self, event: RunEvent) -> None:
         if not self._is_following:
@@ -374,15 +377,18 @@ class Workbench(RunView):
             self._last_taken = event
             for name, view in tuple(self.reading.views.items()):
                 if name not in self._behind:
-                    view._take(event)
+                    view.take(event)
+                    view.read_some(inf)
                 elif self._behind[name] is event:
                     del self._behind[name]
             if _OWN not in self._behind:
                 self._take_part(event)
             elif self._behind[_OWN] is event:
                 del self._behind[_OWN]
-        if isinstance(event, TurnCompleted):
-            self.refresh_static()
+
+    def _read_until(self, until: float) -> bool:
+        with self._gathered():  # one message for all that is read in one go
+            return super()._read_until(until)
 
     def _take_part(self, event: RunEvent) -> None:
         """Read an event for the parts that are no panels; a fault in them leaves the panels alone."""
@@ -397,7 +403,7 @@ class Workbench(RunView):
             self.fault = f"The workbench itself failed: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"
 
     def _selected(self, fields: dict[str, Any]) -> None:
-        with self._together():
+        with self._gathered():
             self.reading.snapshot["selection"] = fields
             self._news.append((_OWN, {"type": "selected", "id": self._asked_by, "fields": fields}))
             chosen = self.reading.selected(fields)
@@ -409,10 +415,10 @@ class Workbench(RunView):
     def _message_received(self, widget: Any, content: Any, buffers: Any) -> None:
         match content:
             case {"type": "panel", "panel": str(name), "set": dict(values)} if name in self.reading.views:
-                with self._together():
+                with self._gathered():
                     self.reading.views[name].take_state(values)
             case {"type": "panel", "panel": str(name), "message": message} if name in self.reading.views:
-                with self._together():
+                with self._gathered():
                     self.reading.views[name]._message_received(widget, message, buffers)
             case _:
                 super()._message_received(widget, content, buffers)
@@ -420,7 +426,7 @@ class Workbench(RunView):
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         match request:
             case {"do": "panel", "panel": str(name)} if name in PANELS:
-                with self._together():
+                with self._gathered():
                     return {"data": self._fetch(name)}
             case {"do": "choose", "at": int(at), "why": bool(why)} if 0 <= at < len(self.reading.talk):
                 self.selection.select(**self.reading.talk.fields(at, decision=why))
@@ -450,7 +456,7 @@ class Workbench(RunView):
     def _make_all(self) -> None:
         """Make the views of the open panels; one that cannot be made is missing, and says why on a page."""
         for name in self.panels:
-            with self._together():
+            with self._gathered():
                 self.reading.faults.pop(name, None)
                 try:
                     self._view(name)
@@ -459,6 +465,7 @@ class Workbench(RunView):
         self.reading.open = list(self.panels)
 
     def _release(self) -> bool:
+        self.catch_up()
         if isinstance(getattr(self, "reading", None), WorkbenchReading):
             if self.reading.questions is not None:
                 self.reading.questions.withdraw()

@@ -1,0 +1,203 @@
+"""About how large an event is, by the size of its JSON: what a bound of a run counts in.
+
+Looked at for every event while a turn runs, so it is quick rather than exact: names and numbers count as so many bytes each, and
+what may be of any length is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any, Final, get_type_hints
+
+from noetic_nb.events import (
+    BudgetsAllocated,
+    ItemFate,
+    ItemsAppended,
+    LayerStateChanged,
+    LayerTokens,
+    MemoryTraceSpan,
+    OfferedTool,
+    QualityGiven,
+    RequestPrepared,
+    RunEvent,
+    SteeringDecided,
+    StepEnded,
+    StepStarted,
+    ViewAssembled,
+    Where,
+)
+from noetic_nb.items import Item
+from noetic_nb.items.item import known_tokens
+from noetic_nb.late_data import Later, held_by
+from noetic_nb.tokens import UNITS_PER_TOKEN
+
+__all__ = ["EventSizes"]
+
+# What a record and one of its fields take beside their content, by the size of their JSON.
+_RECORD_BYTES: Final = 48
+_FIELD_BYTES: Final = 16
+# Of more pairs than these the first stands for all: fates, times of rules.
+_ALIKE: Final = 8
+# Of each record the size of what has one always, and what gets the fields that have to be looked at.
+_SHAPES: Final[dict[type[Any], tuple[int, Callable[[Any], tuple[Any, ...]]]]] = {}
+_FIXED: Final = frozenset({int, float, bool, int | None, float | None, Where})
+_SMALL: Final = frozenset({int, float, bool, type(None)})
+
+
+# They hold names and numbers, and are many.
+_FIXED_BYTES: Final[Mapping[type[Any], int]] = {
+    StepStarted: 300, StepEnded: 360, BudgetsAllocated: 360, QualityGiven: 240, LayerTokens: 140, ItemFate: 120,
+}  # fmt: skip
+
+
+def _shape_of(cls: type[Any]) -> tuple[int, Callable[[Any], tuple[Any, ...]]]:
+    hints = get_type_hints(cls)
+    names = [each.name for each in fields(cls)]
+    free = [name for name in names if hints[name] not in _FIXED]
+    get: Callable[[Any], Any] = (
+        attrgetter(*free) if len(free) > 1 else lambda record: [getattr(record, n) for n in free]
+    )
+    shape = _SHAPES[cls] = _RECORD_BYTES + _FIELD_BYTES * len(names), get
+    return shape
+
+
+def _size(value: Any) -> int:
+    """Return about how large data is; looked at for every event, so it is quick rather than exact."""
+    kind = type(value)
+    if kind is str:
+        return len(value)
+    if kind in _SMALL:
+        return 4
+    if kind is Item and (tokens := known_tokens(value)) is not None:
+        return UNITS_PER_TOKEN * tokens
+    if isinstance(value, dict):
+        size = _FIELD_BYTES * len(value)
+        for inner in value.values():
+            size += len(inner) if type(inner) is str else _size(inner)
+        return size
+    if kind is tuple or kind is list:
+        if not value:
+            return 0
+        of = type(value[0])
+        if of in _FIXED_BYTES:
+            return len(value) * (4 + _FIXED_BYTES[of])
+        if of is tuple and len(value) > _ALIKE:
+            return len(value) * (4 + _size(value[0]))
+        return 4 * len(value) + sum([_size(inner) for inner in value])
+    if isinstance(value, str | int | float | tuple | list):  # of a class of its own, such as the input of a turn
+        return len(value) if isinstance(value, str) else 4 if isinstance(value, int | float) else _size([*value])
+    if kind in _FIXED_BYTES:
+        return _FIXED_BYTES[kind]
+    if kind is OfferedTool:
+        return _tool_size(value)
+    return _size_of_record(value)
+
+
+def _size_of_record(value: Any) -> int:
+    size, get = _SHAPES.get(type(value)) or _shape_of(type(value))
+    for inner in get(value):
+        of = type(inner)
+        if of is str:
+            size += len(inner)
+        elif of not in _SMALL and inner:
+            size += _size(inner)
+    return size
+
+
+# The same tools are offered at every turn. By identity, which stays a tool's own as long as it is here.
+_TOOL_SIZES: Final[dict[int, tuple[OfferedTool, int]]] = {}
+_MOST_TOOLS: Final = 512
+
+
+def _tool_size(tool: OfferedTool) -> int:
+    known = _TOOL_SIZES.get(id(tool))
+    if known is None:
+        if len(_TOOL_SIZES) >= _MOST_TOOLS:
+            _TOOL_SIZES.clear()
+        size = 4 * _FIELD_BYTES + len(tool.name) + len(tool.description) + _size(tool.parameters)
+        known = _TOOL_SIZES[id(tool)] = tool, size
+    return known[1]
+
+
+def _items(event: ItemsAppended) -> int:
+    return 300 + _size(event.items)
+
+
+def _decision(event: SteeringDecided) -> int:
+    size = 560 + 40 * len(event.rules_ms) + len(event.guidance or "")
+    for part in (event.args, event.rule_ids, event.faults, event.matched):
+        if part:
+            size += _size(part)
+    return size
+
+
+def _view(event: ViewAssembled) -> int:
+    size = 700 + 140 * len(event.layers) + 120 * len(event.fates) + 12 * len(event.hidden)
+    for _, item in event.layer_items:
+        size += 20 + _size(item)
+    for part in (event.unsent, event.projection, event.appended, event.kept):
+        if part:
+            size += _size(part)
+    return size
+
+
+def _request(event: RequestPrepared) -> int:
+    size = 600 + 60 * len(event.limits) + len(event.instructions)
+    for part in (event.tools, event.params, event.output_schema, event.counter):
+        if part:
+            size += _size(part)
+    return size
+
+
+_SIZES: Final[Mapping[type[Any], Callable[[Any], int]]] = {
+    ItemsAppended: _items, SteeringDecided: _decision, ViewAssembled: _view,
+    RequestPrepared: _request,
+}  # fmt: skip
+_SPAN_BYTES: Final = 420
+# A layer's state grows slowly: one write in so many is looked at, and those that follow are taken to be like it.
+_MEASURED: Final = 8
+_MOST_STATES: Final = 10_000
+_state_of: Final = held_by(LayerStateChanged, "state")
+
+
+class EventSizes:
+    """Measures the events of a run, in their order.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import ToolCalled
+    >>> sizes = EventSizes()
+    >>> call = ToolCalled(Where("t1", "e1", 1), 0.0, "find", "c1", {}, "x" * 1_000, 1.0, "ok")
+    >>> 1_000 < sizes.of(call) < 2_000
+    True
+    """
+
+    def __init__(self) -> None:
+        # By thread and layer, the size of a state as last looked at, and how many writes are taken to be like it.
+        self._states: dict[tuple[str, str], list[int]] = {}
+
+    def of(self, event: RunEvent) -> int:
+        """Return about how many bytes an event takes."""
+        kind = type(event)
+        if isinstance(event, MemoryTraceSpan) and event.attributes is None and event.error is None and not event.notes:
+            return _SPAN_BYTES  # it had nothing to say, as most
+        if isinstance(event, LayerStateChanged):
+            return self._state(event)
+        size = _FIXED_BYTES.get(kind)
+        return _SIZES.get(kind, _size_of_record)(event) if size is None else size
+
+    def _state(self, event: LayerStateChanged) -> int:
+        key = event.where.thread_id, event.layer_id
+        known = self._states.get(key)
+        if known is None:
+            if len(self._states) >= _MOST_STATES:
+                self._states.clear()
+            known = self._states[key] = [0, 0]
+        if known[1] == 0:
+            held = _state_of(event)
+            # As it is held: nobody may ever want to read it.
+            known[:] = 240 + _size(held.data if type(held) is Later else held), _MEASURED
+        known[1] -= 1
+        return known[0]

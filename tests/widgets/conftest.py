@@ -1,0 +1,13 @@
+"""Views read at once, as where there are no threads: what they read is tested here. When they read: test_reading_thread.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from noetic_nb.widgets.base.reading_thread import READINGS
+
+
+@pytest.fixture(autouse=True)
+def reading_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.get_closest_marker("reads_later") is None:
+        monkeypatch.setattr(READINGS, "has_threads", False)

@@ -1,0 +1,307 @@
+"""When views read: not while an agent works, soon after, and before anyone who asks is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import noetic_nb as nn
+from noetic_nb.events import QualityGiven, RunEvent, Where
+from noetic_nb.runs import Run, record
+from noetic_nb.widgets import Ledger, Workbench
+from noetic_nb.widgets.base import cells
+from noetic_nb.widgets.base import reading_thread as readings
+from noetic_nb.widgets.base.feed import Place, Reading
+from noetic_nb.widgets.base.reading_thread import READINGS, Follower, Readings, follower_of
+from noetic_nb.widgets.base.run_view import RunView
+from noetic_nb.widgets.base.selection import Selection
+from tests.widgets.scenes import decisions, turn
+
+pytestmark = pytest.mark.reads_later
+LONG_S = 60
+
+
+class Held(Readings):
+    """Readings whose thread waits until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__(idle_s=0.0)
+        self.go = threading.Event()
+
+    def _slice(self) -> bool:
+        assert self.go.wait(LONG_S)
+        return super()._slice()
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Have nothing read until the test says so; then wait until all is read."""
+    made = Held()
+    monkeypatch.setattr(readings, "READINGS", made)
+    monkeypatch.setattr("noetic_nb.widgets.base.run_view.READINGS", made)
+    yield made
+    made.go.set()
+
+
+class Counted(Reading):
+    """Counts what it has read."""
+
+    def __init__(self) -> None:
+        self.snapshot = {"taken": 0}
+        self.chosen_at: list[int] = []
+        self.all_read = threading.Event()
+        self.threads: set[str] = set()
+
+    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
+        if isinstance(event, QualityGiven) and event.quality == 0.0:
+            raise RuntimeError("a grade of nothing")
+        self.threads.add(threading.current_thread().name)
+        self.snapshot["taken"] += 1
+        if isinstance(event, QualityGiven) and event.quality == 1.0:
+            self.all_read.set()
+        return {"type": "taken", "seq": place.seq}
+
+    def answer(self, request: dict[str, Any]) -> Any:
+        return self.snapshot["taken"]
+
+    def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:
+        self.chosen_at.append(self.snapshot["taken"])
+        return None
+
+    def to_html(self) -> str:
+        return f"<p>{self.snapshot['taken']}</p>"
+
+    def to_text(self) -> str:
+        return str(self.snapshot["taken"])
+
+
+class View(RunView):
+    _css = ""
+
+
+def grade(quality: float = 0.5) -> QualityGiven:
+    return QualityGiven(Where("t1", "e1", 1), 0.0, quality, "user")
+
+
+ASKED = {
+    "answer": lambda view: view._answer({"what": "count"})["data"],
+    "html": lambda view: int(view.to_html().split("<p>")[1].split("</p>")[0]),
+    "text": lambda view: int(view.to_text()),
+    "snapshot": lambda view: view.snapshot["taken"],
+}
+
+
+@pytest.mark.parametrize("ask", ASKED)
+def test_an_event_only_wakes_a_view_and_whoever_asks_finds_it_up_to_date(held: Held, ask: str) -> None:
+    run, reading = Run(), Counted()
+    with View(run, reading) as view:
+        for _ in range(5):
+            run.append(grade())
+        assert reading.snapshot["taken"] == 0
+
+        assert ASKED[ask](view) == 5
+        run.append(grade())
+        assert ASKED[ask](view) == 6
+
+
+def test_a_choice_finds_everything_read(held: Held) -> None:
+    run, reading, selection = Run(), Counted(), Selection()
+    with View(run, reading, selection=selection):
+        run.append(grade())
+        run.append(grade())
+        selection.select(turn=1)
+        assert reading.chosen_at == [2]
+
+
+def test_what_is_left_is_read_without_anyone_asking_and_not_by_the_agent() -> None:
+    run, reading = Run(), Counted()
+    with View(run, reading):
+        for _ in range(200):
+            run.append(grade())
+        run.append(grade(1.0))
+
+        assert reading.all_read.wait(LONG_S)
+        assert reading.snapshot["taken"] == 201
+        assert reading.threads == {"noetic_nb readings"}
+
+
+def test_what_was_met_while_another_thread_was_at_the_view_is_read_after_it() -> None:
+    run, reading, met = Run(), Counted(), threading.Event()
+    with View(run, reading) as view:
+        read = view.read_some
+
+        def watched(until: float) -> bool:
+            done = read(until)
+            met.set()
+            return done
+
+        view.read_some = watched  # type: ignore[method-assign]
+        with view._reading_lock:
+            run.append(grade(1.0))
+            assert met.wait(LONG_S)
+            assert reading.snapshot["taken"] == 0
+        assert reading.all_read.wait(LONG_S)
+
+
+def test_what_was_said_while_a_page_was_answered_is_sent_after_it() -> None:
+    with Workbench(Run()) as bench:
+        sent: list[Any] = []
+        bench.send = lambda content, buffers=None: sent.append(content)  # type: ignore[method-assign]
+        with bench.up_to_date():
+            other = threading.Thread(target=lambda: bench._part_changed(chat=None))
+            other.start()
+            other.join()
+            assert sent == []
+        assert [content["type"] for content in sent] == ["panels"]
+
+
+def test_a_loop_that_ended_leaves_nothing_unread() -> None:
+    run, reading = Run(), Counted()
+
+    async def work() -> None:
+        run.append(grade())
+        run.append(grade(1.0))
+
+    with View(run, reading):
+        asyncio.run(work())
+        assert reading.all_read.wait(LONG_S)
+        assert reading.snapshot["taken"] == 2
+
+
+def test_events_of_many_threads_are_read_once_each_in_the_order_of_the_run() -> None:
+    run, reading = Run(), Counted()
+    seen: list[RunEvent] = []
+    with View(run, reading) as view:
+        take = reading.take
+        reading.take = lambda event, place: (seen.append(event), take(event, place))[1]  # type: ignore[method-assign]
+        threads = [threading.Thread(target=lambda: [run.append(grade()) for _ in range(100)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert view.snapshot["taken"] == 400
+    assert sorted(map(id, seen)) == sorted(map(id, run.events))
+
+
+def test_views_of_a_run_share_what_follows_it_and_it_ends_with_the_last() -> None:
+    run = Run()
+    with View(run, Counted()) as one, View(run, Counted()) as other:
+        assert len(run._listeners) == 1
+        assert follower_of(run).views == [one, other]
+        one.close()
+        assert follower_of(run).views == [other]
+    assert run._listeners == []
+
+
+def test_a_view_that_joins_reads_nothing_twice(held: Held) -> None:
+    run, first, second = Run(), Counted(), Counted()
+    with View(run, first) as one:
+        run.append(grade())
+        run.append(grade())  # both wait when the next view is made
+        with View(run, second) as other:
+            run.append(grade())
+            assert (one.snapshot["taken"], other.snapshot["taken"]) == (3, 3)
+
+
+def test_a_closed_view_leaves_its_last_state_behind(held: Held) -> None:
+    run, reading = Run(), Counted()
+    view = View(run, reading)
+    run.append(grade())
+    view.close()
+    assert view.to_text() == "1"
+    run.append(grade())
+    assert view.to_text() == "1"
+
+
+def test_a_fault_in_a_reading_is_shown_and_the_other_views_go_on(held: Held) -> None:
+    run, broken, whole = Run(), Counted(), Counted()
+    whole.take = lambda event, place: whole.snapshot.update(taken=place.seq + 1)  # type: ignore[method-assign]
+    with View(run, broken) as one, View(run, whole) as other:
+        run.append(grade())
+        run.append(grade(0.0))
+        run.append(grade(1.0))
+        held.go.set()
+        assert other.snapshot["taken"] == 3
+        assert "a grade of nothing" in one.fault or one.snapshot["taken"] == 1
+        assert "a grade of nothing" in one.fault
+
+
+def test_the_end_of_a_cell_reads_and_shows_everything(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[Any] = []
+    shell = SimpleNamespace(
+        parent_header={}, events=SimpleNamespace(register=lambda _, end: ends.append(end), unregister=lambda *_: None)
+    )
+    for module in (cells, readings, nn.widgets.base.display):
+        monkeypatch.setattr(module, "running_shell", lambda: shell)
+    run, reading = Run(), Counted()
+    with View(run, reading) as view:
+        shown: list[str] = []
+        place = SimpleNamespace(
+            static=SimpleNamespace(update=lambda bundle, raw: shown.append(bundle["text/plain"])),
+            live=SimpleNamespace(update=lambda *_, **__: None),
+            cell=None,
+            view=view,
+        )
+        view._places = (place,)
+        for event in turn(1):
+            run.append(event)
+        ends[0]()
+        assert shown == [str(len(turn(1)))]
+
+
+def test_where_there_are_no_threads_events_are_read_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(readings, "READINGS", Readings())
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    run, reading = Run(), Counted()
+    with View(run, reading):
+        for count in (1, 2):
+            run.append(grade())
+            assert reading.snapshot["taken"] == count
+
+
+def test_a_reading_gives_way_after_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(10_000))
+    monkeypatch.setattr(readings.time, "thread_time", lambda: next(now))
+    monkeypatch.setattr("noetic_nb.widgets.base.run_view.thread_time", lambda: next(now))
+    monkeypatch.setattr(READINGS, "wake", lambda stale: setattr(stale, "is_awake", True))
+    run, reading = Run(), Counted()
+    with View(run, reading):
+        follower: Follower = follower_of(run)
+        for _ in range(100):
+            run.append(grade())
+        assert follower.read_some(10) is False
+        assert 0 < reading.snapshot["taken"] < 20
+        assert follower.read_some(1_000_000) is True
+        assert reading.snapshot["taken"] == 100
+
+
+async def test_a_workbench_shows_the_end_of_a_conversation() -> None:
+    config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"))
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(["One.", "Two."]))
+    run = record(harness)
+    with Workbench(run) as bench, Ledger(run):
+        for _ in range(2):
+            await harness.execute("Hm?", thread_id="t1")
+        assert "Two." in bench.to_text()
+        assert bench.transcript.to_text() == bench.transcript.to_text()
+        assert len(bench.reading.talk) == 2
+
+
+def test_one_message_of_a_workbench_holds_what_is_read_in_one_go(held: Held) -> None:
+    run = Run()
+    with Workbench(run, panels=["ledger"]) as bench:
+        bench._answer({"do": "panel", "panel": "ledger"})
+        sent: list[Any] = []
+        bench.send = lambda content, buffers=None: sent.append(content)  # type: ignore[method-assign]
+        for event in (*turn(1), *decisions()):
+            run.append(event)
+        bench.catch_up()
+        assert [content["type"] for content in sent] == ["panels"]
+        assert len(sent[0]["news"]) > 1
