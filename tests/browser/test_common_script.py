@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from noetic_nb.widgets.base.assets import _text
+from noetic_nb.widgets import Ledger, RuleEditor, Workbench
+from noetic_nb.widgets.base.assets import _text, once_a_page
 
 # A model as anywidget gives it, which keeps what is sent.
 MODEL = """
@@ -193,20 +194,74 @@ def test_a_fault_is_an_alert_and_one_message_to_the_kernel(page: Any, part: str)
     assert len(faults) == 1
 
 
-def test_a_view_is_marked_as_live_until_its_kernel_is_gone(page: Any) -> None:
-    opened = page("""
+@pytest.mark.parametrize("has_static_form", [True, False], ids=["beside", "alone"])
+def test_a_view_is_marked_as_live_until_its_kernel_is_gone(page: Any, has_static_form: bool) -> None:
+    opened = page(
+        f"if ({str(has_static_form).lower()}) root.append(make('div', {{ id: 'nn-a1' }}));"
+        """
         const store = storeOf(() => true);
         store.initialize({ model });
         const view = root.appendChild(make("div"));
-        window.leave = store.show({ model, el: root, root: view, draw: () => {} });
+        window.leave = store.show({ model, el: root, root: view, draw: () => setText(view, "drawn") });
         window.live = (comm_live) => model.handlers.comm_live_update[0].call({ model: { comm_live } });
-    """)
+    """
+    )
     view = opened.locator(".mathjax_ignore")
     expect(view).to_have_class("tex2jax_ignore mathjax_ignore nn-live-a1")
     opened.evaluate("live(false)")
     expect(view).to_have_class("tex2jax_ignore mathjax_ignore")
-    expect(view).to_be_hidden()
+    # A page of saved widgets has nothing else to show.
+    expect(view).to_be_visible(visible=not has_static_form)
     opened.evaluate("live(true)")
     expect(view).to_have_class("tex2jax_ignore mathjax_ignore nn-live-a1")
     opened.evaluate("leave()")
     assert opened.evaluate("Object.values(model.handlers).flat().length") == 1
+
+
+def test_views_side_by_side_take_nothing_of_the_look_of_each_other(page: Any) -> None:
+    opened = page("")
+    for offered in (Ledger, RuleEditor, Workbench):
+        opened.add_style_tag(content=offered._css)
+    opened.evaluate(
+        """() => {
+            for (const name of ["ledger", "rule_editor"])
+                document.body.insertAdjacentHTML("beforeend",
+                    `<div data-view="${name}"><div class="noetic-nb"><p class="nn-outcome">${name}</p></div></div>`);
+        }"""
+    )
+
+    expect(opened.get_by_text("ledger", exact=True)).to_have_css("display", "block")
+    expect(opened.get_by_text("rule_editor", exact=True)).to_have_css("display", "grid")
+
+
+def test_a_page_evaluates_a_script_once_and_dresses_each_document_and_shadow_once(page: Any) -> None:
+    opened = page("")
+    module = once_a_page(
+        "globalThis.evaluated = (globalThis.evaluated ?? 0) + 1;\n"
+        "export default () => ({ initialize() {}, render({ el }) { el.append(make()); } });\n"
+        "function make() { const p = document.createElement('p'); p.textContent = 'a view'; return p; }",
+        "[data-view='notes'] p { color: rgb(1, 2, 3); }",
+        "notes/notes",
+    )
+    opened.evaluate(
+        """async (module) => {
+            const shadow = document.body.appendChild(document.createElement("div")).attachShadow({ mode: "open" });
+            for (const place of [document.body, document.body, shadow, null]) {
+                const url = URL.createObjectURL(new Blob([module], { type: "text/javascript" }));
+                const view = (await import(url)).default();
+                const el = document.createElement("div");
+                place?.append(el);
+                view.initialize({});
+                view.render({ el });
+                if (!place) document.body.append(el); // as some hosts do
+            }
+        }""",
+        module,
+    )
+
+    views = opened.get_by_text("a view", exact=True)
+    expect(views).to_have_count(4)
+    for at in range(4):
+        expect(views.nth(at)).to_have_css("color", "rgb(1, 2, 3)")
+    assert opened.evaluate("evaluated") == 1
+    assert opened.evaluate("document.adoptedStyleSheets.length") == 1

@@ -142,9 +142,12 @@ def test_a_selection_elsewhere_is_shown_here_and_the_other_way_round(notebook: O
 
     # From a segment of the allocation to the item.
     bars = opened.page.locator(".noetic-nb").first
+    opened.kernel.run("heard = []\nforget = chosen.observe(heard.append)")
     bars.locator('.nn-mark[data-kind="history"]').first.click()
     bars.locator(".nn-part-items").get_by_role("button", name=re.compile("Where is order A17")).click()
     expect(marked).to_contain_text("Where is order A17? I have waited")
+    # A segment chooses its first item by itself; what the kernel chooses next must not be overtaken.
+    wait_for(lambda: opened.kernel.value("len(heard)") == "2", "the kernel knows of the segment and of the item")
 
     # A decision brings its call with it.
     seq = "next(at for at, e in enumerate(run.events) if e.kind == 'steering_decided' and e.action == 'deny')"
@@ -203,7 +206,7 @@ def test_ten_thousand_calls_open_at_once(notebook: Open) -> None:
     opened = notebook(*cells("many_calls()", "shown = Transcript(run)\nshown"))
     opened.run_all()
     root = opened.page.locator(".nn-transcript")
-    expect(root.locator(".nn-bar-controls .nn-number").first).to_have_text("10000 of 10000")
+    expect(root.locator(".nn-bar-controls .nn-number").first).to_have_text("10,000 of 10,000")
     expect(root.locator(".nn-t-items")).to_contain_text("19,988 items not sent: outside the window")
 
     assert int(opened.kernel.value("len(__import__('json').dumps(shown.snapshot))")) < 1_000_000

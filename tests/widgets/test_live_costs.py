@@ -11,6 +11,7 @@ import pytest
 from noetic_nb.events import TurnStarted, Where
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Workbench
+from noetic_nb.widgets.workbench.workbench import SHORT_RUN
 from tests.widgets.scenes import turn
 
 TURNS = 300
@@ -51,9 +52,37 @@ def test_an_event_is_at_most_one_message_of_two_kilobytes_however_long_the_run(
     assert max(of_turn[TURNS // 2 :]) <= 1.1 * max(of_turn[10 : TURNS // 2])
 
 
-def test_showing_a_workbench_makes_no_panel_that_its_page_has_not_asked_for() -> None:
-    run = Run("r", events=[event for number in range(1, 4) for event in events_of(number)])
+def run_of(turns: int) -> Run:
+    return Run("r", events=[event for number in range(1, turns + 1) for event in events_of(number)])
+
+
+def test_of_a_long_run_no_panel_is_made_that_a_page_has_not_asked_for() -> None:
+    run = run_of(turns=3)
+    while len(run.events) <= SHORT_RUN:
+        run.append(run.events[-1])
     with Workbench(run) as bench:
         bench._repr_mimebundle_()
 
-        assert bench.reading.views == {}
+        assert bench.reading.views == bench.snapshot["panels"] == {}
+
+
+def test_of_a_short_run_the_open_panels_are_sent_with_the_rest_and_stay_as_the_kernel_has_them() -> None:
+    run = run_of(turns=3)
+    with Workbench(run) as bench:
+        sent = bench.snapshot["panels"]
+        assert {name: each["snapshot"] for name, each in sent.items()} == {
+            name: view.reading.snapshot for name, view in bench.reading.views.items()
+        }
+        for request, answer in sent["transcript"]["ahead"]:
+            assert answer == bench.transcript._answer(request)
+        assert sent["transcript"]["ahead"]
+
+        bench.ledger.only = "deny"
+        for event in events_of(4):
+            run.append(event)
+        assert sent["ledger"]["traits"]["only"] == "deny"
+        assert len(sent["transcript"]["snapshot"]["calls"]) == len(bench.transcript.snapshot["calls"])
+        assert "ahead" not in sent["transcript"], "there is a newer call now"
+
+        bench.panels = ["ledger"]
+        assert set(bench.snapshot["panels"]) == {"ledger"}

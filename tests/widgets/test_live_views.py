@@ -12,6 +12,7 @@ from typing import Any
 
 import ipywidgets
 import pytest
+from ipywidgets.embed import embed_data
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, QualityGiven, ViewAssembled, Where
@@ -67,8 +68,10 @@ def test_every_offered_class_is_followed_by_the_tests_here_and_in_the_browser(of
 def test_a_view_of_a_run_has_its_script_and_its_style_beside_it(offered: type[Any]) -> None:
     module = Path(inspect.getfile(offered))
 
-    for name, suffix in (("_esm", ".js"), ("_css", ".css")):
-        assert str(getattr(offered, name)).endswith(module.with_suffix(suffix).read_text(encoding="utf-8"))
+    text = module.with_suffix(".js").read_text(encoding="utf-8").replace("export default ", "return ")
+    assert text in str(offered._esm)
+    assert module.with_suffix(".css").read_text(encoding="utf-8") in str(offered._css)
+    assert json.dumps(offered._css) in str(offered._esm), "a page has the sheet from the script"
     assert "store.guard(render)" in str(offered._esm), "a fault while it renders would leave an empty box"
 
 
@@ -86,6 +89,17 @@ def test_a_script_takes_of_its_model_what_every_front_end_has(path: Path) -> Non
     assert used <= MODEL
     # One trait at a time: an object of several is for Backbone only.
     assert re.findall(r"\bmodel\.set\((?!\"\w+\", )[^)]*", script) == []
+
+
+@pytest.mark.parametrize("make", RUN_VIEWS)
+def test_a_page_of_embedded_widgets_has_all_that_a_view_is_drawn_from(make: Any) -> None:
+    with make(demo_run()) as view:
+        saved = embed_data(views=[view])["manager_state"]["state"][view.model_id]["state"]
+
+        assert saved["_esm"] == str(view._esm)
+        assert saved["_view_name"] == "AnyView"
+        assert saved["snapshot"] == json.loads(json.dumps(view.snapshot))
+        assert set(saved) == set(view.keys)
 
 
 @pytest.mark.parametrize("offered", RUN_VIEWS)

@@ -17,7 +17,7 @@ from noetic_nb.widgets import TokenAllocation
 from noetic_nb.widgets.base import cells, display, weakly
 from noetic_nb.widgets.base.reading_thread import at_cell_end
 from tests.widgets.scenes import demo_run, turn
-from tests.widgets.views import VIEWS
+from tests.widgets.views import RUN_VIEWS, VIEWS
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -41,10 +41,12 @@ class Page:
     def __init__(self) -> None:
         self.outputs: list[Output] = []
         self.updated: list[Output] = []  # in the order of their updates
+        self.began: list[Any] = []
         self.ended: list[Any] = []
+        callbacks = {"pre_run_cell": self.began, "post_run_cell": self.ended}
         events = SimpleNamespace(
-            register=lambda _name, callback: self.ended.append(callback),
-            unregister=lambda _name, callback: self.ended.remove(callback),
+            register=lambda name, callback: callbacks[name].append(callback),
+            unregister=lambda name, callback: callbacks[name].remove(callback),
         )
         self.shell = SimpleNamespace(kernel=object(), parent_header={}, events=events)
 
@@ -59,6 +61,8 @@ class Page:
             "metadata": {"cellId": name},
             "content": {"code": ""},
         }
+        for callback in tuple(self.began):
+            callback()
 
     def end_cell(self) -> None:
         for callback in tuple(self.ended):
@@ -89,6 +93,67 @@ def test_a_view_is_shown_as_a_live_output_and_a_static_one_beside_it(make: Any, 
         assert sorted(static) == ["text/html", "text/plain"]
         assert opened.to_html() in static["text/html"]
         assert f'id="nn-{opened.static_id}"' in static["text/html"]
+
+
+async def drawn(page: Page, opened: Any) -> None:
+    opened._message_received(opened, {"type": "drawn"}, [])
+
+
+async def next_cell(page: Page, opened: Any) -> None:
+    page.run_cell("c2", "r2")
+
+
+async def pause(page: Page, opened: Any) -> None:
+    while opened._waits_for:
+        await asyncio.sleep(0)
+
+
+async def end_of_a_cell_in_which_it_grew(page: Page, opened: Any) -> None:
+    for event in turn(9):
+        opened.run.append(event)
+    page.end_cell()
+
+
+@pytest.mark.parametrize("until", [drawn, next_cell, pause, end_of_a_cell_in_which_it_grew])
+@pytest.mark.parametrize("make", RUN_VIEWS)
+def test_where_a_page_is_the_static_form_waits_until_the_live_one_is_drawn(
+    make: Any, until: Any, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if until is pause:
+        monkeypatch.setattr(display, "PAUSE_S", 0.0)
+
+    async def shown() -> None:
+        page.run_cell("c1", "r1")
+        opened = make(demo_run())
+        opened._ipython_display_()
+        live, static = page.outputs
+        assert len(static.bundles[0]["text/html"]) < 1_000
+        assert f'id="nn-{opened.static_id}"' in static.bundles[0]["text/html"]
+
+        page.end_cell()
+        assert len(static.bundles) == 1, "the end of its cell comes before the page has drawn anything"
+        await asyncio.wait_for(until(page, opened), 60)
+
+        assert [opened.to_html() in bundle["text/html"] for bundle in static.bundles] == [False, True]
+        assert opened.to_text() == static.bundles[-1]["text/plain"]
+        await drawn(page, opened)  # of another page
+        assert (len(live.bundles), len(static.bundles)) == (1, 2)
+        assert opened._bring_up_to_date not in page.began + page.ended
+        opened.close()
+
+    asyncio.run(shown())
+
+
+def test_where_nobody_looks_a_cell_ends_with_the_static_form(page: Page) -> None:
+    async def executed() -> None:
+        page.shell.parent_header = {"header": {"msg_id": "r1"}, "metadata": {}, "content": {"code": "view"}}
+        with TokenAllocation(demo_run()) as opened:
+            opened._ipython_display_()
+
+            assert opened.to_html() in page.outputs[1].bundles[0]["text/html"]
+            assert opened._bring_up_to_date not in page.began + page.ended
+
+    asyncio.run(executed())
 
 
 def test_closing_replaces_the_static_form_while_the_live_one_still_hides_it(page: Page) -> None:
@@ -140,7 +205,7 @@ def test_after_a_cell_the_static_output_follows_with_a_pause(page: Page, monkeyp
         for number in (1, 2):
             for event in turn(number):
                 run.append(event)
-        while opened._is_waiting:
+        while opened._waits_for:
             await asyncio.sleep(0)
 
     with TokenAllocation(run) as opened:

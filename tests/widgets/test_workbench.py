@@ -86,6 +86,10 @@ def test_a_view_inside_shows_what_it_shows_alone(name: str) -> None:
             if name == "allocation":  # older calls are asked for sooner
                 known["calls"] = known["calls"][-CALLS_HOSTED:]
                 known["first"] += len(alone.snapshot["calls"]) - CALLS_HOSTED
+            if name == "timeline":  # what a page has first; it asks for as much as it has room for
+                known["window"] = inside.snapshot["window"]
+                asked = {"what": "window"}
+                assert inside.reading.answer(asked) == alone.reading.answer(asked)
             assert fetch(bench, name)["snapshot"] == known
             assert inside.to_frame().equals(alone.to_frame())
 
@@ -99,7 +103,7 @@ def test_an_event_is_one_message_with_the_news_of_every_open_panel(sent: list[di
             run.append(event)
             assert len(sent) <= 1
             told = [name for message in sent for name, _ in message["news"]]
-            assert told == {"ViewAssembled": ["allocation"], "ModelCalled": ["allocation", "transcript", ""]}.get(
+            assert told == {"ViewAssembled": ["allocation"], "ModelCalled": ["transcript", "allocation", ""]}.get(
                 type(event).__name__, told
             )
             assert all(len(json.dumps(message)) < 2048 for message in sent)
@@ -539,13 +543,16 @@ def test_a_page_chooses_a_thread_and_everything_shows_only_that(sent: list[dict[
         parts = message["news"][0][1]["snapshot"]["parts"]
         assert ([row["thread"] for row in parts["talk"]], parts["thread"]) == (["bob", "bob"], 1)
         assert set(bench.to_frame()["thread_id"]) == {"bob"}
-        # The page asks again for what it shows; rules are those of all threads, with the draft that stands there.
-        assert bench._fetched == set()
+        # What the page shows goes with it; rules are those of all threads, with the draft that stands there.
+        panels = message["news"][0][1]["snapshot"]["panels"]
+        assert set(panels) == bench._fetched == set(bench.panels)
+        assert panels["allocation"]["snapshot"] is bench.allocation.reading.snapshot
         assert bench.rules is rule_editor
         assert bench.allocation is not allocation
         assert fetch(bench, "allocation") == {
             "snapshot": bench.allocation.reading.snapshot,
             "traits": page_traits(bench.allocation),
+            "ahead": [],
         }
         assert {each["thread_id"] for each in bench.allocation.to_frame().to_dict("records")} == {"bob"}
 

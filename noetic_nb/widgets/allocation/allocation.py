@@ -15,7 +15,7 @@ from noetic_nb.events import ModelCalled
 from noetic_nb.runs import Run
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
 from noetic_nb.widgets.allocation.allocation_reading import CALLS_HOSTED, CALLS_KEPT, AllocationReading
-from noetic_nb.widgets.base.assets import script, style
+from noetic_nb.widgets.base.assets import once_a_page, script, style
 from noetic_nb.widgets.base.host import is_hosted
 from noetic_nb.widgets.base.moment import Moment
 from noetic_nb.widgets.base.run_view import RunView
@@ -68,8 +68,8 @@ class TokenAllocation(RunView):
     follow = traitlets.Bool(True).tag(sync=True)
     position = traitlets.Int(-1).tag(sync=True)
     scripts = ("allocation/call_strip", "allocation/what_if", "allocation/allocation")
-    _esm = script(*scripts)
     _css = style("allocation/allocation")
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
 
     def __init__(
         self,

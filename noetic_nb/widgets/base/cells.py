@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from noetic_nb.quick_records import dataclass
 
-__all__ = ["Discardable", "current_cell", "drop_from_cell", "enter_cell", "hold_in_cell", "running_shell"]
+__all__ = ["Discardable", "current_cell", "drop_from_cell", "enter_cell", "has_page", "hold_in_cell", "running_shell"]
 
 
 class Discardable(Protocol):
@@ -54,12 +54,27 @@ def current_cell() -> tuple[str, str] | None:
     >>> current_cell() is None
     True
     """
-    parent = getattr(running_shell(), "parent_header", None)
-    if not isinstance(parent, dict):
-        return None
+    parent = _parent()
     request = parent.get("header", {}).get("msg_id")
     cell = parent.get("metadata", {}).get("cellId") or parent.get("content", {}).get("code")
     return (str(cell), str(request)) if request and cell else None
+
+
+def has_page() -> bool:
+    """Return whether a page shows what the running cell shows: front ends with one name its cell, programs that execute do not.
+
+    Examples
+    --------
+    >>> has_page()
+    False
+    """
+    return bool(_parent().get("metadata", {}).get("cellId"))
+
+
+def _parent() -> dict[str, Any]:
+    """Return the request that is being answered; empty outside a notebook."""
+    parent = getattr(running_shell(), "parent_header", None)
+    return parent if isinstance(parent, dict) else {}
 
 
 def enter_cell(view: Discardable) -> None:

@@ -70,6 +70,7 @@ function storeOf(take) {
   const page = Math.random().toString(36).slice(2); // several pages may show one model
   let count = 0;
   let chosen = null;
+  let isTold = false;
   const fresh = () => `${page}-${(count += 1)}`;
   store.changed = () => {
     if (store.frame) return;
@@ -94,13 +95,19 @@ function storeOf(take) {
     chosen = null;
     store.selection = store.data.selection = fields;
   };
+  /** Tell the kernel, when the view can be seen: its static form, a whole page, waits for that. */
+  const tell = (model) => {
+    if (isTold || !model.get("static_name")) return; // a panel is shown by its host
+    isTold = true;
+    requestAnimationFrame(() => setTimeout(() => model.send({ type: "drawn" })));
+  };
   store.took = selected;
   store.replace = replace;
   store.initialize = ({ model }) => {
-    replace(structuredClone(model.get("snapshot")));
+    store.replace(structuredClone(model.get("snapshot")));
     const receive = (message) => {
       if (message.type === "got") return got(message);
-      if (message.type === "all") replace(message.snapshot);
+      if (message.type === "all") store.replace(message.snapshot);
       else if (message.type === "selected") selected(message);
       else {
         try {
@@ -167,6 +174,7 @@ function storeOf(take) {
     store.views.add(all);
     names.forEach((name) => model.on(name, store.changed));
     all();
+    tell(model);
     return hide;
   };
   /** Wrap the `render` of a view, so that a fault in it is shown and no empty box. */
@@ -216,12 +224,12 @@ function newest(ask, use) {
 
 /**
  * Mark a view as live. The static form beside it is hidden by its own style sheet while the mark is on the page, and shown
- * again when the view is gone or its kernel is.
+ * again when the view is gone or its kernel is. A page of saved widgets alone has no static form: there the view stays as it was.
  */
 function hideStatic(model, el, root) {
   const name = model.get("static_name");
   const mark = (live) => {
-    root.hidden = !live;
+    root.hidden = !live && document.getElementById(`nn-${name}`) !== null;
     if (name) root.classList.toggle(`nn-live-${name}`, live);
   };
   function changed() {

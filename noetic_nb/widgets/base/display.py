@@ -3,7 +3,7 @@
 The output of the live view holds nothing but the widget and is never changed while that is open, or the page would draw it
 anew. The static form is what a saved notebook, an export and a page without a kernel show; while the live view is on
 the page its style sheet hides it. It is brought up to date once at the end of the running cell or after a pause, however many
-turns there were.
+turns there were. Where a page is known to be there, it is sent when that has drawn the live view, which it would hold up.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 from uuid import uuid4
 
 from noetic_nb.widgets.base.assets import output_frame
-from noetic_nb.widgets.base.cells import current_cell, drop_from_cell, hold_in_cell, running_shell
+from noetic_nb.widgets.base.cells import current_cell, drop_from_cell, has_page, hold_in_cell, running_shell
 
 __all__ = ["WIDGET_VIEW", "DisplayMixin"]
 
@@ -44,7 +44,10 @@ class DisplayMixin:
     """Mixed into a widget that has `to_html` and `to_text`."""
 
     _places: tuple[Shown, ...] = ()
-    _is_waiting = False
+    _tells_when_drawn = False
+    """Whether its page sends a message when it has drawn the view, as those of `store.show` do."""
+    _waits_for = ""
+    """The event of the shell at which the static form is brought up to date; empty where it is."""
     _timer: asyncio.TimerHandle | None = None
     _shown_on: asyncio.AbstractEventLoop | None = None
     """That of the cell that showed the view last."""
@@ -102,6 +105,9 @@ class DisplayMixin:
         alone = self._alone()
         return {**alone, "text/html": output_frame(alone["text/html"], self.static_id)}
 
+    def _empty_bundle(self) -> dict[str, Any]:
+        return {"text/html": output_frame("", self.static_id), "text/plain": ""}
+
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         if self.comm is None:  # type: ignore[attr-defined]  # of the widget this is mixed into
             return self._alone(), {}
@@ -121,7 +127,12 @@ class DisplayMixin:
         elif self.comm is None:  # type: ignore[attr-defined]
             show(self._alone())
         else:
-            place = Shown(self, show(self._repr_mimebundle_()[0]), show(self._static_bundle()))
+            live = show(self._repr_mimebundle_()[0])
+            # The next cell is the last moment: a kernel that ends in it would leave nothing.
+            is_later = self._tells_when_drawn and has_page() and _loop_here() is not None
+            if is_later:
+                self._publish_at("pre_run_cell")
+            place = Shown(self, live, show(self._empty_bundle() if is_later else self._static_bundle()))
             self._places = (*self._places, place)
             self._shown_on = _loop_here()
             # Nobody else may hold a view that is on the page.
@@ -141,14 +152,22 @@ class DisplayMixin:
 
     def refresh_static(self) -> None:
         """Bring the static form up to date when the cell ends or after a pause."""
-        if not self._places:
-            return
+        if self._places:
+            # The end of a cell is the last moment at which a notebook that is only executed takes updates.
+            self._publish_at("post_run_cell")
+
+    def drawn(self) -> None:
+        """Take the word of a page that it has drawn the live view: what waits for it is sent."""
+        if self._waits_for == "pre_run_cell":
+            self.publish_static()
+
+    def _publish_at(self, event: str) -> None:
+        """Bring the static form up to date at an event of the shell, or after a pause."""
         self._stop_waiting()  # the pause begins anew
-        self._is_waiting = True
+        self._waits_for = event
         shell = running_shell()
-        # The end of a cell is the last moment at which a notebook that is only executed takes updates.
         if shell is not None:
-            shell.events.register("post_run_cell", self._bring_up_to_date)
+            shell.events.register(event, self._bring_up_to_date)
         loop = _loop_here()
         if loop is not None:
             self._timer = loop.call_later(PAUSE_S, self._bring_up_to_date)
@@ -157,7 +176,7 @@ class DisplayMixin:
             self._shown_on.call_soon_threadsafe(self._begin_pause)
 
     def _begin_pause(self) -> None:
-        if self._is_waiting and self._timer is None:
+        if self._waits_for and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._bring_up_to_date)
 
     @property
@@ -166,20 +185,21 @@ class DisplayMixin:
         return bool(self._places)
 
     def publish_if_waiting(self) -> None:
-        """Bring the static form up to date now, if it is not."""
-        self._bring_up_to_date()
+        """Bring the static form up to date now, if it waits for the end of the cell; one that waits for its page goes on."""
+        if self._waits_for == "post_run_cell":
+            self.publish_static()
 
     def _bring_up_to_date(self, *_result: Any) -> None:
-        if self._is_waiting:
+        if self._waits_for:
             self.publish_static()
 
     def _stop_waiting(self) -> None:
-        if not self._is_waiting:
+        event, self._waits_for = self._waits_for, ""
+        if not event:
             return
-        self._is_waiting = False
         shell = running_shell()
         if shell is not None:
-            shell.events.unregister("post_run_cell", self._bring_up_to_date)
+            shell.events.unregister(event, self._bring_up_to_date)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

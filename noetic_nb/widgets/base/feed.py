@@ -70,6 +70,10 @@ class Reading(ABC):
             "UNKNOWN_REQUEST", "This view does not answer that.", given=request, hint="Load the page again."
         )
 
+    def asked_first(self) -> list[dict[str, Any]]:
+        """Return what a page asks as soon as it has the snapshot, so that the answers can go with it."""
+        return []
+
     def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:
         """Take a choice of `Selection`; returns a message for the pages, None where there is none."""
         return None

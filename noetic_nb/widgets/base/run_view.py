@@ -89,6 +89,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
     _followers: tuple[Follower, ...] = ()
     is_awake = False
     _is_following = True
+    _tells_when_drawn = True
     _is_made = False
     _is_reading = False
     _last_read: RunEvent | None = None
@@ -132,7 +133,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
                 nothing = reading.nothing.format(part=part)
                 reading.snapshot["empty"] = nothing[:1].upper() + nothing[1:]
             with no_collecting(len(events)):
-                reading.begin()
+                self._begin()
             # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
             super().__init__(snapshot=reading.snapshot, sent={"messages": 0}, static_name=self.static_id, **traits)
             # What came meanwhile may be among them; mostly it is not, and only the newest may still be on its way here.
@@ -143,6 +144,21 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
             watch_cells()
         self.on_msg(self._message_received)
         self._is_made = True
+
+    def add_traits(self, **traits: Any) -> None:
+        """Add traits for the script and the style sheet, unless the one has the other in it."""
+        if self.scripts:
+            traits.pop("_css", None)
+        super().add_traits(**traits)
+
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
+        """Return the synced traits, those with their first values too: a page of saved widgets knows none of ours."""
+        state: dict[str, Any] = super().get_state(key=key, drop_defaults=False)
+        return state
+
+    def _begin(self) -> None:
+        """Make the snapshot of what has been read."""
+        self.reading.begin()
 
     def to_frame(self) -> Any:
         """Return what is shown as a table.
@@ -157,7 +173,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
     def to_html(self) -> str:
         """Return the view as HTML without scripts: what a page shows that has no kernel and no network."""
         with self.up_to_date():
-            return static_frame(self.reading.to_html(), self._css)
+            return static_frame(self.reading.to_html(), self._css, "".join(self.scripts[-1:]))
 
     def to_text(self) -> str:
         """Return the view as plain text."""
@@ -274,6 +290,8 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
             # What is sent while a page still loads its script reaches nobody.
             case {"type": "here", "messages": int(sent)} if sent == self.sent["messages"]:
                 pass
+            case {"type": "drawn"}:
+                self.drawn()
             case {"type": "again" | "here"}:  # a page saw that it missed a message, or did miss one
                 with self.up_to_date():
                     self.send({"type": "all", "snapshot": self.reading.snapshot})

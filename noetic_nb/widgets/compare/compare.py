@@ -12,7 +12,7 @@ from noetic_nb.lab.replaying.paired_runs import compare_paired
 from noetic_nb.runs import Run
 from noetic_nb.runs.numbering import numbered
 from noetic_nb.runs.run_source import RunLike, run_of
-from noetic_nb.widgets.base.assets import script, style
+from noetic_nb.widgets.base.assets import once_a_page, script, style
 from noetic_nb.widgets.base.feed import Feed, Place
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 from noetic_nb.widgets.base.run_view import RunView
@@ -59,8 +59,8 @@ class Compare(RunView):
     """
 
     scripts = ("compare/compare",)
-    _esm = script(*scripts)
     _css = style("compare/compare")
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
 
     def __init__(
         self,

@@ -262,11 +262,16 @@ export default () => {
         put(badge, { class: look, "data-action": look === "nn-badge" ? text : null, "data-faulty": look === "nn-outcome" && line.faulty ? true : null });
         setText(badge, text);
       });
-      setText(call, line.tool);
+      setName(call, line.tool);
       parts(what, line.about);
       setText(guidance, line.guidance);
       setText(rules, line.rules);
       setText(ms, line.ms);
+    }
+
+    /** Set a name that may break after a sign, so that a long one is not torn within a word. */
+    function setName(node, name) {
+      if (node.textContent !== name) node.replaceChildren(...name.split(/(?<=[_.:/-])/).flatMap((part, at) => (at ? [make("wbr"), part] : [part])));
     }
 
     function parts(parent, texts) {

@@ -18,7 +18,7 @@ from noetic_nb.runs.numbering import Numbering, place_of
 from noetic_nb.runs.plain_text import plain
 from noetic_nb.runs.recorded_origins import RecordedOrigins
 from noetic_nb.runs.run_source import RunLike, run_of
-from noetic_nb.widgets.base.assets import script, style
+from noetic_nb.widgets.base.assets import once_a_page, script, style
 from noetic_nb.widgets.base.moment import Moment
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection
@@ -69,8 +69,8 @@ class Ledger(RunView):
     table = "ledger"
     only = traitlets.Unicode("").tag(sync=True)
     scripts = ("ledger/ledger",)
-    _esm = script(*scripts)
     _css = style("ledger/ledger")
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
 
     def __init__(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from noetic_nb.events import ErrorRaised, SteeringDecided
@@ -27,6 +28,8 @@ COLUMNS: Final = {
 # A saved page stays light; all rows are in the table of the run.
 LINES_SHOWN: Final = 200
 FOLDED_SHOWN: Final = 20
+# Where a long name may break, none of which is part of an escaped character.
+_SIGNS: Final = re.compile(r"[_.:/-](?!$)")
 
 
 def wire(line: Line) -> dict[str, Any]:
@@ -144,7 +147,7 @@ def _row(entry: Entry) -> str:
     cells = (
         str(row["go"]["turn"]),
         _decision(row),
-        escape(row["tool"]),
+        _SIGNS.sub(r"\g<0><wbr>", escape(row["tool"])),
         "".join([f"<mark>{escape(text)}</mark>" if found else escape(text) for text, found in row["about"]]),
         escape(row["guidance"]),
         escape(row["rules"]),

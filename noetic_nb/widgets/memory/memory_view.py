@@ -15,7 +15,7 @@ from noetic_nb.redact import safe_logger
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.runs.recorder import record, recorded
 from noetic_nb.sync import run_sync
-from noetic_nb.widgets.base.assets import script, style
+from noetic_nb.widgets.base.assets import once_a_page, script, style
 from noetic_nb.widgets.base.moment import Moment
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection
@@ -74,8 +74,8 @@ class MemoryView(RunView):
 
     position = traitlets.Int(-1).tag(sync=True)
     scripts = ("memory/memory_view",)
-    _esm = script(*scripts)
     _css = style("memory/memory_view")
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
     reading: MemoryReading
 
     def __init__(

@@ -17,7 +17,7 @@ from noetic_nb.lab.statistics.labels import Outcome
 from noetic_nb.runs import Run
 from noetic_nb.runs.run_source import run_of
 from noetic_nb.steering import RuleBook, RuleChange, SteeringRule
-from noetic_nb.widgets.base.assets import script, style
+from noetic_nb.widgets.base.assets import once_a_page, script, style
 from noetic_nb.widgets.base.moment import Moment
 from noetic_nb.widgets.base.reading_thread import READINGS
 from noetic_nb.widgets.base.run_view import RunView
@@ -87,8 +87,8 @@ class RuleEditor(RunView):
 
     reading: EditorReading
     scripts = ("rules/code_text", "rules/trial_part", "rules/rule_editor")
-    _esm = script(*scripts)
     _css = style("rules/rule_editor")
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ import traitlets
 from noetic_nb.redact import Redaction
 from noetic_nb.runs.run_source import run_of
 from noetic_nb.runs.run_spans import has_clock
-from noetic_nb.widgets.base.assets import script, style
+from noetic_nb.widgets.base.assets import once_a_page, script, style
 from noetic_nb.widgets.base.moment import Moment
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection
@@ -71,8 +71,8 @@ class RunTimeline(RunView):
 
     scale = traitlets.Enum(("time", "order"), "time").tag(sync=True)
     scripts: ClassVar[tuple[str, ...]] = ("timeline/timeline_lanes", "timeline/timeline")
-    _esm = script(*scripts)
     _css = style("timeline/timeline")
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
 
     def __init__(
         self,

@@ -336,7 +336,7 @@ export default () => {
       back.disabled = at === 0;
       on.disabled = at === last();
       follow.checked = model.get("follow");
-      setText(place, `${at + 1} of ${data.calls.length}`);
+      setText(place, `${(at + 1).toLocaleString("en")} of ${data.calls.length.toLocaleString("en")}`);
       if (document.activeElement !== number) number.value = typeof against === "number" ? placeOf(against) + 1 : number.value;
       put(number, { max: data.calls.length });
       if (document.activeElement !== choice) choice.value = typeof against === "number" ? "call" : against ?? "";

@@ -16,7 +16,7 @@ from noetic_nb.runs.plain_text import plain
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
 from noetic_nb.runs.run_source import run_of
 from noetic_nb.runtime.planning.least_budget import LeastBudget
-from noetic_nb.widgets.base.assets import script, style
+from noetic_nb.widgets.base.assets import once_a_page, script, style
 from noetic_nb.widgets.base.feed import Place, Reading
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 from noetic_nb.widgets.base.run_view import RunView
@@ -150,6 +150,13 @@ class TranscriptReading(Reading):
                 if text is not None:
                     return text
         return super().answer(request)
+
+    def asked_first(self) -> list[dict[str, Any]]:
+        """Return the request of a page for the shown call, as its script writes it."""
+        last = len(self.book.calls) - 1
+        at = self.shown if 0 <= self.shown <= last else last
+        asked = {"what": "call", "at": at, "against": self.compared, "only": True, "open": [], "first": None}
+        return [asked] if at >= 0 else []
 
     def _page(self, call: ShownCall, at: int, request: dict[str, Any]) -> dict[str, Any]:
         wanted = call.place_of(request.get("item"))
@@ -388,8 +395,8 @@ class Transcript(RunView):
     position = traitlets.Int(-1)
     compare_with = traitlets.Any(None, allow_none=True).tag(sync=True)
     scripts = ("transcript/transcript_parts", "transcript/transcript")
-    _esm = script(*scripts)
     _css = style("transcript/transcript")
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
     _announces = True
 
     def __init__(

@@ -328,6 +328,7 @@ export default () => {
     inside.hidden = true;
     outcome.hidden = true;
 
+    let wide = -1; // pixels of the band when it was drawn
     let at = -1; // which thread is shown
     let column = null; // which column is read
     let asked = null;
@@ -527,7 +528,8 @@ export default () => {
 
       const known = movedNow();
       const answer = known.answer && !known.answer.fault ? known.answer : null;
-      const placed = lanesOf(rows, Math.max(band.clientWidth, sizes.narrow), sizes);
+      wide = band.clientWidth;
+      const placed = lanesOf(rows, Math.max(wide, sizes.narrow), sizes);
       drawDecisions(rows, placed);
       for (const part of [insteadName, instead]) part.style.display = answer ? "" : "none";
       drawInstead(rows.length, answer?.marks ?? []);
@@ -639,7 +641,7 @@ export default () => {
     }
 
     const hide = store.show({ model, root, draw, traits: ["thread_at"] });
-    const resized = new ResizeObserver(store.changed);
+    const resized = new ResizeObserver(() => band.clientWidth !== wide && store.changed());
     resized.observe(root);
     return () => {
       resized.disconnect();

@@ -14,7 +14,7 @@ import traitlets
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs.run_source import run_of
-from noetic_nb.widgets.base.assets import script, style
+from noetic_nb.widgets.base.assets import once_a_page, script, style
 from noetic_nb.widgets.base.moment import Moment
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection
@@ -79,8 +79,8 @@ class RegulatorTrends(RunView):
 
     thread_at = traitlets.Int(-1).tag(sync=True)
     scripts = ("trends/trends",)
-    _esm = script(*scripts)
     _css = style("trends/trends")
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
 
     def __init__(
         self,

@@ -4,8 +4,9 @@ export default () => {
   const STEP = 40; // pixels of height for one press of a key
   const panels = new Map(); // by name: { view, model, end }, or { fault }
   const fetching = new Set();
+  let host;
 
-  function panelOf(host, name, data) {
+  function panelOf(name, data) {
     if (data.fault) return { fault: data.fault };
     const view = PANEL_SCRIPTS[name]();
     const model = panelModel(host, name, data);
@@ -13,13 +14,13 @@ export default () => {
   }
 
   /** Ask for a panel that is opened: the kernel makes its view when a page wants it first. */
-  async function fetchPanel(host, name) {
+  async function fetchPanel(name) {
     if (fetching.has(name)) return;
     fetching.add(name);
     const { shown } = store.data.parts;
     let panel;
     try {
-      panel = panelOf(host, name, await store.get(host, { do: "panel", panel: name }));
+      panel = panelOf(name, await store.get(host, { do: "panel", panel: name }));
     } catch (error) {
       panel = { fault: `This panel could not be opened: ${error.message ?? error}` };
     }
@@ -35,9 +36,9 @@ export default () => {
     if (content.type === "selected") {
       store.took(content);
     } else if (content.type === "all") {
-      store.replace(content.snapshot);
       for (const panel of panels.values()) panel.end?.();
       panels.clear();
+      store.replace(content.snapshot);
     } else {
       const { type, row, newThread, ...parts } = content;
       Object.assign(data.parts, parts);
@@ -59,7 +60,17 @@ export default () => {
     return true;
   });
 
+  const { replace } = store;
+  store.replace = (snapshot) => {
+    replace(snapshot);
+    for (const [name, sent] of Object.entries(snapshot.panels)) {
+      panels.get(name)?.end?.();
+      panels.set(name, panelOf(name, sent));
+    }
+  };
+
   function initialize({ model }) {
+    host = model;
     const end = store.initialize({ model });
     return () => {
       end();
@@ -174,7 +185,7 @@ export default () => {
       let end;
       if (!panel) {
         inside.append(make("p", { class: "nn-note", role: "status" }, `Opening ${title} …`));
-        fetchPanel(model, name);
+        fetchPanel(name);
       }
       if (panel?.fault) inside.append(make("p", { class: "nn-fault", role: "alert" }, panel.fault));
       else if (panel) end = panel.view.render({ model: panel.model, el: inside });

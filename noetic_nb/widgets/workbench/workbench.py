@@ -24,7 +24,7 @@ from noetic_nb.runtime.harness import AgentHarness
 from noetic_nb.steering import RuleBook
 from noetic_nb.steering.layer import rulebook_of
 from noetic_nb.widgets.approval.approval import Approval, Asked
-from noetic_nb.widgets.base.assets import joint_script, joint_style
+from noetic_nb.widgets.base.assets import joint_script, joint_style, once_a_page
 from noetic_nb.widgets.base.feed import Feed
 from noetic_nb.widgets.base.host import hosted_by, page_traits
 from noetic_nb.widgets.base.moment import Moment
@@ -40,6 +40,8 @@ __all__ = ["Workbench"]
 log = safe_logger(__name__)
 
 DEFAULT_THREAD: Final = "default"
+# Of a run with so many events the open panels are sent with the rest: to ask for them would cost a page more than to read them.
+SHORT_RUN: Final = 2_000
 # What is the workbench's own among what its panels send and read.
 _OWN: Final = ""
 
@@ -106,8 +108,10 @@ class Workbench(RunView):
     panels = traitlets.List(traitlets.Unicode()).tag(sync=True)
     sizes = traitlets.Dict().tag(sync=True)
     scripts = ("workbench/workbench_parts", "workbench/workbench")
-    _esm = joint_script({name: panel.view.scripts for name, panel in PANELS.items()}, *scripts)
     _css = joint_style({name: panel.view.scripts[-1] for name, panel in PANELS.items()}, scripts[-1])
+    _esm = once_a_page(
+        joint_script({name: panel.view.scripts for name, panel in PANELS.items()}, *scripts), _css, scripts[-1]
+    )
     reading: WorkbenchReading
     # On the class too: what is refused in `__init__` is closed like any other.
     _subject: Subject | None = None
@@ -129,7 +133,7 @@ class Workbench(RunView):
         moment = Moment(thread_id, turn, until)
         self._subject = _subject_of(run, rules, regulator)
         selection = selection_of(selection)
-        names = _names_to_open(self._subject, panels)
+        self._first_open = _names_to_open(self._subject, panels)
         # What panels send waits here until the work that made it is done, and then leaves as one message.
         self._news: deque[tuple[str, dict[str, Any]]] = deque()
         self._depth = threading.local()
@@ -142,7 +146,7 @@ class Workbench(RunView):
         self._behind: dict[str, RunEvent] = {}
         # Panels that some page has: it was sent their snapshot, and is sent what comes.
         self._fetched: set[str] = set()
-        super().__init__(self._subject.run, reading, moment=moment, selection=selection, panels=names)
+        super().__init__(self._subject.run, reading, moment=moment, selection=selection, panels=self._first_open)
         # While the widget was made, an event may have come of which it had not been told yet.
         self._last_taken = self._last_taken or self._last_read
         self._is_ready = True
@@ -219,15 +223,26 @@ class Workbench(RunView):
             self.reading.views[name] = view
         return view
 
+    def _begin(self) -> None:
+        super()._begin()
+        self._last_taken = self._last_read
+        self._send_along(self._first_open)
+
+    def _send_along(self, names: Sequence[str]) -> None:
+        """Have what a page needs of panels in the snapshot, where that is little work."""
+        is_short = len(self.run.events) <= SHORT_RUN
+        self.reading.snapshot["panels"] = {name: self._fetch(name) for name in names} if is_short else {}
+
     def _fetch(self, name: str) -> dict[str, Any]:
         """Return what a page needs of a panel, which it is told about from now on."""
         try:
             view = self._view(name)
+            ahead = [[request, view._answer(request)] for request in view.reading.asked_first()]
         except Exception as exc:
             log.exception("A panel of a workbench could not be opened.")
             return {"fault": f"This panel could not be opened: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"}
         self._fetched.add(name)
-        return {"snapshot": view.reading.snapshot, "traits": page_traits(view)}
+        return {"snapshot": view.reading.snapshot, "traits": page_traits(view), "ahead": ahead}
 
     @traitlets.validate("panels")
     def _known_panels(self, proposal: Any) -> list[str]:
@@ -240,6 +255,8 @@ class Workbench(RunView):
 
     def _open_and_close(self, change: Any) -> None:
         self._fetched.intersection_update(change.new)
+        for name in set(self.reading.snapshot["panels"]) - set(change.new):
+            del self.reading.snapshot["panels"][name]
         self.refresh_static()
 
     @property
@@ -279,6 +296,7 @@ class Workbench(RunView):
         if events and events[-1] is not self._last_taken:
             self._behind[_OWN] = events[-1]
         reading.begin()
+        self._send_along(self.panels)
         self._news.append((_OWN, {"type": "all", "snapshot": reading.snapshot}))
 
     # What panels send.
@@ -286,6 +304,8 @@ class Workbench(RunView):
     def panel_sent(self, panel: str, content: dict[str, Any]) -> None:
         """Take a message of a panel for its page; of one that is closed nobody needs it."""
         if panel in self._fetched:
+            sent = self.reading.snapshot["panels"].get(panel, {})
+            sent.pop("ahead", None)  # may be another answer now
             self._news.append((panel, content))
             self._flush()
 
@@ -293,6 +313,7 @@ class Workbench(RunView):
         """Take new values of synced traits of a panel."""
         own = {name: value for name, value in traits.items() if name in page_traits(self.reading.views.get(panel))}
         if own:
+            self.reading.snapshot["panels"].get(panel, {}).get("traits", {}).update(own)
             self.panel_sent(panel, {"type": "traits", "traits": own})
 
     def _part_changed(self, **parts: Any) -> None:

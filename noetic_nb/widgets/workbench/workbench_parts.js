@@ -5,6 +5,7 @@ function panelModel(host, name, data) {
   const listeners = new Map();
   const state = { fault: "", static_name: "", ...data.traits, snapshot: data.snapshot };
   let changed = {};
+  let ahead = new Map(data.ahead.map(([request, answer]) => [JSON.stringify(request), answer]));
   const emit = (event, value) => [...(listeners.get(event) ?? [])].forEach((listener) => listener(value));
   return {
     get: (key) => state[key],
@@ -17,11 +18,16 @@ function panelModel(host, name, data) {
       if (Object.keys(changed).length) host.send({ type: "panel", panel: name, set: changed });
       changed = {};
     },
-    send: (message) => host.send({ type: "panel", panel: name, message }),
+    send: (message) => {
+      const answer = message.type === "get" ? ahead.get(JSON.stringify(message.request)) : undefined;
+      if (answer) emit("msg:custom", { type: "got", id: message.id, ...answer });
+      else host.send({ type: "panel", panel: name, message });
+    },
     on: (event, listener) => (listeners.get(event) ?? listeners.set(event, new Set()).get(event)).add(listener),
     off: (event, listener) => listeners.get(event)?.delete(listener),
     /** Take a message of the kernel. */
     receive: (content) => {
+      ahead = new Map(); // may be other answers now
       if (content.type !== "traits") return emit("msg:custom", content);
       for (const [each, given] of Object.entries(content.traits)) {
         state[each] = given;
@@ -74,6 +80,7 @@ function talkPart(parent, { get, failed }) {
 
   let before = []; // rows that were asked for, older than those of the snapshot
   let follows = true;
+  let isLaidOut = false; // to scroll before that would lay out the page twice
   const act = (request) => get(request).catch(failed);
   const openFix = (open) => {
     fixBox.hidden = !open;
@@ -110,7 +117,10 @@ function talkPart(parent, { get, failed }) {
     else openFix(false);
   });
   // Where the page becomes narrow, the newest turn stays in sight.
-  new ResizeObserver(() => follows && (list.scrollTop = list.scrollHeight)).observe(list);
+  new ResizeObserver(() => {
+    isLaidOut = true;
+    if (follows) list.scrollTop = list.scrollHeight;
+  }).observe(list);
   list.addEventListener("scroll", () => (follows = list.scrollTop + list.clientHeight > list.scrollHeight - 24));
   const askEarlier = async () => {
     const first = before[0]?.at ?? Number(list.dataset.first);
@@ -165,7 +175,7 @@ function talkPart(parent, { get, failed }) {
     empty.hidden = rows.length > 0;
     list.hidden = rows.length === 0;
     earlier.hidden = !rows.length || rows[0].at === 0;
-    if (follows) list.scrollTop = list.scrollHeight;
+    if (follows && isLaidOut) list.scrollTop = list.scrollHeight;
     const about = parts.chat;
     none.hidden = about !== null;
     setText(none, about === null ? parts.whyNoChat : "");

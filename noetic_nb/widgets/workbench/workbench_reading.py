@@ -88,6 +88,7 @@ class WorkbenchReading(Reading):
             "titles": [[name, panel.title, panel.lacks(subject)] for name, panel in PANELS.items()],
             "sizes": {name: list(panel.size) for name, panel in PANELS.items()},
             "selection": dict.fromkeys(FIELDS),
+            "panels": {},
             "parts": {
                 "progress": "",
                 "busy": False,
