@@ -58,6 +58,24 @@ def panel(root: Any, name: str) -> Any:
     return root.locator(f".nn-panel[data-panel='{name}']")
 
 
+ROWS_AT_FIRST = """() => new MutationObserver((_, observer) => {
+  const shown = document.querySelector(".nn-workbench .nn-panel[data-panel='transcript']");
+  if (!shown) return;
+  observer.disconnect();
+  window.rowsAtFirst = shown.querySelectorAll(".nn-t-items > li").length;
+}).observe(document.body, { childList: true, subtree: true })"""
+
+
+def test_the_call_that_a_panel_brings_along_is_there_with_the_panel(notebook: Open) -> None:
+    opened = notebook(AIRLINE, "bench = Workbench(run, rules=rules)\nbench")
+    opened.page.evaluate(ROWS_AT_FIRST)
+
+    bench_of(opened)
+
+    opened.page.wait_for_function("window.rowsAtFirst !== undefined")
+    assert opened.page.evaluate("window.rowsAtFirst") > 0
+
+
 def test_a_deny_leads_to_its_request_to_the_item_of_its_argument_and_to_what_would_have_been(
     notebook: Open, shot: Open
 ) -> None:
