@@ -98,7 +98,9 @@ SHOWN: Final[dict[str, dict[str, int]]] = {
     },
     "first": {".nn-panel-view > .noetic-nb": 4},
 }
-TO_TOP: Final = "(at) => window.jupyterapp.shell.currentWidget.content.widgets[at].node.scrollIntoView({ block: 'start' })"
+TO_TOP: Final = (
+    "(at) => window.jupyterapp.shell.currentWidget.content.widgets[at].node.scrollIntoView({ block: 'start' })"
+)
 RUN: Final = """([at, shown]) => new Promise((resolve) => {
   const { content, sessionContext } = window.jupyterapp.shell.currentWidget;
   const { kernel } = sessionContext.session;
