@@ -10,7 +10,7 @@ import asyncio
 import math
 import weakref
 from collections import OrderedDict
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.events import LayerTokens
@@ -19,7 +19,7 @@ from noetic_nb.items import Item, input_message
 from noetic_nb.items.build import content_tokens
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of, rerender_request
-from noetic_nb.memory.hook_runner import HookRunner
+from noetic_nb.memory.hook_runner import HookRunner, Outcome
 from noetic_nb.memory.hook_timeout import Unfinished, begun
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import RecallParams
@@ -154,23 +154,23 @@ class Recaller:
             params = RecallParams(log, query, ctx, state, budgets.get(layer.id, math.inf))
             if eventual:
                 entry = await self._cached(layer, params)
-            elif runner.sink is not None:
-                entry = await self._call_traced(layer, params, wanted is not None)
             else:
-                found = self._begin_untraced(layer, params, wanted is not None)
+                begin = self._begin_untraced if runner.sink is None else self._begin_traced
+                found = begin(layer, params, wanted is not None)
                 entry = found if found is None or isinstance(found, RecallEntry) else await found
             if entry is not None and (entry.items or with_empty or entry.text is None):
                 entries.append(entry)
         return tuple(entries)
 
     async def _call(self, layer: MemoryLayer, params: RecallParams) -> RecallEntry | None:
-        if self._runner.sink is not None:
-            return await self._call_traced(layer, params, False)
-        found = self._begin_untraced(layer, params, False)
+        begin = self._begin_untraced if self._runner.sink is None else self._begin_traced
+        found = begin(layer, params, False)
         return found if found is None or isinstance(found, RecallEntry) else await found
 
-    async def _call_traced(self, layer: MemoryLayer, params: RecallParams, again: bool) -> RecallEntry | None:
-        outcome = await self._runner.run(
+    def _begin_traced(
+        self, layer: MemoryLayer, params: RecallParams, again: bool
+    ) -> RecallEntry | Coroutine[Any, Any, RecallEntry | None] | None:
+        outcome = self._runner.begin(
             layer,
             "recall",
             params,
@@ -179,6 +179,14 @@ class Recaller:
             budget=lambda recalled: _tokens(layer.id, params.budget, recalled.entry),
             count=lambda recalled: 0 if recalled.entry is None else len(recalled.entry.items),
         )
+        if not isinstance(outcome, Outcome):
+            return self._finish_traced(outcome, layer, params, again)
+        return None if outcome.error is not None else self._take(layer, params, outcome.value, again)
+
+    async def _finish_traced(
+        self, waiting: Awaitable[Outcome], layer: MemoryLayer, params: RecallParams, again: bool
+    ) -> RecallEntry | None:
+        outcome = await waiting
         return None if outcome.error is not None else self._take(layer, params, outcome.value, again)
 
     def _begin_untraced(
