@@ -299,7 +299,7 @@ class HookRunner:
         finally:
             # In any case: what runs later in this task must not write into the notes of this hook.
             CURRENT_NOTES.reset(token)
-        if type(found) is not Outcome:
+        if not isinstance(found, Outcome):
             return self._rest_traced(found, notes, sink, layer, hook, ctx, budget, count)
         self._leave_trace(found, notes, sink, layer, hook, ctx, budget, count)
         return found

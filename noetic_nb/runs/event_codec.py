@@ -228,15 +228,14 @@ def settled(event: RunEvent, known: dict[int, tuple[Any, Any]] | None = None) ->
     what was looked through, for events that share their data.
     Raises `NoeticConfigError`, ``INVALID_RUN_EVENT``, if it is no event.
     """
-    kind = type(event)
-    if kind is MemoryTraceSpan:
+    if isinstance(event, MemoryTraceSpan):
         if event.attributes is None and not event.notes:
             return event  # as most, and most events are these
-    elif kind is LayerStateChanged and type(_state_of(event)) is Later:
+    elif isinstance(event, LayerStateChanged) and type(_state_of(event)) is Later:
         return event
     if isinstance(event, RequestPrepared):
         event = _with_settled_tools(event)
-    free = _FREE.get(kind)
+    free = _FREE.get(type(event))
     if free is None:  # the first of its class, or none
         free = _free_fields(event)
     changed = {}

@@ -103,7 +103,7 @@ class RunKeeper:
                 self._next += 1
                 if len(turn.waiting) >= _MOST_WAITING or self._turns.is_complete(turn, event):
                     self._save([turn])
-            if turn.is_open:  # what follows is most often of the same, and there is nothing to decide before it is too much
+            if turn.is_open:  # what follows is most often of the same: there is nothing to decide before too much waits
                 rest = self._turns.take_rest(events, place, _MOST_WAITING - 1 - len(turn.waiting))
                 place += len(rest)
                 if keeps and rest:
