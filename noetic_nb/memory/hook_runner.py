@@ -240,7 +240,7 @@ class HookRunner:
                     return self._rest(outcome, start, waiting, layer, hook, ctx, read)
             # Where its errors are caught: a result that cannot be read is an error of the hook that returned it.
             outcome.value = value if read is None else read(value)
-            if value is not None and (type(value) is not dict or "stop" in value):
+            if value is not None and type(value) is not str and (type(value) is not dict or "stop" in value):
                 self.collect_stop(value, ctx)
         except Exception as exc:
             self._fail(outcome, exc, layer, hook, ctx)

@@ -11,6 +11,7 @@ import math
 import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.events import LayerTokens
@@ -175,19 +176,24 @@ class Recaller:
             "recall",
             params,
             params.ctx,
-            read=lambda value: self._read(layer, params, value),
-            budget=lambda recalled: _tokens(layer.id, params.budget, recalled.entry),
-            count=lambda recalled: 0 if recalled.entry is None else len(recalled.entry.items),
+            read=partial(self._understood, layer, params),
+            budget=partial(_tokens, layer.id, params.budget),
+            count=_item_count,
         )
         if not isinstance(outcome, Outcome):
             return self._finish_traced(outcome, layer, params, again)
-        return None if outcome.error is not None else self._take(layer, params, outcome.value, again)
+        return self._taken(outcome, layer, params, again)
 
     async def _finish_traced(
         self, waiting: Awaitable[Outcome], layer: MemoryLayer, params: RecallParams, again: bool
     ) -> RecallEntry | None:
-        outcome = await waiting
-        return None if outcome.error is not None else self._take(layer, params, outcome.value, again)
+        return self._taken(await waiting, layer, params, again)
+
+    def _taken(self, outcome: Outcome, layer: MemoryLayer, params: RecallParams, again: bool) -> RecallEntry | None:
+        if outcome.error is not None:
+            return None
+        found: RecallEntry | _Recalled = outcome.value
+        return found if isinstance(found, RecallEntry) else self._take(layer, params, found, again)
 
     def _begin_untraced(
         self, layer: MemoryLayer, params: RecallParams, again: bool
@@ -411,6 +417,12 @@ def _overrun(layer_id: str, tokens: int, budget: float) -> BudgetOverrun:
     )
 
 
-def _tokens(layer_id: str, budget: float, entry: RecallEntry | None) -> LayerTokens:
+def _tokens(layer_id: str, budget: float, found: RecallEntry | _Recalled) -> LayerTokens:
+    entry = found if isinstance(found, RecallEntry) else found.entry
     used = 0 if entry is None else entry.token_count
     return LayerTokens(layer_id, budget, used, max(0.0, budget - used), 0 if entry is None else len(entry.items))
+
+
+def _item_count(found: RecallEntry | _Recalled) -> int:
+    entry = found if isinstance(found, RecallEntry) else found.entry
+    return 0 if entry is None else len(entry.items)
