@@ -1,21 +1,5 @@
-"""What other systems write and read."""
+"""What other systems write and read; loaded when it is first used."""
 
-from noetic_nb.interop.guards import guard, guard_session, regulator_callback
-from noetic_nb.interop.importing import Failed, import_run, import_runs, run_from_messages
-from noetic_nb.interop.otel_export import OTelExporter
-from noetic_nb.interop.spans.import_spans import runs_from_spans
-from noetic_nb.interop.watching import RunSpanProcessor, watch
+from noetic_nb.lazy import attach
 
-__all__ = [
-    "Failed",
-    "OTelExporter",
-    "RunSpanProcessor",
-    "guard",
-    "guard_session",
-    "import_run",
-    "import_runs",
-    "regulator_callback",
-    "run_from_messages",
-    "runs_from_spans",
-    "watch",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -174,7 +174,7 @@ class ExecutionContext:
 
 
 # Two a hook, and the same for a whole turn: looking one up costs a fifth of making one.
-one_where: Final = lru_cache(maxsize=1_024)(Where)
+one_where: Final = lru_cache(maxsize=64)(Where)
 """The place of a turn, the same record for all its events: who takes them sees quickly that a turn goes on."""
 
 

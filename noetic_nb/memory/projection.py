@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
 
 from noetic_nb.arguments import explained
@@ -19,6 +19,7 @@ from noetic_nb.events import ItemFate
 from noetic_nb.items import Item, item_tokens, parse_item
 from noetic_nb.items.build import unresolved_positions
 from noetic_nb.items.log import ItemView
+from noetic_nb.quick_fields import made_quickly
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["Order", "Overflow", "ProjectedHistory", "ProjectionPolicy", "assemble_view", "project_tail"]
@@ -81,6 +82,8 @@ class ProjectionPolicy(BaseModel):
 
     @explained(positional="Write ProjectionPolicy(token_budget=4_000).")
     def __init__(self, **data: Any) -> None:
+        if made_quickly(self, data):
+            return
         try:
             super().__init__(**data)
         except ValidationError as exc:
@@ -94,8 +97,8 @@ class ProjectionPolicy(BaseModel):
                 field=where,
             ) from exc
 
-    @model_validator(mode="after")
-    def _window_has_meaning(self) -> ProjectionPolicy:
+    def model_post_init(self, context: object) -> None:
+        """Check that the fields fit together."""
         if math.isnan(self.token_budget) or math.isnan(self.response_reserve):
             raise NoeticConfigError("INVALID_PROJECTION", "A token budget is not a number.", given=math.nan)
         if self.window_size is not None and self.overflow == "truncate":
@@ -106,7 +109,6 @@ class ProjectionPolicy(BaseModel):
                 hint="Use overflow='sliding_window', or leave window_size out.",
                 field="window_size",
             )
-        return self
 
     def view_budget(self, fixed_tokens: float) -> float:
         """Return the tokens left for items once what is sent anyway, and the reserve, are taken off.

@@ -13,6 +13,7 @@ from noetic_nb.arguments import closest, explained
 from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.quick_fields import made_quickly
 
 __all__ = ["Frozen", "InstanceField", "Requirement", "StepRecord"]
 
@@ -92,6 +93,8 @@ class Frozen(BaseModel):
         for given, value in data.items():
             if value is True or value is False:
                 self._refuse_bool(given, value)
+        if made_quickly(self, data):
+            return
         try:
             super().__init__(**data)
         except ValidationError as exc:

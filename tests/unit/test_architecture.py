@@ -24,6 +24,7 @@ FLOORS: tuple[frozenset[str], ...] = (
             "errors",
             "arguments",
             "events",
+            "quick_fields",
             "quick_records",
             "clock",
             "ids",

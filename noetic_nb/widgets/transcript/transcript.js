@@ -99,7 +99,7 @@ export default () => {
     // What is wanted of a call; an item is looked for once, in the page that has it.
     const keyOf = (request) => JSON.stringify({ ...request, item: undefined });
     const fail = (error) => setText(wrong, error.message);
-    const receive = (call, request) => {
+    const take = (call, request) => {
       if (local.call?.at !== call.at || local.call?.difference !== call.difference) {
         local.whole.clear();
         local.remedies.clear();
@@ -109,8 +109,11 @@ export default () => {
       local.asked = keyOf({ ...request, first: call.first, open: call.open });
       if (request.item !== undefined && call.wanted !== null) local.scroll = `li[data-key="${call.wanted}"]`;
       setText(wrong, "");
-      store.changed();
       remedy();
+    };
+    const receive = (call, request) => {
+      take(call, request);
+      store.changed();
     };
     const query = newest(async (request) => {
       // Calls that come quickly are not all looked at.
@@ -129,6 +132,9 @@ export default () => {
         Object.assign(request, { item, first: null });
         local.scroll = null;
       } else if (keyOf(request) === local.asked) return;
+      // What a host has brought along is drawn now, without a frame in between.
+      const call = model.ahead?.(request);
+      if (call !== undefined) return take(call, request);
       local.asked = keyOf({ ...request, first: local.first });
       query(request).catch(fail);
     };

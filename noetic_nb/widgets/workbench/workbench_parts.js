@@ -18,11 +18,9 @@ function panelModel(host, name, data) {
       if (Object.keys(changed).length) host.send({ type: "panel", panel: name, set: changed });
       changed = {};
     },
-    send: (message) => {
-      const answer = message.type === "get" ? ahead.get(JSON.stringify(message.request)) : undefined;
-      if (answer) emit("msg:custom", { type: "got", id: message.id, ...answer });
-      else host.send({ type: "panel", panel: name, message });
-    },
+    send: (message) => host.send({ type: "panel", panel: name, message }),
+    /** The answer that came with the panel, where it is still the one that the kernel would give. */
+    ahead: (request) => ahead.get(JSON.stringify(request))?.data,
     on: (event, listener) => (listeners.get(event) ?? listeners.set(event, new Set()).get(event)).add(listener),
     off: (event, listener) => listeners.get(event)?.delete(listener),
     /** Take a message of the kernel. */

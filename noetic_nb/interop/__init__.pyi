@@ -1,0 +1,11 @@
+from .guards import guard as guard
+from .guards import guard_session as guard_session
+from .guards import regulator_callback as regulator_callback
+from .importing import Failed as Failed
+from .importing import import_run as import_run
+from .importing import import_runs as import_runs
+from .importing import run_from_messages as run_from_messages
+from .otel_export import OTelExporter as OTelExporter
+from .spans.import_spans import runs_from_spans as runs_from_spans
+from .watching import RunSpanProcessor as RunSpanProcessor
+from .watching import watch as watch
