@@ -48,6 +48,11 @@ else:
         return decorate if cls is None else decorate(cls)
 
 
+_BECOME = vars(object)["__class__"].__set__
+# With fewer fields, the change of class and back takes longer than it saves.
+_MANY = 5
+
+
 class _Late:
     """Stands in a class for a method, which is made and takes its place as soon as it is looked at."""
 
@@ -98,6 +103,7 @@ def _init_of(cls: type[Any]) -> Any:
     The one of `dataclasses` looks up each field by its name, through ``object.__setattr__``.
     """
     is_frozen, has_slots = cls.__dataclass_params__.frozen, "__slots__" in vars(cls)
+    plain: list[str] = []
     scope: dict[str, Any] = {"_factory": _FACTORY}
     by_place: list[str] = []
     by_name: list[str] = []
@@ -126,8 +132,14 @@ def _init_of(cls: type[Any]) -> Any:
             slot = getattr(cls, name)
             scope[f"_set_{name}"] = slot.fset if isinstance(slot, property) else slot.__set__
             lines.append(f"_set_{name}(self, {value})")
+            plain.append(f"self.{name} = {value}")
         else:
             lines.append(f"facts[{name!r}] = {value}")
+    if len(plain) >= _MANY and cls.__mro__ == (cls, object) and len(plain) == len(cls.__slots__):
+        # An assignment to a slot takes a fifth of a call that writes it, so many are written while it is of an open class.
+        scope.update(_cls=cls, _open=type(cls.__name__, (), {"__slots__": cls.__slots__}), _become=_BECOME)
+        quick = ["_become(self, _open)", *plain, "_become(self, _cls)"]
+        lines = ["if self.__class__ is _cls:", *_indented(quick), "else:", *_indented(lines)]
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
     parameters = ", ".join(["self", *by_place, *(["*", *by_name] if by_name else [])])
@@ -139,6 +151,10 @@ def _init_of(cls: type[Any]) -> Any:
     method = found["make"](**scope)
     method.__annotations__ = {**annotations, "return": None}
     return method
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f" {line}" for line in lines]
 
 
 class _Factory:

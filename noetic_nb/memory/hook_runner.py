@@ -240,7 +240,7 @@ class HookRunner:
                     return self._rest(outcome, start, waiting, layer, hook, ctx, read)
             # Where its errors are caught: a result that cannot be read is an error of the hook that returned it.
             outcome.value = value if read is None else read(value)
-            if value is not None and (type(value) is not dict or "stop" in value):
+            if value is not None and type(value) is not str and (type(value) is not dict or "stop" in value):
                 self.collect_stop(value, ctx)
         except Exception as exc:
             self._fail(outcome, exc, layer, hook, ctx)
@@ -281,7 +281,7 @@ class HookRunner:
         if hook not in _ENFORCING or not isinstance(error, NoeticConfigError):
             self.state.report(ctx.execution_id, layer.id, hook, error)
 
-    async def _traced(
+    def _traced(
         self,
         sink: EventSink,
         layer: MemoryLayer,
@@ -291,32 +291,76 @@ class HookRunner:
         read: Callable[[Any], Any] | None,
         budget: Callable[[Any], LayerTokens | None] | None,
         count: Callable[[Any], int | None] | None,
-    ) -> Outcome:
+    ) -> Outcome | Coroutine[Any, Any, Outcome]:
         notes = HookNotes()
         token = CURRENT_NOTES.set(notes)
         try:
             found = self.begin(layer, hook, params, ctx, read=read, follow=False)
-            outcome = found if isinstance(found, Outcome) else await found
         finally:
             # In any case: what runs later in this task must not write into the notes of this hook.
             CURRENT_NOTES.reset(token)
-        ok = outcome.error is None
-        kind, message, stack = (None, None, None) if outcome.error is None else error_facts(outcome.error)
+        if not isinstance(found, Outcome):
+            return self._rest_traced(found, notes, sink, layer, hook, ctx, budget, count)
+        self._leave_trace(found, notes, sink, layer, hook, ctx, budget, count)
+        return found
+
+    async def _rest_traced(
+        self,
+        waiting: Awaitable[Outcome],
+        notes: HookNotes,
+        sink: EventSink,
+        layer: MemoryLayer,
+        hook: Any,
+        ctx: ExecutionContext,
+        budget: Callable[[Any], LayerTokens | None] | None,
+        count: Callable[[Any], int | None] | None,
+    ) -> Outcome:
+        token = CURRENT_NOTES.set(notes)
+        try:
+            outcome = await waiting
+        finally:
+            CURRENT_NOTES.reset(token)
+        self._leave_trace(outcome, notes, sink, layer, hook, ctx, budget, count)
+        return outcome
+
+    def _leave_trace(
+        self,
+        outcome: Outcome,
+        notes: HookNotes,
+        sink: EventSink,
+        layer: MemoryLayer,
+        hook: Any,
+        ctx: ExecutionContext,
+        budget: Callable[[Any], LayerTokens | None] | None,
+        count: Callable[[Any], int | None] | None,
+    ) -> None:
+        where, now = ctx.where, self.clock.now_ms()
+        error = outcome.error
+        if error is None:
+            tokens = None if budget is None else budget(outcome.value)
+            items = None if count is None else count(outcome.value)
+            if notes.attributes is None and notes.events is None:  # nearly always
+                span = MemoryTraceSpan(where, now, layer.id, hook, outcome.duration_ms, outcome.status, tokens, items)
+                sink.emit(span)
+                return
+            kind = message = stack = None
+        else:
+            tokens = items = None
+            kind, message, stack = error_facts(error)
         sink.emit(
             MemoryTraceSpan(
-                ctx.where,
-                self.clock.now_ms(),
+                where,
+                now,
                 layer.id,
                 hook,
                 outcome.duration_ms,
                 outcome.status,
-                budget(outcome.value) if ok and budget is not None else None,
-                count(outcome.value) if ok and count is not None else None,
+                tokens,
+                items,
                 message,
-                notes.attributes if notes.attributes else None,
-                tuple(notes.events),
+                notes.attributes,
+                tuple(notes.events or ()),
                 kind,
                 stack,
             )
         )
-        return outcome

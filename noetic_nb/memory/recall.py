@@ -10,7 +10,8 @@ import asyncio
 import math
 import weakref
 from collections import OrderedDict
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.events import LayerTokens
@@ -19,7 +20,7 @@ from noetic_nb.items import Item, input_message
 from noetic_nb.items.build import content_tokens
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of, rerender_request
-from noetic_nb.memory.hook_runner import HookRunner
+from noetic_nb.memory.hook_runner import HookRunner, Outcome
 from noetic_nb.memory.hook_timeout import Unfinished, begun
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import RecallParams
@@ -154,32 +155,45 @@ class Recaller:
             params = RecallParams(log, query, ctx, state, budgets.get(layer.id, math.inf))
             if eventual:
                 entry = await self._cached(layer, params)
-            elif runner.sink is not None:
-                entry = await self._call_traced(layer, params, wanted is not None)
             else:
-                found = self._begin_untraced(layer, params, wanted is not None)
+                begin = self._begin_untraced if runner.sink is None else self._begin_traced
+                found = begin(layer, params, wanted is not None)
                 entry = found if found is None or isinstance(found, RecallEntry) else await found
             if entry is not None and (entry.items or with_empty or entry.text is None):
                 entries.append(entry)
         return tuple(entries)
 
     async def _call(self, layer: MemoryLayer, params: RecallParams) -> RecallEntry | None:
-        if self._runner.sink is not None:
-            return await self._call_traced(layer, params, False)
-        found = self._begin_untraced(layer, params, False)
+        begin = self._begin_untraced if self._runner.sink is None else self._begin_traced
+        found = begin(layer, params, False)
         return found if found is None or isinstance(found, RecallEntry) else await found
 
-    async def _call_traced(self, layer: MemoryLayer, params: RecallParams, again: bool) -> RecallEntry | None:
-        outcome = await self._runner.run(
+    def _begin_traced(
+        self, layer: MemoryLayer, params: RecallParams, again: bool
+    ) -> RecallEntry | Coroutine[Any, Any, RecallEntry | None] | None:
+        outcome = self._runner.begin(
             layer,
             "recall",
             params,
             params.ctx,
-            read=lambda value: self._read(layer, params, value),
-            budget=lambda recalled: _tokens(layer.id, params.budget, recalled.entry),
-            count=lambda recalled: 0 if recalled.entry is None else len(recalled.entry.items),
+            read=partial(self._understood, layer, params),
+            budget=partial(_tokens, layer.id, params.budget),
+            count=_item_count,
         )
-        return None if outcome.error is not None else self._take(layer, params, outcome.value, again)
+        if not isinstance(outcome, Outcome):
+            return self._finish_traced(outcome, layer, params, again)
+        return self._taken(outcome, layer, params, again)
+
+    async def _finish_traced(
+        self, waiting: Awaitable[Outcome], layer: MemoryLayer, params: RecallParams, again: bool
+    ) -> RecallEntry | None:
+        return self._taken(await waiting, layer, params, again)
+
+    def _taken(self, outcome: Outcome, layer: MemoryLayer, params: RecallParams, again: bool) -> RecallEntry | None:
+        if outcome.error is not None:
+            return None
+        found: RecallEntry | _Recalled = outcome.value
+        return found if isinstance(found, RecallEntry) else self._take(layer, params, found, again)
 
     def _begin_untraced(
         self, layer: MemoryLayer, params: RecallParams, again: bool
@@ -403,6 +417,12 @@ def _overrun(layer_id: str, tokens: int, budget: float) -> BudgetOverrun:
     )
 
 
-def _tokens(layer_id: str, budget: float, entry: RecallEntry | None) -> LayerTokens:
+def _tokens(layer_id: str, budget: float, found: RecallEntry | _Recalled) -> LayerTokens:
+    entry = found if isinstance(found, RecallEntry) else found.entry
     used = 0 if entry is None else entry.token_count
     return LayerTokens(layer_id, budget, used, max(0.0, budget - used), 0 if entry is None else len(entry.items))
+
+
+def _item_count(found: RecallEntry | _Recalled) -> int:
+    entry = found if isinstance(found, RecallEntry) else found.entry
+    return 0 if entry is None else len(entry.items)

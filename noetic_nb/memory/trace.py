@@ -22,13 +22,13 @@ TraceValue: TypeAlias = str | int | float | bool
 
 
 class HookNotes:
-    """What one call of a hook has noted."""
+    """What one call of a hook has noted: None where it noted nothing, as most."""
 
     __slots__ = ("attributes", "events")
 
     def __init__(self) -> None:
-        self.attributes: dict[str, TraceValue] = {}
-        self.events: list[Mapping[str, Any]] = []
+        self.attributes: dict[str, TraceValue] | None = None
+        self.events: list[Mapping[str, Any]] | None = None
 
 
 # A context variable, because stores run at the same time and each hook must find its own.
@@ -59,8 +59,11 @@ class Trace:
         """
         _check(key, value)
         notes = CURRENT_NOTES.get()
-        if notes is not None:
-            notes.attributes[key] = value
+        if notes is None:
+            return
+        if notes.attributes is None:
+            notes.attributes = {}
+        notes.attributes[key] = value
 
     def add_event(self, name: str, attributes: Mapping[str, TraceValue] | None = None) -> None:
         """Note that something happened.
@@ -74,8 +77,11 @@ class Trace:
         for key, value in given.items():
             _check(key, value)
         notes = CURRENT_NOTES.get()
-        if notes is not None:
-            notes.events.append({"name": name, "attributes": given})
+        if notes is None:
+            return
+        if notes.events is None:
+            notes.events = []
+        notes.events.append({"name": name, "attributes": given})
 
 
 TRACE: Final = Trace()

@@ -13,7 +13,7 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
-from noetic_nb.events import MemoryTraceSpan, RequestPrepared, RunEvent
+from noetic_nb.events import LayerStateChanged, MemoryTraceSpan, RequestPrepared, RunEvent
 from noetic_nb.items import Item, ItemRegistry
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.kept_data import frozen_data
@@ -182,6 +182,7 @@ def _is_free(hint: Any) -> bool:
 
 
 _FIELDS: Final[dict[type[Any], tuple[_Field, ...]]] = {}
+_state_of: Final = held_by(LayerStateChanged, "state")
 _NOTHING: Final[tuple[Any, ...]] = ()  # the only tuple that is empty
 # With what gets the value as it is held.
 _FREE: Final[dict[type[Any], tuple[tuple[str, Callable[[Any], Any]], ...]]] = {}
@@ -227,8 +228,11 @@ def settled(event: RunEvent, known: dict[int, tuple[Any, Any]] | None = None) ->
     what was looked through, for events that share their data.
     Raises `NoeticConfigError`, ``INVALID_RUN_EVENT``, if it is no event.
     """
-    if isinstance(event, MemoryTraceSpan) and event.attributes is None and not event.notes:
-        return event  # as most, and most events are these
+    if isinstance(event, MemoryTraceSpan):
+        if event.attributes is None and not event.notes:
+            return event  # as most, and most events are these
+    elif isinstance(event, LayerStateChanged) and type(_state_of(event)) is Later:
+        return event
     if isinstance(event, RequestPrepared):
         event = _with_settled_tools(event)
     free = _FREE.get(type(event))

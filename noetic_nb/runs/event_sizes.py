@@ -6,7 +6,7 @@ what may be of any length is measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any, Final, get_type_hints
@@ -180,13 +180,23 @@ class EventSizes:
 
     def of(self, event: RunEvent) -> int:
         """Return about how many bytes an event takes."""
-        kind = type(event)
-        if isinstance(event, MemoryTraceSpan) and event.attributes is None and event.error is None and not event.notes:
-            return _SPAN_BYTES  # it had nothing to say, as most
-        if isinstance(event, LayerStateChanged):
-            return self._state(event)
-        size = _FIXED_BYTES.get(kind)
-        return _SIZES.get(kind, _size_of_record)(event) if size is None else size
+        return self.of_all((event,))
+
+    def of_all(self, events: Iterable[RunEvent]) -> int:
+        """Return about how many bytes some events take together."""
+        size = 0
+        for event in events:
+            if isinstance(event, MemoryTraceSpan):
+                if event.attributes is None and event.error is None and not event.notes:
+                    size += _SPAN_BYTES  # it had nothing to say, as most
+                else:
+                    size += _size_of_record(event)
+            elif isinstance(event, LayerStateChanged):
+                size += self._state(event)
+            else:
+                kind = type(event)
+                size += _FIXED_BYTES.get(kind) or _SIZES.get(kind, _size_of_record)(event)
+        return size
 
     def _state(self, event: LayerStateChanged) -> int:
         key = event.where.thread_id, event.layer_id

@@ -93,13 +93,23 @@ class RunKeeper:
         """Take the events that the run has got since."""
         taken, owners = len(self._turns.owners), self._turns.owners
         keeps = self._file is not None and self._file.is_open
-        for event in self._run.events[taken:]:
+        events, place = self._run.events[taken:], 0
+        while place < len(events):
+            event = events[place]
             turn = self._turns.take(event)
+            place += 1
             if keeps:
                 turn.waiting.append((self._next, event))
                 self._next += 1
                 if len(turn.waiting) >= _MOST_WAITING or self._turns.is_complete(turn, event):
                     self._save([turn])
+            if turn.is_open:  # what follows is most often of the same: there is nothing to decide before too much waits
+                rest = self._turns.take_rest(events, place, _MOST_WAITING - 1 - len(turn.waiting))
+                place += len(rest)
+                if keeps and rest:
+                    turn.waiting += enumerate(rest, self._next)
+                    self._next += len(rest)
+                    event = rest[-1]
         if len(owners) == taken:
             return None
         # From here on there is nothing to decide until it ends, or too much of it waits.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from itertools import islice
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
@@ -20,6 +21,7 @@ __all__ = ["KEPT_BYTES", "KeptTurn", "KeptTurns", "with_dropped"]
 # About 5 000 turns with a tool call each.
 KEPT_BYTES: Final = 128 * 2**20
 """How much a recorded run keeps, in bytes, unless `record` is given another number."""
+_EDGES: Final = frozenset({TurnStarted, TurnCompleted})
 # Dropping moves all that stays, so it is done seldom and then by a quarter.
 _LOW: Final = 0.75
 # A thread has one entry as long as its turns are dropped in order.
@@ -107,6 +109,27 @@ class KeptTurns:
         elif kind is TurnCompleted:
             turn.is_over = True
         return turn
+
+    def take_rest(self, events: Sequence[RunEvent], start: int, most: int) -> Sequence[RunEvent]:
+        """Take the events from a place on that belong to the turn of the newest, which is under way, and do not end it.
+
+        Returns them; never more than `most`.
+        """
+        where = self._where
+        stop = start
+        for event in islice(events, start, start + max(0, most)):
+            # A turn begins and ends with an event of its own: `take` is for these.
+            if event.where is not where or type(event) in _EDGES:
+                break
+            stop += 1
+        if stop == start:
+            return ()
+        taken = events[start:stop]
+        turn, size = self._turn, self._sizes.of_all(taken)
+        self.owners += [turn] * len(taken)
+        turn.size += size
+        self._size += size
+        return taken
 
     def _turn_of(self, event: RunEvent) -> KeptTurn:
         where = event.where

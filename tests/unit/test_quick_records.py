@@ -215,3 +215,29 @@ def test_no_method_is_made_before_it_is_looked_at() -> None:
 @pytest.mark.parametrize("cls", [Where, *get_args(RunEvent)], ids=lambda cls: cls.__name__)
 def test_events_show_the_signature_of_their_fields(cls: type[Any]) -> None:
     assert list(inspect.signature(cls).parameters) == [each.name for each in fields(cls)]
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """With as many fields as are written at once."""
+
+    a: int
+    b: int
+    c: int
+    d: int
+    e: int = 5
+
+
+class Derived(Many):
+    """Not declared as a dataclass: it has a ``__dict__``."""
+
+
+@pytest.mark.parametrize("cls", [Many, Derived])
+def test_a_record_of_many_fields_is_of_its_class_and_frozen(cls: type[Many]) -> None:
+    made = cls(1, 2, 3, d=4)
+
+    assert type(made) is cls
+    assert dataclasses.astuple(made) == (1, 2, 3, 4, 5)
+    with pytest.raises(FrozenInstanceError):
+        made.a = 2  # type: ignore[misc]
+    assert pickle.loads(pickle.dumps(made)) == made == copy.deepcopy(made)
