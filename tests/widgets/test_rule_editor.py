@@ -349,6 +349,17 @@ def test_rules_are_moved_removed_and_added_in_the_page() -> None:
         assert editor.chosen == "rule_1"
 
 
+@pytest.mark.reads_later
+def test_what_is_said_of_a_removed_rule_comes_after_the_next_one_is_shown() -> None:
+    with RuleEditor(book()) as editor:
+        page_asks(editor, {"do": "choose", "rule_id": "short"})
+        page_asks(editor, {"do": "remove", "rule_id": "short"})
+        assert len(editor.to_frame()) == 1  # read up to date
+
+        assert (editor.chosen, editor.notice.text) == ("only_a", "Removed short.")
+        assert editor.snapshot["notice"]["undo"] is True
+
+
 @pytest.mark.parametrize("form", ["python", "cel", "judge", "at_most", "never_after", "only_after", "only_from_user"])
 def test_a_new_rule_can_be_edited_and_applied(form: str) -> None:
     rules = RuleBook()

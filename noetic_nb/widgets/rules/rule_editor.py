@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from os import PathLike
 from typing import Any, NamedTuple
 from weakref import WeakMethod
@@ -251,9 +252,11 @@ class RuleEditor(RunView):
             self._send_news()
 
     def _book_changed(self, change: RuleChange) -> None:
-        # Whoever changes a rule does not wait for a view: while a draft is applied, changes wait with the events.
+        # At once, so that what the editor says of a change of its own comes after it. While another thread is at something, such
+        # as the answer to a page, changes wait with the events: whoever changes a rule does not wait for a view.
         self._unread.append(change)  # type: ignore[arg-type]
-        if not self.is_awake:
+        self.read_some(inf)
+        if self._unread and not self.is_awake:
             READINGS.wake(self)
 
     def _read_event(self, event: Any) -> None:
