@@ -20,7 +20,7 @@ from tests.widgets.scenes import demo_run
 from tests.widgets.views import VIEWS
 
 INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-VOID = frozenset({"br", "hr", "img", "input", "meta", "link", "line", "rect", "path", "circle"})
+VOID = frozenset({"br", "wbr", "hr", "img", "input", "meta", "link", "line", "rect", "path", "circle"})
 
 
 class Page(HTMLParser):

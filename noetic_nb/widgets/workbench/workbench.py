@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,6 +43,8 @@ log = safe_logger(__name__)
 DEFAULT_THREAD: Final = "default"
 # Of a run with so many events the open panels are sent with the rest: to ask for them would cost a page more than to read them.
 SHORT_RUN: Final = 2_000
+# Characters of what is sent along: a page asks for panels that hold very long texts one by one.
+_MOST_ALONG: Final = 500_000
 # What is the workbench's own among what its panels send and read.
 _OWN: Final = ""
 
@@ -230,8 +233,17 @@ class Workbench(RunView):
 
     def _send_along(self, names: Sequence[str]) -> None:
         """Have what a page needs of panels in the snapshot, where that is little work."""
-        is_short = len(self.run.events) <= SHORT_RUN
-        self.reading.snapshot["panels"] = {name: self._fetch(name) for name in names} if is_short else {}
+        panels: dict[str, Any] = {}
+        room = _MOST_ALONG
+        for name in names if len(self.run.events) <= SHORT_RUN else ():
+            sent = self._fetch(name)
+            size = len(json.dumps(sent, ensure_ascii=False))
+            if size <= room:
+                panels[name] = sent
+                room -= size
+            else:
+                self._fetched.discard(name)
+        self.reading.snapshot["panels"] = panels
 
     def _fetch(self, name: str) -> dict[str, Any]:
         """Return what a page needs of a panel, which it is told about from now on."""
