@@ -25,13 +25,20 @@ def run(path: Path, order: Sequence[int] | None = None) -> dict[int, list[tuple[
     notebook: Any = nbformat.read(path, as_version=4)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     notebook.cells = [cells[number] for number in (order or range(len(cells)))]
-    NotebookClient(
+    client = NotebookClient(
         notebook,
         timeout=120,
         kernel_name="python3",
         store_widget_state=False,
         resources={"metadata": {"path": str(path.parent)}},
-    ).execute()
+    )
+    try:
+        client.execute()
+    except RuntimeError as exc:
+        # A port that was free when it was chosen may be taken by a page or another kernel before this one has it.
+        if "Kernel didn't respond" not in str(exc):
+            raise
+        client.execute()
     return {number: shown(cell) for number, cell in zip(order or range(len(cells)), notebook.cells, strict=True)}
 
 
