@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
-__all__ = ["beside_loop", "has_threads"]
+__all__ = ["beside_loop", "has_threads", "thread_time"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 # Python's builds for WebAssembly: starting a thread raises there.
 _WITHOUT: Final = frozenset({"emscripten", "wasi"})
+
+
+thread_time: Final[Callable[[], float]] = getattr(time, "thread_time", time.process_time)
+"""Processor time of this thread, seconds; of the process where Python's build has no threads, and so no clock of one."""
 
 
 def has_threads() -> bool:

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 from noetic_nb.events import RunEvent
 from noetic_nb.redact import safe_logger
 from noetic_nb.widgets.base.cells import running_shell
+from noetic_nb.worker_threads import thread_time
 
 __all__ = ["READINGS", "Follower", "Follows", "Readings", "Stale", "follower_of"]
 
@@ -44,7 +45,7 @@ class Stale(Protocol):
     """Whether it is in line to be read."""
 
     def read_some(self, until: float) -> bool:
-        """Read until there is no more, or `time.thread_time` is past a moment; returns whether there is no more."""
+        """Read until there is no more, or `thread_time` is past a moment; returns whether there is no more."""
         ...
 
     def catch_up(self) -> None:
@@ -95,7 +96,7 @@ class Readings:
 
     def _slice(self) -> bool:
         """Read for a while; returns whether there is no more."""
-        until = time.thread_time() + SLICE_S
+        until = thread_time() + SLICE_S
         for _ in range(len(self._stale)):
             context, stale = self._stale.popleft()
             # First: what comes from here on puts it in line again.
@@ -221,7 +222,7 @@ class Follower:
                     take(event)
 
     def read_some(self, until: float) -> bool:
-        """Read until there is no more, or `time.thread_time` is past a moment; returns whether there is no more."""
+        """Read until there is no more, or `thread_time` is past a moment; returns whether there is no more."""
         while True:
             self.hand_out(CHUNK)
             if not all([view.read_some(until) for view in self.views]):  # noqa: C419  # each of them
@@ -229,7 +230,7 @@ class Follower:
             if not self._unread:
                 self.end_if_alone()
                 return True
-            if time.thread_time() >= until:
+            if thread_time() >= until:
                 return False
 
     @property

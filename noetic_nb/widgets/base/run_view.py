@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
-from time import thread_time
 from typing import Any, ClassVar, Final
 
 import anywidget
@@ -35,6 +34,7 @@ from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 from noetic_nb.widgets.base.reading_thread import READINGS, Follower, follower_of, watch_cells
 from noetic_nb.widgets.base.selection import FIELDS, Selection, selection_of
 from noetic_nb.widgets.base.weakly import connect_weakly, subscribe_weakly
+from noetic_nb.worker_threads import thread_time
 
 __all__ = ["RunView"]
 
@@ -229,7 +229,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
                 READINGS.wake(self)
 
     def read_some(self, until: float) -> bool:
-        """Read until there is no more, or `time.thread_time` is past a moment; returns whether there is no more.
+        """Read until there is no more, or `thread_time` is past a moment; returns whether there is no more.
 
         Where another thread is at something, such as the answer to a page, its turn comes again later; without a moment, that
         thread is left to see to it, as an agent waits for no view.
