@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RunEvent
+from noetic_nb.garbage import nothing_collected
 from noetic_nb.runs.numbering import Numbers
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 
@@ -99,16 +100,14 @@ def no_collecting(events: int) -> Iterator[None]:
     run it counts as old from then on, or the next event would wait for a round through all of it.
     """
     was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
+    with nothing_collected():
+        try:
+            yield
+        finally:
             # Frozen and thawed at once is moved to the oldest generation; what a program has frozen itself stays so.
-            if events >= LONG_RUN and not gc.get_freeze_count():
+            if was_on and events >= LONG_RUN and not gc.get_freeze_count():
                 gc.freeze()
                 gc.unfreeze()
-            gc.enable()
 
 
 class Feed:
