@@ -166,7 +166,7 @@ class StateHistory:
                 self._drop(oldest)
                 self._shortened.discard(oldest)
         rows = written.rows
-        if hook == "init" and rows and rows[-1][4] == state.state:
+        if hook == "init" and rows and (state.is_held(rows[-1][4]) or rows[-1][4] == state.state):
             return  # loaded as it was left
         # Layers may change their state in place; what was must stay as it was.
         kept = state.take()
