@@ -15,6 +15,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import SteeringDecided
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.origins import Provenance
+from noetic_nb.late_events import event_of
 from noetic_nb.memory.call_history import CallsSoFar
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, field_of
@@ -302,7 +303,10 @@ def _record(
         return
     name, args = params[:2] if isinstance(params, BeforeToolCallParams) else (None, None)
     matched = decision.matched and shown_matches(decision.matched, getattr(params, "text", ""))
-    facts = (
+    row = (
+        SteeringDecided.kind,
+        ctx.event_place,
+        runner.clock.now_ms(),
         layer.recorded_id,
         point,
         name,
@@ -317,8 +321,7 @@ def _record(
         matched,
         rules_ms,
     )
-    now = runner.clock.now_ms()
     if runner.note is not None and (args is None or type(args) is FrozenDict):  # which nobody can write into
-        runner.note((SteeringDecided.kind, ctx.event_place, now, *facts))
+        runner.note(row)
     else:
-        runner.sink.emit(SteeringDecided(ctx.where, now, *facts))
+        runner.sink.emit(event_of(row))

@@ -194,7 +194,7 @@ class HookRunner:
 
     def storage_began(self) -> float | None:
         """Note that a turn begins to wait for storage; None where nobody follows the run, and no clock is read."""
-        return None if self.sink is None else self.clock.monotonic_ms()
+        return None if self.note is None else self.clock.monotonic_ms()
 
     def storage_ended(self, ctx: ExecutionContext, start: float | None) -> None:
         """Count the time since `storage_began`."""
@@ -266,7 +266,11 @@ class HookRunner:
         if start is not None and (notes is not None or outcome.error is not None):
             outcome.duration_ms = self.clock.monotonic_ms() - start
         if notes is not None:
-            self._leave_trace(outcome, notes, layer, hook, ctx, count)
+            if outcome.error is None:
+                items = None if count is None else count(outcome.value)
+                self.trace(notes, layer, hook, ctx, outcome.duration_ms, None, items)
+            else:
+                self.trace_failed(notes, layer, hook, ctx, outcome.duration_ms, outcome.error)
         return outcome
 
     async def run(self, layer: MemoryLayer, hook: Any, params: Any, ctx: ExecutionContext, **how: Any) -> Outcome:
@@ -300,7 +304,11 @@ class HookRunner:
         if start is not None:
             outcome.duration_ms = self.clock.monotonic_ms() - start
         if notes is not None:
-            self._leave_trace(outcome, notes, layer, hook, ctx, count)
+            if outcome.error is None:
+                items = None if count is None else count(outcome.value)
+                self.trace(notes, layer, hook, ctx, outcome.duration_ms, None, items)
+            else:
+                self.trace_failed(notes, layer, hook, ctx, outcome.duration_ms, outcome.error)
         return outcome
 
     def _fail(self, outcome: Outcome, error: Exception, layer: MemoryLayer, hook: str, ctx: ExecutionContext) -> None:
@@ -309,21 +317,6 @@ class HookRunner:
         # A wrong set-up surfaces by itself at the enforcement points; everywhere else it would be lost.
         if hook not in _ENFORCING or not isinstance(error, NoeticConfigError):
             self.state.report(ctx.execution_id, layer.id, hook, error)
-
-    def _leave_trace(
-        self,
-        outcome: Outcome,
-        notes: HookNotes,
-        layer: MemoryLayer,
-        hook: Any,
-        ctx: ExecutionContext,
-        count: Callable[[Any], int] | None,
-    ) -> None:
-        if outcome.error is not None:
-            self.trace_failed(notes, layer, hook, ctx, outcome.duration_ms, outcome.error)
-            return
-        items = None if count is None else count(outcome.value)
-        self.trace(notes, layer, hook, ctx, outcome.duration_ms, None, items)
 
     def trace(
         self,

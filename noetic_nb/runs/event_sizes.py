@@ -215,6 +215,19 @@ _MOST_STATES: Final = 10_000
 _state_of: Final = held_by(LayerStateChanged, "state")
 
 
+def _size_of_row(row: Row) -> int:
+    kind = row[0]
+    if kind == ItemsAppended.kind:
+        return 300 + _size_of_items(row[4])
+    if kind == ViewAssembled.kind:
+        return _size_of_view(row[6], row[5], row[7], row[17], (row[18], row[19], row[20], row[22]))
+    if kind == RequestPrepared.kind:
+        return _size_of_request(row[11], row[5], (row[6], row[7], row[8], row[16]))
+    if kind == SteeringDecided.kind:
+        return _size_of_decision(row[15], row[8], (row[6], row[9], row[13], row[14]))
+    return 300 + _size(row[3:])
+
+
 class EventSizes:
     """Measures the events of a run, in their order.
 
@@ -240,7 +253,11 @@ class EventSizes:
         size = 0
         for event in events:
             if isinstance(event, tuple):
-                size += _ROW_BYTES.get(event[0]) or self._row(event)
+                kind = event[0]
+                if kind == LayerStateChanged.kind:
+                    size += self._state(event[1][0], event[3], event[5])
+                else:
+                    size += _ROW_BYTES.get(kind) or _size_of_row(event)
             elif isinstance(event, MemoryTraceSpan):
                 if event.attributes is None and event.error is None and not event.notes:
                     size += _SPAN_BYTES  # it had nothing to say, as most
@@ -250,23 +267,9 @@ class EventSizes:
                 held = _state_of(event)
                 size += self._state(event.where.thread_id, event.layer_id, held.data if type(held) is Later else held)
             else:
-                kind = type(event)
-                size += _FIXED_BYTES.get(kind) or _SIZES.get(kind, _size_of_record)(event)
+                cls = type(event)
+                size += _FIXED_BYTES.get(cls) or _SIZES.get(cls, _size_of_record)(event)
         return size
-
-    def _row(self, row: Row) -> int:
-        kind = row[0]
-        if kind == LayerStateChanged.kind:
-            return self._state(row[1][0], row[3], row[5])
-        if kind == ItemsAppended.kind:
-            return 300 + _size_of_items(row[4])
-        if kind == ViewAssembled.kind:
-            return _size_of_view(row[6], row[5], row[7], row[17], (row[18], row[19], row[20], row[22]))
-        if kind == RequestPrepared.kind:
-            return _size_of_request(row[11], row[5], (row[6], row[7], row[8], row[16]))
-        if kind == SteeringDecided.kind:
-            return _size_of_decision(row[15], row[8], (row[6], row[9], row[13], row[14]))
-        return 300 + _size(row[3:])
 
     def _state(self, thread_id: str, layer_id: str, state: Any) -> int:
         key = thread_id, layer_id

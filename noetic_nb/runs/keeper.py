@@ -46,10 +46,12 @@ class RunKeeper:
         self._places: dict[int, tuple[int, tuple[int, int]]] = {}
         self.middle: Place | None = None
         self.look_at = 0
+        self.has_room = False
 
     def bound_by(self, turns: KeptTurns) -> None:
         """Take another bound; it holds from the next turn on."""
         self._turns.max_bytes, self._turns.max_turns = turns.max_bytes, turns.max_turns
+        self.has_room = False
 
     def is_current(self) -> bool:
         """Tell whether the file is open and still the one of this name."""
@@ -122,6 +124,7 @@ class RunKeeper:
         goes_on = not turn.is_over and (turn.has_started or not keeps)
         self.middle = self._turns.place if goes_on else None
         self.look_at = len(owners) + _MOST_WAITING - len(turn.waiting)
+        self.has_room = not keeps and self._turns.has_room
         return self._within_bound() if turn.is_over else None
 
     def _save(self, turns: Sequence[KeptTurn]) -> None:
@@ -145,7 +148,7 @@ class RunKeeper:
     def close(self) -> None:
         """Save what is left, and let go of the file."""
         self.take()
-        self.middle = None
+        self.middle, self.has_room = None, False
         if self._file is not None and self._file.is_open:
             self._save(self._turns.all)
             self._file.close()

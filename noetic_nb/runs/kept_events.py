@@ -19,6 +19,8 @@ class Keeper(Protocol):
     """Where the turn goes on whose events need not be taken one by one, but when it is completed; None where none does."""
     look_at: int
     """When the run has so many events, they are taken all the same."""
+    has_room: bool
+    """Whether turns may come and go before that, as there is much room for them still."""
 
     @property
     def problem(self) -> str | None:

@@ -25,6 +25,8 @@ KEPT_BYTES: Final = 128 * 2**20
 _EDGES: Final = frozenset({TurnStarted, TurnCompleted})
 # Dropping moves all that stays, so it is done seldom and then by a quarter.
 _LOW: Final = 0.75
+# Farther from the bound than this, events are measured many at a time, and not at the end of each turn.
+_FAR: Final = 16 * 2**20
 # A thread has one entry as long as its turns are dropped in order.
 _MOST_ENTRIES: Final = 1_000
 
@@ -200,6 +202,11 @@ class KeptTurns:
                 self._count -= turn.turn > 0
         self._size, self._count = size, count
         return doomed
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the bound is far away: nothing will have to be dropped for a while."""
+        return self.max_turns is None and (self.max_bytes is None or self._size + _FAR < self.max_bytes)
 
     def _is_over(self, share: float) -> bool:
         return (self.max_bytes is not None and self._size > share * self.max_bytes) or (

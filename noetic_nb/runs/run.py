@@ -184,7 +184,8 @@ class Run:
             count = len(self._read) + len(self._unread)
             # What happens in the middle of a turn is looked at when it ends: it is to be recorded quickly.
             if keeper is not None and (
-                kind is TurnCompleted or count >= keeper.look_at or place_of(event.where) != keeper.middle
+                count >= keeper.look_at
+                or (not keeper.has_room and (kind is TurnCompleted or place_of(event.where) != keeper.middle))
             ):
                 self._keep(keeper.take())
                 count = len(self._read) + len(self._unread)
@@ -212,8 +213,7 @@ class Run:
             unread.append(row)
             keeper = self._keeper
             if keeper is not None and (
-                (row[1] is not keeper.middle and row[1] != keeper.middle)
-                or len(self._read) + len(unread) >= keeper.look_at
+                len(self._read) + len(unread) >= keeper.look_at or (not keeper.has_room and row[1] != keeper.middle)
             ):
                 with self._lock:
                     self._keep(keeper.take())

@@ -243,11 +243,14 @@ class Context:
             self.locks = {}
         return self.locks.setdefault(layer_id, asyncio.Lock())
 
-    def where_is(self, step_id: str) -> str:
-        """Return the path of a step that is about to run, such as ``/think#1/ask#2``, and count it."""
-        prefix = f"{self.place}/{step_id.replace('~', '~0').replace('/', '~1')}"
+    def entered(self, step_id: str) -> tuple[str, tuple[str, ...]]:
+        """Count a step that is about to run; returns its path, such as ``/think#1/ask#2``, and the same by its parts."""
+        around = self.frames
+        if "~" in step_id or "/" in step_id:
+            step_id = step_id.replace("~", "~0").replace("/", "~1")
+        prefix = f"/{'/'.join((*around, step_id))}"
         count = self.tree.occurrences[prefix] = self.tree.occurrences.get(prefix, 0) + 1
-        return f"{prefix}#{count}"
+        return f"{prefix}#{count}", (*around, f"{step_id}#{count}")
 
     @property
     def frames(self) -> tuple[str, ...]:

@@ -269,10 +269,15 @@ class Engine:
         known = ctx.hook_base
         if known is None or known[0] is not self or known[1].sink is not self.sink:
             known = ctx.hook_base = self, self._hook_base(ctx)
-        return known[1].further(step_number=ctx.step_count, token_usage=ctx.tokens, cost=ctx.cost)
+        base = known[1]
+        if base.token_usage is ctx.tokens and base.step_number == ctx.step_count and base.cost == ctx.cost:
+            return base
+        made = base.further(step_number=ctx.step_count, token_usage=ctx.tokens, cost=ctx.cost)
+        ctx.hook_base = self, made
+        return made
 
     def _hook_base(self, ctx: Execution) -> ExecutionContext:
-        """Return an execution as hooks see it, but for what changes while it runs."""
+        """Return an execution as hooks see it now."""
         made = ExecutionContext(
             execution_id=ctx.id,
             thread_id=ctx.thread_id,
@@ -290,6 +295,9 @@ class Engine:
             fs=self.fs,
             shell=self.shell,
             past_calls=ctx.tree.calls.so_far,
+            step_number=ctx.step_count,
+            token_usage=ctx.tokens,
+            cost=ctx.cost,
         )
         # The very same, for all that is made of it further on: an event says quickly then that its turn goes on.
         vars(made).update(where=ctx.where, event_place=ctx.event_place)

@@ -89,8 +89,7 @@ async def run_step(engine: Engine, step: Step, value: StepValue, ctx: Context) -
 
 async def _watched(engine: Engine, step: Step, value: StepValue, ctx: Context) -> StepValue:
     """Run a step with its hooks, its events and its place in the record of what was done."""
-    path = ctx.where_is(step.id)
-    frames = (*ctx.frames, path.rsplit("/", 1)[1])
+    path, frames = ctx.entered(step.id)
     recorder = ctx.record
     record = None if recorder is None else recorder.step(frames)
     if ctx.tree.limits is not None and (record is None or record.entry is None):
