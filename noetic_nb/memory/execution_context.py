@@ -157,9 +157,9 @@ class ExecutionContext:
         """
         # Several are made in each turn: all other fields are taken over in one go.
         made = object.__new__(ExecutionContext)
-        facts = made.__dict__
-        facts.update(self.__dict__)
+        facts = self.__dict__.copy()
         facts["step_number"], facts["token_usage"], facts["cost"] = step_number, token_usage, cost
+        object.__setattr__(made, "__dict__", facts)
         return made
 
     @property

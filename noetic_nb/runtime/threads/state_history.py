@@ -29,7 +29,7 @@ _KEPT: Final = 7 / 8
 # States of one layer in one scope grow slowly: one in so many is measured at least, and those before it are taken to be like it.
 _MEASURED: Final = 8
 # So many layers and scopes may have states that wait to be measured, and not for more than this part of all the bytes.
-_MOST_WAITING: Final = 16
+_MOST_WAITING: Final = 64
 _WAITING: Final = 1 / 8
 
 
