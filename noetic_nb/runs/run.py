@@ -60,6 +60,15 @@ def _library_version() -> str:
 _EMPTY_BUNDLE: Final[Mapping[str, Any]] = {"config": None, "rules": None, "sources": {}, "notes": ""}
 
 
+class _Follower:
+    """What is only woken when an event has come, and takes events when they are made."""
+
+    __slots__ = ("take", "wake")
+
+    def __init__(self, wake: Callable[[], object], take: Callable[[list[RunEvent]], object]) -> None:
+        self.wake, self.take = wake, take
+
+
 @with_card(shown="as HTML")
 class Run:
     """Everything that happened, as data.
@@ -112,9 +121,7 @@ class Run:
         self._read: list[RunEvent] = [settled(event) for event in events]
         # What came since somebody read, in order: events, and rows of events that nobody has made yet.
         self._unread: list[RunEvent | Row] = []
-        # New ones with every change, so that they can be gone through meanwhile.
-        self._listeners: list[Listener] = []
-        self._followers: list[tuple[Callable[[], object], Callable[[list[RunEvent]], object]]] = []
+        self._listen([])
         self._attached: list[tuple[object, Callable[[], None]]] = []
         # Reentrant, because a listener may read the run it listens to.
         self._lock = threading.RLock()
@@ -145,8 +152,8 @@ class Run:
             made: list[RunEvent] = [event_of(each) if isinstance(each, tuple) else each for each in unread[:most]]
             self._read += made
             del unread[: len(made)]
-            for _, take in self._followers:
-                take(made)
+            for follower in self._followers:
+                follower.take(made)
             return not unread
 
     def held(self, start: int) -> list[RunEvent | Row]:
@@ -189,23 +196,23 @@ class Run:
             ):
                 self._keep(keeper.take())
                 count = len(self._read) + len(self._unread)
-            listeners, followers = self._listeners, self._followers
+            told, followers = self._told, self._followers
         # Called outside the lock: a listener may wait for a thread that appends.
-        for listener in listeners:
+        for listener in told:
             try:
                 listener(event)
             except Exception:
                 # What watches a run must not break it, and a broken watcher must not fail again at every event.
                 _LOG.exception("A listener of %r failed and was removed; the run goes on.", self)
                 self._forget(listener)
-        for wake, _ in followers:
-            wake()
+        for follower in followers:
+            follower.wake()
         return count - 1
 
     def note_row(self, row: Row) -> None:
         """Add an event that is made when somebody reads it; who listens is one who reads. Raises nothing."""
         try:
-            if self._listeners:
+            if self._told:
                 self.append(event_of(row))
                 return
             # Without the lock: the list is always the same, and under it only what stands in front is taken off.
@@ -217,8 +224,8 @@ class Run:
             ):
                 with self._lock:
                     self._keep(keeper.take())
-            for wake, _ in self._followers:
-                wake()
+            for follower in self._followers:
+                follower.wake()
         except Exception:
             _LOG.exception("An event was not recorded; %r goes on without it.", self.run_id)
 
@@ -232,9 +239,7 @@ class Run:
         """
         made = [event if type(event) in PLAIN_TYPES else settled(event) for event in events]
         with self._lock:
-            if (
-                self._keeper is None and not self._listeners and not self._followers
-            ):  # nobody looks at one after the other
+            if self._keeper is None and not self._listeners:  # nobody looks at one after the other
                 self._unread += made
                 return
         for event in made:
@@ -301,16 +306,11 @@ class Run:
         callable
             Ends this; calling it again changes nothing.
         """
-        follower = wake, take
+        follower = _Follower(wake, take)
         with self._lock:
-            _ = self._events  # what came before is not for this one
-            self._followers = [*self._followers, follower]
-
-        def leave() -> None:
-            with self._lock:
-                self._followers = [each for each in self._followers if each is not follower]
-
-        return leave
+            self.make_events()  # what came before is not for this one
+            self._listen([*self._listeners, follower])
+        return lambda: self._forget(follower)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call a function with every event to come, in the thread that appends it.
@@ -330,12 +330,18 @@ class Run:
             listener(event)
 
         with self._lock:
-            self._listeners = [*self._listeners, relay]
+            self._listen([*self._listeners, relay])
         return lambda: self._forget(relay)
 
-    def _forget(self, listener: Listener) -> None:
+    def _forget(self, listener: Listener | _Follower) -> None:
         with self._lock:
-            self._listeners = [each for each in self._listeners if each != listener]
+            self._listen([each for each in self._listeners if each != listener])
+
+    def _listen(self, listeners: Sequence[Listener | _Follower]) -> None:
+        # New lists with every change, so that they can be gone through meanwhile.
+        self._listeners = list(listeners)
+        self._followers = [each for each in listeners if isinstance(each, _Follower)]
+        self._told = [each for each in listeners if not isinstance(each, _Follower)]
 
     def attach(self, source: object, connect: Callable[[], Callable[[], None]]) -> bool:
         """Connect a source of events once; a source that is connected already is left as it is.

@@ -215,7 +215,7 @@ def test_events_that_come_while_a_view_is_made_are_taken_once() -> None:
 
         @property
         def events(self) -> Any:
-            if self.left and self._followers:
+            if self.left and self._listeners:
                 self.left -= 1
                 other = threading.Thread(target=self.append, args=(given("t1", 7),))
                 other.start()

@@ -190,11 +190,11 @@ def test_events_of_many_threads_are_read_once_each_in_the_order_of_the_run() -> 
 def test_views_of_a_run_share_what_follows_it_and_it_ends_with_the_last() -> None:
     run = Run()
     with View(run, Counted()) as one, View(run, Counted()) as other:
-        assert len(run._followers) == 1
+        assert len(run._listeners) == 1
         assert follower_of(run).views == [one, other]
         one.close()
         assert follower_of(run).views == [other]
-    assert run._followers == []
+    assert run._listeners == []
 
 
 def test_a_view_that_joins_reads_nothing_twice(held: Held) -> None:
