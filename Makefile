@@ -81,7 +81,7 @@ unit: $(VENV)/.test
 vectors: $(VENV)/.test
 	$(BIN)/pytest $(PARALLEL) tests/vectors tests/regulator
 notebooks: $(VENV)/.test
-	$(BIN)/pytest tests/notebooks
+	$(BIN)/pytest notebooks tests/notebooks
 browser: $(VENV)/.test
 	$(BIN)/pytest tests/browser
 

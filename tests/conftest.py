@@ -25,7 +25,7 @@ settings.register_profile("suite", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("suite")
 
 BROWSER = "tests/browser/"
-NOTEBOOKS = "tests/notebooks/"
+NOTEBOOKS = "notebooks/"  # and tests/notebooks/
 NOTEBOOK = re.compile(r"tests/notebooks/(?:test_pages|test_same_twice)\.py::\w+\[(\w+)\]")
 """A test of what one notebook shows, which is run once for all of them."""
 TOUR = "tests/notebooks/test_tour_file.py"

@@ -43,14 +43,6 @@ def strangers() -> Iterator[Path | None]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
-def test_a_notebook_runs_from_top_to_bottom(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-    assert len(first_run(path)) == len(code(path))  # an error in a cell is one here
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
 def test_a_notebook_shows_the_same_twice_and_in_another_order(
     path: Path, strangers: Path | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
