@@ -29,7 +29,8 @@ from playwright.sync_api import Browser, sync_playwright
 from benchmarks.comparing import Lines, parser
 from benchmarks.widgets import SCENES
 from tests.browser.conftest import FLAGS, chromium_path
-from tests.browser.lab import Lab, LabNotebook, Window
+from tests.browser.lab import Lab
+from tests.browser.window import LabNotebook, Window
 
 FIRST_ROUNDS: Final = 3
 # Outputs of cells before stand above in the same page; a browser lays out again what is below them.

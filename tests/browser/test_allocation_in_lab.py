@@ -32,11 +32,10 @@ def test_allocation_is_readable_in_both_themes_and_at_every_width(
         root.get_by_label("Total").fill("1300")
         expect(root.locator(".nn-returned .nn-change")).to_contain_text("would be sent again")
 
-    for theme in ("JupyterLab Light", "JupyterLab Dark"):
-        opened.theme(theme)
+    for theme in opened.themes():
         for width in (1400, 420):
             at_width(root, width)
-            shot(root, f"allocation-{scene}-{theme.split()[-1].lower()}-{width}")
+            shot(root, f"allocation-{scene}-{theme}-{width}")
             assert_readable(root)
             assert_contained(root)
             if scene != "Run":
@@ -104,7 +103,7 @@ def test_a_call_shows_what_it_was_billed_at_once_it_has_ended(notebook: Open, ce
 
 
 def test_a_view_that_is_shown_again_or_loaded_late_is_complete(notebook: Open, cells_of: Open) -> None:
-    opened = notebook(*cells_of("Run", ["shown = TokenAllocation(run)\nshown", "shown"]))
+    opened = notebook(*cells_of("Run", ["shown = TokenAllocation(run)\nshown", "shown"]), is_alone=True)
     opened.run_all()
     opened.kernel.run("for n in range(1, 4):\n    for e in scenes.turn(n): run.append(e)")
     places = opened.page.locator(".noetic-nb .nn-bar-controls .nn-number")
@@ -130,7 +129,7 @@ def test_hostile_names_stay_text(notebook: Open, cells_of: Open) -> None:
 
 
 def test_the_saved_notebook_keeps_the_picture_of_the_last_turn(notebook: Open, cells_of: Open) -> None:
-    opened = notebook(*cells_of("Run", ["TokenAllocation(run)"]))
+    opened = notebook(*cells_of("Run", ["TokenAllocation(run)"]), is_alone=True)
     opened.run_all()
     root = opened.page.locator(".noetic-nb").first
     expect(root.locator(".nn-empty")).to_be_visible()
