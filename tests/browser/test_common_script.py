@@ -25,33 +25,20 @@ const root = document.querySelector("#root");
 """
 
 
-@pytest.fixture(scope="module")
-def bare(browser: Any) -> Iterator[Any]:
-    opened = browser.new_page()
-    yield opened
-    opened.close()
-
-
 @pytest.fixture
-def page(bare: Any) -> Iterator[Callable[[str], Any]]:
+def page(browser: Any) -> Iterator[Callable[[str], Any]]:
     """Open an empty page in which the script and some more have run."""
-    opened = bare
+    opened = browser.new_page()
     problems: list[str] = []
-
-    def complain(error: Any) -> None:
-        problems.append(str(error))
-
-    opened.on("pageerror", complain)
+    opened.on("pageerror", lambda error: problems.append(str(error)))
 
     def run(script: str) -> Any:
-        opened.goto("about:blank")  # where nothing is left of another test
-        opened.mouse.move(0, 0)
         opened.set_content("<div id='root'></div>")
         opened.add_script_tag(content=_text("base/common.js") + MODEL + script)
         return opened
 
     yield run
-    opened.remove_listener("pageerror", complain)
+    opened.close()
     assert problems == []
 
 
