@@ -121,6 +121,7 @@ def test_keys_open_folds_show_details_and_choose_for_other_views(notebook: Open,
     opened.page.keyboard.press("Enter")
     expect(rows.first).to_have_attribute("aria-selected", "true")
     opened.kernel.says("selection.decision, selection.turn", "(9999, 9999)")
+    opened.settle()
     opened.page.keyboard.press("ArrowDown")
     opened.page.keyboard.press("Enter")
     expect(rows).to_have_count(count + 8)

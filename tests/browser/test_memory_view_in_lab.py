@@ -73,6 +73,7 @@ def test_writes_are_paged_compared_and_chosen_by_keys_and_elsewhere(notebook: Op
     opened.page.keyboard.press("Enter")
     expect(rows.nth(1)).to_have_attribute("aria-selected", "true")
     opened.kernel.says("selection.thread_id, selection.turn", "('t1', 597)")
+    opened.settle()
 
     opened.page.keyboard.press("PageDown")
     expect(root.locator(".nn-pager")).to_contain_text("21 to 40 of 201")

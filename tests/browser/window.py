@@ -256,6 +256,13 @@ class LabNotebook:
             self._kernel = Kernel(self.lab, sessions[0]["kernel"]["id"])
         return self._kernel
 
+    def settle(self) -> None:
+        """Wait until the page has what the kernel has sent: a choice that comes back shows its row."""
+        self.page.evaluate(
+            "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+            ".requestExecute({code: '', silent: true, store_history: false}).done.then(() => null)"
+        )
+
     def themes(self) -> Iterator[str]:
         """Switch to both themes, first to the one that is there, and give their names: ``"light"`` and ``"dark"``."""
         is_light = self.page.evaluate("() => document.body.dataset.jpThemeLight === 'true'")
