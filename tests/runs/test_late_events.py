@@ -24,6 +24,7 @@ from noetic_nb.late_events import event_of, noting, own_note, place_of
 from noetic_nb.memory import MemoryHooks, MemoryLayer
 from noetic_nb.runs import Recorder, Run, record
 from noetic_nb.runs import kept_turns as kept
+from noetic_nb.runs.event_sizes import EventSizes
 from noetic_nb.runs.keeper import bound
 from noetic_nb.runs.kept_turns import KeptTurns
 from tests.runs.seeded_run import harness
@@ -78,6 +79,16 @@ async def test_a_run_has_the_events_that_another_sink_is_sent_at_once() -> None:
 
     assert list(run.events) == list(Run(events=sink.events).events)
     assert {event.kind for event in sink.events} >= set(late_events._MAKERS)
+
+
+async def test_a_row_is_as_large_as_its_event() -> None:
+    agent = harness()
+    run = record(agent)
+    await converse(agent)
+
+    rows = [each for each in run.held(0) if isinstance(each, tuple)]
+    assert {kind for kind, *_ in rows} == set(late_events._MAKERS)
+    assert [EventSizes().of(each) for each in rows] == [EventSizes().of(event_of(each)) for each in rows]
 
 
 async def test_two_sinks_are_sent_the_very_same_events() -> None:
