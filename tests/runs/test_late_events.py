@@ -227,6 +227,20 @@ def test_turns_are_dropped_without_being_made_and_numbers_stay(made: list[late_e
     assert steps(run)[-1] == "late"
 
 
+@pytest.mark.parametrize("read_after", [1, 2, 3, 4])
+def test_turns_are_dropped_whether_or_not_some_of_them_were_read(read_after: int) -> None:
+    run = Run()
+    bound(run, KeptTurns(max_turns=4))
+    for turn in range(1, 6):
+        a_turn(run, turn)
+        if turn == read_after:
+            assert steps(run) == [f"s{each}" for each in range(1, turn + 1)]
+
+    assert steps(run) == ["s3", "s4", "s5"]
+    assert run.numbers is not None
+    assert run.numbers.seqs == list(range(6, 15))
+
+
 def test_who_follows_has_what_is_dropped() -> None:
     run = Run()
     taken: list[RunEvent] = []
