@@ -94,7 +94,7 @@ SHOWN: Final[dict[str, dict[str, int]]] = {
         ".nn-panel-view > .noetic-nb": 4,
         ".nn-turn": 20,
         ".nn-t-items > li": 40,
-        ".nn-strip g > *": 40,
+        '.nn-strip > [viewBox^="0 0 40 "] > path': 5,
         ".nn-plot": 5,
     },
     "first": {".nn-panel-view > .noetic-nb": 4},
