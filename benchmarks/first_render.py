@@ -29,7 +29,8 @@ from playwright.sync_api import Browser, sync_playwright
 from benchmarks.comparing import Lines, parser
 from benchmarks.widgets import SCENES
 from tests.browser.conftest import FLAGS, chromium_path
-from tests.browser.lab import Lab, LabNotebook, Window
+from tests.browser.lab import Lab
+from tests.browser.window import LabNotebook, Window
 
 FIRST_ROUNDS: Final = 3
 # Outputs of cells before stand above in the same page; a browser lays out again what is below them.
@@ -93,7 +94,7 @@ SHOWN: Final[dict[str, dict[str, int]]] = {
         ".nn-panel-view > .noetic-nb": 4,
         ".nn-turn": 20,
         ".nn-t-items > li": 40,
-        ".nn-strip g > *": 40,
+        '.nn-strip > [viewBox^="0 0 40 "] > path': 5,
         ".nn-plot": 5,
     },
     "first": {".nn-panel-view > .noetic-nb": 4},

@@ -16,7 +16,8 @@ from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
 from tests.browser.conftest import FLAGS, chromium_path
-from tests.browser.lab import Lab, LabNotebook, Window
+from tests.browser.lab import Lab
+from tests.browser.window import LabNotebook, Window
 
 SIZE: Final = {"width": 1360, "height": 860}
 """In CSS pixels: readable at the width of a README."""

@@ -13,7 +13,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import SteeringDecided
+from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.origins import Provenance
+from noetic_nb.late_events import event_of
 from noetic_nb.memory.call_history import CallsSoFar
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, field_of
@@ -89,7 +91,10 @@ def _pairs(found: Any, kind: type) -> tuple[tuple[str, Any], ...]:
     """Return what is said of each rule, and nothing of what somebody else's hook calls by the same name."""
     if type(found) is not tuple:
         return ()
-    return tuple([pair for pair in found if type(pair) is tuple and [type(part) for part in pair] == [str, kind]])
+    for pair in found:
+        if type(pair) is not tuple or len(pair) != 2 or type(pair[0]) is not str or type(pair[1]) is not kind:
+            return tuple([each for each in found if type(each) is tuple and [*map(type, each)] == [str, kind]])
+    return found
 
 
 def shown_matches(matched: Sequence[str], text: str) -> tuple[str, ...]:
@@ -297,21 +302,26 @@ def _record(
     if runner.sink is None or not (layer.enforces or decision.action is not SteeringAction.ALLOW):
         return
     name, args = params[:2] if isinstance(params, BeforeToolCallParams) else (None, None)
-    runner.sink.emit(
-        SteeringDecided(
-            ctx.where,
-            runner.clock.now_ms(),
-            layer.recorded_id,
-            point,
-            name,
-            args,
-            decision.action._value_,
-            decision.guidance,
-            decision.rule_ids,
-            duration_ms,
-            outcome,
-            faults=faults,
-            matched=decision.matched and shown_matches(decision.matched, getattr(params, "text", "")),
-            rules_ms=rules_ms,
-        )
+    matched = decision.matched and shown_matches(decision.matched, getattr(params, "text", ""))
+    row = (
+        SteeringDecided.kind,
+        ctx.event_place,
+        runner.clock.now_ms(),
+        layer.recorded_id,
+        point,
+        name,
+        args,
+        decision.action._value_,
+        decision.guidance,
+        decision.rule_ids,
+        duration_ms,
+        outcome,
+        True,
+        faults,
+        matched,
+        rules_ms,
     )
+    if runner.note is not None and (args is None or type(args) is FrozenDict):  # which nobody can write into
+        runner.note(row)
+    else:
+        runner.sink.emit(event_of(row))

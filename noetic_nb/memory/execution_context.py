@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
-from functools import lru_cache
+from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
@@ -13,6 +13,7 @@ from noetic_nb.events import EventSink, Where
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, ItemRegistry
 from noetic_nb.items.registry import DEFAULT_REGISTRY
+from noetic_nb.late_events import Place, one_where
 from noetic_nb.memory.trace import TRACE, Trace
 from noetic_nb.models.client import NO_USAGE, ModelResponse, Usage, finish_reason_of
 from noetic_nb.quick_records import dataclass
@@ -27,7 +28,6 @@ __all__ = [
     "HookModelRequest",
     "as_response",
     "log_diagnostic",
-    "one_where",
 ]
 
 Diagnostic: TypeAlias = Callable[[str, str, BaseException], None]
@@ -157,9 +157,9 @@ class ExecutionContext:
         """
         # Several are made in each turn: all other fields are taken over in one go.
         made = object.__new__(ExecutionContext)
-        facts = made.__dict__
-        facts.update(self.__dict__)
+        facts = self.__dict__.copy()
         facts["step_number"], facts["token_usage"], facts["cost"] = step_number, token_usage, cost
+        object.__setattr__(made, "__dict__", facts)
         return made
 
     @property
@@ -167,15 +167,16 @@ class ExecutionContext:
         """Where a hook notes what it did: ``trace.set_attribute(key, value)``, ``trace.add_event(name, attributes)``."""
         return TRACE
 
-    @property
+    # Kept on the object, and so on those that are made further on: several are wanted for each hook.
+    @cached_property
     def where(self) -> Where:
         """The place of this execution in a run's events."""
-        return one_where(self.thread_id, self.execution_id, self.turn, self.depth)
+        return one_where(*self.event_place)
 
-
-# Two a hook, and the same for a whole turn: looking one up costs a fifth of making one.
-one_where: Final = lru_cache(maxsize=64)(Where)
-"""The place of a turn, the same record for all its events: who takes them sees quickly that a turn goes on."""
+    @cached_property
+    def event_place(self) -> Place:
+        """The same as a row of an event has it."""
+        return self.thread_id, self.execution_id, self.turn, self.depth
 
 
 def as_response(value: Any, registry: ItemRegistry = DEFAULT_REGISTRY) -> ModelResponse:

@@ -11,6 +11,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, LayerTokens, MemoryTraceSpan
 from noetic_nb.items import ItemRegistry
 from noetic_nb.items.registry import DEFAULT_REGISTRY
+from noetic_nb.late_events import Budget, Note, noting
 from noetic_nb.memory.declared import check_layers
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET
@@ -80,6 +81,8 @@ class HookRunner:
     ) -> None:
         self.layers = check_layers(layers)
         self.state = state
+        self.note: Note | None = None
+        """What takes the rows of traces; None without a sink."""
         self.sink = sink
         self.clock = clock
         self.by_slot = tuple(sorted(self.layers, key=lambda layer: layer.slot))
@@ -103,6 +106,16 @@ class HookRunner:
             self._with[hook] = found[::-1] if hook == "dispose" else found
         self.hooks: Final = frozenset(hook for hook, found in self._with.items() if found)
         """The hooks that at least one layer has."""
+
+    @property
+    def sink(self) -> EventSink | None:
+        """Where traces go."""
+        return self._sink
+
+    @sink.setter
+    def sink(self, sink: EventSink | None) -> None:
+        self._sink = sink
+        self.note = None if sink is None else noting(sink)
 
     def layers_with(self, hook: str) -> tuple[MemoryLayer, ...]:
         """Return the layers that have a hook, in the order in which it runs."""
@@ -181,7 +194,7 @@ class HookRunner:
 
     def storage_began(self) -> float | None:
         """Note that a turn begins to wait for storage; None where nobody follows the run, and no clock is read."""
-        return None if self.sink is None else self.clock.monotonic_ms()
+        return None if self.note is None else self.clock.monotonic_ms()
 
     def storage_ended(self, ctx: ExecutionContext, start: float | None) -> None:
         """Count the time since `storage_began`."""
@@ -210,21 +223,23 @@ class HookRunner:
         ctx: ExecutionContext,
         *,
         read: Callable[[Any], Any] | None = None,
-        budget: Callable[[Any], LayerTokens | None] | None = None,
-        count: Callable[[Any], int | None] | None = None,
-        follow: bool = True,
+        count: Callable[[Any], int] | None = None,
     ) -> Outcome | Coroutine[Any, Any, Outcome]:
         """Call a hook as far as it goes without waiting; returns its outcome, or what has to be awaited for it.
 
         Raises nothing, except for what ends the program or the task. `read` turns what the hook returned into what the
-        caller wants; what it raises counts as an error of the hook. `budget` and `count` give the tokens and the number of
-        items in the trace, from that value; without `follow` there is none.
+        caller wants; what it raises counts as an error of the hook. `count` gives the number of items in the trace, from
+        that value.
         """
-        if follow and self.sink is not None:
-            return self._traced(self.sink, layer, hook, params, ctx, read, budget, count)
         outcome = Outcome()
-        # Without a sink only the ledger of the enforcement points wants a duration, and reading a clock is not free.
-        start = self.clock.monotonic_ms() if self.sink is not None or hook in _ENFORCING else None
+        notes, token, start = None, None, None
+        if self.note is not None:
+            notes = HookNotes()
+            token = CURRENT_NOTES.set(notes)
+            start = self.clock.monotonic_ms()
+        elif hook in _ENFORCING:
+            # Without a sink only the ledger of the enforcement points wants a duration, and reading a clock is not free.
+            start = self.clock.monotonic_ms()
         try:
             value = getattr(layer.hooks, hook)(params)
             if value is not None and type(value) is not dict:  # most results: nothing to wait for
@@ -237,15 +252,25 @@ class HookRunner:
                 elif hasattr(value, "__await__"):
                     waiting = call_apart(value, layer.id, hook, layer.timeout_ms(hook))
                 if waiting is not None:
-                    return self._rest(outcome, start, waiting, layer, hook, ctx, read)
+                    return self._rest(outcome, start, waiting, notes, layer, hook, ctx, read, count)
             # Where its errors are caught: a result that cannot be read is an error of the hook that returned it.
             outcome.value = value if read is None else read(value)
             if value is not None and type(value) is not str and (type(value) is not dict or "stop" in value):
                 self.collect_stop(value, ctx)
         except Exception as exc:
             self._fail(outcome, exc, layer, hook, ctx)
-        if start is not None and (self.sink is not None or outcome.error is not None):
+        finally:
+            if token is not None:
+                # In any case: what runs later in this task must not write into the notes of this hook.
+                CURRENT_NOTES.reset(token)
+        if start is not None and (notes is not None or outcome.error is not None):
             outcome.duration_ms = self.clock.monotonic_ms() - start
+        if notes is not None:
+            if outcome.error is None:
+                items = None if count is None else count(outcome.value)
+                self.trace(notes, layer, hook, ctx, outcome.duration_ms, None, items)
+            else:
+                self.trace_failed(notes, layer, hook, ctx, outcome.duration_ms, outcome.error)
         return outcome
 
     async def run(self, layer: MemoryLayer, hook: Any, params: Any, ctx: ExecutionContext, **how: Any) -> Outcome:
@@ -258,11 +283,14 @@ class HookRunner:
         outcome: Outcome,
         start: float | None,
         waiting: Awaitable[Any],
+        notes: HookNotes | None,
         layer: MemoryLayer,
-        hook: str,
+        hook: Any,
         ctx: ExecutionContext,
         read: Callable[[Any], Any] | None,
+        count: Callable[[Any], int] | None,
     ) -> Outcome:
+        token = None if notes is None else CURRENT_NOTES.set(notes)
         try:
             value = await waiting
             outcome.value = value if read is None else read(value)
@@ -270,8 +298,17 @@ class HookRunner:
                 self.collect_stop(value, ctx)
         except Exception as exc:
             self._fail(outcome, exc, layer, hook, ctx)
+        finally:
+            if token is not None:
+                CURRENT_NOTES.reset(token)
         if start is not None:
             outcome.duration_ms = self.clock.monotonic_ms() - start
+        if notes is not None:
+            if outcome.error is None:
+                items = None if count is None else count(outcome.value)
+                self.trace(notes, layer, hook, ctx, outcome.duration_ms, None, items)
+            else:
+                self.trace_failed(notes, layer, hook, ctx, outcome.duration_ms, outcome.error)
         return outcome
 
     def _fail(self, outcome: Outcome, error: Exception, layer: MemoryLayer, hook: str, ctx: ExecutionContext) -> None:
@@ -281,86 +318,55 @@ class HookRunner:
         if hook not in _ENFORCING or not isinstance(error, NoeticConfigError):
             self.state.report(ctx.execution_id, layer.id, hook, error)
 
-    def _traced(
+    def trace(
         self,
-        sink: EventSink,
-        layer: MemoryLayer,
-        hook: Any,
-        params: Any,
-        ctx: ExecutionContext,
-        read: Callable[[Any], Any] | None,
-        budget: Callable[[Any], LayerTokens | None] | None,
-        count: Callable[[Any], int | None] | None,
-    ) -> Outcome | Coroutine[Any, Any, Outcome]:
-        notes = HookNotes()
-        token = CURRENT_NOTES.set(notes)
-        try:
-            found = self.begin(layer, hook, params, ctx, read=read, follow=False)
-        finally:
-            # In any case: what runs later in this task must not write into the notes of this hook.
-            CURRENT_NOTES.reset(token)
-        if not isinstance(found, Outcome):
-            return self._rest_traced(found, notes, sink, layer, hook, ctx, budget, count)
-        self._leave_trace(found, notes, sink, layer, hook, ctx, budget, count)
-        return found
-
-    async def _rest_traced(
-        self,
-        waiting: Awaitable[Outcome],
         notes: HookNotes,
-        sink: EventSink,
         layer: MemoryLayer,
         hook: Any,
         ctx: ExecutionContext,
-        budget: Callable[[Any], LayerTokens | None] | None,
-        count: Callable[[Any], int | None] | None,
-    ) -> Outcome:
-        token = CURRENT_NOTES.set(notes)
-        try:
-            outcome = await waiting
-        finally:
-            CURRENT_NOTES.reset(token)
-        self._leave_trace(outcome, notes, sink, layer, hook, ctx, budget, count)
-        return outcome
-
-    def _leave_trace(
-        self,
-        outcome: Outcome,
-        notes: HookNotes,
-        sink: EventSink,
-        layer: MemoryLayer,
-        hook: Any,
-        ctx: ExecutionContext,
-        budget: Callable[[Any], LayerTokens | None] | None,
-        count: Callable[[Any], int | None] | None,
+        duration_ms: float,
+        budget: Budget | None,
+        items: int | None,
     ) -> None:
-        where, now = ctx.where, self.clock.now_ms()
-        error = outcome.error
-        if error is None:
-            tokens = None if budget is None else budget(outcome.value)
-            items = None if count is None else count(outcome.value)
-            if notes.attributes is None and notes.events is None:  # nearly always
-                span = MemoryTraceSpan(where, now, layer.id, hook, outcome.duration_ms, outcome.status, tokens, items)
-                sink.emit(span)
-                return
-            kind = message = stack = None
-        else:
-            tokens = items = None
-            kind, message, stack = error_facts(error)
-        sink.emit(
+        """Record a call of a hook that ended well, with the tokens it was given and used."""
+        now = self.clock.now_ms()
+        if notes.attributes is None and notes.events is None:  # nearly always
+            if self.note is not None:
+                self.note((MemoryTraceSpan.kind, ctx.event_place, now, layer.id, hook, duration_ms, budget, items))
+        elif self.sink is not None:
+            tokens = None if budget is None else LayerTokens(layer.id, *budget)
+            events = tuple(notes.events or ())
+            self.sink.emit(
+                MemoryTraceSpan(
+                    ctx.where, now, layer.id, hook, duration_ms, "ok", tokens, items, None, notes.attributes, events
+                )
+            )
+
+    def trace_failed(
+        self,
+        notes: HookNotes,
+        layer: MemoryLayer,
+        hook: Any,
+        ctx: ExecutionContext,
+        duration_ms: float,
+        error: BaseException,
+    ) -> None:
+        """Record a call of a hook that failed."""
+        if self.sink is None:
+            return
+        kind, message, stack = error_facts(error)
+        self.sink.emit(
             MemoryTraceSpan(
-                where,
-                now,
+                ctx.where,
+                self.clock.now_ms(),
                 layer.id,
                 hook,
-                outcome.duration_ms,
-                outcome.status,
-                tokens,
-                items,
-                message,
-                notes.attributes,
-                tuple(notes.events or ()),
-                kind,
-                stack,
+                duration_ms,
+                "timeout" if isinstance(error, HookTimeout) else "error",
+                error=message,
+                attributes=notes.attributes,
+                notes=tuple(notes.events or ()),
+                error_type=kind,
+                error_stack=stack,
             )
         )

@@ -55,7 +55,7 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
                 await _look(runner, layer, target, ctx)
                 runner.storage_ended(ctx, start)
     for layer in runner.layers:
-        error, state = None, UNSET
+        error, state, held = None, UNSET, None
         if layer.hooks.init is not None:
             scope_key = resolve_scope_key(layer.scope, ctx)
             params = InitParams(ScopedStorage(storage, layer.id, scope_key), scope_key, ctx)
@@ -66,11 +66,14 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
         if error is None and state is UNSET and layer.id in targets:
             start = runner.storage_began()
             found = _stored(runner, layer, targets[layer.id], ctx)
-            error, state = found if isinstance(found, tuple) else await found
+            if isinstance(found, tuple):
+                (error, state), held = found, targets[layer.id].held_now()
+            else:
+                error, state = await found
             runner.storage_ended(ctx, start)
         if error is None:
             if state is not UNSET:
-                runner.state.set(ctx.execution_id, layer.id, state, hook="init")
+                runner.state.set(ctx.execution_id, layer.id, state, hook="init", held=held)
             if layer.hooks.init is not None and not runner.state.has(ctx.execution_id, layer.id):
                 hint = 'return {"state": ...} from it, or leave it out'
                 idle = LayerIdle(f"Layer {layer.id!r} takes no part: its `init` returned no state; {hint}.")

@@ -10,22 +10,21 @@ import asyncio
 import math
 import weakref
 from collections import OrderedDict
-from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from noetic_nb.events import LayerTokens
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, input_message
 from noetic_nb.items.build import content_tokens
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of, rerender_request
-from noetic_nb.memory.hook_runner import HookRunner, Outcome
+from noetic_nb.memory.hook_runner import HookRunner
 from noetic_nb.memory.hook_timeout import Unfinished, begun
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import RecallParams
 from noetic_nb.memory.scope import resolve_scope_key
 from noetic_nb.memory.state_store import LayerStateStore
+from noetic_nb.memory.trace import CURRENT_NOTES, HookNotes
 from noetic_nb.tokens import Tokenizer, most_that_fit
 
 __all__ = ["RecallEntry", "RecallMode", "Recaller"]
@@ -156,73 +155,94 @@ class Recaller:
             if eventual:
                 entry = await self._cached(layer, params)
             else:
-                begin = self._begin_untraced if runner.sink is None else self._begin_traced
-                found = begin(layer, params, wanted is not None)
+                found = self._begin(layer, params, wanted is not None)
                 entry = found if found is None or isinstance(found, RecallEntry) else await found
             if entry is not None and (entry.items or with_empty or entry.text is None):
                 entries.append(entry)
         return tuple(entries)
 
     async def _call(self, layer: MemoryLayer, params: RecallParams) -> RecallEntry | None:
-        begin = self._begin_untraced if self._runner.sink is None else self._begin_traced
-        found = begin(layer, params, False)
+        found = self._begin(layer, params, False)
         return found if found is None or isinstance(found, RecallEntry) else await found
 
-    def _begin_traced(
+    def _begin(
         self, layer: MemoryLayer, params: RecallParams, again: bool
     ) -> RecallEntry | Coroutine[Any, Any, RecallEntry | None] | None:
-        outcome = self._runner.begin(
-            layer,
-            "recall",
-            params,
-            params.ctx,
-            read=partial(self._understood, layer, params),
-            budget=partial(_tokens, layer.id, params.budget),
-            count=_item_count,
-        )
-        if not isinstance(outcome, Outcome):
-            return self._finish_traced(outcome, layer, params, again)
-        return self._taken(outcome, layer, params, again)
-
-    async def _finish_traced(
-        self, waiting: Awaitable[Outcome], layer: MemoryLayer, params: RecallParams, again: bool
-    ) -> RecallEntry | None:
-        return self._taken(await waiting, layer, params, again)
-
-    def _taken(self, outcome: Outcome, layer: MemoryLayer, params: RecallParams, again: bool) -> RecallEntry | None:
-        if outcome.error is not None:
-            return None
-        found: RecallEntry | _Recalled = outcome.value
-        return found if isinstance(found, RecallEntry) else self._take(layer, params, found, again)
-
-    def _begin_untraced(
-        self, layer: MemoryLayer, params: RecallParams, again: bool
-    ) -> RecallEntry | Coroutine[Any, Any, RecallEntry | None] | None:
-        """Do what `HookRunner.begin` does, without a trace: recall runs at every step, and a trace costs as much."""
+        """Do what `HookRunner.begin` does, with no more around the hook than it needs: recall runs at every step."""
+        runner, notes, token, start = self._runner, None, None, 0.0
         hook: Any = layer.hooks.recall
+        if runner.note is not None:
+            notes = HookNotes()
+            token = CURRENT_NOTES.set(notes)
+            start = runner.clock.monotonic_ms()
         try:
             value = hook(params)
             if value is None:
+                if notes is not None:
+                    self._trace(notes, start, layer, params, None)
                 return None
             limit = layer.timeout_ms("recall")
             value = begun(value, limit)
             if type(value) is Unfinished:
-                return self._finish_untraced(value, limit, layer, params, again)
+                return self._finish(value, limit, notes, start, layer, params, again)
             found = self._understood(layer, params, value)
         except Exception as exc:
-            self._runner.state.report(params.ctx.execution_id, layer.id, "recall", exc)
+            self._failed(exc, notes, start, layer, params)
             return None
+        finally:
+            if token is not None:
+                # In any case: what runs later in this task must not write into the notes of this hook.
+                CURRENT_NOTES.reset(token)
+        if notes is not None:
+            self._trace(notes, start, layer, params, found)
         return found if isinstance(found, RecallEntry) else self._take(layer, params, found, again)
 
-    async def _finish_untraced(
-        self, waiting: Unfinished, limit: float, layer: MemoryLayer, params: RecallParams, again: bool
+    async def _finish(
+        self,
+        waiting: Unfinished,
+        limit: float,
+        notes: HookNotes | None,
+        start: float,
+        layer: MemoryLayer,
+        params: RecallParams,
+        again: bool,
     ) -> RecallEntry | None:
+        token = None if notes is None else CURRENT_NOTES.set(notes)
         try:
             found = self._understood(layer, params, await waiting.finish(layer.id, "recall", limit))
         except Exception as exc:
-            self._runner.state.report(params.ctx.execution_id, layer.id, "recall", exc)
+            self._failed(exc, notes, start, layer, params)
             return None
+        finally:
+            if token is not None:
+                CURRENT_NOTES.reset(token)
+        if notes is not None:
+            self._trace(notes, start, layer, params, found)
         return found if isinstance(found, RecallEntry) else self._take(layer, params, found, again)
+
+    def _trace(
+        self,
+        notes: HookNotes,
+        start: float,
+        layer: MemoryLayer,
+        params: RecallParams,
+        found: RecallEntry | _Recalled | None,
+    ) -> None:
+        runner, budget = self._runner, params.budget
+        duration = runner.clock.monotonic_ms() - start
+        entry = found.entry if isinstance(found, _Recalled) else found
+        used, count = (0, 0) if entry is None else (entry.token_count, len(entry.items))
+        tokens = (budget, used, max(0.0, budget - used), count)
+        runner.trace(notes, layer, "recall", params.ctx, duration, tokens, count)
+
+    def _failed(
+        self, error: Exception, notes: HookNotes | None, start: float, layer: MemoryLayer, params: RecallParams
+    ) -> None:
+        runner = self._runner
+        runner.state.report(params.ctx.execution_id, layer.id, "recall", error)
+        if notes is not None:
+            duration = runner.clock.monotonic_ms() - start
+            runner.trace_failed(notes, layer, "recall", params.ctx, duration, error)
 
     def _understood(self, layer: MemoryLayer, params: RecallParams, value: Any) -> RecallEntry | _Recalled:
         # Exactly text: everything else is for the general reader below.
@@ -415,14 +435,3 @@ def _overrun(layer_id: str, tokens: int, budget: float) -> BudgetOverrun:
     return BudgetOverrun(
         f"Layer {layer_id!r} offered {tokens} tokens for a budget of {budget:g}; the rest was left out."
     )
-
-
-def _tokens(layer_id: str, budget: float, found: RecallEntry | _Recalled) -> LayerTokens:
-    entry = found if isinstance(found, RecallEntry) else found.entry
-    used = 0 if entry is None else entry.token_count
-    return LayerTokens(layer_id, budget, used, max(0.0, budget - used), 0 if entry is None else len(entry.items))
-
-
-def _item_count(found: RecallEntry | _Recalled) -> int:
-    entry = found if isinstance(found, RecallEntry) else found.entry
-    return 0 if entry is None else len(entry.items)

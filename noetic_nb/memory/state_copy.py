@@ -58,12 +58,17 @@ class Snapshot:
 
     __slots__ = ("_kept", "is_plain", "state")
 
-    def __init__(self, state: Any) -> None:
+    def __init__(self, state: Any, held: Any = None) -> None:
         self.state = state
         """The state itself, in the hands of its layer."""
-        self._kept: Any = _UNSET
-        self.is_plain = False
+        # `held` is the same plain data, just loaded, in which nobody writes.
+        self._kept: Any = _UNSET if held is None else held
+        self.is_plain = held is not None
         """Whether what was taken is what its JSON text would be read as: mappings with text keys, lists, and what they hold."""
+
+    def is_held(self, data: Any) -> bool:
+        """Tell whether these data are what was taken."""
+        return self._kept is data
 
     def take(self) -> Any:
         """Return the state as it was when this was first called; nobody writes into it. Raises what `deep_copy` raises."""

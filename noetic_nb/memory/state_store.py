@@ -82,19 +82,21 @@ class LayerStateStore:
         key = (execution_id, layer_id)
         return key in self._states or self._mirror.target(key) is not None
 
-    def set(self, execution_id: str, layer_id: str, state: Any, *, hook: str = "set") -> None:
+    def set(self, execution_id: str, layer_id: str, state: Any, *, hook: str = "set", held: Any = None) -> None:
         """Write a state; it is mirrored if a target is registered. None deletes the durable key.
 
         Parameters
         ----------
         hook : str, optional
             What wrote it, for the listeners.
+        held : optional
+            The plain data that the state has just been copied from, and that nobody writes into.
         """
         key = (execution_id, layer_id)
         if key not in self._states:
             self._noted(execution_id, layer_id)
         self._states[key] = state
-        target, taken = self._targets.get(key), Snapshot(state)
+        target, taken = self._targets.get(key), Snapshot(state, held)
         if target is not None:
             self._mirror.write(key, target, taken)
         if self.keep is not None:

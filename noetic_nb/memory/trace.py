@@ -24,11 +24,9 @@ TraceValue: TypeAlias = str | int | float | bool
 class HookNotes:
     """What one call of a hook has noted: None where it noted nothing, as most."""
 
-    __slots__ = ("attributes", "events")
-
-    def __init__(self) -> None:
-        self.attributes: dict[str, TraceValue] | None = None
-        self.events: list[Mapping[str, Any]] | None = None
+    # On the class, as one is made for each call: most never write to it.
+    attributes: dict[str, TraceValue] | None = None
+    events: list[Mapping[str, Any]] | None = None
 
 
 # A context variable, because stores run at the same time and each hook must find its own.

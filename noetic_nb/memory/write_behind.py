@@ -102,6 +102,10 @@ class Target:
         self._seen = self._counts.get(self.storage.prefix, 0)
         return self._memory.get_now(self._key)
 
+    def held_now(self) -> Any:
+        """Return what `load_now` has returned a copy of, where the store holds it as data that nobody writes into; else None."""
+        return None if self._memory is None else self._memory.held_now(self._key)
+
     async def write(self, value: Any) -> NoeticError | None:
         """Write a state, None deletes it; returns the conflict there was, if any."""
         try:

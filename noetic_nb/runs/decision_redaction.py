@@ -66,17 +66,22 @@ class DecisionRedaction:
 
     def _learn(self, count: int) -> None:
         oldest = [self._unread.popleft() for _ in range(min(count, len(self._unread)))]
-        unread = [_TEXTS[type(event)](event) for event in oldest]
         # Most have no sign of a secret, which is seen at once.
-        if not self._rule.are_plain(_texts(unread)):
-            for seen in unread:
-                self._rule.data(seen)
+        if not self._rule.are_plain(_texts(oldest)):
+            for event in oldest:
+                self._rule.data(_TEXTS[type(event)](event))
 
 
-def _texts(unread: Iterable[Any]) -> list[str]:
-    return [
-        text
-        for seen in unread
-        for text in ((seen,) if isinstance(seen, str) else seen.values())
-        if isinstance(text, str)
-    ]
+def _texts(events: Iterable[RunEvent]) -> set[str]:
+    """Return the texts of events, each once: a regulator sees what turns begin and end with."""
+    found: set[Any] = set()
+    for event in events:
+        seen = _TEXTS[type(event)](event)
+        if isinstance(seen, str):
+            found.add(seen)
+        else:
+            try:
+                found.update(seen.values())
+            except TypeError:  # some are no texts and have no hash
+                found.update([text for text in seen.values() if isinstance(text, str)])
+    return {text for text in found if isinstance(text, str)}

@@ -38,8 +38,8 @@ def decision_label(decision: Mapping[str, Any]) -> str:
     >>> decision_label({"kind": "circuit_break", "reason": {"kind": "cost_cap_reached"}})
     'circuit break: cost cap'
     """
-    names = [str(decision.get("kind")), *([str(reason_of(decision)["kind"])] if "kind" in reason_of(decision) else [])]
-    return ": ".join(map(_shown, names))
+    name, reason = _shown(str(decision.get("kind"))), reason_of(decision)
+    return f"{name}: {_shown(str(reason['kind']))}" if "kind" in reason else name
 
 
 @lru_cache(maxsize=256)  # a few kinds again and again

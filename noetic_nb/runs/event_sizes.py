@@ -18,6 +18,7 @@ from noetic_nb.events import (
     LayerStateChanged,
     LayerTokens,
     MemoryTraceSpan,
+    ModelCalled,
     OfferedTool,
     QualityGiven,
     RequestPrepared,
@@ -25,12 +26,16 @@ from noetic_nb.events import (
     SteeringDecided,
     StepEnded,
     StepStarted,
+    ToolCalled,
+    TurnCompleted,
+    TurnStarted,
     ViewAssembled,
     Where,
 )
 from noetic_nb.items import Item
 from noetic_nb.items.item import known_tokens
 from noetic_nb.late_data import Later, held_by
+from noetic_nb.late_events import Row
 from noetic_nb.tokens import UNITS_PER_TOKEN
 
 __all__ = ["EventSizes"]
@@ -121,31 +126,74 @@ def _tool_size(tool: OfferedTool) -> int:
     return known[1]
 
 
+def _size_of_items(items: Iterable[Item]) -> int:
+    size = 0
+    for item in items:
+        tokens = known_tokens(item)
+        size += _size(item) if tokens is None else UNITS_PER_TOKEN * tokens
+    return size
+
+
 def _items(event: ItemsAppended) -> int:
-    return 300 + _size(event.items)
+    return 300 + _size_of_items(event.items)
+
+
+def _model(event: ModelCalled) -> int:
+    size = 520 + _size_of_items(event.items) + len(event.error or "")
+    return size + _size(event.logprobs) if event.logprobs else size
+
+
+def _tool(event: ToolCalled) -> int:
+    size = 520 + len(event.output) + len(event.error or "")
+    for part in (event.args, event.raw_args):
+        if part:
+            size += _size(part)
+    return size
+
+
+def _started(event: TurnStarted) -> int:
+    return 320 + len(event.query)
+
+
+def _completed(event: TurnCompleted) -> int:
+    return 440 + len(event.text) + (_size(event.stopped) if event.stopped else 0)
 
 
 def _decision(event: SteeringDecided) -> int:
-    size = 560 + 40 * len(event.rules_ms) + len(event.guidance or "")
-    for part in (event.args, event.rule_ids, event.faults, event.matched):
+    parts = event.args, event.rule_ids, event.faults, event.matched
+    return _size_of_decision(event.rules_ms, event.guidance, parts)
+
+
+def _size_of_decision(rules_ms: Any, guidance: str | None, parts: tuple[Any, ...]) -> int:
+    size = 560 + 40 * len(rules_ms) + len(guidance or "")
+    for part in parts:
         if part:
             size += _size(part)
     return size
 
 
 def _view(event: ViewAssembled) -> int:
-    size = 700 + 140 * len(event.layers) + 120 * len(event.fates) + 12 * len(event.hidden)
-    for _, item in event.layer_items:
-        size += 20 + _size(item)
-    for part in (event.unsent, event.projection, event.appended, event.kept):
+    parts = event.unsent, event.projection, event.appended, event.kept
+    return _size_of_view(event.layers, event.fates, event.layer_items, event.hidden, parts)
+
+
+def _size_of_view(layers: Any, fates: Any, layer_items: Any, hidden: Any, parts: tuple[Any, ...]) -> int:
+    size = 700 + 140 * len(layers) + 120 * len(fates) + 12 * len(hidden) + 20 * len(layer_items)
+    size += _size_of_items([item for _, item in layer_items])
+    for part in parts:
         if part:
             size += _size(part)
     return size
 
 
 def _request(event: RequestPrepared) -> int:
-    size = 600 + 60 * len(event.limits) + len(event.instructions)
-    for part in (event.tools, event.params, event.output_schema, event.counter):
+    parts = event.tools, event.params, event.output_schema, event.counter
+    return _size_of_request(event.limits, event.instructions, parts)
+
+
+def _size_of_request(limits: Any, instructions: str, parts: tuple[Any, ...]) -> int:
+    size = 600 + 60 * len(limits) + len(instructions)
+    for part in parts:
         if part:
             size += _size(part)
     return size
@@ -153,13 +201,31 @@ def _request(event: RequestPrepared) -> int:
 
 _SIZES: Final[Mapping[type[Any], Callable[[Any], int]]] = {
     ItemsAppended: _items, SteeringDecided: _decision, ViewAssembled: _view,
-    RequestPrepared: _request,
+    RequestPrepared: _request, ModelCalled: _model, ToolCalled: _tool, TurnStarted: _started, TurnCompleted: _completed,
 }  # fmt: skip
 _SPAN_BYTES: Final = 420
+# Rows by their kind, likewise: what is of any length is in none of these.
+_ROW_BYTES: Final[Mapping[str, int]] = {
+    MemoryTraceSpan.kind: _SPAN_BYTES, StepStarted.kind: _FIXED_BYTES[StepStarted],
+    StepEnded.kind: _FIXED_BYTES[StepEnded], BudgetsAllocated.kind: _FIXED_BYTES[BudgetsAllocated],
+}  # fmt: skip
 # A layer's state grows slowly: one write in so many is looked at, and those that follow are taken to be like it.
-_MEASURED: Final = 8
+_MEASURED: Final = 16
 _MOST_STATES: Final = 10_000
 _state_of: Final = held_by(LayerStateChanged, "state")
+
+
+def _size_of_row(row: Row) -> int:
+    kind = row[0]
+    if kind == ItemsAppended.kind:
+        return 300 + _size_of_items(row[4])
+    if kind == ViewAssembled.kind:
+        return _size_of_view(row[6], row[5], row[7], row[17], (row[18], row[19], row[20], row[22]))
+    if kind == RequestPrepared.kind:
+        return _size_of_request(row[11], row[5], (row[6], row[7], row[8], row[16]))
+    if kind == SteeringDecided.kind:
+        return _size_of_decision(row[15], row[8], (row[6], row[9], row[13], row[14]))
+    return 300 + _size(row[3:])
 
 
 class EventSizes:
@@ -178,36 +244,42 @@ class EventSizes:
         # By thread and layer, the size of a state as last looked at, and how many writes are taken to be like it.
         self._states: dict[tuple[str, str], list[int]] = {}
 
-    def of(self, event: RunEvent) -> int:
+    def of(self, event: RunEvent | Row) -> int:
         """Return about how many bytes an event takes."""
         return self.of_all((event,))
 
-    def of_all(self, events: Iterable[RunEvent]) -> int:
+    def of_all(self, events: Iterable[RunEvent | Row]) -> int:
         """Return about how many bytes some events take together."""
         size = 0
         for event in events:
-            if isinstance(event, MemoryTraceSpan):
+            if isinstance(event, tuple):
+                kind = event[0]
+                if kind == LayerStateChanged.kind:
+                    size += self._state(event[1][0], event[3], event[5])
+                else:
+                    size += _ROW_BYTES.get(kind) or _size_of_row(event)
+            elif isinstance(event, MemoryTraceSpan):
                 if event.attributes is None and event.error is None and not event.notes:
                     size += _SPAN_BYTES  # it had nothing to say, as most
                 else:
                     size += _size_of_record(event)
             elif isinstance(event, LayerStateChanged):
-                size += self._state(event)
+                held = _state_of(event)
+                size += self._state(event.where.thread_id, event.layer_id, held.data if type(held) is Later else held)
             else:
-                kind = type(event)
-                size += _FIXED_BYTES.get(kind) or _SIZES.get(kind, _size_of_record)(event)
+                cls = type(event)
+                size += _FIXED_BYTES.get(cls) or _SIZES.get(cls, _size_of_record)(event)
         return size
 
-    def _state(self, event: LayerStateChanged) -> int:
-        key = event.where.thread_id, event.layer_id
+    def _state(self, thread_id: str, layer_id: str, state: Any) -> int:
+        key = thread_id, layer_id
         known = self._states.get(key)
         if known is None:
             if len(self._states) >= _MOST_STATES:
                 self._states.clear()
             known = self._states[key] = [0, 0]
         if known[1] == 0:
-            held = _state_of(event)
             # As it is held: nobody may ever want to read it.
-            known[:] = 240 + _size(held.data if type(held) is Later else held), _MEASURED
+            known[:] = 240 + _size(state), _MEASURED
         known[1] -= 1
         return known[0]

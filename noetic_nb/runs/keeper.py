@@ -5,11 +5,12 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, cast
 from weakref import WeakValueDictionary
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RunEvent, Where
+from noetic_nb.events import RunEvent
+from noetic_nb.late_events import Place, Row
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs.autosave import Autosave
 from noetic_nb.runs.kept_turns import KeptTurn, KeptTurns, with_dropped
@@ -43,12 +44,14 @@ class RunKeeper:
         self._next = 0
         self._numbers: Sequence[int] | None = None
         self._places: dict[int, tuple[int, tuple[int, int]]] = {}
-        self.middle: Where | None = None
+        self.middle: Place | None = None
         self.look_at = 0
+        self.has_room = False
 
     def bound_by(self, turns: KeptTurns) -> None:
         """Take another bound; it holds from the next turn on."""
         self._turns.max_bytes, self._turns.max_turns = turns.max_bytes, turns.max_turns
+        self.has_room = False
 
     def is_current(self) -> bool:
         """Tell whether the file is open and still the one of this name."""
@@ -93,29 +96,35 @@ class RunKeeper:
         """Take the events that the run has got since."""
         taken, owners = len(self._turns.owners), self._turns.owners
         keeps = self._file is not None and self._file.is_open
-        events, place = self._run.events[taken:], 0
+        # A file wants events; to measure them, it need not be known what is in a row.
+        events: Sequence[RunEvent | Row] = self._run.events[taken:] if keeps else self._run.held(taken)
+        place = 0
         while place < len(events):
             event = events[place]
             turn = self._turns.take(event)
             place += 1
-            if keeps:
+            if keeps and not isinstance(event, tuple):
                 turn.waiting.append((self._next, event))
                 self._next += 1
                 if len(turn.waiting) >= _MOST_WAITING or self._turns.is_complete(turn, event):
                     self._save([turn])
-            if turn.is_open:  # what follows is most often of the same: there is nothing to decide before too much waits
+            # Where there is no file, nothing is decided before the turn is over.
+            if turn.is_open or (
+                not keeps and turn.turn
+            ):  # what follows is most often of the same: there is nothing to decide before too much waits
                 rest = self._turns.take_rest(events, place, _MOST_WAITING - 1 - len(turn.waiting))
                 place += len(rest)
                 if keeps and rest:
-                    turn.waiting += enumerate(rest, self._next)
+                    turn.waiting += enumerate(cast("Sequence[RunEvent]", rest), self._next)
                     self._next += len(rest)
                     event = rest[-1]
         if len(owners) == taken:
             return None
         # From here on there is nothing to decide until it ends, or too much of it waits.
         goes_on = not turn.is_over and (turn.has_started or not keeps)
-        self.middle = event.where if goes_on else None
+        self.middle = self._turns.place if goes_on else None
         self.look_at = len(owners) + _MOST_WAITING - len(turn.waiting)
+        self.has_room = not keeps and self._turns.has_room
         return self._within_bound() if turn.is_over else None
 
     def _save(self, turns: Sequence[KeptTurn]) -> None:
@@ -139,7 +148,7 @@ class RunKeeper:
     def close(self) -> None:
         """Save what is left, and let go of the file."""
         self.take()
-        self.middle = None
+        self.middle, self.has_room = None, False
         if self._file is not None and self._file.is_open:
             self._save(self._turns.all)
             self._file.close()

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, overload
 
 from noetic_nb.cards import Card, Table, card_line, card_of, with_card
-from noetic_nb.events import RunEvent, Where
+from noetic_nb.events import RunEvent
+from noetic_nb.late_events import Place
 
 __all__ = ["Events", "Keeper"]
 
@@ -14,10 +15,12 @@ __all__ = ["Events", "Keeper"]
 class Keeper(Protocol):
     """What keeps a run within its bound, and saves it as it grows."""
 
-    middle: Where | None
+    middle: Place | None
     """Where the turn goes on whose events need not be taken one by one, but when it is completed; None where none does."""
     look_at: int
     """When the run has so many events, they are taken all the same."""
+    has_room: bool
+    """Whether turns may come and go before that, as there is much room for them still."""
 
     @property
     def problem(self) -> str | None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, StepEnded, TurnCompleted, TurnStarted, Where
+from noetic_nb.late_events import Place, Row, place_of
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.event_sizes import EventSizes
 
@@ -24,6 +25,8 @@ KEPT_BYTES: Final = 128 * 2**20
 _EDGES: Final = frozenset({TurnStarted, TurnCompleted})
 # Dropping moves all that stays, so it is done seldom and then by a quarter.
 _LOW: Final = 0.75
+# Farther from the bound than this, events are measured many at a time, and not at the end of each turn.
+_FAR: Final = 16 * 2**20
 # A thread has one entry as long as its turns are dropped in order.
 _MOST_ENTRIES: Final = 1_000
 
@@ -83,23 +86,28 @@ class KeptTurns:
         self._next = 0
         self._size = 0
         self._count = 0
-        # Where the newest event happened, and the turn of that.
+        self.place: Place | None = None
+        """Where the newest event happened; None outside of turns."""
+        # The same once more, as events have it, and the turn of that.
         self._where: Where | None = None
         self._turn: KeptTurn
         self._sizes = EventSizes()
 
-    def take(self, event: RunEvent, serial: int | None = None) -> KeptTurn:
+    def take(self, event: RunEvent | Row, serial: int | None = None) -> KeptTurn:
         """Take the next event of the run; returns the turn it belongs to, the one of that number where it is known."""
         kind = type(event)
-        where = event.where
-        if serial is not None:
-            turn = self._turn_numbered(serial, event)
-        elif where is self._where and kind is not TurnStarted:  # as in nearly all of a turn
-            turn = self._turn
+        where = None if isinstance(event, tuple) else event.where
+        if where is not None and where is self._where and kind is not TurnStarted and serial is None:
+            turn = self._turn  # as in nearly all of a turn
         else:
-            known = self._current.get((where.thread_id, where.turn))
-            turn = self._turn = self._turn_of(event) if known is None or kind is TurnStarted else known
-            self._where = where if turn.turn else None
+            place = place_of(where) if where is not None else cast("Row", event)[1]
+            known = self._current.get((place[0], place[2]))
+            starts = kind is TurnStarted
+            if serial is not None:
+                turn = self._turn_numbered(serial, place)
+            else:
+                turn = self._turn = self._turn_of(place, starts=starts) if known is None or starts else known
+                self.place, self._where = (place, where) if turn.turn else (None, None)
         self.owners.append(turn)
         size = self._sizes.of(event)
         turn.size += size
@@ -110,17 +118,23 @@ class KeptTurns:
             turn.is_over = True
         return turn
 
-    def take_rest(self, events: Sequence[RunEvent], start: int, most: int) -> Sequence[RunEvent]:
+    def take_rest(self, events: Sequence[RunEvent | Row], start: int, most: int) -> Sequence[RunEvent | Row]:
         """Take the events from a place on that belong to the turn of the newest, which is under way, and do not end it.
 
         Returns them; never more than `most`.
         """
-        where = self._where
-        stop = start
+        place, where, stop = self.place, self._where, start
         for event in islice(events, start, start + max(0, most)):
             # A turn begins and ends with an event of its own: `take` is for these.
-            if event.where is not where or type(event) in _EDGES:
+            if isinstance(event, tuple):
+                if event[1] is not place and event[1] != place:
+                    break
+            elif type(event) in _EDGES:
                 break
+            elif event.where is not where:
+                if place_of(event.where) != place:
+                    break
+                where = event.where
             stop += 1
         if stop == start:
             return ()
@@ -131,25 +145,24 @@ class KeptTurns:
         self._size += size
         return taken
 
-    def _turn_of(self, event: RunEvent) -> KeptTurn:
-        where = event.where
-        if where.turn < 1 or not where.thread_id:
+    def _turn_of(self, where: Place, *, starts: bool) -> KeptTurn:
+        place = where[0], where[2]
+        if place[1] < 1 or not place[0]:
             # What happened since the last turn began: older events of this kind can go before it.
             if self.all and self.all[-1].turn < 1:
                 return self.all[-1]
             return self._begin("", 0)
-        place = where.thread_id, where.turn
         turn = self._current.get(place)
-        if turn is None or (isinstance(event, TurnStarted) and turn.has_started):
+        if turn is None or (starts and turn.has_started):
             turn = self._current[place] = self._begin(*place)
         return turn
 
-    def _turn_numbered(self, serial: int, event: RunEvent) -> KeptTurn:
+    def _turn_numbered(self, serial: int, place: Place) -> KeptTurn:
         turn = self._by_serial.get(serial)
         if turn is None:
-            is_turn = event.where.turn > 0 and event.where.thread_id
+            is_turn = place[2] > 0 and place[0]
             self._next = max(self._next, serial)
-            turn = self._begin(*(event.where.thread_id, event.where.turn) if is_turn else ("", 0))
+            turn = self._begin(*(place[0], place[2]) if is_turn else ("", 0))
             turn.serial = serial
             self._by_serial[serial] = turn
         return turn
@@ -166,7 +179,7 @@ class KeptTurns:
         for turn in self.all:
             turn.is_over = True
         self._current.clear()
-        self._where = None
+        self.place = self._where = None
         self._by_serial.clear()
 
     def is_complete(self, turn: KeptTurn, event: RunEvent) -> bool:
@@ -190,6 +203,11 @@ class KeptTurns:
         self._size, self._count = size, count
         return doomed
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the bound is far away: nothing will have to be dropped for a while."""
+        return self.max_turns is None and (self.max_bytes is None or self._size + _FAR < self.max_bytes)
+
     def _is_over(self, share: float) -> bool:
         return (self.max_bytes is not None and self._size > share * self.max_bytes) or (
             self.max_turns is not None and self._count > share * self.max_turns
@@ -206,7 +224,7 @@ class KeptTurns:
         for turn in gone:
             if self._current.get((turn.thread_id, turn.turn)) is turn:
                 del self._current[turn.thread_id, turn.turn]
-        self._where = None
+        self.place = self._where = None
         return stays
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, overload
 
 from noetic_nb.events import ItemFate, ModelCalled, RunEvent, ViewAssembled
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.plain_text import count, plain
-from noetic_nb.runs.reconciled_calls import CallUsage, UsageIndex, usage_words
+from noetic_nb.runs.reconciled_calls import Billed, CallUsage, UsageIndex, usage_words
 
-__all__ = ["NO_PLANS", "CallShare", "Calls", "LayerShare", "LeftOut", "Part"]
+__all__ = ["NO_PLANS", "CallShare", "Calls", "LayerShare", "LeftOut", "Part", "Shares", "leaves_out"]
 
 NO_PLANS: Final = (
     "This recording has no plans: it has what models answered, not what they were sent or how a budget was split."
@@ -80,14 +80,6 @@ class CallShare:
     left_out: tuple[LeftOut, ...]
     usage: CallUsage | None = None
     """What the call was billed at, once it has ended."""
-
-    def billed(self, usage: CallUsage) -> CallShare:
-        """Return the call with what it was billed at."""
-        # Not `replace`, which takes five times as long: a long run has tens of thousands.
-        return CallShare(
-            self.thread, self.turn, self.call, self.depth, self.total, self.reserve, self.system, self.tools, self.framing,
-            self.history, self.history_budget, self.history_items, self.layers, self.left_out, usage,
-        )  # fmt: skip
 
     @property
     def unexplained(self) -> int:
@@ -186,6 +178,41 @@ class CallShare:
         return max(1.0, self.total or 0.0, *[sum([part.tokens for part in bar]) for bar in bars])
 
 
+class Shares(Sequence[CallShare]):
+    """The calls in their order, each made when it is looked at: of a long run few are."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self.views: list[ViewAssembled] = []
+        """What each call was sent."""
+        self._numbers: list[int] = []
+        self._billed: dict[int, Billed] = {}
+
+    def add(self, view: ViewAssembled, number: int) -> None:
+        """Add a call, the one of that number in its turn."""
+        self.views.append(view)
+        self._numbers.append(number)
+
+    def billed(self, at: int, billed: Billed) -> None:
+        """Note what a call was billed at."""
+        self._billed[at] = billed
+
+    def __len__(self) -> int:
+        return len(self.views)
+
+    @overload
+    def __getitem__(self, at: int) -> CallShare: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[CallShare]: ...
+    def __getitem__(self, at: int | slice) -> CallShare | list[CallShare]:
+        places = range(len(self.views))[at]
+        return self._share(places) if isinstance(places, int) else [self._share(place) for place in places]
+
+    def _share(self, at: int) -> CallShare:
+        billed = self._billed.get(at)
+        return self._calls.share(self.views[at], self._numbers[at], None if billed is None else billed.usage)
+
+
 class Calls:
     """The model calls of a run so far, of one turn (from 1) or thread where given, and the names and order of its layers.
 
@@ -205,7 +232,7 @@ class Calls:
     def __init__(self, *, turn: int | None = None, thread_id: str | None = None) -> None:
         self.turn = turn
         self.thread_id = thread_id
-        self.all: list[CallShare] = []
+        self.all = Shares(self)
         self.order: dict[str, int] = {}
         self._answered = False
         self._in_turn: dict[tuple[str, int], int] = {}
@@ -218,32 +245,38 @@ class Calls:
 
     def take(self, event: RunEvent) -> CallShare | None:
         """Read one event; returns the call it describes, None for all others."""
+        return self.all[-1] if self.read(event) else None
+
+    def read(self, event: RunEvent) -> bool:
+        """Read one event; returns whether it is a call, which is then the last of `all`."""
         self.ended = None
-        usage = self._usage.take(event)
+        billed = self._usage.read(event)
         if not isinstance(event, (ViewAssembled, ModelCalled)):  # a union would be made anew each time
-            return None
+            return False
         where = event.where
         if (self.turn is not None and where.turn != self.turn) or (
             self.thread_id is not None and where.thread_id != self.thread_id
         ):
-            return None
+            return False
         if isinstance(event, ModelCalled):
             # Judges and layers are called without a plan; the agent never is.
             if event.purpose == "agent":
                 self._answered = True
                 at = self._open.pop((where.thread_id, where.execution_id), None)
-                if at is not None and usage is not None:
-                    self.all[at] = self.all[at].billed(usage)
+                if at is not None and billed is not None:
+                    self.all.billed(at, billed)
                     self.ended = at
-            return None
+            return False
         place = (where.thread_id, where.turn)
         self._in_turn[place] = self._in_turn.get(place, 0) + 1
-        share = self.share(event, self._in_turn[place])
+        for part in event.layers:  # layers are numbered in their order, whichever call is looked at first
+            if part.layer_id not in self._names:
+                self._name(part.layer_id)
         self._open[where.thread_id, where.execution_id] = len(self.all)
-        self.all.append(share)
-        return share
+        self.all.add(event, self._in_turn[place])
+        return True
 
-    def share(self, event: ViewAssembled, number: int) -> CallShare:
+    def share(self, event: ViewAssembled, number: int, usage: CallUsage | None = None) -> CallShare:
         """Return what a request spent its budget on; `number` counts the calls of its turn, from 1."""
         where = event.where
         return CallShare(
@@ -268,12 +301,17 @@ class Calls:
                 ]
             ),
             left_out=tuple(_left_out(event)),
+            usage=usage,
         )
 
     @property
     def lacks_plans(self) -> bool:
         """Whether models were called and no request is in the run."""
         return self._answered and not self.all
+
+    def numbers(self) -> dict[str, int]:
+        """Return the places of the layers among those of the run, by their ids."""
+        return {layer_id: self.order[name] for layer_id, name in self._names.items()}
 
     def number(self, layer_id: str) -> int | None:
         """Return the place of a layer among those of the run, None for one that no call had."""
@@ -302,10 +340,15 @@ def _finite(number: float) -> float | None:
     return float(number) if math.isfinite(number) else None
 
 
+def leaves_out(event: ViewAssembled) -> bool:
+    """Return whether a request may lack something that there was."""
+    return bool(event.window[0] or event.hidden or event.fates)
+
+
 def _left_out(event: ViewAssembled) -> Iterator[LeftOut]:
-    before = event.window[0]
-    if not (before or event.hidden or event.fates):
+    if not leaves_out(event):
         return
+    before = event.window[0]
     listed = {fate.position for fate in event.fates if fate.origin == "history" and fate.position < before}
     # Items before the window have no fate of their own in the event; only the bounds are known.
     floor = min(event.floor, before)

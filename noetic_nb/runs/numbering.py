@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from itertools import compress
+from itertools import accumulate, compress
 from typing import TypeAlias
 
 from noetic_nb.events import ModelCalled, RunEvent
+from noetic_nb.late_events import Row
 
 __all__ = ["Numbering", "Numbers", "numbered", "place_of"]
 
@@ -30,24 +31,26 @@ class Numbering:
     ([1, 2], None, 1)
     """
 
-    def __init__(self, events: Iterable[RunEvent]) -> None:
+    def __init__(self, events: Iterable[RunEvent | Row]) -> None:
         self.seqs: list[int] = []
         self.calls: list[int] = []
         self._next = self._calls = 0
-        for event in events:
-            self.add(event)
+        self.add(events)
 
-    def add(self, event: RunEvent) -> None:
-        """Give the next event its number."""
-        self.seqs.append(self._next)
-        self.calls.append(self._calls)
-        self._next += 1
-        self._calls += isinstance(event, ModelCalled) and event.purpose == "agent"
+    def add(self, events: Iterable[RunEvent | Row]) -> None:
+        """Give the next events their numbers; no row is of a model call."""
+        # Sums from the one before: each has how many came before it, the last how many there are.
+        are_calls = [isinstance(event, ModelCalled) and event.purpose == "agent" for event in events]
+        calls = list(accumulate(are_calls, initial=self._calls))
+        self._calls = calls.pop()
+        self.calls += calls
+        self.seqs += range(self._next, self._next + len(calls))
+        self._next += len(calls)
 
     def keep(self, stays: Sequence[bool]) -> None:
-        """Forget the events that do not stay; new lists, as with the events."""
-        self.seqs = list(compress(self.seqs, stays))
-        self.calls = list(compress(self.calls, stays))
+        """Forget those of the first events that do not stay; new lists, as with the events."""
+        self.seqs = [*compress(self.seqs, stays), *self.seqs[len(stays) :]]
+        self.calls = [*compress(self.calls, stays), *self.calls[len(stays) :]]
 
     def place_of(self, seq: int) -> int | None:
         """Return the place of an event by its number, None where it was dropped or has not been added."""

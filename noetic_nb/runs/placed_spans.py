@@ -16,7 +16,8 @@ from noetic_nb.runs.span_rows import Block, Row, free_block
 
 __all__ = ["PlacedSpans", "Running"]
 
-# What a hook may hold.
+# What is known when it is over and may have held others, and what of these a hook may.
+_HOLDS: Final = frozenset({"tool", "hook"})
 _OF_HOOKS: Final = frozenset({"model", "warning", "error"})
 
 _Execution: TypeAlias = tuple[str, str]
@@ -62,6 +63,8 @@ class PlacedSpans:
         self.waited_ms = 0.0
         self._blocks: dict[str, list[Block]] = {}
         self._running: dict[_Execution, Running] = {}
+        # Where the event before this one was: those of a turn mostly share it.
+        self._newest: tuple[Where | None, Any] = (None, None)
         self._open_roots = 0
         self._rows: list[Row] | None = None
         # For the linked selection.
@@ -94,11 +97,15 @@ class PlacedSpans:
     # How spans are made
 
     def _of(self, where: Where, start_ms: float) -> Running:
+        known, running = self._newest
+        if where is known:
+            return running  # type: ignore[no-any-return]
         key = (where.thread_id, where.execution_id)
         running = self._running.get(key)
         if running is None:
             blocks = self._blocks.setdefault(where.thread_id, [])
             running = self._running[key] = Running(free_block(blocks, start_ms, 0, where.thread_id))
+        self._newest = where, running
         return running
 
     def _begin(self, running: Running, span: Span, t_ms: float) -> None:
@@ -118,11 +125,12 @@ class PlacedSpans:
             self.time.ran(span.end_ms)
         self.spans.append(span)
         self.counts[span.kind] += 1
+        block = running.block
         if span.is_open:
-            running.block.open += 1
-        else:
-            running.block.until = max(running.block.until, span.end_ms)
-        if running.block.place(span, span.level):
+            block.open += 1
+        elif span.end_ms > block.until:
+            block.until = span.end_ms
+        if block.place(span, span.level):
             self._rows = None
 
     def _end(self, running: Running, span: Span, t_ms: float, duration_ms: float | None, status: str) -> None:
@@ -174,7 +182,7 @@ class PlacedSpans:
             self.waited_ms += duration_ms or 0.0
         if parent is None:
             running.orphans.append(span)
-        held = self._held(running, span) if self.is_timed and duration_ms else ()
+        held = self._held(running, span) if self.is_timed and duration_ms and kind in _HOLDS else ()
         self._add(running, span)
         for inside in held:
             if inside.parent is parent:
@@ -186,8 +194,6 @@ class PlacedSpans:
 
     def _held(self, running: Running, span: Span) -> list[Span]:
         """Take out of their rows what ran inside a span that is only now known."""
-        if span.kind not in ("tool", "hook"):
-            return []
         found: list[Span] = []
         levels = running.block.levels[span.level :] if span.kind == "tool" else running.block.levels[span.level :][:1]
         for level in levels:

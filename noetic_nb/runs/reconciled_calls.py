@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 from noetic_nb.events import ModelCalled, RequestPrepared, RunEvent, ViewAssembled
 from noetic_nb.runs.plain_text import plain
-from noetic_nb.tokenizers.reconciling import Reconciled, as_percent, percent, reconciled
+from noetic_nb.tokenizers.reconciling import as_percent, percent, reconciled
 from noetic_nb.tokens import estimate_tokens, tokenizer_name
 
-__all__ = ["CallUsage", "UsageIndex", "planned_tokens", "usage_words"]
+__all__ = ["Billed", "CallUsage", "UsageIndex", "planned_tokens", "usage_words"]
 
 _DEFAULT: Final = tokenizer_name(estimate_tokens)
 _PROBLEMS: Final = {
@@ -35,6 +35,30 @@ class CallUsage(NamedTuple):
     unexplained: int | None
     error: float | None
     problem: str | None
+
+
+class Billed(NamedTuple):
+    """What the usage of a request is read from: few of a long run are ever looked at."""
+
+    called: ModelCalled
+    view: ViewAssembled | None
+    prepared: RequestPrepared | None
+    least: int | None
+    """What was billed for a request of which this one has all, where that is more; None where there is none."""
+
+    @property
+    def usage(self) -> CallUsage:
+        """The reading of the request."""
+        called, prepared = self.called, self.prepared
+        counter = None if prepared is None else prepared.tokenizer
+        known = None if prepared is None else prepared.tokenizer_error
+        if self.view is None:
+            reported = called.input_tokens if called.input_tokens > 0 else None
+            return CallUsage(called, counter, known, None, reported, None, None, None)
+        found = reconciled(planned_tokens(self.view), called.input_tokens, before=self.least)
+        return CallUsage(
+            called, counter, known, found.planned, found.reported, found.unexplained, found.error, found.problem
+        )
 
 
 def planned_tokens(view: ViewAssembled) -> int:
@@ -84,6 +108,11 @@ class UsageIndex:
 
     def take(self, event: RunEvent) -> CallUsage | None:
         """Read one event; returns the reading of the request that ended with it."""
+        billed = self.read(event)
+        return None if billed is None else billed.usage
+
+    def read(self, event: RunEvent) -> Billed | None:
+        """Read one event; returns what the reading of the request is made from that ended with it."""
         kind = type(event)
         if kind is RequestPrepared or kind is ViewAssembled:
             key = event.where.thread_id, event.where.execution_id
@@ -98,27 +127,19 @@ class UsageIndex:
         view, prepared = self._open.pop(key, None), self._prepared.get(key)
         if event.status != "ok" and event.input_tokens == 0:
             return None
-        counter = None if prepared is None else prepared.tokenizer
-        known = None if prepared is None else prepared.tokenizer_error
-        if view is None:
-            reported = event.input_tokens if event.input_tokens > 0 else None
-            return CallUsage(event, counter, known, None, reported, None, None, None)
-        found = self._reconciled(event, view)
-        return CallUsage(
-            event, counter, known, found.planned, found.reported, found.unexplained, found.error, found.problem
-        )
+        return Billed(event, view, prepared, None if view is None else self._least(event, view))
 
-    def _reconciled(self, event: ModelCalled, view: ViewAssembled) -> Reconciled:
-        where = event.where
+    def _least(self, event: ModelCalled, view: ViewAssembled) -> int | None:
+        where, billed = event.where, event.input_tokens
         conversation = where.thread_id, "" if where.depth == 0 else where.execution_id
         before = self._before.pop(conversation, None)
         least = None
-        if before is not None and before[1].model == event.model and _begins(before[0], view):
-            least = before[1].input_tokens
-        found = reconciled(planned_tokens(view), event.input_tokens, before=least)
-        if found.problem is None or found.problem == "disagrees":
+        # It tells something only where less was billed than before.
+        if before is not None and billed < before[1].input_tokens and before[1].model == event.model:
+            least = before[1].input_tokens if _begins(before[0], view) else None
+        if billed > 0 and (least is None or billed >= least):  # what is too little tells nothing of the next one
             self._before[conversation] = (view, event)
-        return found
+        return least
 
 
 def _begins(before: ViewAssembled, view: ViewAssembled) -> bool:

@@ -78,7 +78,7 @@ def _states(run: Any, layer_id: str) -> Iterator[Any]:
                             yield state
     events: Iterable[RunEvent] = run.events
     for event in events:
-        if isinstance(event, LayerStateChanged) and event.layer_id == layer_id and isinstance(event.state, Mapping):
+        if type(event) is LayerStateChanged and event.layer_id == layer_id and isinstance(event.state, Mapping):
             # Only the complete form of a state has settings; all states of a layer have one form.
             if "noetic_nb" in event.state:
                 yield event.state

@@ -21,6 +21,7 @@ from noetic_nb.events import (
     ToolCalled,
     TurnCompleted,
     TurnStarted,
+    Where,
 )
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs.decision_redaction import DecisionRedaction
@@ -81,6 +82,9 @@ class Signals:
         self.words = DecisionRedaction()
         """What hides secrets in decisions."""
         self._drift = None if regulator_of is None else DriftScores(regulator_of)
+        # Where the event before this one was: those of a turn mostly share it.
+        self._where: Where | None = None
+        self._at: tuple[ThreadSignals, TurnSignals]
 
     def take(self, event: RunEvent) -> tuple[ThreadSignals, TurnSignals] | None:
         """Read one event; returns the thread and the turn it changed, None where nothing changed."""
@@ -88,21 +92,23 @@ class Signals:
         change = _CHANGES.get(kind)
         if change is None:
             return None
-        self.words.take(event)
+        if kind in _TEXTS:
+            self.words.take(event)
         where = event.where
-        if self.thread_id is not None and where.thread_id != self.thread_id:
-            return None
-        thread = self.threads.get(where.thread_id)
-        if thread is None:
-            thread = self.threads[where.thread_id] = ThreadSignals(plain(where.thread_id), thread_id=where.thread_id)
-        turns = len(thread.turns)
-        turn = thread.turn(where)
-        changed = change(self, thread, turn, event)
-        if self._drift is not None and self._drift.reads(event):
-            score = self._drift.take(event) if event.layer_id == thread.regulator else None
-            if score is not None:
-                turn.drift, changed = score, True
-        return (thread, turn) if changed or len(thread.turns) > turns else None
+        is_new = False
+        if where is not self._where:
+            if self.thread_id is not None and where.thread_id != self.thread_id:
+                return None
+            thread = self.threads.get(where.thread_id)
+            if thread is None:
+                thread = self.threads[where.thread_id] = ThreadSignals(
+                    plain(where.thread_id), thread_id=where.thread_id
+                )
+            turns = len(thread.turns)
+            self._where, self._at = where, (thread, thread.turn(where))
+            is_new = len(thread.turns) > turns
+        thread, turn = self._at
+        return self._at if change(self, thread, turn, event) or is_new else None
 
     def _begin(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
         return False
@@ -120,12 +126,25 @@ class Signals:
         return _grade(thread, turn, "given", event.quality)
 
     def _saw(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
-        seen = event.event
-        kind = seen.get("kind")
+        kind = event.event.get("kind")
+        changed = self._counted(thread, turn, event, kind)
+        drift = self._drift
+        return (drift is not None and kind in drift.kinds and self._scored(drift, thread, turn, event)) or changed
+
+    def _scored(self, drift: DriftScores, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        score = drift.take(event) if event.layer_id == thread.regulator else None
+        if score is None:
+            return False
+        if turn.reply is not None:
+            _ = turn.drift  # that of the reply before, which stays where this one has none
+        turn.reply = score
+        return True
+
+    def _counted(self, thread: ThreadSignals, turn: TurnSignals, event: Any, kind: Any) -> bool:
+        seen, layer_id = event.event, event.layer_id
         if kind == "quality_feedback":
-            return "quality" in seen and _grade(thread, turn, f"seen by {event.layer_id}", seen["quality"])
-        is_first = _is_first_regulator(thread, event.layer_id)
-        if not is_first:
+            return "quality" in seen and _grade(thread, turn, f"seen by {layer_id}", seen["quality"])
+        if thread.regulator != layer_id and not _is_first_regulator(thread, layer_id):
             return False
         if kind == "cost" and isinstance(seen.get("tokens_out"), int):
             paid = _pay(thread, turn, seen)
@@ -148,10 +167,15 @@ class Signals:
         return _spend(thread, turn, thread.spent + event.output_tokens) or paid
 
     def _decision(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
-        return _decided(thread, turn, event, self.words)
+        changed = _decided(thread, turn, event, self.words)
+        drift = self._drift
+        return (drift is not None and not drift.is_known and self._scored(drift, thread, turn, event)) or changed
 
 
 _kind = lru_cache(maxsize=256)(plain)  # a few again and again
+# A union would be made anew each time.
+_NUMBER: Final = (int, float)
+_TEXTS: Final = DecisionRedaction.reads
 _RAN: Final = frozenset({"ok", "error", "invalid_result"})
 # By its type, as most events of a long run change nothing here.
 _CHANGES: Final[dict[type[Any], Callable[[Signals, ThreadSignals, TurnSignals, Any], bool]]] = {
@@ -167,24 +191,31 @@ Signals.reads = frozenset(_CHANGES)
 
 
 def _decided(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, words: DecisionRedaction) -> bool:
-    is_first = thread.regulator in (None, event.layer_id)
-    began = is_first and _begin_task(thread, turn, event)
-    known = event.cost_cap is not None and _is_first_regulator(thread, event.layer_id)
-    capped = known and (thread.cap, turn.cap) != (event.cost_cap, event.cost_cap)
-    if known:
-        thread.cap = turn.cap = event.cost_cap
-    spent = known and _spend(thread, turn, event.tokens_out)
-    ruled = is_first and _rule(thread, turn, event.thresholds)
-    read = is_first and _read(turn, event)
-    return _decide(thread, turn, event, is_first, words) or began or spent or capped or ruled or read
+    # What is asked here saves calls: nearly all decisions of a long run change nothing but what was spent.
+    tokens, cap, is_own = event.tokens_out, event.cost_cap, thread.regulator == event.layer_id
+    is_first = is_own or thread.regulator is None
+    changed = False
+    if is_first:
+        fell, thread.recorded_tokens = tokens < thread.recorded_tokens, tokens
+        if fell:
+            changed = _begin_task(thread, turn, event)
+    if cap is not None and (is_own or _is_first_regulator(thread, event.layer_id)):
+        if thread.cap != cap or turn.cap != cap:
+            thread.cap = turn.cap = cap
+            changed = True
+        changed = _spend(thread, turn, tokens) or changed
+    if is_first:
+        if event.thresholds is not turn.thresholds or turn.thresholds is not thread.thresholds:
+            changed = _rule(thread, turn, event.thresholds) or changed
+        if event.confidence is not None:
+            changed = _read(turn, event) or changed
+    if event.decision.get("kind") == "continue":
+        return changed
+    return _decide(thread, turn, event, is_first, words) or changed
 
 
 def _begin_task(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided) -> bool:
     """Begin anew where the task was reset: that is not recorded, but shows in a count of tokens that fell."""
-    fell = event.tokens_out < thread.recorded_tokens
-    thread.recorded_tokens = event.tokens_out
-    if not fell:
-        return False
     graded = len(turn.qualities) if turn is thread.turns[-1] else 0
     thread.task_began = len(thread.qualities) - graded
     thread.totals = {}
@@ -196,7 +227,7 @@ def _begin_task(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecide
 
 
 def _grade(thread: ThreadSignals, turn: TurnSignals, source: str, quality: Any) -> bool:
-    if not isinstance(quality, int | float) or not math.isfinite(quality):
+    if not isinstance(quality, _NUMBER) or not math.isfinite(quality):
         return False  # the regulator drops these too
     place = (source, turn.turn)
     nth = thread.counted[place] = thread.counted.get(place, 0) + 1
@@ -229,7 +260,7 @@ def _rule(thread: ThreadSignals, turn: TurnSignals, thresholds: Mapping[str, Any
 
 def _read(turn: TurnSignals, event: RegulatorDecided) -> bool:
     # At the start of a turn, and after it, confidence is that of an older reply.
-    if event.confidence is None or event.at == "turn_start" or event.at in BETWEEN_TURNS:
+    if event.at == "turn_start" or event.at in BETWEEN_TURNS:
         return False
     changed = turn.confidence != event.confidence
     turn.confidence = event.confidence
@@ -259,7 +290,7 @@ def _pay(thread: ThreadSignals, turn: TurnSignals, cost: Mapping[str, Any]) -> b
     changed = False
     for currency in CURRENCIES:
         amount = cost.get(currency)
-        if isinstance(amount, int | float) and not isinstance(amount, bool) and math.isfinite(amount) and amount >= 0:
+        if isinstance(amount, _NUMBER) and amount.__class__ is not bool and math.isfinite(amount) and amount >= 0:
             turn.used[currency] = turn.used.get(currency, 0) + amount
             turn.totals[currency] = thread.totals[currency] = thread.totals.get(currency, 0) + amount
             changed = True
@@ -292,10 +323,8 @@ def _decide(
 ) -> bool:
     decision = event.decision
     kind = str(decision.get("kind"))
-    if kind == "continue":
-        return False
     if kind == "scope_drift_warn" and is_first and isinstance(decision.get("drift_score"), int | float):
-        turn.drift = float(decision["drift_score"])
+        turn.known_drift, turn.reply = float(decision["drift_score"]), None
     is_break = kind == "circuit_break"
     if is_break and is_first:
         if thread.broken and (not turn.broken or not any(mark.kind == kind for mark in turn.marks)):

@@ -22,6 +22,7 @@ from noetic_nb.events import ItemsAppended, RunEvent, ToolCalled, TurnCompleted
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item
 from noetic_nb.items.kept_data import plain_data
+from noetic_nb.late_events import Row, event_of, place_of
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs.event_codec import EVENT_TYPES, PLAIN_TYPES, SCHEMA_VERSION, settled
 from noetic_nb.runs.kept_events import Events, Keeper
@@ -57,6 +58,15 @@ def _library_version() -> str:
 
 
 _EMPTY_BUNDLE: Final[Mapping[str, Any]] = {"config": None, "rules": None, "sources": {}, "notes": ""}
+
+
+class _Follower:
+    """What is only woken when an event has come, and takes events when they are made."""
+
+    __slots__ = ("take", "wake")
+
+    def __init__(self, wake: Callable[[], object], take: Callable[[list[RunEvent]], object]) -> None:
+        self.wake, self.take = wake, take
 
 
 @with_card(shown="as HTML")
@@ -108,9 +118,10 @@ class Run:
             own["library_version"] = _library_version()
         self.meta: dict[str, Any] = own | given
         # At once, as nobody listens yet.
-        self._events: list[RunEvent] = [settled(event) for event in events]
-        # A new one with every change, so that it can be gone through meanwhile.
-        self._listeners: list[Listener] = []
+        self._read: list[RunEvent] = [settled(event) for event in events]
+        # What came since somebody read, in order: events, and rows of events that nobody has made yet.
+        self._unread: list[RunEvent | Row] = []
+        self._listen([])
         self._attached: list[tuple[object, Callable[[], None]]] = []
         # Reentrant, because a listener may read the run it listens to.
         self._lock = threading.RLock()
@@ -124,8 +135,32 @@ class Run:
     def of_settled(cls, run_id: str | None, meta: Mapping[str, Any], events: list[RunEvent]) -> Run:
         """Return a run of events whose free data can change no more: for makers of runs that freeze it themselves."""
         run = cls(run_id, meta=meta)
-        run._events = events
+        run._read = events
         return run
+
+    @property
+    def _events(self) -> list[RunEvent]:
+        """All events; those that are rows still are made."""
+        if self._unread:
+            self.make_events()
+        return self._read
+
+    def make_events(self, most: int | None = None) -> bool:
+        """Make events of rows, of the oldest that nobody has read and so many at most; returns whether none is left."""
+        with self._lock:
+            unread = self._unread
+            made: list[RunEvent] = [event_of(each) if isinstance(each, tuple) else each for each in unread[:most]]
+            self._read += made
+            del unread[: len(made)]
+            for follower in self._followers:
+                follower.take(made)
+            return not unread
+
+    def held(self, start: int) -> list[RunEvent | Row]:
+        """Return what it has from a place on, as it is held: rows where nobody has read."""
+        with self._lock:
+            count = len(self._read)
+            return self._unread[start - count :] if start >= count else [*self._read[start:], *self._unread]
 
     # Growing
 
@@ -151,27 +186,48 @@ class Run:
         if kind not in PLAIN_TYPES:
             event = settled(event)
         with self._lock:
-            events = self._events
-            events.append(event)
-            if self._numbers is not None:
-                self._numbers.add(event)
+            self._unread.append(event)
             keeper = self._keeper
+            count = len(self._read) + len(self._unread)
             # What happens in the middle of a turn is looked at when it ends: it is to be recorded quickly.
             if keeper is not None and (
-                event.where is not keeper.middle or kind is TurnCompleted or len(events) >= keeper.look_at
+                count >= keeper.look_at
+                or (not keeper.has_room and (kind is TurnCompleted or place_of(event.where) != keeper.middle))
             ):
                 self._keep(keeper.take())
-            seq = len(self._events) - 1
-            listeners = self._listeners
+                count = len(self._read) + len(self._unread)
+            told, followers = self._told, self._followers
         # Called outside the lock: a listener may wait for a thread that appends.
-        for listener in listeners:
+        for listener in told:
             try:
                 listener(event)
             except Exception:
                 # What watches a run must not break it, and a broken watcher must not fail again at every event.
                 _LOG.exception("A listener of %r failed and was removed; the run goes on.", self)
                 self._forget(listener)
-        return seq
+        for follower in followers:
+            follower.wake()
+        return count - 1
+
+    def note_row(self, row: Row) -> None:
+        """Add an event that is made when somebody reads it; who listens is one who reads. Raises nothing."""
+        try:
+            if self._told:
+                self.append(event_of(row))
+                return
+            # Without the lock: the list is always the same, and under it only what stands in front is taken off.
+            unread = self._unread
+            unread.append(row)
+            keeper = self._keeper
+            if keeper is not None and (
+                len(self._read) + len(unread) >= keeper.look_at or (not keeper.has_room and row[1] != keeper.middle)
+            ):
+                with self._lock:
+                    self._keep(keeper.take())
+            for follower in self._followers:
+                follower.wake()
+        except Exception:
+            _LOG.exception("An event was not recorded; %r goes on without it.", self.run_id)
 
     def extend(self, events: Iterable[RunEvent]) -> None:
         """Add events in their order, each as `append` does.
@@ -184,7 +240,7 @@ class Run:
         made = [event if type(event) in PLAIN_TYPES else settled(event) for event in events]
         with self._lock:
             if self._keeper is None and not self._listeners:  # nobody looks at one after the other
-                self._events += made
+                self._unread += made
                 return
         for event in made:
             self.append(event)
@@ -192,22 +248,37 @@ class Run:
     def _keep(self, stays: Sequence[bool] | None) -> None:
         """Keep the events that stay, None for all; a new list, so that whoever iterates over the old one loses nothing."""
         if stays is not None:
+            if self._followers:
+                self.make_events()  # who follows has what goes
             if self._numbers is None:
-                self._numbers = Numbering(self._events)
+                self._numbers = Numbering(())
+            self._number()
             self._numbers.keep(stays)
-            self._events = list(compress(self._events, stays))
+            # Rows stay rows; what has come meanwhile stays.
+            count = len(self._read)
+            self._unread[: len(stays) - count] = compress(self._unread, stays[count:])
+            self._read = list(compress(self._read, stays))
             self._book = TurnBook()
+
+    def _number(self) -> Numbering | None:
+        """Give numbers to the events that have none yet, where events have numbers."""
+        if self._numbers is not None:
+            with self._lock:
+                self._numbers.add(self.held(len(self._numbers.seqs)))
+        return self._numbers
 
     @property
     def numbers(self) -> Numbering | None:
         """The numbers that the events had when they were added; None while no turns were dropped: then they are their places."""
-        return self._numbers
+        return self._number()
 
     def numbered(self) -> tuple[list[RunEvent], Numbers | None]:
         """Return the events so far with their numbers, as of one moment; None for numbers that are places."""
         with self._lock:
-            numbers = self._numbers
-            return list(self._events), None if numbers is None else (tuple(numbers.seqs), tuple(numbers.calls))
+            events, numbers = list(self._events), self._number()
+            if numbers is None:
+                return events, None
+            return events, (tuple(numbers.seqs[: len(events)]), tuple(numbers.calls[: len(events)]))
 
     @property
     def keeper(self) -> Keeper | None:
@@ -219,6 +290,27 @@ class Run:
         with self._lock:
             self._keeper = keeper
             self._keep(keeper.begin(self._events))
+
+    def follow(self, wake: Callable[[], object], take: Callable[[list[RunEvent]], object]) -> Callable[[], object]:
+        """Have events made later than they come.
+
+        Parameters
+        ----------
+        wake : callable
+            Is called when an event has come, in the thread that adds it.
+        take : callable
+            Takes the events that have come, in order, when somebody reads the run; it must return at once and not raise.
+
+        Returns
+        -------
+        callable
+            Ends this; calling it again changes nothing.
+        """
+        follower = _Follower(wake, take)
+        with self._lock:
+            self.make_events()  # what came before is not for this one
+            self._listen([*self._listeners, follower])
+        return lambda: self._forget(follower)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call a function with every event to come, in the thread that appends it.
@@ -238,12 +330,18 @@ class Run:
             listener(event)
 
         with self._lock:
-            self._listeners = [*self._listeners, relay]
+            self._listen([*self._listeners, relay])
         return lambda: self._forget(relay)
 
-    def _forget(self, listener: Listener) -> None:
+    def _forget(self, listener: Listener | _Follower) -> None:
         with self._lock:
-            self._listeners = [each for each in self._listeners if each != listener]
+            self._listen([each for each in self._listeners if each != listener])
+
+    def _listen(self, listeners: Sequence[Listener | _Follower]) -> None:
+        # New lists with every change, so that they can be gone through meanwhile.
+        self._listeners = list(listeners)
+        self._followers = [each for each in listeners if isinstance(each, _Follower)]
+        self._told = [each for each in listeners if not isinstance(each, _Follower)]
 
     def attach(self, source: object, connect: Callable[[], Callable[[], None]]) -> bool:
         """Connect a source of events once; a source that is connected already is left as it is.
@@ -642,7 +740,7 @@ class Run:
                 events[seq : seq + 1] = [settled(each, known) for each in event]
             else:
                 events[seq] = settled(event, known)
-        changed._events = events
+        changed._read = events
         return changed
 
     def __eq__(self, other: object) -> bool:

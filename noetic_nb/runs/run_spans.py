@@ -165,6 +165,7 @@ class Timeline(PlacedSpans):
         parent = next((step for step in reversed(around.steps.values()) if step.name == event.step_id), around.inner)
         running = Running(around.block.beside(start))
         self._running[where.thread_id, where.execution_id] = running
+        self._newest = where, running
         span = Span(len(self.spans), seq, "child", event.step_id or event.step_kind, where, parent, 0)
         self._begin(running, span, event.t_ms)
         running.base = span

@@ -38,13 +38,18 @@ class Row:
 
     def add(self, span: Any) -> None:
         """Add a span behind the others."""
+        spans, start, first = self.spans, span.start_ms, span.first
         if span.severity:
-            self.problems.append(len(self.spans))
-        self.spans.append(span)
-        # Never before the one in front of it, or it could not be searched.
-        self.starts.append(max(span.start_ms, self.starts[-1]) if self.starts else span.start_ms)
-        self.orders.append(max(span.first, self.orders[-1]) if self.orders else span.first)
-        self.until = max(self.until, inf if span.is_open else span.end_ms)
+            self.problems.append(len(spans))
+        if spans:  # never before the one in front of it, or it could not be searched
+            before, order = self.starts[-1], self.orders[-1]
+            start, first = before if before > start else start, order if order > first else first
+        spans.append(span)
+        self.starts.append(start)
+        self.orders.append(first)
+        until = inf if span.is_open else span.end_ms
+        if until > self.until:
+            self.until = until
 
     def pop(self) -> Any:
         """Take the last span out."""

@@ -81,7 +81,9 @@ class TurnSignals:
     before: int = 0
     used: dict[str, float] = field(default_factory=dict)
     totals: dict[str, float] = field(default_factory=dict)
-    drift: float | None = None
+    known_drift: float | None = None
+    reply: Callable[[], float | None] | None = field(default=None, repr=False, compare=False)
+    """Scores the newest reply, once someone asks for its drift: most of those that were warned of need no score."""
     confidence: float | None = None
     calls_in_a_row: int | None = None
     """Most calls of one tool in a row; of one call, where that is what the regulator looks at. None without calls."""
@@ -94,6 +96,15 @@ class TurnSignals:
     """Whether a circuit break of this or an earlier turn holds."""
     unmeasured: bool = False
     """Whether it ended and nobody knows its output tokens."""
+
+    @property
+    def drift(self) -> float | None:
+        """How far its reply drifted, as its warning says, or by the score of the reply."""
+        if self.reply is not None:
+            score, self.reply = self.reply(), None
+            if score is not None:
+                self.known_drift = score
+        return self.known_drift
 
     @property
     def tokens(self) -> int | None:

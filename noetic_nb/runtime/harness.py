@@ -14,7 +14,6 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, LayerStateChanged, QualityGiven, TextRetracted
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import ItemLog
-from noetic_nb.late_data import Later
 from noetic_nb.markup import plain, plain_line
 from noetic_nb.memory import LayerStack, LayerStateStore
 from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
@@ -722,7 +721,7 @@ class AgentHarness:
         ctx = self._threads.find(execution_id)
         if ctx is not None:
             now = self._engine.clock.now_ms()
-            self._hub.emit(LayerStateChanged(ctx.where, now, layer_id, hook, Later(state.take())))
+            self._hub.note_row((LayerStateChanged.kind, ctx.event_place, now, layer_id, hook, state.take()))
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(unknown_name(type(self), name), name=name, obj=self)

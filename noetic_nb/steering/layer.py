@@ -27,7 +27,7 @@ from noetic_nb.memory.params import (
 )
 from noetic_nb.memory.scope import MemoryScope, resolve_scope_key
 from noetic_nb.memory.steering_decision import ALLOW, SteeringDecision
-from noetic_nb.steering.evaluation.evaluate import NOT_BEGUN, OnError, OnUnparseable, Params, Policy, evaluate
+from noetic_nb.steering.evaluation.evaluate import OnError, OnUnparseable, Params, Policy, evaluate
 from noetic_nb.steering.evaluation.judging import LAYER_ID, Judging, Row
 from noetic_nb.steering.evaluation.late_verdicts import QueuedVerdict
 from noetic_nb.steering.evaluation.rule_snapshot import Asked, RuleSnapshot
@@ -267,18 +267,23 @@ class _Steering:
         start, snapshot = p.ctx.clock.monotonic_ms(), self.book.snapshot
         prepared = snapshot.prepared(point, p.tool_name if isinstance(p, BeforeToolCallParams) else None)
         calls_now: Callable[[], Sequence[PastCall]] | None = None
+        took: list[tuple[str, float]] | None = None
         if prepared.rules:
             if isinstance(p.history, CallsSoFar):
                 calls_now = p.history.now
             if text := earlier_calls(p.state):  # of the thread, or wherever the scope reaches
                 p, calls_now = _with_earlier(text, p, calls_now)
             # Who follows the run learns how long each rule took.
-            begun = prepared.asked(p) if p.ctx.sink is None else NOT_BEGUN
+            took = None if p.ctx.sink is None else []
+            begun = prepared.asked(p, took)
             if begun is not None:
-                return self._evaluated(snapshot, point, p, start, calls_now, begun)
+                return self._evaluated(snapshot, point, p, start, calls_now, begun, took or [])
         # Most calls and responses: there are no rules for them, or none that has anything to say.
         duration = p.ctx.clock.monotonic_ms() - start
-        return {"decision": ALLOW, "state": self._with(p, decision_entry(p, ALLOW, duration, blocked=True))}
+        result = {"decision": ALLOW, "state": self._with(p, decision_entry(p, ALLOW, duration, blocked=True))}
+        if took:
+            result["rules_ms"] = tuple(took)
+        return result
 
     async def _evaluated(
         self,
@@ -288,9 +293,10 @@ class _Steering:
         start: float,
         calls_now: Callable[[], Sequence[PastCall]] | None,
         begun: Asked,
+        took: list[tuple[str, float]],
     ) -> Mapping[str, Any]:
         """Go on with an evaluation; nothing is in the ledger yet when this raises."""
-        row = Row()
+        row = Row(rules_ms=took)
         try:
             await evaluate(
                 snapshot,

@@ -86,6 +86,11 @@ class InMemoryStorage:
             return json.loads(found)
         return own_copy(found)
 
+    def held_now(self, key: str) -> JsonValue | None:
+        """Return the very mapping or list that `set_now` was given as its own, into which nobody writes; None for a text."""
+        found = self._texts.get(key)
+        return None if type(found) is str else found
+
     def set_now(self, key: str, value: JsonValue, *, is_own: bool = False) -> None:
         """Keep a copy of a value, None to forget the key: `set` and `delete` for who need not wait.
 

@@ -19,7 +19,8 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-    from tests.browser.lab import Lab, LabNotebook
+    from tests.browser.lab import Lab
+    from tests.browser.window import LabNotebook
 
 HERE: Final = Path(__file__).parent
 FLAGS: Final = [
@@ -35,10 +36,6 @@ FLAGS: Final = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
 NEEDED: Final = ("playwright", "jupyterlab", "notebook", "jupyter_client", "nbformat", "nbconvert", "ipykernel")
-ALLOWED_PROBLEMS: Final = re.compile(r"favicon|ResizeObserver loop")
-# Comes two seconds late of a view that was closed while the page loaded it: in a shared page perhaps one of the notebook before.
-# A view of the test's own that could not be made is missing from the page, which fails the test.
-LATE_PROBLEMS: Final = re.compile(r"^\[anywidget\] Failed to initialize model\.$")
 
 
 def chromium_path() -> str | None:
@@ -95,15 +92,20 @@ def lab(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[
 
 @pytest.fixture
 def notebook(lab: Lab, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[..., LabNotebook]]:
-    """Open one notebook with the given cells. Fails the test if the page called another host or broke."""
-    from tests.browser.lab import LabNotebook, Window
+    """Show one notebook with the given cells. Fails the test if the page called another host or broke.
+
+    The kernel, emptied, is that of the test before, as is the file. ``is_alone=True`` asks for both anew, for what restarts a
+    kernel, saves a file or loads a page; ``saved`` is a whole notebook, for what stands on the page when it is opened.
+    """
+    from tests.browser.window import LabNotebook, Window
 
     opened: list[LabNotebook] = []
 
-    def open_notebook(*cells: str) -> LabNotebook:
+    def open_notebook(*cells: str, is_alone: bool = False, saved: Any = None) -> LabNotebook:
         assert not opened, "one notebook in a test: what is looked for on the page must not be that of another"
         lab.window = lab.window or Window(lab, browser)
-        opened.append(LabNotebook(lab.window, re.sub(r"\W+", "_", request.node.name), cells))
+        name = re.sub(r"\W+", "_", request.node.name)
+        opened.append(LabNotebook(lab.window, name, cells, is_alone=is_alone, saved=saved))
         return opened[-1].open()
 
     yield open_notebook
@@ -111,11 +113,7 @@ def notebook(lab: Lab, browser: Browser, request: pytest.FixtureRequest) -> Iter
         each.close()
     for each in opened:
         assert each.foreign == [], "the page called another host"
-        tolerated = each.tolerated
-        problems = [problem for problem in each.problems if tolerated is None or not tolerated.search(problem)]
-        if each.shares_page:
-            problems = [problem for problem in problems if not LATE_PROBLEMS.search(problem)]
-        assert [problem for problem in problems if not ALLOWED_PROBLEMS.search(problem)] == []
+        assert each.wrong() == []
         assert each.dialogs == []
 
 

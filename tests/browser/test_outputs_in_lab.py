@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,12 +13,13 @@ from nbclient import NotebookClient
 from playwright.sync_api import expect
 
 from tests.browser.appearance import assert_readable
-from tests.browser.lab import LabNotebook, wait_for
+from tests.browser.lab import ROOT, wait_for
+from tests.browser.window import NO_ANSWER
 
 Open = Callable[..., Any]
 # JupyterLab reports that a saved widget has no model, and that a kernel ended by the test answers no more; the page itself shows
 # nothing of it.
-NO_MODEL = re.compile("widget model not found|Canceled future for create_subshell_request")
+NO_MODEL = re.compile(f"widget model not found|{NO_ANSWER.pattern}")
 SHOWN = "TokenAllocation(run)", "Ledger(run)", "RegulatorTrends(run)", "RuleEditor(rules, run=run)"
 RULES = "from noetic_nb.steering import RuleBook\nrules = RuleBook()"
 # Every output that takes up room: its height, whether it is live, and what it says.
@@ -65,9 +64,10 @@ def test_a_live_view_hides_its_static_form_and_closing_brings_it_back(notebook: 
 
 
 def test_a_kernel_that_is_gone_leaves_the_static_forms(notebook: Open, cells_of: Open) -> None:
-    opened = notebook(*cells_of("demo_run", [RULES, *SHOWN]))
+    opened = notebook(*cells_of("demo_run", [RULES, *SHOWN]), is_alone=True)
     opened.run_all()
     assert_shown(opened, live=4, static=0)
+    opened.tolerated = NO_ANSWER
 
     opened.page.evaluate(f"() => {SESSION}.session.kernel.restart().then(() => null)")
 
@@ -80,18 +80,8 @@ def saved(opened: Any) -> Any:
     return nbformat.read(opened.path, as_version=4)
 
 
-def reopened(opened: LabNotebook, notebook: Any) -> None:
-    """Open what was saved in the same page, as the next day: trusted, with a fresh kernel."""
-    opened.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
-    opened.page.goto("about:blank")
-    nbformat.write(notebook, opened.path)
-    trust = [sys.executable, "-m", "jupyter", "trust", str(opened.path)]
-    subprocess.run(trust, env=opened.lab._environment(), check=True, capture_output=True)
-    opened.open()
-
-
 def test_a_notebook_opened_again_shows_the_pictures(notebook: Open, cells_of: Open) -> None:
-    opened = notebook(*cells_of("demo_run", [RULES, *SHOWN[:3], f"closed = {SHOWN[0]}\nclosed"]))
+    opened = notebook(*cells_of("demo_run", [RULES, *SHOWN[:3], f"closed = {SHOWN[0]}\nclosed"]), is_alone=True)
     opened.run_all()
     opened.kernel.run("closed.close()")
     assert_shown(opened, live=3, static=1)
@@ -102,7 +92,8 @@ def test_a_notebook_opened_again_shows_the_pictures(notebook: Open, cells_of: Op
     for session in opened.lab.api("/api/sessions"):
         opened.lab.api(f"/api/sessions/{session['id']}", method="DELETE")
 
-    reopened(opened, kept)
+    opened.saved = kept
+    opened.open()
 
     assert_shown(opened, live=0, static=4)
 
@@ -110,16 +101,15 @@ def test_a_notebook_opened_again_shows_the_pictures(notebook: Open, cells_of: Op
 def test_a_notebook_with_stored_widgets_opened_again_shows_each_picture_once(
     notebook: Open, cells_of: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    opened = notebook("1")
     cells = [nbformat.v4.new_code_cell(cell) for cell in cells_of("demo_run", [RULES, *SHOWN])]
     executed = nbformat.v4.new_notebook(cells=cells)
     executed.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    monkeypatch.setenv("PYTHONPATH", opened.lab._environment()["PYTHONPATH"])
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     NotebookClient(executed, timeout=120).execute()
     assert "widgets" in executed.metadata
 
-    reopened(opened, executed)
+    opened = notebook(saved=executed)
 
     opened.page.wait_for_selector(".jupyter-widgets-disconnected", state="attached")
     assert_shown(opened, live=0, static=4)
@@ -165,7 +155,7 @@ def test_a_fault_in_the_page_is_shown_and_logged_and_is_no_empty_box(notebook: O
         source,
         "import logging\nlines = []\nhandler = logging.Handler()\n"
         "handler.emit = lambda record: lines.append(record.getMessage())\n"
-        "logging.getLogger('noetic_nb').addHandler(handler)",
+        "logging.getLogger('noetic_nb').handlers[:] = [handler]",
         "shown = Probe(None)\nshown",
     )
     opened.run_all()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.window import LATE_PROBLEMS
+
 Open = Callable[..., Any]
-# The kernel closes these views faster than a busy page can load them, and the page says so: no fault of theirs.
-CLOSED_WHILE_LOADING = re.compile(r"^\[anywidget\] Failed to initialize model\.$")
 
 COUNTS = """
 import ipywidgets
@@ -29,7 +28,8 @@ def counts():
 )
 def test_fifty_runs_of_a_cell_leave_the_comms_and_observers_of_one(notebook: Open, cells_of: Open, made: str) -> None:
     opened = notebook(*cells_of("demo_run", [COUNTS]))
-    opened.tolerated = CLOSED_WHILE_LOADING
+    # The kernel closes these views faster than a busy page can load them, and the page says so: no fault of theirs.
+    opened.tolerated = LATE_PROBLEMS
     opened.run_all()
     cell = f"view = {made}\ndisplay(view)"
     opened.kernel.run(cell)

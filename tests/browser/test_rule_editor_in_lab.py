@@ -55,11 +55,10 @@ def test_a_rule_edited_in_the_page_decides_in_the_kernel(notebook: Open, shot: O
     expect(editor.locator(".nn-paper mark")).to_have_text("(")
     assert opened.kernel.value("(ask('B2'), ask('C3'))") == "(None, 'deny')"
 
-    for theme in ("JupyterLab Light", "JupyterLab Dark"):
-        opened.theme(theme)
+    for theme in opened.themes():
         for width in (1400, 420):
             at_width(editor, width)
-            shot(editor, f"editor-{theme.split()[-1].lower()}-{width}")
+            shot(editor, f"editor-{theme}-{width}")
             assert_readable(editor)
             assert_contained(editor)
 
@@ -165,11 +164,10 @@ def test_a_rule_of_each_form_is_edited_tried_applied_and_obeyed(notebook: Open, 
     expect(notice).to_contain_text("Applied as version 6")
     assert "not fair" in kernel.value("nn.run_sync(paid(5))")
 
-    for theme in ("JupyterLab Light", "JupyterLab Dark"):
-        opened.theme(theme)
+    for theme in opened.themes():
         for width in (1400, 420):
             at_width(editor, width)
-            shot(editor, f"editor-whole-{theme.split()[-1].lower()}-{width}")
+            shot(editor, f"editor-whole-{theme}-{width}")
             assert_readable(editor)
             assert_contained(editor)
 
@@ -208,12 +206,13 @@ SET_COMMS = """async mode => {
     return window.jupyterapp.serviceManager.kernels ? true : false;
 }"""
 
-# With subshells the change is there while the cell runs; without them the cell is over first.
+# With subshells the change is there while the cell runs; without them the cell is over first, once all has been typed.
 BUSY = """
 import time
-version, until = rules.version, time.monotonic() + (60 if {subshells} else 3)
-while time.monotonic() < until and not ({subshells} and rules.version > version):
-    pass
+from pathlib import Path
+version, until = rules.version, time.monotonic() + 60
+while time.monotonic() < until and rules.version == version and not Path(f"COMMS {version}").exists():
+    time.sleep(0.001)
 meanwhile = rules.version > version
 """
 
@@ -221,7 +220,7 @@ meanwhile = rules.version > version
 @pytest.mark.parametrize("comms", ["disabled", "perComm", "perCommTarget"])
 def test_what_stood_in_the_field_when_apply_was_pressed_is_applied_by_a_busy_kernel(notebook: Open, comms: str) -> None:
     subshells = comms != "disabled"
-    opened = notebook(RULES, "RuleEditor(rules)", BUSY.format(subshells=subshells))
+    opened = notebook(RULES, "RuleEditor(rules)", BUSY.replace("COMMS", comms), is_alone=True)
     opened.page.evaluate(SET_COMMS, comms)
     for cell in (0, 1):
         opened.page.locator(".jp-CodeCell").nth(cell).locator(".cm-content").click()
@@ -247,6 +246,8 @@ def test_what_stood_in_the_field_when_apply_was_pressed_is_applied_by_a_busy_ker
         text.press_sequentially("  # typed on")
         later = text.input_value()
         assert "typed on" in later
+        if not subshells:
+            (opened.path.parent / f"{comms} {version}").touch()
 
         expect(editor.locator(".nn-notice")).to_contain_text(f"Applied as version {version + 1}", timeout=20_000)
         source = opened.kernel.value("rules['only_orders_of_a'].source")
@@ -286,11 +287,10 @@ def test_a_trial_beside_the_fields_is_split_by_outcome(notebook: Open, shot: Ope
     expect(trial).to_contain_text("recorded calls of 507 runs", timeout=30_000)
     expect(trial).to_contain_text("Successful attacks caught")
     expect(trial.locator(".nn-outcome").first).to_contain_text("/151")
-    for theme in ("JupyterLab Light", "JupyterLab Dark"):
-        opened.theme(theme)
+    for theme in opened.themes():
         for width in (1400, 420):
             at_width(editor, width)
-            shot(editor, f"editor-trial-{theme.split()[-1].lower()}-{width}")
+            shot(editor, f"editor-trial-{theme}-{width}")
             assert_readable(editor)
             assert_contained(editor)
     at_width(editor, 1400)

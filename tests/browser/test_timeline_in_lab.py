@@ -40,11 +40,10 @@ def test_the_timeline_is_readable_in_both_themes_and_at_every_width(notebook: Op
         root.get_by_role("button", name="Next problem").click()
         root.locator(".nn-tl-about").wait_for()
 
-    for theme in ("JupyterLab Light", "JupyterLab Dark"):
-        opened.theme(theme)
+    for theme in opened.themes():
         for width in (1400, 420):
             at_width(root, width)
-            shot(root, f"timeline-{scene}-{theme.split()[-1].lower()}-{width}")
+            shot(root, f"timeline-{scene}-{theme}-{width}")
             assert_readable(root)
             assert_contained(root)
     if scene != "empty":

@@ -24,7 +24,7 @@ def code_cells() -> list[str]:
 def test_the_tour_runs_in_lab_and_a_rule_edited_in_the_page_steers_the_agent(
     notebook: Callable[..., Any], shot: Callable[..., Any]
 ) -> None:
-    opened = notebook(*code_cells())
+    opened = notebook(*code_cells(), is_alone=True)
     opened.run_all()
     page, kernel = opened.page, opened.kernel
     live = page.locator(".noetic-nb:not(.noetic-nb-static)")
@@ -60,9 +60,8 @@ def test_the_tour_runs_in_lab_and_a_rule_edited_in_the_page_steers_the_agent(
     assert "Closed for today." in kernel.value(asked)
     # The agent of the tour: its model reads the new guidance, and says so.
     assert "Closed for today." in kernel.value("nn.run_sync(talk(CANCEL)).to_messages('openai')[-1]['content']")
-    for theme in ("JupyterLab Light", "JupyterLab Dark"):
-        opened.theme(theme)
-        shot(page, f"tour-{theme.split()[-1].lower()}")
+    for theme in opened.themes():
+        shot(page, f"tour-{theme}")
 
 
 def test_the_exported_tour_shows_everything_without_scripts_and_without_a_network(

@@ -119,7 +119,8 @@ def test_kernels_are_forks_unless_a_test_asks_for_new_processes(kernel: Callable
 
 def test_a_fork_is_interrupted(kernel: Callable[..., Kernel]) -> None:
     begun = kernel()
-    asked = begun.client.execute("print('begun', flush=True)\nwhile True: pass")
+    # What comes after a fault would be refused for a moment otherwise.
+    asked = begun.client.execute("print('begun', flush=True)\nwhile True: pass", stop_on_error=False)
     while True:  # until the cell runs
         message = begun.client.get_iopub_msg(timeout=60)
         if message["msg_type"] == "stream":
@@ -129,6 +130,15 @@ def test_a_fork_is_interrupted(kernel: Callable[..., Kernel]) -> None:
 
     assert reply["content"]["ename"] == "KeyboardInterrupt"
     assert begun.value("1 + 1") == 2
+
+
+def test_another_family_has_another_seed_of_hashes(kernel: Callable[..., Kernel]) -> None:
+    here = {kernel().value("hash('a')") for _ in range(2)}
+    with forked.family() as folder, forked.members_of(folder):
+        there = {kernel().value("hash('a')") for _ in range(2)}
+
+    assert len(here) == len(there) == 1
+    assert here != there
 
 
 @pytest.mark.parametrize("ends", ["os._exit(3)", "os.kill(os.getpid(), signal.SIGKILL)"])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from noetic_nb.regulator import (
@@ -43,6 +43,7 @@ from noetic_nb.regulator.events import (
     TurnStart,
     UserCorrection,
 )
+from noetic_nb.regulator.measures.topics import Topics
 from noetic_nb.regulator.predicates.explanation import Condition, finding
 from noetic_nb.regulator.settings import RECOMMENDED_SETTINGS
 from tests.regulator.sessions import RELAXED
@@ -379,6 +380,14 @@ def test_an_undefined_input_has_no_distance() -> None:
 def test_least_numbers_of_drift_are_thresholds_only_where_there_are_any() -> None:
     assert ScopeDrift().thresholds == {"threshold": 0.5}
     assert ScopeDrift(min_earlier=1, min_words=20).thresholds == {"threshold": 0.5, "min_words": 20, "min_earlier": 1}
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+@example("ALPHA/beta\x1cGamma\x0bdelta")
+def test_topics_of_a_plain_text_are_those_of_one_with_other_letters_behind_it(text: str) -> None:
+    ruled = Topics(limit=1_000)
+
+    assert ruled(text) == ruled(f"{text}\u00a0\u00a0")  # which is white space, and not of ASCII
 
 
 def only(regulator: Regulator) -> Finding:

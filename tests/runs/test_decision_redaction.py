@@ -34,8 +34,8 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_texts_of_a_recording_wait_for_the_first_decision_that_is_shown(looked: list[int]) -> None:
     words = DecisionRedaction(grows=False)
-    for _ in range(3 * MOST_UNREAD):
-        words.take(said("Where is my order?"))
+    for order in range(3 * MOST_UNREAD):
+        words.take(said(f"Where is order {order}?"))
     words.take(said("PASSWORD=hunter2secret fails"))
     before = list(looked)
 
@@ -47,12 +47,12 @@ def test_texts_of_a_recording_wait_for_the_first_decision_that_is_shown(looked: 
 def test_a_run_that_goes_on_after_a_recording_looks_through_few_texts_with_each_event(looked: list[int]) -> None:
     words = DecisionRedaction(grows=False)
     words.take(said("PASSWORD=hunter2secret fails"))
-    for _ in range(3 * MOST_UNREAD):
-        words.take(said("Where is my order?"))
+    for order in range(3 * MOST_UNREAD):
+        words.take(said(f"Where is order {order}?"))
 
     words.grows = True
-    for _ in range(MOST_UNREAD):
-        words.take(said("Thanks."))
+    for order in range(MOST_UNREAD):
+        words.take(said(f"Thanks for order {order}."))
 
     assert 0 < max(looked) <= AT_ONCE
     assert sum(looked) >= 2 * MOST_UNREAD, "what waits becomes less, not more"

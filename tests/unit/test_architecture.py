@@ -45,6 +45,7 @@ FLOORS: tuple[frozenset[str], ...] = (
             "late_pattern",
             "garbage",
             "late_data",
+            "late_events",
             "lazy",
             "moved",
             "nested_loop",

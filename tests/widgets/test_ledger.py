@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import ipywidgets
@@ -25,6 +27,7 @@ from noetic_nb.items import assistant_message, input_message, parse_item
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Ledger, Selection
 from noetic_nb.widgets.base.feed import Place
+from noetic_nb.widgets.ledger.ledger_index import FACETS
 from noetic_nb.widgets.ledger.ledger_reading import PAGE, LedgerReading
 from tests.widgets.scenes import HOSTILE, decisions, hostile_run, run_of_events
 
@@ -180,6 +183,19 @@ def test_what_nobody_enforced_says_so() -> None:
     assert lines_of(reading, chips=["not enforced"]) == lines_of(reading)
     assert "not enforced" in reading.to_html()
     assert "would have been deny" in reading.answer({"what": "detail", "at": 0})["head"]
+
+
+def test_decisions_that_differ_in_one_thing_only_are_found_by_their_own() -> None:
+    alike = decided("pay", "deny")
+    others: dict[str, Any] = {
+        "action": "guide", "outcome": "timeout", "hook": "after_model_call", "tool_name": "refund", "enforced": False,
+        "where": Where("t2", "e2", 1), "rule_ids": ("other",), "faults": (("limit", "ValueError"),),
+    }  # fmt: skip
+    events = [alike, *[replace(alike, **{name: value}) for name, value in others.items()], alike]
+    index = reading_of(*events).index
+
+    expected = Counter(key for entry in index.entries for key in entry.facets())
+    assert {(kind, name): times for kind in FACETS for name, times in index.counts(kind)} == expected
 
 
 def response(text: str) -> ModelCalled:

@@ -75,6 +75,14 @@ def test_a_view_of_a_run_has_its_script_and_its_style_beside_it(offered: type[An
     assert "store.guard(render)" in str(offered._esm), "a fault while it renders would leave an empty box"
 
 
+@pytest.mark.parametrize("path", sorted(WIDGETS.rglob("*.css")), ids=lambda path: str(path.name))
+def test_a_rule_that_asks_for_the_theme_of_a_page_says_where_the_view_stands_in_it(path: Path) -> None:
+    # A sheet is nested in the element of its view: a rule without `&` would look for the page inside of that.
+    asking = re.findall(r"^\s*(?:body|html|:root)\b.*", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+    assert [rule for rule in asking if " & " not in rule] == []
+
+
 # What hosts of anywidgets promise [1]; those of Jupyter give a model more, which others pass over without a word.
 #
 # .. [1] Anywidget Front-End Module, https://anywidget.dev/en/afm/, "interface AnyModel".

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, cast
 
 from noetic_nb.arguments import closest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import BudgetsAllocated, LogStretch, RequestPrepared, ViewAssembled
 from noetic_nb.lab.replaying.kept_decisions import Kept
+from noetic_nb.late_events import event_of, place_of
 from noetic_nb.memory import BudgetPlan, MemoryLayer, ProjectionPolicy
 from noetic_nb.memory.layer import budget_range
 from noetic_nb.memory.recall import RecallEntry
@@ -22,7 +23,7 @@ from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_requests import RecordedRequest, RequestIndex
 from noetic_nb.runtime.planning.log_stretches import of_stretches
 from noetic_nb.runtime.planning.plan_inputs import RECORDED, PlanInputs
-from noetic_nb.runtime.planning.turn_plan import TurnPlan, budgets_allocated
+from noetic_nb.runtime.planning.turn_plan import TurnPlan, budgets_row
 from noetic_nb.tokens import Tokenizer
 
 __all__ = ["PlanChanges", "plan_again", "plan_changes"]
@@ -240,7 +241,9 @@ def _is_split_as(recorded: PlanInputs, event: BudgetsAllocated) -> bool:
 
 
 def _allocated(event: BudgetsAllocated, policy: ProjectionPolicy, budgets: BudgetPlan) -> BudgetsAllocated:
-    return budgets_allocated(event.where, event.t_ms, policy, event.system, budgets)
+    return cast(
+        BudgetsAllocated, event_of(budgets_row(place_of(event.where), event.t_ms, policy, event.system, budgets))
+    )
 
 
 def _reason(request: RecordedRequest, error: NoeticConfigError) -> str:

@@ -16,10 +16,10 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.events import WarningRaised, Where
 from noetic_nb.items import ItemLog
 from noetic_nb.items.origins import Provenance
+from noetic_nb.late_events import Place, one_where
 from noetic_nb.memory import ExecutionContext, RerenderRequest
-from noetic_nb.memory.call_history import Place
+from noetic_nb.memory.call_history import Place as CallPlace
 from noetic_nb.memory.declared import TypedMemory
-from noetic_nb.memory.execution_context import one_where
 from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.models.client import NO_USAGE, ModelResponse
 from noetic_nb.runtime.config.limits import Limits
@@ -94,8 +94,9 @@ class Context:
     """
 
     __slots__ = (
-        "_where", "abort_error", "abort_reason", "aborted", "base_frames", "base_nesting", "calls", "children", "cost",
-        "depth", "engine", "first", "harness", "hook_base", "id", "item_log", "last_step_meta", "locks", "model_calls",
+        "_where", "abort_error", "abort_reason", "aborted", "base_frames", "base_nesting", "calls",
+        "children", "cost", "depth", "engine", "event_place", "first", "harness", "hook_base", "id", "item_log", "last_step_meta",
+        "locks", "model_calls",
         "open_memory", "parent", "prepared", "priced", "query", "recalled", "record", "rerenders", "resource_id", "running",
         "sent", "started_ms", "state", "step_count", "thread_id", "tokens", "tool_calls", "tree", "turn", "turn_id", "waiting",
     )  # fmt: skip
@@ -138,7 +139,7 @@ class Context:
         self.priced = False
         self.last_step_meta: StepMeta | None = None
         # Its own, and those of children that have ended: what is written down of it.
-        self.calls: list[Place] = []
+        self.calls: list[CallPlace] = []
         self.query: str = "" if parent is None else parent.query
         self.recalled: tuple[RecallEntry, ...] = ()
         # Re-renders that layers requested and that the next llm step owes them.
@@ -150,6 +151,8 @@ class Context:
         self.abort_reason: str | None = None
         self.abort_error: BaseException | None = None
         self._where: Where | None = None
+        self.event_place: Place = (thread_id, id, turn, self.depth)
+        """The same as `where`, as a row of an event has it."""
         self.children: frozenset[Context] | set[Context] = _NOTHING
         self.waiting: set[asyncio.Task[Any]] = set()
         # How many steps are under way, inside one another or side by side.
@@ -178,7 +181,7 @@ class Context:
     def where(self) -> Where:
         """The place of this execution in a run's events."""
         if self._where is None:
-            self._where = one_where(self.thread_id, self.id, self.turn, self.depth)
+            self._where = one_where(*self.event_place)
         return self._where
 
     @property
@@ -240,11 +243,14 @@ class Context:
             self.locks = {}
         return self.locks.setdefault(layer_id, asyncio.Lock())
 
-    def where_is(self, step_id: str) -> str:
-        """Return the path of a step that is about to run, such as ``/think#1/ask#2``, and count it."""
-        prefix = f"{self.place}/{step_id.replace('~', '~0').replace('/', '~1')}"
+    def entered(self, step_id: str) -> tuple[str, tuple[str, ...]]:
+        """Count a step that is about to run; returns its path, such as ``/think#1/ask#2``, and the same by its parts."""
+        around = self.frames
+        if "~" in step_id or "/" in step_id:
+            step_id = step_id.replace("~", "~0").replace("/", "~1")
+        prefix = f"/{'/'.join((*around, step_id))}"
         count = self.tree.occurrences[prefix] = self.tree.occurrences.get(prefix, 0) + 1
-        return f"{prefix}#{count}"
+        return f"{prefix}#{count}", (*around, f"{step_id}#{count}")
 
     @property
     def frames(self) -> tuple[str, ...]:

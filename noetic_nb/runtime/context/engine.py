@@ -15,6 +15,7 @@ from noetic_nb.events import ErrorRaised, EventSink, ModelCalled
 from noetic_nb.ids import Ids
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.input_items import answer_message
+from noetic_nb.late_events import Note
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
 from noetic_nb.memory.execution_context import HookModelRequest, as_response
 from noetic_nb.memory.hook_runner import NO_SOURCES
@@ -93,6 +94,8 @@ class Engine:
         self.answered: set[str] = set() if outer is None else outer.answered
         self.unanswered: set[str] = set() if outer is None else outer.unanswered
         self.setups = StepSetups(config, stack, self._provided())
+        self.prepared: tuple[tuple[Any, ...], tuple[Any, ...]] | None = None
+        """What the last recorded request was prepared from, and what of that a run is told."""
         self._inner: dict[tuple[int, tuple[str, ...], bool], tuple[object, Engine]] = {}
         self.depth: int = 0 if outer is None else outer.depth + 1
         """How many engines with other layers are around this one."""
@@ -102,6 +105,8 @@ class Engine:
         """The layers of the engine around that were dropped by name."""
         self.sink: EventSink | None = None
         """Where events go; None while there is no subscriber, so that none are made in vain."""
+        self.note: Note | None = None
+        """What takes their rows, where events need not be made yet; None with `sink`."""
         self.watches_steps = False
         """Whether anyone wants to know of each step."""
         self.update_sinks()
@@ -200,12 +205,14 @@ class Engine:
     def showing(self, step: LLMStep) -> Engine:
         """Return an engine that shares everything with this one, and emits no more than the step's `emit` lets it."""
         twin = copy.copy(self)
-        twin.sink = StepEvents(self.hub, step, self.stack.state.report)
+        twin.sink = shown = StepEvents(self.hub, step, self.stack.state.report)
+        twin.note = shown.note_row
         return twin
 
     def update_sinks(self) -> None:
         """Take note of whether there is a subscriber, here and in the stacks."""
         self.sink = self.stack.sink = self.hub or None
+        self.note = self.hub.note_row if self.hub else None
         config = self.config
         self.watches_steps = self.sink is not None or config.before_step is not None or config.after_step is not None
         for _, inner in self._inner.values():
@@ -262,11 +269,16 @@ class Engine:
         known = ctx.hook_base
         if known is None or known[0] is not self or known[1].sink is not self.sink:
             known = ctx.hook_base = self, self._hook_base(ctx)
-        return known[1].further(step_number=ctx.step_count, token_usage=ctx.tokens, cost=ctx.cost)
+        base = known[1]
+        if base.token_usage is ctx.tokens and base.step_number == ctx.step_count and base.cost == ctx.cost:
+            return base
+        made = base.further(step_number=ctx.step_count, token_usage=ctx.tokens, cost=ctx.cost)
+        ctx.hook_base = self, made
+        return made
 
     def _hook_base(self, ctx: Execution) -> ExecutionContext:
-        """Return an execution as hooks see it, but for what changes while it runs."""
-        return ExecutionContext(
+        """Return an execution as hooks see it now."""
+        made = ExecutionContext(
             execution_id=ctx.id,
             thread_id=ctx.thread_id,
             resource_id=ctx.resource_id,
@@ -283,7 +295,13 @@ class Engine:
             fs=self.fs,
             shell=self.shell,
             past_calls=ctx.tree.calls.so_far,
+            step_number=ctx.step_count,
+            token_usage=ctx.tokens,
+            cost=ctx.cost,
         )
+        # The very same, for all that is made of it further on: an event says quickly then that its turn goes on.
+        vars(made).update(where=ctx.where, event_place=ctx.event_place)
+        return made
 
     def call_model_for_layer(
         self, ctx: Execution, request: HookModelRequest | Mapping[str, Any]

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from noetic_nb.events import EventSink, ModelCalled, RunEvent, StepEnded, StepStarted, ToolCalled, ToolProgress
+from noetic_nb.late_events import Note, Row, event_of, own_note
 from noetic_nb.steps import LLMStep
 
 __all__ = ["HIDEABLE_EVENTS", "EventHub", "StepEvents", "is_shown"]
@@ -31,10 +32,13 @@ class EventHub:
     `on_change` is called when a subscriber came or went.
     """
 
-    __slots__ = ("_on_change", "_report", "_sinks")
+    __slots__ = ("_on_change", "_report", "_sinks", "note_row")
 
     def __init__(self, report: Report, on_change: Callable[[], None]) -> None:
         self._sinks: tuple[EventSink, ...] = ()
+        self.note_row: Note = self._emit_row
+        """Takes rows: what the only subscriber takes them with, if it does; else they are made events for all. Another one once
+        a subscriber has come or gone."""
         self._report = report
         self._on_change = on_change
 
@@ -50,6 +54,9 @@ class EventHub:
                 self.remove(sink)
                 self._report(event.where.execution_id, type(sink).__name__, "emit", exc)
 
+    def _emit_row(self, row: Row) -> None:
+        self.emit(event_of(row))
+
     @property
     def sinks(self) -> tuple[EventSink, ...]:
         """The subscribers; another tuple once one has come or gone."""
@@ -59,12 +66,15 @@ class EventHub:
         """Begin to hand events to a sink."""
         if not any(other is sink for other in self._sinks):
             # A new tuple, not a list that grows: `emit` may be in the middle of the old one.
-            self._sinks = (*self._sinks, sink)
-            self._on_change()
+            self._changed((*self._sinks, sink))
 
     def remove(self, sink: EventSink) -> None:
         """Hand it no more."""
-        self._sinks = tuple(other for other in self._sinks if other is not sink)
+        self._changed(tuple(other for other in self._sinks if other is not sink))
+
+    def _changed(self, sinks: tuple[EventSink, ...]) -> None:
+        self._sinks = sinks
+        self.note_row = (own_note(sinks[0]) if len(sinks) == 1 else None) or self._emit_row
         self._on_change()
 
 
@@ -95,7 +105,7 @@ class StepEvents:
 
     __slots__ = ("_hub", "_report", "_step")
 
-    def __init__(self, hub: EventSink, step: LLMStep, report: Report) -> None:
+    def __init__(self, hub: EventHub, step: LLMStep, report: Report) -> None:
         self._hub = hub
         self._step = step
         self._report = report
@@ -104,3 +114,10 @@ class StepEvents:
         """Hand one event on, if it is shown and anyone subscribes."""
         if self._hub and is_shown(self._step, event, self._report):
             self._hub.emit(event)
+
+    def note_row(self, row: Row) -> None:
+        """Hand on a row, likewise."""
+        if row[0] in HIDEABLE_EVENTS:
+            self.emit(event_of(row))
+        elif self._hub:
+            self._hub.note_row(row)

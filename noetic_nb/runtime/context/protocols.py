@@ -10,6 +10,7 @@ from noetic_nb.clock import Clock
 from noetic_nb.events import EventSink, Where
 from noetic_nb.items import ItemLog
 from noetic_nb.items.origins import Provenance
+from noetic_nb.late_events import Place
 from noetic_nb.memory import ExecutionContext, LayerStack
 from noetic_nb.memory.call_history import CallHistory
 from noetic_nb.models.client import ModelDelta, ModelResponse, Usage
@@ -88,6 +89,10 @@ class Execution(Protocol):
     @property
     def where(self) -> Where:
         """The place of the execution in a run's events."""
+
+    @property
+    def event_place(self) -> Place:
+        """The same as a row of an event has it."""
 
     @property
     def tree(self) -> TurnTree:

@@ -2,7 +2,7 @@
 
 A step whose end was recorded is never run again, be it a child's: its output is used. A step that was under way is run
 again from its beginning, with the log and the layers' state as they were before it; tools see the same idempotency key
-then. What is recorded of the steps, and of the children, is described in `turn_record`.
+then. What is recorded of the steps, and of the children, is described in `execution_record`.
 
 A snapshot holds the items of its turn; the conversation before it is in the thread's own parts (see `thread_log`). When the turn
 ends, what it added becomes a part of the thread and its snapshot goes.
@@ -20,11 +20,13 @@ from noetic_nb.memory import LayerStack, MemoryLayer
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.durability.damage import is_damage
+from noetic_nb.runtime.durability.execution_record import ExecutionRecord
 from noetic_nb.runtime.durability.snapshot import ChildSnapshot, Snapshot, noticing_checkpoint
 from noetic_nb.runtime.durability.step_entry import check_entry
 from noetic_nb.runtime.durability.thread_log import ThreadStore, part_key
 from noetic_nb.runtime.durability.thread_writer import ThreadWriter, execution_prefix, snapshot_key
-from noetic_nb.runtime.durability.turn_record import ExecutionRecord, TurnRecord
+from noetic_nb.runtime.durability.turn_record import TurnRecord
+from noetic_nb.runtime.durability.turn_state import TurnState
 from noetic_nb.steps.base import Frozen, InstanceField
 from noetic_nb.storage import JsonValue
 from noetic_nb.storage.adapter import get_many, write_together
@@ -180,7 +182,7 @@ def _holds(part: JsonValue, snapshot: JsonValue) -> bool:
         return False
 
 
-async def _read_turn(turn: TurnRecord, snapshot: Snapshot) -> None:
+async def _read_turn(turn: TurnState[ExecutionRecord], snapshot: Snapshot) -> None:
     """Read what has ended; an end that no record of its execution knows of is forgotten, with what came of it."""
     root, tree = turn.root, turn.root.start
     found = await get_many(turn.storage, await turn.storage.list(execution_prefix(turn.execution_id)))
@@ -225,13 +227,13 @@ async def _read_turn(turn: TurnRecord, snapshot: Snapshot) -> None:
         await write_together(turn.storage, {}, delete=ahead)
 
 
-def _take_in(turn: TurnRecord, record: ExecutionRecord, snapshot: Snapshot | ChildSnapshot) -> None:
+def _take_in(turn: TurnState[ExecutionRecord], record: ExecutionRecord, snapshot: Snapshot | ChildSnapshot) -> None:
     tree = turn.root.start
     record.returned = {tree.at_path(place): dict(result) for place, result in snapshot.returned.items()}
     turn.loops |= {tree.at_path(place): began for place, began in snapshot.loops.items()}
 
 
-def _take_entry(turn: TurnRecord, entry: JsonValue, number: int, known: Mapping[str, int]) -> bool:
+def _take_entry(turn: TurnState[ExecutionRecord], entry: JsonValue, number: int, known: Mapping[str, int]) -> bool:
     """Put the end of a step where it will be looked for; False for one that no record knows of."""
     check_entry(entry)
     if number >= known.get(entry.get("in", ""), -1):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from operator import is_
+from typing import Any
+
 from noetic_nb.events import RequestPrepared
 from noetic_nb.items import freeze
 from noetic_nb.items.frozen import FrozenDict
-from noetic_nb.memory import ProjectionPolicy
+from noetic_nb.memory import MemoryLayer, ProjectionPolicy
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.steps import LLMStep
@@ -27,27 +30,42 @@ def emit_prepared(
     tokenizer: Tokenizer,
 ) -> None:
     """Put what an llm step is about to send, and how its requests are planned, into the run."""
-    assert engine.sink is not None
+    assert engine.note is not None
+    # The same at every turn of most conversations; read anew for another step, policy, set of tools or of layers.
+    told = (step, policy, tools.specs, engine.stack.layers)
+    if engine.prepared is None or not all(map(is_, engine.prepared[0], told)):
+        engine.prepared = told, _parts(step, policy, tools, engine.stack.layers)
+    offered, params, schema, limits, suffixes = engine.prepared[1]
+    row = (
+        RequestPrepared.kind,
+        ctx.event_place,
+        engine.clock.now_ms(),
+        step.id,
+        model,
+        instructions,
+        offered,
+        params,
+        schema,
+        policy.overflow,
+        policy.window_size,
+        limits,
+        tokenizer_name(tokenizer),
+        policy.order,
+        suffixes,
+        known_error(tokenizer),
+        freeze(tokenizer.recorded) if isinstance(tokenizer, CalibratedTokenizer) else None,
+    )
+    engine.note(row)
+
+
+def _parts(step: LLMStep, policy: ProjectionPolicy, tools: ToolSet, layers: tuple[MemoryLayer, ...]) -> tuple[Any, ...]:
     schema = None if step.output is None else step.output.json_schema
-    engine.sink.emit(
-        RequestPrepared(
-            ctx.where,
-            engine.clock.now_ms(),
-            step.id,
-            model,
-            instructions,
-            tools.offered,
-            _NONE if step.params is None else freeze(step.params.model_dump(exclude_none=True)),
-            None if schema is None else freeze(schema),
-            policy.overflow,
-            policy.window_size,
-            tuple([(layer.id, *layer.limits) for layer in engine.stack.layers]),
-            tokenizer_name(tokenizer),
-            policy.order,
-            tuple([layer.id for layer in engine.stack.layers if layer.placement == "suffix"]),
-            known_error(tokenizer),
-            freeze(tokenizer.recorded) if isinstance(tokenizer, CalibratedTokenizer) else None,
-        )
+    return (
+        tools.offered,
+        _NONE if step.params is None else freeze(step.params.model_dump(exclude_none=True)),
+        None if schema is None else freeze(schema),
+        tuple([(layer.id, *layer.limits) for layer in layers]),
+        tuple([layer.id for layer in layers if layer.placement == "suffix"]),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple, overload
+from typing import NamedTuple, cast, overload
 
 from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.events import (
@@ -22,10 +22,11 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import Item, item_tokens
 from noetic_nb.items.log import ItemSequence, ItemView
+from noetic_nb.late_events import Place, Row, event_of, place_of
 from noetic_nb.memory import BudgetPlan, ProjectionPolicy
 from noetic_nb.tokens import Tokenizer, estimate_tokens, known_error, tokenizer_name
 
-__all__ = ["SentItems", "TurnPlan", "budgets_allocated", "leaves_out"]
+__all__ = ["SentItems", "TurnPlan", "budgets_row", "leaves_out"]
 
 
 class SentItems(ItemSequence):
@@ -172,13 +173,27 @@ class TurnPlan(NamedTuple):
         `projection` is what layers made of the history, `appended` what is sent behind it without being logged,
         `duration_ms` how long it took to plan.
         """
-        return ViewAssembled(
-            where,
+        row = self.as_row(place_of(where), now_ms, step_number, projection, appended, duration_ms)
+        return cast(ViewAssembled, event_of(row))
+
+    def as_row(
+        self,
+        place: Place,
+        now_ms: float,
+        step_number: int,
+        projection: tuple[LogStretch, ...] | None = None,
+        appended: tuple[Item, ...] = (),
+        duration_ms: float | None = None,
+    ) -> Row:
+        """Return the row of the same event."""
+        return (
+            ViewAssembled.kind,
+            place,
             now_ms,
             step_number,
             self.window,
             self.fates,
-            self.layers,
+            tuple([(each.layer_id, each.allocated, each.used, each.yielded, each.items) for each in self.layers]),
             self.layer_items,
             self.policy.token_budget,
             self.policy.response_reserve,
@@ -208,12 +223,11 @@ def leaves_out(plan: TurnPlan) -> bool:
     return plan.policy.overflow == "summarize" and plan.window[0] > 0
 
 
-def budgets_allocated(
-    where: Where, now_ms: float, policy: ProjectionPolicy, system_tokens: int, budgets: BudgetPlan
-) -> BudgetsAllocated:
-    """Return the event of a run that records how a budget was split."""
-    return BudgetsAllocated(
-        where,
+def budgets_row(place: Place, now_ms: float, policy: ProjectionPolicy, system_tokens: int, budgets: BudgetPlan) -> Row:
+    """Return the row of the event of a run that records how a budget was split."""
+    return (
+        BudgetsAllocated.kind,
+        place,
         now_ms,
         policy.token_budget,
         system_tokens,

@@ -29,7 +29,7 @@ _KEPT: Final = 7 / 8
 # States of one layer in one scope grow slowly: one in so many is measured at least, and those before it are taken to be like it.
 _MEASURED: Final = 8
 # So many layers and scopes may have states that wait to be measured, and not for more than this part of all the bytes.
-_MOST_WAITING: Final = 16
+_MOST_WAITING: Final = 64
 _WAITING: Final = 1 / 8
 
 
@@ -166,7 +166,7 @@ class StateHistory:
                 self._drop(oldest)
                 self._shortened.discard(oldest)
         rows = written.rows
-        if hook == "init" and rows and rows[-1][4] == state.state:
+        if hook == "init" and rows and (state.is_held(rows[-1][4]) or rows[-1][4] == state.state):
             return  # loaded as it was left
         # Layers may change their state in place; what was must stay as it was.
         kept = state.take()

@@ -106,12 +106,12 @@ async def evaluate(
     rules, needs, _ = snapshot.prepared(point, tool)
     bindings = Bindings(params, needs)
     is_stale = False
-    # A clock is read once a rule: from one rule to the next is what the first has taken.
+    # As where plain predicates are asked: from one rule to the next is what the first has taken.
     clock = None if params.ctx.sink is None else params.ctx.clock
-    last, since = None, 0.0
+    last, since, first = None, 0.0, begun.since
     for prepared in rules[begun.place :]:
         if clock is not None:
-            now = clock.monotonic_ms()
+            now, first = clock.monotonic_ms() if first is None else first, None
             if last is not None:
                 result.rules_ms.append((last, now - since))
             last, since = prepared.rule.id, now

@@ -51,18 +51,27 @@ class PreparedRules(NamedTuple):
     plain: tuple[Callable[[Any], Any], ...]
     """Predicates of the first of them, up to one that is something else than a predicate alone."""
 
-    def asked(self, params: Params) -> Asked | None:
-        """Call the plain predicates up to one that has something to say; None where these are all the rules and none has."""
-        place = 0
+    def asked(self, params: Params, took: list[tuple[str, float]] | None = None) -> Asked | None:
+        """Call the plain predicates up to one that has something to say; None where these are all the rules and none has.
+
+        `took` is filled with the rules that had nothing to say and how long each took; without it nothing is measured.
+        """
+        # A clock is read once a rule: from one rule to the next is what the first has taken.
+        clock = None if took is None else params.ctx.clock
+        since = None if clock is None else clock.monotonic_ms()
         for place, predicate in enumerate(self.plain):
             try:
                 answer = predicate(params)
             except BaseException as exc:  # handled where the others are, as an error of this rule
-                return Asked(place, error=exc)
+                return Asked(place, error=exc, since=since)
             # The most frequent case by far: no opinion.
             if answer is not None:
-                return Asked(place, answer)
-        return None if len(self.plain) == len(self.rules) else Asked(len(self.plain))
+                return Asked(place, answer, since=since)
+            if clock is not None and took is not None and since is not None:
+                now = clock.monotonic_ms()
+                took.append((self.rules[place].rule.id, now - since))
+                since = now
+        return None if len(self.plain) == len(self.rules) else Asked(len(self.plain), since=since)
 
 
 class Asked(NamedTuple):
@@ -71,6 +80,8 @@ class Asked(NamedTuple):
     place: int
     answer: Any = None
     error: BaseException | None = None
+    since: float | None = None
+    """When that one began, where it is measured how long rules take."""
 
 
 def prepare(rules: Iterable[SteeringRule]) -> PreparedRules:

@@ -159,7 +159,7 @@ export default () => {
     const itemsNote = items.appendChild(make("p", { class: "nn-note" }));
     const counted = body.appendChild(make("p", { class: "nn-note nn-counted" }));
     const note = body.appendChild(make("p", { class: "nn-note" }));
-    const out = body.appendChild(store.fold("out", make("details")));
+    const out = body.appendChild(store.fold("out", make("details"), () => drawFolds()));
     const outHead = out.appendChild(make("summary"));
     const outList = out.appendChild(make("ul", { class: "nn-list" }));
 
@@ -173,9 +173,9 @@ export default () => {
     const callOf = (at) => (at >= store.data.first ? store.data.calls[at - store.data.first] : fetched.get(at));
     const whatIf = whatIfIn(body, { get, shown, drawPicture, choose });
     store.fold("what-if", whatIf.fold);
-    const behind = body.appendChild(store.fold("table", make("details")));
+    const behind = body.appendChild(store.fold("table", make("details"), () => drawFolds()));
     behind.append(make("summary", {}, "Table"));
-    const rows = tableIn(behind, "Table", store.data.columns);
+    let rows = null;
 
     async function fetchCall(at) {
       try {
@@ -410,9 +410,18 @@ export default () => {
       drawItems(data, at);
       out.hidden = call.out.length === 0;
       setText(outHead, call.dropped);
-      patch(outList, call.out, () => make("li"), setText);
+      drawFolds();
+    }
+
+    /** Draw what is folded away, where it is open. */
+    function drawFolds() {
+      const call = drawn;
+      if (!call) return;
+      if (out.open) patch(outList, call.out, () => make("li"), setText);
+      if (!behind.open) return;
+      rows ??= tableIn(behind, "Table", store.data.columns);
       patch(rows, call.rows, () => namedRow(store.data.columns.length - 1), (line, row) => {
-        [partOf(row[0], data)[1], ...row.slice(2)].forEach((text, column) => setText(line.children[column], text));
+        [partOf(row[0], store.data)[1], ...row.slice(2)].forEach((text, column) => setText(line.children[column], text));
       });
     }
 

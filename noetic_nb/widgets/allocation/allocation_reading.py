@@ -93,8 +93,7 @@ class AllocationReading(Reading):
         reuse = self._cache.read(event, None if found is None else self.index.requests[found])
         if not (self._shows_all or self.moment.shows(event.where)):
             return None
-        share = self.calls.take(event)
-        if share is None:
+        if not self.calls.read(event):
             if found in self._at and isinstance(event, ModelCalled):
                 self._by_call[place.call or 0] = self._at[found]
                 self._open.pop((event.where.thread_id, event.where.execution_id), None)
@@ -121,7 +120,7 @@ class AllocationReading(Reading):
             return None
         known = len(self.snapshot["layers"])
         fresh = self._layers(known)
-        bar = bar_of(share, self.calls.order)
+        bar = bar_of(self.calls, at)
         self.snapshot["layers"].extend(fresh)
         add_bar(self.snapshot["strip"], bar)
         data = self._drawn_call(at)
@@ -140,7 +139,7 @@ class AllocationReading(Reading):
         self.snapshot["layers"] = self._layers(0)
         self.snapshot["first"] = first
         self.snapshot["calls"] = [self._drawn_call(at) for at in range(first, count)]
-        self.snapshot["strip"] = strip_of(self.calls.all, self.calls.order, 0, count - 1)
+        self.snapshot["strip"] = strip_of(self.calls, 0, count - 1)
 
     def _drawn_call(self, at: int) -> dict[str, Any]:
         thread = sendable(self.request(at).where.thread_id)
@@ -199,7 +198,7 @@ class AllocationReading(Reading):
         what, order = request.get("what"), self.calls.order
         if what == "strip":
             first, last = self._whole(request, "first"), self._whole(request, "last")
-            return strip_of(self.calls.all, order, min(first, last), max(first, last))
+            return strip_of(self.calls, min(first, last), max(first, last))
         if what in ("call", "items", "settings", "what_if"):
             at = self._whole(request, "at")
             recorded = self.request(at)

@@ -28,32 +28,41 @@ const rankOf = ([key]) => (typeof key === "number" ? key + 2 : RANK[key]);
 function stripIn(parent) {
   const box = parent.appendChild(make("div", { class: "nn-strip-box", tabindex: 0, role: "slider", "aria-label": "Model call", "aria-valuemin": 1 }));
   const svg = box.appendChild(make("svg", { class: "nn-strip", width: "100%", height: STRIP_PX, "aria-hidden": "true" }));
-  const bars = svg.appendChild(make("g"));
+  const bars = svg.appendChild(make("svg", { width: "100%", height: STRIP_PX, preserveAspectRatio: "none" }));
   const range = svg.appendChild(make("rect", { class: "nn-range", y: 0, height: STRIP_PX, visibility: "hidden" }));
   const mark = svg.appendChild(make("rect", { class: "nn-here", y: 0.5, height: STRIP_PX - 1 }));
   const peak = box.appendChild(make("span", { class: "nn-peak" }));
-  return { box, bars, range, mark, peak };
+  return { box, bars, range, mark, peak, drawn: [] };
+}
+
+/** Draw the bars, one path for each part, where they are others than before: a strip may have hundreds. */
+function drawBars(view, strip, most, data) {
+  const { bars } = strip;
+  const now = [strip, bars, bars.length, bars[bars.length - 1]];
+  if (now.every((each, at) => each === view.drawn[at])) return;
+  view.drawn = now;
+  const paths = new Map(); // by part, in the order of the parts
+  let dropped = "";
+  const dot = Math.min(0.8, bars.length / 200); // about five pixels
+  bars.forEach(([calls, , out, parts], place) => {
+    let top = BARS_PX;
+    for (const [key, tokens] of [...parts].sort((one, other) => rankOf(one) - rankOf(other))) {
+      const high = (tokens / calls / most) * BARS_PX;
+      top -= high;
+      paths.set(key, `${paths.get(key) ?? ""}M${(place + 0.08).toFixed(2)} ${top.toFixed(2)}h.84v${high.toFixed(2)}h-.84z`);
+    }
+    if (out > 0) dropped += `M${(place + (1 - dot) / 2).toFixed(2)} ${STRIP_PX - 5}h${dot.toFixed(2)}v4h-${dot.toFixed(2)}z`;
+  });
+  const shown = [...paths].sort((one, other) => rankOf(one) - rankOf(other)).map(([key, d]) => ({ d, fill: partOf(key, data)[2] }));
+  if (dropped) shown.push({ d: dropped, fill: "#D55E00" });
+  put(view.bars, { viewBox: `0 0 ${Math.max(1, bars.length)} ${STRIP_PX}` });
+  patch(view.bars, shown, () => make("path"), put);
 }
 
 function drawStrip(view, strip, at, data) {
   const most = Math.max(1, ...strip.bars.map((bar) => bar[1]));
   const wide = 100 / Math.max(1, strip.bars.length);
-  patch(view.bars, strip.bars, () => make("g"), (group, [calls, , out, parts], place) => {
-    const shown = [...parts].sort((one, other) => rankOf(one) - rankOf(other));
-    let low = 0;
-    const marks = shown.map(([key, tokens]) => {
-      const high = (tokens / calls / most) * BARS_PX;
-      low += high;
-      return ["rect", { y: (BARS_PX - low).toFixed(2), height: high.toFixed(2), fill: partOf(key, data)[2] }];
-    });
-    const left = `${(place * wide + 0.08 * wide).toFixed(3)}%`;
-    patch(group, marks, () => make("rect"), (rect, [, look]) => put(rect, { ...look, x: left, width: `${(0.84 * wide).toFixed(3)}%` }));
-    put(group, { "data-out": out > 0 ? "true" : null });
-    if (out > 0) {
-      const dot = group.appendChild(make("rect", { class: "nn-dropped", y: STRIP_PX - 5, height: 4, width: 4 }));
-      put(dot, { x: `${((place + 0.5) * wide).toFixed(3)}%`, fill: "#D55E00", transform: "translate(-2 0)" });
-    }
-  });
+  drawBars(view, strip, most, data);
   const place = Math.floor((at - strip.first) / strip.size);
   const inside = place >= 0 && place < strip.bars.length;
   put(view.mark, { x: `${(place * wide).toFixed(3)}%`, width: `${wide.toFixed(3)}%`, visibility: inside ? null : "hidden" });

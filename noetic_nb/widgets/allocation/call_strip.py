@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from noetic_nb.runs.model_calls import CallShare
+from noetic_nb.runs.model_calls import Calls, leaves_out
 from noetic_nb.runs.palette import CATEGORY, layer_colour
 from noetic_nb.runs.plain_text import count
 
@@ -19,9 +19,9 @@ STRIP_PX: Final = 56
 BARS_PX: Final = STRIP_PX - 8
 
 
-def bar_of(call: CallShare, order: dict[str, int]) -> list[Any]:
+def bar_of(calls: Calls, at: int) -> list[Any]:
     """Return what a call adds to the strip: tokens sent, items left out, and the tokens of each part by its key."""
-    return _bar_of((call,), order)[1:]
+    return _bar_of(calls, range(at, at + 1))[1:]
 
 
 def new_strip(first: int = 0, size: int = 1) -> dict[str, Any]:
@@ -60,40 +60,43 @@ def _joined(one: Sequence[Any], other: Sequence[Any]) -> list[Any]:
     return [one[0] + other[0], max(one[1], other[1]), one[2] + other[2], [[key, parts[key]] for key in parts]]
 
 
-def strip_of(calls: Sequence[CallShare], order: dict[str, int], first: int, last: int) -> dict[str, Any]:
+def strip_of(calls: Calls, first: int, last: int) -> dict[str, Any]:
     """Return the strip of some calls, the last included: the same as call by call, but in one go.
 
     Examples
     --------
-    >>> strip_of([], {}, 0, -1)
+    >>> strip_of(Calls(), 0, -1)
     {'first': 0, 'size': 1, 'bars': []}
     """
-    shown, size = calls[first : last + 1], 1
+    shown, size = range(len(calls.all))[first : last + 1], 1
     while len(shown) > MOST_BARS * size:
         size *= 2
     strip = new_strip(first, size)
-    strip["bars"] = [_bar_of(shown[at : at + size], order) for at in range(0, len(shown), size)]
+    strip["bars"] = [_bar_of(calls, shown[at : at + size]) for at in range(0, len(shown), size)]
     return strip
 
 
-def _bar_of(calls: Sequence[CallShare], order: dict[str, int]) -> list[Any]:
+def _bar_of(calls: Calls, places: range) -> list[Any]:
     most = out = 0
     parts: dict[str | int, int] = {}
-    for call in calls:  # tens of thousands, when a long run is opened
-        system, tools, framing, history = call.system, call.tools, call.framing, call.history
-        layers: list[tuple[str | int, int]] = [(order[layer.name], layer.used) for layer in call.layers]
-        sent = system + tools + framing + history
+    number = calls.numbers()
+    for (
+        at
+    ) in places:  # tens of thousands, when a long run is opened: read from what was sent, before it is a `CallShare`
+        view = calls.all.views[at]
+        sent = 0
+        named: list[tuple[str | int, int]] = [(number[layer.layer_id], layer.used) for layer in view.layers]
         for key, tokens in (
-            ("system", system), ("tools", tools), *layers, ("framing", framing), ("history", history),
+            ("system", view.system), ("tools", view.tools), *named, ("framing", view.framing), ("history", view.history),
         ):  # fmt: skip
+            sent += tokens
             if tokens > 0:
                 parts[key] = parts.get(key, 0) + round(tokens)
-        for _, used in layers:
-            sent += used
-        most = max(most, sent)
-        if call.left_out:
-            out += call.dropped[0]
-    return [len(calls), most, out, [[key, tokens] for key, tokens in parts.items()]]
+        if sent > most:
+            most = sent
+        if leaves_out(view):
+            out += calls.all[at].dropped[0]
+    return [len(places), most, out, [[key, tokens] for key, tokens in parts.items()]]
 
 
 def _rank(key: str | int) -> tuple[int, int]:

@@ -147,10 +147,11 @@ def style(name: str) -> str:
 # Prices in one line are no formula: these classes keep MathJax 2 and 3 off.
 _PLAIN: Final = "tex2jax_ignore mathjax_ignore"
 # The first rule hides the static form while its live view is on the page. The second hides the output of a widget that
-# shows no live view, so that no "model not found" stands above the picture.
+# shows no live view, so that no "model not found" stands above the picture. A page looks both up for few elements, and asks what
+# is known quickly first: this is part of what each change of it costs.
 _BESIDE: Final = """
-:root:has(.nn-live-@) :is(#nn-@, .jp-OutputArea-child:has(#nn-@)) { display: none; }
-.jp-OutputArea-child:not(:has(.nn-live-@)):has(> :is(.jupyter-widgets, .jp-OutputArea-output.lm-Panel)):has(+ * #nn-@) {
+:root:has(.nn-live-@) #nn-@, :root:has(.nn-live-@) .jp-OutputArea-child:has(#nn-@) { display: none; }
+.jp-OutputArea-child:has(+ * #nn-@):has(> :is(.jupyter-widgets, .jp-OutputArea-output.lm-Panel)):not(:has(.nn-live-@)) {
   display: none;
 }
 """

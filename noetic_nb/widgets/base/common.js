@@ -188,10 +188,13 @@ function storeOf(take) {
       return store.show({ model: parts.model, el: parts.el, root, draw: () => {} });
     }
   };
-  /** Let a part that folds open and close as it did before the view was drawn anew. */
-  store.fold = (key, details) => {
+  /** Let a part that folds open and close as it did before the view was drawn anew; `fill` draws what it holds when it opens. */
+  store.fold = (key, details, fill = () => {}) => {
     details.open = store.open.get(key) ?? false;
-    details.addEventListener("toggle", () => store.open.set(key, details.open));
+    details.addEventListener("toggle", () => {
+      store.open.set(key, details.open);
+      if (details.open) fill();
+    });
     return details;
   };
   return store;

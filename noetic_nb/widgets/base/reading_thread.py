@@ -184,7 +184,7 @@ class Follower:
                 self.hand_out()  # what came before is not for this one
                 self._views = (*self._views, entry)
             if self._leave is None:
-                self._leave = self.run.subscribe(self._news)
+                self._leave = self.run.follow(self._woken, self._unread.extend)
 
         def leave() -> None:
             with self._lock:
@@ -207,27 +207,28 @@ class Follower:
             finally:
                 self._joining.release()
 
-    def _news(self, event: RunEvent) -> None:  # all that an agent waits for
-        self._unread.append(event)
+    def _woken(self) -> None:  # all that an agent waits for
         if not self.is_awake:
             READINGS.wake(self)
 
-    def hand_out(self, most: int | None = None) -> None:
-        """Hand waiting events to the views, which do not read them yet."""
+    def hand_out(self, most: int | None = None) -> bool:
+        """Hand waiting events, so many at most, to the views, which do not read them yet; returns whether these are all."""
         with self._lock:
+            is_all: bool = self.run.make_events(None if most is None else max(0, most - len(self._unread)))
             takes = [take for _, found in self._views if (take := found()) is not None]
             for _ in range(len(self._unread) if most is None else min(most, len(self._unread))):
                 event = self._unread.popleft()
                 for take in takes:
                     take(event)
+            return is_all and not self._unread
 
     def read_some(self, until: float) -> bool:
         """Read until there is no more, or `thread_time` is past a moment; returns whether there is no more."""
         while True:
-            self.hand_out(CHUNK)
+            is_all = self.hand_out(CHUNK)
             if not all([view.read_some(until) for view in self.views]):  # noqa: C419  # each of them
                 return False
-            if not self._unread:
+            if is_all:
                 self.end_if_alone()
                 return True
             if thread_time() >= until:

@@ -85,6 +85,15 @@ class Entry:
             names.append(NOT_ENFORCED)
         return names
 
+    @property
+    def likeness(self) -> tuple[Any, ...]:
+        """All that `facets` looks at."""
+        event = self.event
+        if isinstance(event, ErrorRaised):
+            return event.error_kind, event.where.thread_id
+        named = event.action, event.outcome, event.hook, event.tool_name, event.enforced, event.where.thread_id
+        return *named, event.rule_ids, event.faults
+
     def facets(self) -> Iterator[tuple[str, str]]:
         """Yield what it is found by."""
         event = self.event
@@ -194,12 +203,18 @@ class LedgerIndex:
         self.entries: list[Entry] = []
         self._places: dict[tuple[str, str], list[int]] = {}
         self._lines: list[Line] = []
+        # The places of all that an entry of the same kind is found by: of a long run there are few kinds.
+        self._alike: dict[tuple[Any, ...], list[list[int]]] = {}
 
     def add(self, entry: Entry) -> None:
         """Take the next entry."""
         self.entries.append(entry)
-        for key in entry.facets():
-            self._places.setdefault(key, []).append(entry.at)
+        found = self._alike.get(entry.likeness)
+        if found is None:
+            found = [self._places.setdefault(key, []) for key in entry.facets()]
+            self._alike[entry.likeness] = found
+        for places in found:
+            places.append(entry.at)
         _join(self._lines, entry)
 
     def counts(self, kind: str) -> list[tuple[str, int]]:

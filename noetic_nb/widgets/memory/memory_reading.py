@@ -60,6 +60,7 @@ class MemoryReading(Reading):
         self.position = -1
         self._begin_edit = begin_edit
         self._threads: dict[str, int] = {}
+        self._is_followed = False
         self.snapshot = {
             "page": PAGE,
             "empty": EMPTY,
@@ -80,6 +81,9 @@ class MemoryReading(Reading):
         track = self.index.take(event)
         if track is None:
             return None
+        if not self._is_followed:
+            self.snapshot["first"] = self._first()
+            return None  # `begin` makes each row once
         rows = {
             at: self._row(self.index.tracks[at]) for at in sorted({track.at, *range(known, len(self.index.tracks))})
         }
@@ -99,6 +103,11 @@ class MemoryReading(Reading):
             "count": len(self.snapshot["threads"]),
             "first": first,
         }
+
+    def begin(self) -> None:
+        """Make the rows of all layers: from now on pages follow."""
+        self._is_followed = True
+        self.snapshot["layers"] = list(map(self._row, self.index.tracks))
 
     def _row(self, track: Track) -> list[Any]:
         thread = self._threads.get(track.thread_id)

@@ -70,6 +70,7 @@ class TimelineReading(Reading):
         events: Callable[[], Iterable[RunEvent]] = tuple,
     ) -> None:
         self.moment = moment
+        self._shows_all = moment == EVERYTHING
         self._events = events
         self.timeline = Timeline(is_timed=is_timed)
         self.windows = Windows(self.timeline)
@@ -96,7 +97,9 @@ class TimelineReading(Reading):
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns how many spans there are where one has changed."""
-        if not self.moment.shows(event.where) or not self.timeline.take(event, place.seq, place.call):
+        if not (self._shows_all or self.moment.shows(event.where)):
+            return None
+        if not self.timeline.take(event, place.seq, place.call):
             return None
         self.snapshot["total"] = len(self.timeline.spans)
         # A page asks for what it shows, a few times a second: a message does not grow with the run.

@@ -250,8 +250,7 @@ export default () => {
     };
 
     function drawItem(row, data, call) {
-      const [head, why, text, was] = row.children;
-      const [change, swatch, origin, facts, tokens] = head.children;
+      const [change, swatch, origin, facts, tokens] = row.firstElementChild.children;
       const [name, fill] = data.of;
       const mark = data.change ? `${store.data.changes[data.change]} ${data.change}` : "";
       const chosen = isChosen(call, data.key, data.item, null);
@@ -268,11 +267,11 @@ export default () => {
       setText(origin, name);
       setText(facts, [data.role, data.tool].filter((fact) => fact && fact !== name).join(" · "));
       setText(tokens, data.tokens && `${data.tokens} tokens`);
-      setText(why, [data.why, local.remedies.get(data.key)].filter(Boolean).join(" "));
-      why.hidden = data.why === "";
-      fillText(text, data.text, data.more, { key: data.key, whole: local.whole });
-      was.hidden = data.was === undefined;
-      if (data.was !== undefined) fillText(was.lastElementChild, data.was, data.wasMore, { key: `w${data.key}`, whole: local.whole });
+      const why = partIn(row, "nn-t-why", data.why !== "");
+      if (why) setText(why, [data.why, local.remedies.get(data.key)].filter(Boolean).join(" "));
+      writeText(row, data.text, data.more, { key: data.key, whole: local.whole });
+      const was = partIn(row, "nn-t-was", data.was !== undefined, wasPart);
+      if (was) fillText(was.lastElementChild, data.was, data.wasMore, { key: `w${data.key}`, whole: local.whole });
     }
 
     function drawItems(call) {
@@ -304,13 +303,13 @@ export default () => {
     function drawLines(list, lines, call) {
       const listed = lines.filter((line) => !line.quiet || local.quiet || isChosen(call, line.key, null, line.seq));
       patch(list, listed, outcomeRow, (row, line) => {
-        const [head, text] = row.children;
+        const head = row.firstElementChild;
         const chosen = isChosen(call, line.key, null, line.seq);
         put(row, { "data-kind": line.kind, "data-level": line.level, "data-key": line.key, "data-seq": line.seq, "aria-current": chosen ? "true" : null });
         paintTone(head.firstElementChild, store.data, line.tone);
         setText(head.lastElementChild, line.heading);
         head.hidden = line.heading === "";
-        fillText(text, line.text, line.more, { key: line.key, whole: local.whole });
+        writeText(row, line.text, line.more, { key: line.key, whole: local.whole });
       });
       return listed.length;
     }

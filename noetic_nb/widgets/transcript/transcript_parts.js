@@ -10,18 +10,41 @@ function paintTone(svg, { marks, otherMark }, tone) {
   put(svg.firstElementChild, { d: path, stroke: colour });
 }
 
+const PARTS = ["nn-t-why", "nn-t-long", "nn-t-was"];
+
+/** Return a part of a row where it is wanted, made when it is first; a list has many rows, and most have few parts. */
+function partIn(row, kind, isWanted, create = () => make("div", { class: kind })) {
+  row.parts ??= new Map();
+  let part = row.parts.get(kind);
+  if (!part && isWanted) {
+    row.parts.set(kind, (part = create()));
+    const behind = PARTS.slice(PARTS.indexOf(kind) + 1).find((other) => row.parts.has(other));
+    row.insertBefore(part, row.parts.get(behind) ?? null);
+  }
+  if (part) part.hidden = !isWanted;
+  return isWanted ? part : null;
+}
+
 /** Make a text that can be opened: its beginning, and a button that fetches all of it. */
-function longText(kind = "nn-t-words") {
+function longText() {
   const box = make("div", { class: "nn-t-long" });
-  box.append(make("div", { class: kind }), make("button", { type: "button", class: "nn-t-more", tabindex: -1, "aria-expanded": "false" }));
+  box.append(make("div", { class: "nn-t-words" }));
   return box;
 }
 
+/** Write a text behind the head of a row, where there is one. */
+function writeText(row, text, more, state) {
+  const box = partIn(row, "nn-t-long", text !== "" || Boolean(more), longText);
+  if (box) fillText(box, text, more, state);
+}
+
 function fillText(box, text, more, state) {
-  const [words, button] = box.children;
   const whole = state.whole.get(state.key);
-  setText(words, whole ?? text);
+  setText(box.firstElementChild, whole ?? text);
   box.hidden = text === "" && !more;
+  let button = box.children[1];
+  if (!button && !more) return;
+  button ??= box.appendChild(make("button", { type: "button", class: "nn-t-more", tabindex: -1 }));
   button.hidden = !more;
   put(button, { "aria-expanded": whole !== undefined, "data-key": String(state.key) });
   setText(button, whole === undefined ? `Show all ${more}` : "Show less");
@@ -37,17 +60,19 @@ function itemRow() {
     make("span", { class: "nn-t-facts" }),
     make("span", { class: "nn-number" }),
   );
-  row.append(make("div", { class: "nn-t-why" }), longText());
-  const was = row.appendChild(make("div", { class: "nn-t-was" }));
-  was.append(make("span", { class: "nn-t-change" }, "before"), longText());
   return row;
+}
+
+function wasPart() {
+  const was = make("div", { class: "nn-t-was" });
+  was.append(make("span", { class: "nn-t-change" }, "before"), longText());
+  return was;
 }
 
 function outcomeRow() {
   const row = make("li", { class: "nn-t-line", tabindex: -1 });
   const head = row.appendChild(make("div", { class: "nn-t-line-head" }));
   head.append(toneMark(), make("span"));
-  row.append(longText());
   return row;
 }
 

@@ -309,7 +309,7 @@ export default () => {
     const outcome = body.appendChild(make("p", { class: "nn-outcome", role: "status", "aria-live": "polite" }));
     const outcomeText = outcome.appendChild(make("span"));
     const back = outcome.appendChild(make("button", { type: "button" }, "As recorded"));
-    const others = body.appendChild(store.fold("thresholds", make("details")));
+    const others = body.appendChild(store.fold("thresholds", make("details"), () => drawNumbers(threadNow())));
     others.append(make("summary", {}, "Thresholds"));
     const numbers = others.appendChild(make("div"));
     const note = body.appendChild(make("p", { class: "nn-note" }));
@@ -321,7 +321,8 @@ export default () => {
     const list = decided.appendChild(make("ul", { class: "nn-list" }));
     // What is open follows the length of the list until someone has chosen.
     decidedHead.addEventListener("click", () => store.open.set("decided", !decided.open));
-    const behind = body.appendChild(store.fold("table", make("details")));
+    decided.addEventListener("toggle", store.changed);
+    const behind = body.appendChild(store.fold("table", make("details"), () => drawTable(threadNow())));
     behind.append(make("summary", {}, "Table"));
     let table = null;
     let tableKeys = "";
@@ -553,7 +554,7 @@ export default () => {
       outcome.hidden = !known.values.size;
       setText(outcomeText, known.answer?.fault ?? known.answer?.text ?? (known.values.size ? "Deciding again…" : ""));
       others.hidden = thread.handles.length === 0;
-      drawNumbers(thread);
+      if (others.open) drawNumbers(thread);
       const columns = thread.size > 1 ? `Each column is ${thread.size} turns: the least and the greatest of their values.` : "";
       const decisions = rows.flatMap((row) => (row.marks ?? []).map(([, , text]) => text.replace("->", "→")));
       setText(note, [columns, decisions.length ? "" : "No decision to warn, change or stop.", thread.note, thread.doubt].filter(Boolean).join(" "));
@@ -561,8 +562,8 @@ export default () => {
       decided.hidden = decisions.length === 0;
       decided.open = store.open.get("decided") ?? decisions.length <= sizes.listed;
       setText(decidedHead, `Decisions: ${decisions.length}`);
-      patch(list, decisions, () => make("li"), setText);
-      drawTable(thread, rows);
+      if (decided.open) patch(list, decisions, () => make("li"), setText);
+      if (behind.open) drawTable(thread);
       drawInside(thread);
     }
 
@@ -607,13 +608,13 @@ export default () => {
       });
     }
 
-    function drawTable(thread, rows) {
+    function drawTable(thread) {
       if (tableKeys !== thread.cells.join()) {
         tableKeys = thread.cells.join();
         behind.querySelector(".nn-scroll")?.remove();
         table = tableIn(behind, "Table", thread.cells.map((key) => names[key]), { scroll: "nn-scroll nn-tall", wordy: (name) => name === names.decisions });
       }
-      fillTable(table, thread.cells, rows);
+      fillTable(table, thread.cells, thread.turns);
     }
     function fillTable(target, shownKeys, rows) {
       const order = Object.keys(names);

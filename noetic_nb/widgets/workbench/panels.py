@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.regulator import Regulator
-from noetic_nb.runs.run_source import RunLike
+from noetic_nb.runs.recorder import record, recorded
+from noetic_nb.runs.run_source import RunLike, run_of
+from noetic_nb.runtime.harness import AgentHarness
 from noetic_nb.steering import RuleBook
+from noetic_nb.steering.layer import rulebook_of
 from noetic_nb.widgets.allocation.allocation import TokenAllocation
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.ledger.ledger import Ledger
@@ -18,7 +21,17 @@ from noetic_nb.widgets.timeline.timeline import RunTimeline
 from noetic_nb.widgets.transcript.transcript import Transcript
 from noetic_nb.widgets.trends.trends import RegulatorTrends
 
-__all__ = ["COLUMNS", "HEIGHTS", "PANELS", "Panel", "Subject", "checked_names"]
+__all__ = [
+    "COLUMNS",
+    "HEIGHTS",
+    "PANELS",
+    "Panel",
+    "Subject",
+    "checked_names",
+    "checked_size",
+    "names_to_open",
+    "subject_of",
+]
 
 # The width of a page is shared in twelfths: halves, thirds and quarters are whole numbers of them.
 COLUMNS: Final = 12
@@ -107,3 +120,63 @@ def checked_names(names: Any) -> list[str]:
             "UNKNOWN_PANEL", "There is no such panel.", given=wrong, hint=f"Panels are {', '.join(PANELS)}."
         )
     return [name for name in PANELS if name in given]
+
+
+def subject_of(source: Any, rules: Any, regulator: Any) -> Subject:
+    """Return what a workbench is about; a harness is recorded, and steered by the rules of its own where none are given.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NOT_A_RUN``; ``NOT_A_RULE_BOOK``; ``INVALID_REGULATOR``.
+    """
+    harness = source if isinstance(source, AgentHarness) else None
+    run = run_of(source) if harness is None else recorded(harness) or record(harness)
+    if rules is not None and not isinstance(rules, RuleBook):
+        raise NoeticConfigError(
+            "NOT_A_RULE_BOOK", "Rules are those of a RuleBook.", given=rules, hint="Pass the book that steers."
+        )
+    if rules is None and harness is not None:
+        books = [rulebook_of(layer) for layer in harness.config.memory]
+        rules = next((book for book in books if book is not None), None)
+    if regulator is not None and not isinstance(regulator, Regulator):
+        raise NoeticConfigError(
+            "INVALID_REGULATOR", "That is no regulator.", given=regulator, hint="Use Regulator.for_user(name)."
+        )
+    return Subject(run, harness, rules, regulator)
+
+
+def names_to_open(subject: Subject, given: Sequence[str] | None) -> list[str]:
+    """Return the panels to open: those that were named, or all that are open where nobody chose and can be.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_PANEL``; ``PANEL_NOT_AVAILABLE``.
+    """
+    if given is None:
+        return [name for name, panel in PANELS.items() if panel.is_open and not panel.lacks(subject)]
+    names = checked_names(given)
+    for name in names:
+        why = PANELS[name].lacks(subject)
+        if why:
+            raise NoeticConfigError("PANEL_NOT_AVAILABLE", why, given=name, hint="Workbench(run, rules=book)")
+    return names
+
+
+def checked_size(given: Any) -> list[int]:
+    """Return a size within its bounds: columns of 12, and pixels.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_SIZE``.
+    """
+    try:
+        columns, height = (int(number) for number in given)
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise NoeticConfigError(
+            "INVALID_SIZE", "A size is columns of 12, and pixels.", given=given, hint="Such as (6, 400)."
+        ) from exc
+    least, most = HEIGHTS
+    return [max(3, min(columns, COLUMNS)), max(least, min(height, most))]

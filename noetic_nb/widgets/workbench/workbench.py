@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any, Final
 
@@ -18,12 +15,8 @@ from noetic_nb.redact import safe_logger
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs.numbering import numbered
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
-from noetic_nb.runs.recorder import record, recorded
-from noetic_nb.runs.run_source import run_of
 from noetic_nb.runtime.context.reply import AgentReply
-from noetic_nb.runtime.harness import AgentHarness
 from noetic_nb.steering import RuleBook
-from noetic_nb.steering.layer import rulebook_of
 from noetic_nb.widgets.approval.approval import Approval, Asked
 from noetic_nb.widgets.base.assets import joint_script, joint_style, once_a_page
 from noetic_nb.widgets.base.feed import Feed
@@ -32,7 +25,8 @@ from noetic_nb.widgets.base.moment import Moment
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection, selection_of
 from noetic_nb.widgets.workbench.chat import NO_HARNESS, Conversation
-from noetic_nb.widgets.workbench.panels import COLUMNS, HEIGHTS, PANELS, Subject, checked_names
+from noetic_nb.widgets.workbench.panel_host import OWN, PanelHost
+from noetic_nb.widgets.workbench.panels import PANELS, Subject, checked_names, checked_size, names_to_open, subject_of
 from noetic_nb.widgets.workbench.questions import Questions
 from noetic_nb.widgets.workbench.workbench_reading import WorkbenchReading
 
@@ -45,11 +39,9 @@ DEFAULT_THREAD: Final = "default"
 SHORT_RUN: Final = 2_000
 # Characters of what is sent along: a page asks for panels that hold very long texts one by one.
 _MOST_ALONG: Final = 500_000
-# What is the workbench's own among what its panels send and read.
-_OWN: Final = ""
 
 
-class Workbench(RunView):
+class Workbench(PanelHost):
     """Show one run in all views at once, linked by one selection; of a harness, talk to it as well.
 
     Parameters
@@ -115,7 +107,6 @@ class Workbench(RunView):
     _esm = once_a_page(
         joint_script({name: panel.view.scripts for name, panel in PANELS.items()}, *scripts), _css, scripts[-1]
     )
-    reading: WorkbenchReading
     # On the class too: what is refused in `__init__` is closed like any other.
     _subject: Subject | None = None
     _is_ready = False
@@ -134,12 +125,9 @@ class Workbench(RunView):
         selection: Selection | None = None,
     ) -> None:
         moment = Moment(thread_id, turn, until)
-        self._subject = _subject_of(run, rules, regulator)
+        self._subject = subject_of(run, rules, regulator)
         selection = selection_of(selection)
-        self._first_open = _names_to_open(self._subject, panels)
-        # What panels send waits here until the work that made it is done, and then leaves as one message.
-        self._news: deque[tuple[str, dict[str, Any]]] = deque()
-        self._depth = threading.local()
+        self._first_open = names_to_open(self._subject, panels)
         self._arguments = {"turn": turn, "until": until, "selection": selection}
         reading = WorkbenchReading(self._subject, moment)
         if self._subject.harness is not None:
@@ -147,8 +135,6 @@ class Workbench(RunView):
             reading.parts["chat"] = reading.conversation.data()
             reading.questions = Questions(self._questions_changed)
         self._behind: dict[str, RunEvent] = {}
-        # Panels that some page has: it was sent their snapshot, and is sent what comes.
-        self._fetched: set[str] = set()
         super().__init__(self._subject.run, reading, moment=moment, selection=selection, panels=self._first_open)
         # While the widget was made, an event may have come of which it had not been told yet.
         self._last_taken = self._last_taken or self._last_read
@@ -259,11 +245,11 @@ class Workbench(RunView):
     @traitlets.validate("panels")
     def _known_panels(self, proposal: Any) -> list[str]:
         assert self._subject is not None
-        return _names_to_open(self._subject, proposal["value"])
+        return names_to_open(self._subject, proposal["value"])
 
     @traitlets.validate("sizes")
     def _known_sizes(self, proposal: Any) -> dict[str, list[int]]:
-        return {name: _size(size) for name, size in proposal["value"].items() if checked_names([name])}
+        return {name: checked_size(size) for name, size in proposal["value"].items() if checked_names([name])}
 
     def _open_and_close(self, change: Any) -> None:
         self._fetched.intersection_update(change.new)
@@ -304,35 +290,14 @@ class Workbench(RunView):
         events, numbers = numbered(self.run)
         self._feed.take_all(events, numbers)
         # It has read what may still wait here.
-        self._behind.pop(_OWN, None)
+        self._behind.pop(OWN, None)
         if events and events[-1] is not self._last_taken:
-            self._behind[_OWN] = events[-1]
+            self._behind[OWN] = events[-1]
         reading.begin()
         self._send_along(self.panels)
-        self._news.append((_OWN, {"type": "all", "snapshot": reading.snapshot}))
+        self._news.append((OWN, {"type": "all", "snapshot": reading.snapshot}))
 
-    # What panels send.
-
-    def panel_sent(self, panel: str, content: dict[str, Any]) -> None:
-        """Take a message of a panel for its page; of one that is closed nobody needs it."""
-        if panel in self._fetched:
-            sent = self.reading.snapshot["panels"].get(panel, {})
-            sent.pop("ahead", None)  # may be another answer now
-            self._news.append((panel, content))
-            self._flush()
-
-    def panel_changed(self, panel: str, traits: dict[str, Any]) -> None:
-        """Take new values of synced traits of a panel."""
-        own = {name: value for name, value in traits.items() if name in page_traits(self.reading.views.get(panel))}
-        if own:
-            self.reading.snapshot["panels"].get(panel, {}).get("traits", {}).update(own)
-            self.panel_sent(panel, {"type": "traits", "traits": own})
-
-    def _part_changed(self, **parts: Any) -> None:
-        """Send parts of the workbench itself that are others now."""
-        self.reading.parts.update(parts)
-        self._news.append((_OWN, {"type": "parts", **parts}))
-        self._flush()
+    # What comes in, from the run, the conversation and pages.
 
     def _chat_changed(self) -> None:
         chat = getattr(self.reading, "conversation", None)
@@ -342,45 +307,6 @@ class Workbench(RunView):
     def _questions_changed(self) -> None:
         if self.reading.questions is not None:
             self._part_changed(questions=self.reading.questions.data())
-
-    @contextmanager
-    def _gathered(self) -> Iterator[None]:
-        """Gather what panels send meanwhile, and send it as one message."""
-        with self.up_to_date():
-            depth = getattr(self._depth, "now", 0)
-            self._depth.now = depth + 1
-            try:
-                yield
-            finally:
-                self._depth.now = depth
-        self._flush()
-
-    def _flush(self) -> None:
-        # Whoever gathers sends for all: a thread that finds someone at it leaves its news there, as with events.
-        while self._news and not getattr(self._depth, "now", 0) and self._reading_lock.acquire(blocking=False):
-            try:
-                news = []
-                while self._news:
-                    news.append(self._news.popleft())
-                if news and self.comm is not None:
-                    self.send({"type": "panels", "news": news})
-            finally:
-                self._reading_lock.release()
-
-    @contextmanager
-    def up_to_date(self) -> Iterator[None]:
-        """Read as all views do; what others have left here meanwhile is sent behind it."""
-        try:
-            with super().up_to_date():
-                yield
-        finally:
-            self._flush()
-
-    def read_some(self, until: float) -> bool:
-        """Read as all views do, then send what the panels have left."""
-        is_done = super().read_some(until)
-        self._flush()
-        return is_done
 
     def _read_event(self, event: RunEvent) -> None:
         if not self._is_following:
@@ -393,14 +319,10 @@ class Workbench(RunView):
                     view.read_some(inf)
                 elif self._behind[name] is event:
                     del self._behind[name]
-            if _OWN not in self._behind:
+            if OWN not in self._behind:
                 self._take_part(event)
-            elif self._behind[_OWN] is event:
-                del self._behind[_OWN]
-
-    def _read_until(self, until: float) -> bool:
-        with self._gathered():  # one message for all that is read in one go
-            return super()._read_until(until)
+            elif self._behind[OWN] is event:
+                del self._behind[OWN]
 
     def _take_part(self, event: RunEvent) -> None:
         """Read an event for the parts that are no panels; a fault in them leaves the panels alone."""
@@ -409,7 +331,7 @@ class Workbench(RunView):
         try:
             for parts in (self.reading.take_thread(event), self._feed.take(event)):
                 if parts:
-                    self._news.append((_OWN, {"type": "parts", **parts}))
+                    self._news.append((OWN, {"type": "parts", **parts}))
         except Exception as exc:
             log.exception("A workbench failed; its panels go on.")
             self.fault = f"The workbench itself failed: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"
@@ -417,10 +339,10 @@ class Workbench(RunView):
     def _selected(self, fields: dict[str, Any]) -> None:
         with self._gathered():
             self.reading.snapshot["selection"] = fields
-            self._news.append((_OWN, {"type": "selected", "id": self._asked_by, "fields": fields}))
+            self._news.append((OWN, {"type": "selected", "id": self._asked_by, "fields": fields}))
             chosen = self.reading.selected(fields)
             if chosen is not None:
-                self._news.append((_OWN, {"type": "parts", **chosen}))
+                self._news.append((OWN, {"type": "parts", **chosen}))
             for view in tuple(self.reading.views.values()):
                 view._selected(fields)
 
@@ -486,46 +408,6 @@ class Workbench(RunView):
             for view in self.reading.views.values():
                 view._release()
         return super()._release()
-
-
-def _subject_of(source: Any, rules: Any, regulator: Any) -> Subject:
-    harness = source if isinstance(source, AgentHarness) else None
-    run = run_of(source) if harness is None else recorded(harness) or record(harness)
-    if rules is not None and not isinstance(rules, RuleBook):
-        raise NoeticConfigError(
-            "NOT_A_RULE_BOOK", "Rules are those of a RuleBook.", given=rules, hint="Pass the book that steers."
-        )
-    if rules is None and harness is not None:
-        books = [rulebook_of(layer) for layer in harness.config.memory]
-        rules = next((book for book in books if book is not None), None)
-    if regulator is not None and not isinstance(regulator, Regulator):
-        raise NoeticConfigError(
-            "INVALID_REGULATOR", "That is no regulator.", given=regulator, hint="Use Regulator.for_user(name)."
-        )
-    return Subject(run, harness, rules, regulator)
-
-
-def _names_to_open(subject: Subject, given: Sequence[str] | None) -> list[str]:
-    if given is None:
-        return [name for name, panel in PANELS.items() if panel.is_open and not panel.lacks(subject)]
-    names = checked_names(given)
-    for name in names:
-        why = PANELS[name].lacks(subject)
-        if why:
-            raise NoeticConfigError("PANEL_NOT_AVAILABLE", why, given=name, hint="Workbench(run, rules=book)")
-    return names
-
-
-def _size(given: Any) -> list[int]:
-    """Return a size within its bounds: columns of 12, and pixels."""
-    try:
-        columns, height = (int(number) for number in given)
-    except (TypeError, ValueError, OverflowError) as exc:
-        raise NoeticConfigError(
-            "INVALID_SIZE", "A size is columns of 12, and pixels.", given=given, hint="Such as (6, 400)."
-        ) from exc
-    least, most = HEIGHTS
-    return [max(3, min(columns, COLUMNS)), max(least, min(height, most))]
 
 
 def _asked_here(bench: Workbench) -> tuple[Callable[[], None], ...]:

@@ -1,0 +1,295 @@
+"""The page of a front end, in which the notebooks of tests are shown one after another.
+
+The toolbar of a notebook says "idle" before the kernel is connected, and what is run then is lost: `Window` asks the session
+itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import nbformat
+from nbformat.sign import NotebookNotary
+from playwright.sync_api import Browser, Page, ViewportSize
+from playwright.sync_api import Error as PlaywrightError
+
+from tests.browser.lab import Kernel, Lab, wait_for
+
+VIEWPORT: Final[ViewportSize] = {"width": 1800, "height": 1100}
+ALLOWED_PROBLEMS: Final = re.compile(r"favicon|ResizeObserver loop")
+# Comes two seconds late of a view that was closed while the page loaded it: in a shared page perhaps one of the notebook before.
+# A view of the test's own that could not be made is missing from the page, which fails the test.
+LATE_PROBLEMS: Final = re.compile(r"^\[anywidget\] Failed to initialize model\.$")
+# Comes when a kernel ends that had just begun to look after a view.
+NO_ANSWER: Final = re.compile("Canceled future for create_subshell_request")
+READY: Final = """path => {
+    const widget = window.jupyterapp?.shell.currentWidget;
+    const session = widget?.sessionContext;
+    const kernel = session?.session?.kernel;
+    return Boolean(widget?.context?.isReady && widget.context.path === path && session.isReady
+        && kernel?.connectionStatus === "connected" && kernel.status === "idle");
+}"""
+
+# Puts cells in the place of those that the notebook has.
+FILL: Final = """cells => {
+    const {content} = window.jupyterapp.shell.currentWidget, shared = content.model.sharedModel;
+    shared.transact(() => {
+        shared.deleteCellRange(0, shared.cells.length);
+        shared.insertCells(0, cells.map(source => ({cell_type: "code", source, metadata: {}})));
+    });
+    shared.clearUndoHistory();
+    content.activeCellIndex = 0;
+    content.mode = "command";
+}"""
+FILLED: Final = """cells => {
+    const found = [...document.querySelectorAll(".jp-CodeCell")];
+    return found.length === cells && found.every(cell => cell.querySelector(".jp-InputPrompt")?.textContent.trim() === "[ ]:");
+}"""
+# Takes the cells away and asks the kernel to forget what they left. An answer that takes long is that of a kernel that hangs.
+CLEAR: Final = """async ([code, patience]) => {
+    const {content, sessionContext} = window.jupyterapp.shell.currentWidget, shared = content.model.sharedModel;
+    shared.deleteCellRange(0, shared.cells.length);
+    const kernel = sessionContext.session?.kernel;
+    if (kernel?.connectionStatus !== "connected") return false;
+    const answer = kernel.requestExecute({code, silent: true, store_history: false}).done.then(({content}) => content.status);
+    if (await Promise.race([answer, new Promise(done => setTimeout(done, patience))]) !== "ok") return false;
+    await import("data:text/javascript,export default " + Math.random());
+    return document.querySelector(".jp-Dialog, .noetic-nb, .jp-OutputArea-child") === null;
+}"""
+# In the kernel: no view and no name of the last test. What it imported stays.
+FORGET: Final = """
+import ipywidgets
+ipywidgets.Widget.close_all()
+get_ipython().run_line_magic("reset", "-f")
+__import__("gc").collect()
+"""
+PATIENCE_MS: Final = 20_000
+
+# Ends the kernel before its notebook. A view that was still being loaded complains after scripts that were asked for earlier.
+LEAVE: Final = """async path => {
+    for (const widget of [...window.jupyterapp.shell.widgets("main")])
+        if (widget.context?.path === path) { await widget.context.sessionContext.shutdown(); widget.dispose(); }
+    await import("data:text/javascript,export default " + Math.random());
+    return document.querySelector(".jp-Notebook, .jp-Dialog, .noetic-nb") === null;
+}"""
+
+FINISHED: Final = r"""() => [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")]
+    .filter(prompt => /\[\d+\]/.test(prompt.textContent)).length"""
+
+
+class Window:
+    """A page of the front end in which notebooks are opened one after another, since its start costs more than most tests.
+
+    A notebook that need not be alone takes over the file and the kernel of the one before it, both emptied: a name, a view or
+    an output of a test is not there for the next. What a page does wrong is noted by the notebook that is shown. A page that
+    does not come clean is not used again.
+    """
+
+    MOST: Final = 100
+    """Notebooks in one page: what the front end forgets to free stays small."""
+
+    def __init__(self, lab: Lab, browser: Browser) -> None:
+        self.lab = lab
+        # What one page has loaded from the server, the next has at hand.
+        lab.context = lab.context or browser.new_context(viewport=VIEWPORT)
+        self.page: Page = lab.context.new_page()
+        self.notebook: LabNotebook | None = None
+        self.shared: LabNotebook | None = None
+        self.kernel: Kernel | None = None
+        self.listening = False
+        self.shown = 0
+        # Listened to and not held up, which would cost the page its cache; no other host has an address (FLAGS of conftest.py).
+        self.page.on("request", lambda request: self._note(request.url))
+        self.page.on("websocket", lambda socket: self._note(socket.url))
+        self.page.on("pageerror", lambda error: self._complain(str(error)))
+        self.page.on("console", lambda said: self._complain(said.text) if said.type == "error" else None)
+        self.page.on("dialog", self._dismiss)
+
+    def _is_ours(self, url: str) -> bool:
+        return url.startswith((self.lab.url, self.lab.url.replace("http", "ws", 1), "data:", "blob:", "about:"))
+
+    def _note(self, url: str) -> None:
+        if not self._is_ours(url) and self.notebook is not None:
+            self.notebook.foreign.append(url)
+
+    def _complain(self, problem: str) -> None:
+        if self.notebook is not None and self.listening:
+            self.notebook.problems.append(problem)
+
+    def _dismiss(self, dialog: Any) -> None:
+        if self.notebook is not None:
+            self.notebook.dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    def show(self, notebook: LabNotebook) -> None:
+        """Show the cells of a notebook: in place of those of the last one where a kernel is shared, else opened as a file."""
+        self.notebook = notebook
+        self.shown += 1
+        if self.page.viewport_size != VIEWPORT:
+            self.page.set_viewport_size(VIEWPORT)
+        if self.shared is not None and not notebook.is_alone:
+            notebook.shares_page, notebook.path = True, self.shared.path
+            self.listening = True
+            self.page.evaluate(FILL, notebook.cells)
+            self.page.wait_for_function(FILLED, arg=len(notebook.cells), timeout=90_000)
+            return
+        if self.shared is not None and not self._end(self.shared):
+            raise AssertionError("the page of the last notebook did not come clean")
+        self.shared = None
+        self._forget_kernel()
+        notebook.write()
+        if notebook.saved is not None:
+            self.page.goto("about:blank")
+        self._open(notebook)
+
+    def _open(self, notebook: LabNotebook) -> None:
+        """Open a file and wait until its kernel is really there."""
+        name = notebook.path.name
+        used = self.page.evaluate("() => Boolean(window.jupyterapp)")
+        notebook.shares_page = bool(used)
+        # Until the next notebook is there, whatever complains in a used page is of the last one, which is gone.
+        self.listening = not used
+        if used:
+            self.page.evaluate(
+                "path => window.jupyterapp.commands.execute('docmanager:open', {path}).then(() => null)", name
+            )
+        else:
+            self.page.goto(f"{self.lab.url}/{self.lab.page}/{name}?token={self.lab.token}&reset", timeout=90_000)
+        self.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=90_000)
+        self.page.wait_for_function(READY, arg=name, timeout=90_000)
+        self.listening = True
+
+    def kernel_of(self, notebook: LabNotebook) -> Kernel:
+        """Return a second client of the kernel, kept as long as the kernel is."""
+        if self.kernel is None:
+            path = notebook.path.name
+            sessions = wait_for(
+                lambda: [s for s in self.lab.api("/api/sessions") if s["path"] == path], f"a session of {path}"
+            )
+            self.kernel = Kernel(self.lab, sessions[0]["kernel"]["id"])
+        return self.kernel
+
+    def leave(self) -> bool:
+        """Take the notebook away; returns whether the page is good for another."""
+        notebook, self.notebook = self.notebook, None
+        if notebook is None or notebook.wrong() or notebook.dialogs or self.shown >= self.MOST:
+            return False
+        if notebook.tolerated not in (None, LATE_PROBLEMS, NO_ANSWER):  # may still come, and would be the next one's
+            return False
+        try:
+            if not notebook.is_alone and self.page.evaluate(CLEAR, [FORGET, PATIENCE_MS]):
+                self.shared = notebook
+                return True
+            self.shared = None
+            return self._end(notebook)
+        except PlaywrightError:
+            return False
+
+    def _end(self, notebook: LabNotebook) -> bool:
+        """Close a notebook with its kernel."""
+        self._forget_kernel()
+        ended = bool(self.page.evaluate(LEAVE, notebook.path.name))
+        self._end_sessions()
+        return ended
+
+    def _forget_kernel(self) -> None:
+        if self.kernel is not None:
+            self.kernel.close()
+            self.kernel = None
+
+    def _end_sessions(self) -> None:
+        for session in self.lab.api("/api/sessions"):
+            self.lab.api(f"/api/sessions/{session['id']}", method="DELETE")
+
+    def close(self) -> None:
+        self._forget_kernel()
+        self.page.close()
+        self._end_sessions()
+
+
+class LabNotebook:
+    """A notebook open in JupyterLab; remembers what the page did wrong and whom it called.
+
+    One that was saved is trusted, and opened in a page that is loaded anew, as the next day.
+    """
+
+    def __init__(
+        self, window: Window, name: str, cells: Sequence[str], *, is_alone: bool = False, saved: Any = None
+    ) -> None:
+        self.window, self.lab, self.page = window, window.lab, window.page
+        self.cells = [cell.strip() for cell in cells]
+        self.is_alone = is_alone or saved is not None
+        self.saved = saved
+        self.foreign: list[str] = []
+        self.problems: list[str] = []
+        self.tolerated: re.Pattern[str] | None = None
+        self.dialogs: list[str] = []
+        self.shares_page = False
+        self.path = self.lab.root / f"{name}.ipynb"
+
+    def write(self) -> None:
+        """Write the file."""
+        notebook = self.saved
+        if notebook is None:
+            notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in self.cells])
+            notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        else:
+            notary = NotebookNotary(data_dir=str(self.lab.root / "data"))
+            notary.sign(notebook)
+            notary.store.close()
+        nbformat.write(notebook, self.path)
+
+    def open(self) -> LabNotebook:
+        """Show the cells, and wait until their kernel is really there."""
+        self.window.show(self)
+        return self
+
+    def wrong(self) -> list[str]:
+        """Return what went wrong in the page, but for what is allowed."""
+        allowed = [ALLOWED_PROBLEMS, self.tolerated, LATE_PROBLEMS if self.shares_page else None]
+        return [problem for problem in self.problems if not any(each and each.search(problem) for each in allowed)]
+
+    def command(self, name: str, **arguments: Any) -> None:
+        """Start a command of JupyterLab; not awaited, since a dialog would hang the test."""
+        self.page.evaluate("([name, args]) => { window.jupyterapp.commands.execute(name, args); }", [name, arguments])
+
+    def run_all(self) -> None:
+        """Run all cells and wait until each has ended; a cell that fails fails the test."""
+        cells = self.page.locator(".jp-CodeCell").count()
+        self.command("notebook:run-all-cells")
+        wait_for(lambda: self.page.evaluate(FINISHED) == cells, f"all {cells} cells have run", seconds=120)
+        errors = self.page.locator("[data-mime-type='application/vnd.jupyter.stderr'], .jp-RenderedError")
+        assert errors.count() == 0, errors.first.inner_text()
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.window.kernel_of(self)
+
+    def themes(self) -> Iterator[str]:
+        """Switch to both themes, first to the one that is there, and give their names: ``"light"`` and ``"dark"``."""
+        is_light = self.page.evaluate("() => document.body.dataset.jpThemeLight === 'true'")
+        for name in ("Light", "Dark") if is_light else ("Dark", "Light"):
+            self.theme(f"JupyterLab {name}")
+            yield name.lower()
+
+    def theme(self, name: str) -> None:
+        """Switch to ``"JupyterLab Light"`` or ``"JupyterLab Dark"``."""
+        light = "true" if name.endswith("Light") else "false"
+        if self.page.evaluate("() => document.body.dataset.jpThemeLight") != light:
+            self.command("apputils:change-theme", theme=name)
+        self.page.wait_for_selector(f"body[data-jp-theme-light='{light}']", state="attached", timeout=30_000)
+        self.page.wait_for_selector("#jupyterlab-splash", state="detached", timeout=30_000)
+        # The style sheet of a theme arrives after the attribute.
+        self.page.wait_for_function(
+            "dark => { const c = getComputedStyle(document.body).getPropertyValue('--jp-layout-color0').trim();"
+            " return c !== '' && (c === 'white' || c === '#fff' || c === '#ffffff') !== dark; }",
+            arg=light == "false",
+        )
+
+    def close(self) -> None:
+        """Leave the page open for the next notebook if it is as it was."""
+        if not self.window.leave():
+            self.window.close()
+            self.lab.window = None

@@ -1,0 +1,269 @@
+"""Events that a run makes when somebody reads it: the same as those that are made at once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import noetic_nb as nn
+from noetic_nb import late_events
+from noetic_nb.events import (
+    LayerStateChanged,
+    MemoryTraceSpan,
+    RunEvent,
+    StepStarted,
+    TurnCompleted,
+    TurnStarted,
+    Where,
+)
+from noetic_nb.late_events import event_of, noting, own_note, place_of
+from noetic_nb.memory import MemoryHooks, MemoryLayer
+from noetic_nb.runs import Recorder, Run, record
+from noetic_nb.runs import kept_turns as kept
+from noetic_nb.runs.keeper import bound
+from noetic_nb.runs.kept_turns import KeptTurns
+from tests.runs.seeded_run import harness
+
+PLACE = ("t1", "e1", 1, 0)
+
+
+class Collected:
+    """A sink that wants events."""
+
+    def __init__(self) -> None:
+        self.events: list[RunEvent] = []
+
+    def emit(self, event: RunEvent) -> None:
+        self.events.append(event)
+
+
+def row(step: str, turn: int = 1) -> late_events.Row:
+    return (StepStarted.kind, ("t1", "e1", turn, 0), 0.0, step, "run", f"/{step}#1")
+
+
+def steps(run: Run) -> list[str]:
+    return [event.step_id for event in run.select(StepStarted)]
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[late_events.Row]]:
+    """The rows that were made events."""
+    rows: list[late_events.Row] = []
+
+    def noticed(given: late_events.Row) -> RunEvent:
+        rows.append(given)
+        return event_of(given)
+
+    monkeypatch.setattr("noetic_nb.runs.run.event_of", noticed)
+    return rows
+
+
+async def converse(agent: nn.AgentHarness) -> None:
+    for text in ("Where is order A17?", "Thanks!"):
+        await agent.execute(text, thread_id="ann")
+    await agent.feedback("ann", quality=0.9)
+
+
+async def test_a_run_has_the_events_that_another_sink_is_sent_at_once() -> None:
+    recorded, sent = harness(), harness()
+    run, sink = record(recorded), Collected()
+    sent.subscribe(sink)
+
+    await converse(recorded)
+    await converse(sent)
+
+    assert list(run.events) == list(Run(events=sink.events).events)
+    assert {event.kind for event in sink.events} >= set(late_events._MAKERS)
+
+
+async def test_two_sinks_are_sent_the_very_same_events() -> None:
+    agent = harness()
+    run, sink = record(agent), Collected()
+    agent.subscribe(sink)
+
+    await converse(agent)
+
+    assert [id(event) for event in run.events if event.kind in late_events._MAKERS] == [
+        id(event) for event in sink.events if event.kind in late_events._MAKERS
+    ]
+
+
+async def test_no_event_of_a_hook_is_made_before_somebody_reads(made: list[late_events.Row]) -> None:
+    agent = harness()
+    run = record(agent)
+    await converse(agent)
+
+    assert made == []
+    assert run.select(MemoryTraceSpan)
+    count = len(made)
+    assert count > 20
+    assert len(run.events) >= count
+    assert len(made) == count  # each is made once
+
+
+async def test_who_reads_meanwhile_finds_what_has_happened_until_then() -> None:
+    agent = harness()
+    run = record(agent)
+    seen: list[int] = []
+
+    class Reading:
+        def emit(self, event: RunEvent) -> None:
+            seen.append(len(run.events))
+
+    agent.subscribe(Reading())
+
+    await converse(agent)
+
+    assert seen == list(range(1, len(run.events) + 1))
+
+
+async def test_a_listener_is_called_with_each_event_as_it_comes() -> None:
+    agent = harness()
+    run = record(agent)
+    told: list[RunEvent] = []
+    run.subscribe(told.append)
+
+    await converse(agent)
+
+    assert told == list(run.events)
+    assert [id(event) for event in told] == [id(event) for event in run.events]
+
+
+def test_a_class_with_an_emit_of_its_own_wants_events() -> None:
+    class Loud(Recorder):
+        def emit(self, event: RunEvent) -> None:
+            self.heard = event
+            super().emit(event)
+
+    loud, plain, sink = Loud(), Recorder(), Collected()
+
+    for each in (loud, plain, sink):
+        noting(each)(row("ask"))
+
+    assert own_note(loud) is None
+    assert own_note(sink) is None
+    assert loud.heard == loud.run.events[0] == plain.run.events[0] == sink.events[0]
+
+
+def test_what_follows_a_run_takes_each_event_once_however_many_are_made_at_a_time() -> None:
+    run = Run()
+    woken: list[int] = []
+    taken: list[RunEvent] = []
+    run.note_row(row("before"))
+    leave = run.follow(lambda: woken.append(1), taken.extend)
+    for step in "abcde":
+        run.note_row(row(step))
+
+    assert taken == []
+    assert not run.make_events(2)
+    assert [event.step_id for event in taken] == ["a", "b"]
+    assert run.make_events()
+    assert len(woken) == 5
+    assert taken == list(run.events)[1:]
+    leave()
+    leave()
+    run.note_row(row("after"))
+    assert len(run.events) == len(taken) + 2
+
+
+def test_rows_that_come_from_many_threads_are_all_there_each_threads_in_their_order() -> None:
+    run, before = Run(), sys.getswitchinterval()
+    bound(run, KeptTurns(max_bytes=2**27))
+    sys.setswitchinterval(1e-6)
+
+    def work(name: int) -> None:
+        for number in range(300):
+            run.note_row((StepStarted.kind, (f"t{name}", "e", 1, 0), 0.0, str(number), "run", ""))
+            if number % 7 == name:
+                len(run.events)
+
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, range(4)))
+    finally:
+        sys.setswitchinterval(before)
+
+    by_thread: dict[str, list[str]] = {}
+    for event in run.select(StepStarted):
+        by_thread.setdefault(event.where.thread_id, []).append(event.step_id)
+    assert by_thread == {f"t{name}": [str(number) for number in range(300)] for name in range(4)}
+
+
+def a_turn(run: Run, turn: int, text: str = "") -> None:
+    where = Where("t1", "e1", turn)
+    run.append(TurnStarted(where, 0.0, f"turn{turn}", 0, 0, text))
+    run.note_row(row(f"s{turn}", turn))
+    run.append(TurnCompleted(where, 0.0, f"turn{turn}", "success", 0.0, "", 0, 0, None, 0, 0, None))
+
+
+def test_turns_are_dropped_without_being_made_and_numbers_stay(made: list[late_events.Row]) -> None:
+    run = Run()
+    bound(run, KeptTurns(max_turns=4))
+    for turn in range(1, 6):
+        a_turn(run, turn)
+
+    assert made == []
+    assert run.meta["dropped"] == [{"thread_id": "t1", "first": 1, "last": 2}]
+    assert steps(run) == ["s3", "s4", "s5"]
+    assert run.numbers is not None
+    assert run.numbers.seqs == list(range(6, 15))
+    run.note_row(row("late", 5))
+    assert run.numbers.place_of(15) == 9
+    assert steps(run)[-1] == "late"
+
+
+def test_who_follows_has_what_is_dropped() -> None:
+    run = Run()
+    taken: list[RunEvent] = []
+    bound(run, KeptTurns(max_turns=2))
+    run.follow(lambda: None, taken.extend)
+    for turn in range(1, 5):
+        a_turn(run, turn)
+    run.make_events()
+
+    assert [event.step_id for event in taken if isinstance(event, StepStarted)] == ["s1", "s2", "s3", "s4"]
+    assert len(run.events) < len(taken)
+
+
+def test_a_run_far_from_its_bound_is_measured_later_and_kept_within_it_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kept, "_FAR", 50_000)
+    run = Run()
+    bound(run, KeptTurns(max_bytes=200_000))
+    most = 0
+    for turn in range(1, 600):
+        a_turn(run, turn, "x" * 1_000)
+        most = max(most, sum(len(event.query) for event in run.select(TurnStarted)))
+
+    # Three events a turn: so many turns may come before it is looked at.
+    assert most <= 200_000 + 1_000 * (500 // 3 + 1)
+    assert run.meta["dropped"]
+
+
+def test_a_place_of_an_event_is_that_of_its_row() -> None:
+    event = event_of(row("ask"))
+
+    assert place_of(event.where) == PLACE
+    assert event == StepStarted(Where("t1", "e1", 1), 0.0, "ask", "run", "/ask#1")
+
+
+async def test_a_state_that_is_changed_in_place_after_it_was_loaded_is_in_the_run_as_it_was_loaded() -> None:
+    def recall(p: Any) -> None:
+        if p.state is not None:
+            p.state["n"].append("recalled")
+
+    hooks = MemoryHooks(recall=recall, store=lambda p: {"state": {"n": ["stored"]}})
+    layer = MemoryLayer(id="notes", slot=200, scope="thread", budget={"min": 0, "max": 200}, hooks=hooks)
+    config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"), memory=[layer])
+    agent = nn.AgentHarness(config, model=nn.ScriptedModel(["Yes."] * 2))
+    run = record(agent)
+    for _ in range(2):
+        await agent.execute("Hm?", thread_id="t1")
+
+    states = [(event.hook, event.state) for event in run.select(LayerStateChanged)]
+    assert states == [("store", {"n": ("stored",)}), ("init", {"n": ("stored",)}), ("store", {"n": ("stored",)})]
