@@ -231,6 +231,11 @@ def test_what_stood_in_the_field_when_apply_was_pressed_is_applied_by_a_busy_ker
     # The first message of a page starts its subshell, and still waits for the cell itself.
     editor.get_by_role("button", name="Apply", exact=True).click()
     expect(editor.locator(".nn-notice")).to_contain_text("Applied as version 3")
+    if subshells:  # until the page knows of them, its messages wait for the cell
+        opened.page.wait_for_function(
+            "() => [...window.jupyterapp.shell.currentWidget.sessionContext.session.kernel._comms.values()]"
+            ".every(comm => comm.subshellId)"
+        )
 
     for number in range(3):
         version = int(opened.kernel.value("rules.version"))
