@@ -10,8 +10,10 @@ __all__ = ["nothing_collected"]
 
 
 @contextmanager
-def nothing_collected() -> Iterator[None]:
+def nothing_collected(*, is_old: bool = False) -> Iterator[None]:
     """Let the collector rest while the body runs, which waits for nobody; where it was off before, it stays off.
+
+    With `is_old`, what was made counts as old from then on: else the next object would wait for a round through all of it.
 
     Examples
     --------
@@ -27,4 +29,8 @@ def nothing_collected() -> Iterator[None]:
         yield
     finally:
         if was_on:
+            # Frozen and thawed at once is moved to the oldest generation; what a program has frozen itself stays so.
+            if is_old and not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()

@@ -74,7 +74,7 @@ def attach(
             setattr(sys.modules[package], name, value)
             return value
         if name in names:
-            with nothing_collected():  # a hundred thousand objects, and all of them stay
+            with nothing_collected(is_old=True):  # a hundred thousand objects, and all of them stay
                 return from_stub(name)
         try:
             return unknown(name)

@@ -6,7 +6,6 @@ text safe inside HTML.
 
 from __future__ import annotations
 
-import html
 import json
 from typing import Final
 
@@ -34,6 +33,8 @@ def escape(value: object) -> str:
     >>> escape("a\u202eb")
     'a[U+202E]b'
     """
+    import html  # with a table of two thousand names; nothing is shown in most processes
+
     return _INVISIBLE.sub(lambda m: f"[U+{ord(m.group()):04X}]", html.escape(str(value), quote=True))
 
 
@@ -91,6 +92,8 @@ def plain_data(value: object, length: int) -> str:
 
 def _shown(text: str, length: int) -> str:
     # Cut again, because characters that are spelled out take more room.
+    import html
+
     return clip(html.unescape(escape(clip(text, length))), length)
 
 

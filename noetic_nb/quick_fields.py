@@ -128,16 +128,25 @@ class _Known:
                 if validator.info.mode != "before" or name in self.before or _takes(validator.func) != 1:
                     return
                 self.before[name] = validator.func
-        try:
-            hints = get_type_hints(cls, include_extras=True)
-        except NameError:  # of a class in a function, with types that are known there only
-            return
-        self.kinds = {name: hints[name] for name in cls.model_fields}
+        if cls.__pydantic_fields_complete__:
+            self.kinds = {name: _kind_of(field) for name, field in cls.model_fields.items()}
+        else:  # it names classes that were declared after it
+            try:
+                hints = get_type_hints(cls, include_extras=True)
+            except NameError:  # of a class in a function, with types that are known there only
+                return
+            self.kinds = {name: hints[name] for name in cls.model_fields}
         self.left = _FEW
 
 
 # The fields of a class stay as they are, and once it has its schema nothing is looked up here.
 _known: Final = lru_cache(maxsize=256)(_Known)
+
+
+def _kind_of(field: FieldInfo) -> Any:
+    """Return the type of a field, which pydantic has parted from what stood beside it."""
+    holder = next(filter(_is_instance_field, field.metadata), None)
+    return field.annotation if holder is None else Annotated[field.annotation, holder]
 
 
 def _takes(function: Callable[..., Any]) -> int:

@@ -1,24 +1,58 @@
-"""Dataclasses that are declared and made quickly: an import declares a hundred, an imported run makes tens of thousands.
+"""Records that are declared and made quickly: an import declares a hundred, an imported run makes tens of thousands.
 
 `dataclasses` writes and compiles the source of six methods for each class, most of which a short session never calls. Here they
 are made when they are first looked at. All else is as there: fields, signature, comparison, copies, pickles, patterns.
+`typing` compiles the annotation of each field of a named tuple; here they stay text.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import sys
+from collections import namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, FrozenInstanceError
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["dataclass"]
+__all__ = ["NamedTuple", "dataclass"]
 
 if TYPE_CHECKING:
     from dataclasses import dataclass  # so that type checkers know what it is
+    from typing import NamedTuple
 else:
+
+    class _Declared(type):
+        """Makes a named tuple of a class of fields."""
+
+        def __new__(mcs, name, bases, given):
+            if not bases:
+                return super().__new__(mcs, name, bases, given)
+            kinds = given.pop("__annotations__", {})
+            with_default = [field for field in kinds if field in given]
+            if with_default != [*kinds][len(kinds) - len(with_default) :]:
+                raise TypeError(f"{name}: a field without a default follows one that has it")
+            defaults = [given.pop(field) for field in with_default]
+            made = namedtuple(name, kinds, defaults=defaults, module=given.pop("__module__"))
+            made.__annotations__ = made.__new__.__annotations__ = kinds
+            for key, value in given.items():
+                if key in _OWN:
+                    raise AttributeError(f"{name}: a named tuple has a {key!r} of its own")
+                setattr(made, key, value)
+            return made
+
+    class NamedTuple(metaclass=_Declared):
+        """Do what `typing.NamedTuple` does, in a third of the time, for a class that has no other base.
+
+        Examples
+        --------
+        >>> class Point(NamedTuple):
+        ...     x: float
+        ...     y: float = 0.0
+        >>> Point(1.0)._replace(y=2.0)
+        Point(x=1.0, y=2.0)
+        """
 
     def dataclass(cls=None, /, **options):
         """Do what `dataclasses.dataclass` does, in a tenth of the time; a frozen record is made in little more than half.
@@ -48,6 +82,10 @@ else:
         return decorate if cls is None else decorate(cls)
 
 
+# What a named tuple is made of.
+_OWN = frozenset(
+    {"__new__", "__init__", "__slots__", "__getnewargs__", "_fields", "_field_defaults", "_make", "_replace", "_asdict"}
+)
 _BECOME = vars(object)["__class__"].__set__
 # With fewer fields, the change of class and back takes longer than it saves.
 _MANY = 5

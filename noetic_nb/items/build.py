@@ -108,8 +108,10 @@ def _output_text(item: Mapping[str, Any]) -> str:
     content = item.get("content")
     if type(content) is tuple and len(content) == 1:  # the form of nearly every response
         part = content[0]
-        text = part.get("text") if isinstance(part, _MAPPINGS) and part.get("type") == "output_text" else None
-        return text if isinstance(text, str) else ""
+        if type(part) is FrozenDict or isinstance(part, _MAPPINGS):
+            text = part.get("text")
+            return text if part.get("type") == "output_text" and isinstance(text, str) else ""
+        return ""
     return "".join(
         part["text"] for part in _parts(item) if part.get("type") == "output_text" and isinstance(part.get("text"), str)
     )

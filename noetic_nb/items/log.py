@@ -422,8 +422,12 @@ class ItemLog:
     @overload
     def __getitem__(self, index: slice) -> Sequence[Item]: ...
     def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
-        if isinstance(index, int) and -self._length <= index < self._length:
-            return self._store.items[index if index >= 0 else index + self._length]
+        if isinstance(index, int):
+            length = self._length
+            if 0 <= index < length:
+                return self._store.items[index]
+            if -length <= index < 0:
+                return self._store.items[index + length]
         return self.items[index]
 
     def __repr__(self) -> str:

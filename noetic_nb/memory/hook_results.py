@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.quick_records import NamedTuple
 
 __all__ = ["UNSET", "RerenderRequest", "field_of", "rerender_request", "state_of"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from noetic_nb.cards import with_card
 from noetic_nb.items import Item, assistant_text
@@ -16,7 +16,7 @@ from noetic_nb.items.origins import MODEL, Origin, Provenance, least_trusted, me
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.steering_decision import ALLOW, SteeringDecision
 from noetic_nb.models.client import ModelResponse, TokenLogprob, Usage
-from noetic_nb.quick_records import dataclass
+from noetic_nb.quick_records import NamedTuple, dataclass
 from noetic_nb.storage import ScopedStorage
 
 __all__ = [

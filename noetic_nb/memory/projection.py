@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
@@ -20,6 +20,7 @@ from noetic_nb.items import Item, item_tokens, parse_item
 from noetic_nb.items.build import unresolved_positions
 from noetic_nb.items.log import ItemView
 from noetic_nb.quick_fields import made_quickly
+from noetic_nb.quick_records import NamedTuple
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["Order", "Overflow", "ProjectedHistory", "ProjectionPolicy", "assemble_view", "project_tail"]

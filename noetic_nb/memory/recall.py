@@ -11,7 +11,7 @@ import math
 import weakref
 from collections import OrderedDict
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, input_message
@@ -25,6 +25,7 @@ from noetic_nb.memory.params import RecallParams
 from noetic_nb.memory.scope import resolve_scope_key
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.trace import CURRENT_NOTES, HookNotes
+from noetic_nb.quick_records import NamedTuple
 from noetic_nb.tokens import Tokenizer, most_that_fit
 
 __all__ = ["RecallEntry", "RecallMode", "Recaller"]

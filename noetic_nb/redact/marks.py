@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
+
+from noetic_nb.quick_records import NamedTuple
 
 __all__ = ["PLACEHOLDER", "REDACTED", "Placeholder", "Span"]
 

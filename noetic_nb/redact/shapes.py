@@ -6,9 +6,10 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from noetic_nb.late_pattern import late_pattern
+from noetic_nb.quick_records import NamedTuple
 from noetic_nb.redact.marks import PLACEHOLDER, Span
 
 __all__ = ["cookies", "is_hinted", "issued", "longest_run", "may_hold_cookies"]
@@ -95,7 +96,7 @@ _SHAPES: Final = (
 # Any hint at all: each pattern begins with one character that is rare and quick to find, and looks back from there.
 _ANY_HINT: Final = tuple(
     [
-        re.compile(pattern).search
+        late_pattern(pattern)
         for pattern in (
             r"_(?:(?<=gh[opsur]_)|(?<=hf_)|(?<=gsk_)|(?<=npm_)|(?<=_live_)|(?<=_test_)|(?<=whsec_)|(?<=github_pat_))",
             r"-(?<=[ktTXi]-)(?:(?<=sk-)|(?<=xai-)|(?<=pypi-)|(?<=gl[dr]t-)|(?<=gl(?:pa|pt)t-)|(?<=GOCSPX-))",
@@ -131,7 +132,7 @@ def is_hinted(text: str) -> bool:
     for hint in _PLAIN_HINTS:
         if hint in text:
             return True
-    return any(search(text) for search in _ANY_HINT)
+    return any(pattern.search(text) for pattern in _ANY_HINT)
 
 
 def may_hold_cookies(text: str, lower: str) -> bool:

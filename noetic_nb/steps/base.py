@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 from pydantic.alias_generators import to_camel
@@ -14,6 +14,7 @@ from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.quick_fields import made_quickly
+from noetic_nb.quick_records import NamedTuple
 
 __all__ = ["Frozen", "InstanceField", "Requirement", "StepRecord"]
 

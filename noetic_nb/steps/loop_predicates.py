@@ -186,7 +186,7 @@ class _Members(_Predicate):
     @property
     def is_immediate(self) -> bool:
         """Whether all members answer at once."""
-        return all(predicate.is_immediate for predicate in self.predicates)
+        return False not in [predicate.is_immediate for predicate in self.predicates]
 
     def _card(self) -> Card:
         return replace(super()._card(), facts=[("", predicate) for predicate in self.predicates])

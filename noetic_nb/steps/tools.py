@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
@@ -21,7 +21,7 @@ from noetic_nb.items.json_text import compact_json
 from noetic_nb.late_pattern import late_pattern
 from noetic_nb.models.client import ToolSpec
 from noetic_nb.names import skeleton
-from noetic_nb.quick_records import dataclass
+from noetic_nb.quick_records import NamedTuple, dataclass
 from noetic_nb.sync import awaited
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 

@@ -1,9 +1,10 @@
-"""State that lives as long as the process. Nothing is ever shared with the caller: values are kept as JSON text, or as copies."""
+"""State that lives as long as the process. Nothing is shared that may change: values are kept as JSON text, or are frozen."""
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ encode: Final = encoding(
 """How the values of every store are written."""
 # Keys that are put in their places one by one; more are sorted together with those that are.
 _MOST_NEW_KEYS: Final = 1_000
+# Values that nobody has read and that are not written yet; as objects they take about a KiB more than as text.
+_MOST_LATE: Final = 10_000
 
 
 def json_text(key: str, value: JsonValue) -> str:
@@ -69,27 +72,33 @@ class InMemoryStorage:
 
     is_prompt: Final = True
     """What waits here waits for futures of the loop only: see `ThreadStore.is_prompt`."""
+    keeps_text: Final = True
+    """See `ThreadStore.keeps_text`."""
 
     def __init__(self, initial: Mapping[str, JsonValue] | None = None) -> None:
-        # Or, in place of a text, data that nobody writes into and that it would be read as: most are replaced before they are
-        # read.
+        # Or, in place of a text, what nobody writes into: data that it would be read as, or what writes itself once it is read.
+        # Most are replaced before that.
         self._texts: dict[str, Any] = {key: json_text(key, value) for key, value in (initial or {}).items()}
-        # The keys in order, perhaps with some that are gone, and those that are new; None where they are not known.
+        # The keys in order, None where that is not known, and those that were written since; some of both may be gone.
         self._order: list[str] | None = None
         self._new: list[str] = []
         self._ordered = self._texts
+        # The keys of values that are written once they are read, the oldest first; some may be gone.
+        self._late: deque[str] = deque()
 
     def get_now(self, key: str) -> JsonValue | None:
         """Return a copy of the value under a key, or None: `get` for who need not wait."""
-        found = self._texts.get(key)
+        found: Any = self._texts.get(key)
         if type(found) is str:
             return json.loads(found)
+        if hasattr(type(found), "lasts"):
+            return json.loads(found.json_text())
         return own_copy(found)
 
     def held_now(self, key: str) -> JsonValue | None:
         """Return the very mapping or list that `set_now` was given as its own, into which nobody writes; None for a text."""
         found = self._texts.get(key)
-        return None if type(found) is str else found
+        return None if type(found) is str or hasattr(type(found), "lasts") else found
 
     def set_now(self, key: str, value: JsonValue, *, is_own: bool = False) -> None:
         """Keep a copy of a value, None to forget the key: `set` and `delete` for who need not wait.
@@ -105,25 +114,49 @@ class InMemoryStorage:
     def write_now(
         self, values: Mapping[str, JsonValue], delete: Iterable[str] = (), absent: Iterable[str] = ()
     ) -> None:
-        """Write several keys, all of them or none: `write_together` for who need not wait."""
+        """Write several keys, all of them or none: `write_together` for who need not wait.
+
+        A value whose class says that it ``lasts`` is asked for its ``json_text()`` only when it is read: nothing that it
+        says may change, and it must not fail.
+        """
+        texts, late = self._texts, self._late
         for key in absent:
-            if key in self._texts:
+            if key in texts:
                 raise key_taken(key)
-        for key, text in [(key, json_text(key, value)) for key, value in values.items()]:
-            self._put(key, text)
+        written = {
+            key: value if hasattr(type(value), "lasts") else json_text(key, value) for key, value in values.items()
+        }
+        texts.update(written)
         for key in delete:
-            self._texts.pop(key, None)
+            texts.pop(key, None)
+        self._new += written
+        if len(self._new) > _MOST_NEW_KEYS:
+            self._forget_new()
+        late.extend(written)  # those that are text already stay so
+        while len(late) > _MOST_LATE:
+            self._text(late.popleft())
+
+    def _text(self, key: str) -> str | None:
+        found = self._texts.get(key)
+        if found is not None and type(found) is not str:
+            found = self._texts[key] = json_text(key, found)
+        return found
 
     def lacks(self, keys: Iterable[str]) -> bool:
         """Tell whether none of some keys is there."""
         return self._texts.keys().isdisjoint(keys)
 
     def _put(self, key: str, text: Any) -> None:
-        if self._order is not None and key not in self._texts:
-            self._new.append(key)
-            if len(self._new) > _MOST_NEW_KEYS:
-                self._order = None
         self._texts[key] = text
+        self._new.append(key)
+        if len(self._new) > _MOST_NEW_KEYS:
+            self._forget_new()
+
+    def _forget_new(self) -> None:
+        # Many keys come and go with every turn, and others are written again and again.
+        self._new = [key for key in dict.fromkeys(self._new) if key in self._texts]
+        if len(self._new) > _MOST_NEW_KEYS // 2:
+            self._new, self._order = [], None
 
     async def get(self, key: str) -> JsonValue | None:
         """Return a copy of the value under a key, or None."""
@@ -131,10 +164,7 @@ class InMemoryStorage:
 
     async def get_text(self, key: str) -> str | None:
         """Return the JSON text under a key, or None."""
-        found = self._texts.get(key)
-        if found is not None and type(found) is not str:
-            found = self._texts[key] = encode(found)
-        return found
+        return self._text(key)
 
     async def get_many(self, keys: list[str]) -> dict[str, JsonValue]:
         """Return copies of the values that exist under several keys."""
@@ -166,9 +196,10 @@ class InMemoryStorage:
             order, self._ordered = sorted(texts), texts
         else:
             for key in self._new:
-                at = bisect_left(order, key)
-                if at == len(order) or order[at] != key:
-                    order.insert(at, key)
+                if key in texts:
+                    at = bisect_left(order, key)
+                    if at == len(order) or order[at] != key:
+                        order.insert(at, key)
         self._order = order
         self._new.clear()
         return order

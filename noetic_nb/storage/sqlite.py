@@ -111,6 +111,8 @@ class SQLiteStorage:
 
     is_prompt: Final = True
     """What waits here waits for futures of the loop only: see `ThreadStore.is_prompt`."""
+    keeps_text: Final = True
+    """See `ThreadStore.keeps_text`."""
 
     @explained(path="Name a file: SQLiteStorage('desk.db').")
     def __init__(
@@ -392,5 +394,5 @@ def _text(key: str, value: JsonValue) -> str:
             text.encode()
         except UnicodeEncodeError:
             # Half a character is legal in JSON only as an escape; SQLite's UTF-8 cannot hold it otherwise.
-            return json.dumps(value, separators=(",", ":"), allow_nan=False)
+            return json.dumps(json.loads(text), separators=(",", ":"))
     return text

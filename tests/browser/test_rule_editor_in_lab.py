@@ -206,12 +206,13 @@ SET_COMMS = """async mode => {
     return window.jupyterapp.serviceManager.kernels ? true : false;
 }"""
 
-# With subshells the change is there while the cell runs; without them the cell is over first.
+# With subshells the change is there while the cell runs; without them the cell is over first, once all has been typed.
 BUSY = """
 import time
-version, until = rules.version, time.monotonic() + (60 if {subshells} else 3)
-while time.monotonic() < until and not ({subshells} and rules.version > version):
-    pass
+from pathlib import Path
+version, until = rules.version, time.monotonic() + 60
+while time.monotonic() < until and rules.version == version and not Path(f"COMMS {version}").exists():
+    time.sleep(0.001)
 meanwhile = rules.version > version
 """
 
@@ -219,7 +220,7 @@ meanwhile = rules.version > version
 @pytest.mark.parametrize("comms", ["disabled", "perComm", "perCommTarget"])
 def test_what_stood_in_the_field_when_apply_was_pressed_is_applied_by_a_busy_kernel(notebook: Open, comms: str) -> None:
     subshells = comms != "disabled"
-    opened = notebook(RULES, "RuleEditor(rules)", BUSY.format(subshells=subshells), is_alone=True)
+    opened = notebook(RULES, "RuleEditor(rules)", BUSY.replace("COMMS", comms), is_alone=True)
     opened.page.evaluate(SET_COMMS, comms)
     for cell in (0, 1):
         opened.page.locator(".jp-CodeCell").nth(cell).locator(".cm-content").click()
@@ -245,6 +246,8 @@ def test_what_stood_in_the_field_when_apply_was_pressed_is_applied_by_a_busy_ker
         text.press_sequentially("  # typed on")
         later = text.input_value()
         assert "typed on" in later
+        if not subshells:
+            (opened.path.parent / f"{comms} {version}").touch()
 
         expect(editor.locator(".nn-notice")).to_contain_text(f"Applied as version {version + 1}", timeout=20_000)
         source = opened.kernel.value("rules['only_orders_of_a'].source")

@@ -1,7 +1,7 @@
 """Kernels of tests begin as forks of one process that has imported what they import: a second of work saved for each.
 
-`offered` makes every kernel named ``python3`` such a fork, for this process and those it starts; `fresh` is for tests that need
-the process of a kernel to be new: of what is imported first, and of orders that a new seed of hashes would change.
+`offered` makes every kernel named ``python3`` such a fork, for this process and those it starts; `family` is for what a new seed
+of hashes would change; `fresh` is for tests that need the process of a kernel to be new: of what is imported first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +22,11 @@ FOLDER: Final = "NOETIC_NB_FORKED_KERNELS"
 
 
 @contextmanager
-def offered() -> Iterator[Path | None]:
-    """Offer forks. Nothing is started before the first kernel; where a process cannot fork, nothing changes."""
+def family() -> Iterator[Path | None]:
+    """Give the folder of kernels that are forks of one process: of its own seed of hashes. Where a process cannot fork, None.
+
+    Nothing is started before the first kernel.
+    """
     if not (hasattr(os, "fork") and hasattr(os, "posix_spawn")):
         yield None
         return
@@ -36,18 +39,25 @@ def offered() -> Iterator[Path | None]:
         json.dumps({"argv": command, "display_name": "Python 3 (ipykernel)", "language": "python"})
     )
     (folder / "owner").write_text(str(os.getpid()))
-    before = os.environ.get("JUPYTER_PATH")
-    os.environ["JUPYTER_PATH"] = os.pathsep.join([str(folder), *([before] if before else [])])
-    os.environ[FOLDER] = str(folder)
     try:
         yield folder
     finally:
-        del os.environ[FOLDER]
-        if before is None:
-            del os.environ["JUPYTER_PATH"]
-        else:
-            os.environ["JUPYTER_PATH"] = before
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def offered() -> Iterator[Path | None]:
+    """Offer forks to this process and those it starts; where a process cannot fork, nothing changes."""
+    with family() as folder:
+        if folder is None:
+            yield None
+            return
+        os.environ[FOLDER] = str(folder)
+        try:
+            with members_of(folder):
+                yield folder
+        finally:
+            del os.environ[FOLDER]
 
 
 def paths_of_fresh() -> str:
@@ -59,10 +69,11 @@ def paths_of_fresh() -> str:
 
 
 @contextmanager
-def fresh() -> Iterator[None]:
-    """Start kernels as new processes within."""
+def members_of(folder: Path | None) -> Iterator[None]:
+    """Start kernels as forks of this family within; without one, as new processes."""
     before = os.environ.get("JUPYTER_PATH")
-    os.environ["JUPYTER_PATH"] = paths_of_fresh()
+    paths = [str(folder), *([before] if before else [])]
+    os.environ["JUPYTER_PATH"] = paths_of_fresh() if folder is None else os.pathsep.join(paths)
     try:
         yield
     finally:
@@ -70,3 +81,8 @@ def fresh() -> Iterator[None]:
             del os.environ["JUPYTER_PATH"]
         else:
             os.environ["JUPYTER_PATH"] = before
+
+
+def fresh() -> AbstractContextManager[None]:
+    """Start kernels as new processes within."""
+    return members_of(None)

@@ -132,6 +132,15 @@ def test_a_fork_is_interrupted(kernel: Callable[..., Kernel]) -> None:
     assert begun.value("1 + 1") == 2
 
 
+def test_another_family_has_another_seed_of_hashes(kernel: Callable[..., Kernel]) -> None:
+    here = {kernel().value("hash('a')") for _ in range(2)}
+    with forked.family() as folder, forked.members_of(folder):
+        there = {kernel().value("hash('a')") for _ in range(2)}
+
+    assert len(here) == len(there) == 1
+    assert here != there
+
+
 @pytest.mark.parametrize("ends", ["os._exit(3)", "os.kill(os.getpid(), signal.SIGKILL)"])
 def test_a_fork_that_ends_is_seen_to_have_ended_as_it_did(kernel: Callable[..., Kernel], ends: str) -> None:
     begun = kernel()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
 
 from notebooks.build import is_static_form
-from tests.kernels.forked import fresh
+from tests.kernels.forked import family, members_of
 from tests.notebooks.legal_order import before, shuffled
 from tests.notebooks.shown import ROOT, first_run, masked, run, shown
 
@@ -33,12 +34,21 @@ def without_static_forms(shows: dict[int, list[tuple[str, str]]]) -> dict[int, l
     }
 
 
+@pytest.fixture(scope="session")
+def strangers() -> Iterator[Path | None]:
+    """Kernels with a seed of hashes of their own, for all tests of a worker."""
+    with family() as folder:
+        yield folder
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
-def test_a_notebook_shows_the_same_twice_and_in_another_order(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_shows_the_same_twice_and_in_another_order(
+    path: Path, strangers: Path | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     once = first_run(path)
-    with fresh():  # a seed of hashes of its own: what hangs on the order of a set shows
+    with members_of(strangers):  # what hangs on the order of a set shows
         elsewhere = run(path, shuffled(code(path), SEED))
     # A lesson is kept with what it showed when it was made, of views their text; what does not keep it is run once more.
     again, first = (kept(path), without_static_forms(once)) if path in LESSONS else (run(path), once)

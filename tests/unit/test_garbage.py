@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import weakref
+from typing import Any
 
 import pytest
 
@@ -17,8 +19,23 @@ gc.collect()
 began = []
 gc.callbacks.append(lambda phase, info: began.append(phase))
 nn.AgentConfig  # loads a hundred modules
-print(began.count("start"), gc.isenabled())
+made = [[] for _ in range(1_000)]  # enough for a round of the youngest
+young = {id(one) for one in gc.get_objects(0) + gc.get_objects(1)}
+print(began.count("start"), gc.isenabled(), id(vars(nn.AgentConfig)["model_config"]) in young, gc.get_freeze_count())
 """
+
+AGED = """
+import gc
+from noetic_nb.garbage import nothing_collected
+with nothing_collected(is_old=True):
+    made = [[number] for number in range(100)]
+old = {id(one) for one in gc.get_objects(2)}
+print(gc.get_freeze_count() > 0, all(id(one) in old for one in made))
+"""
+
+
+class Circle:
+    itself: Any
 
 
 def interrupted() -> bool:
@@ -42,6 +59,30 @@ def test_it_is_left_as_it_was_found_whatever_happens(was_on: bool) -> None:
 def test_what_is_loaded_is_not_searched_for_garbage() -> None:
     done = subprocess.run([sys.executable, "-c", COUNTED], capture_output=True, text=True, check=True)
 
-    searches, is_on = done.stdout.split()
-    assert int(searches) <= 3, "one may follow at once, when the collector is on again"
-    assert is_on == "True"
+    searches, is_on, is_young, frozen = done.stdout.split()
+    assert int(searches) <= 1, "that of the thousand, which is not one through all that was loaded"
+    assert (is_on, is_young, frozen) == ("True", "False", "0")
+
+
+@pytest.mark.parametrize("is_frozen", [False, True], ids=["nothing frozen", "something frozen"])
+def test_what_a_program_has_frozen_itself_stays_so(is_frozen: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ("import gc; gc.freeze()" if is_frozen else "") + AGED],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.split() == [str(is_frozen), str(not is_frozen)]
+
+
+def test_what_is_old_is_collected_all_the_same() -> None:
+    with nothing_collected(is_old=True):
+        circle = Circle()
+        circle.itself = circle
+    gone = weakref.ref(circle)
+    del circle
+
+    gc.collect()
+
+    assert gone() is None

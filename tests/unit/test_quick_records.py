@@ -6,12 +6,14 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import typing
 from dataclasses import FrozenInstanceError, InitVar, field, fields, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, get_args, get_type_hints
 
 import pytest
 
+from noetic_nb import quick_records
 from noetic_nb.events import RunEvent, Where
 from noetic_nb.quick_records import dataclass
 
@@ -241,3 +243,73 @@ def test_a_record_of_many_fields_is_of_its_class_and_frozen(cls: type[Many]) -> 
     with pytest.raises(FrozenInstanceError):
         made.a = 2  # type: ignore[misc]
     assert pickle.loads(pickle.dumps(made)) == made == copy.deepcopy(made)
+
+
+def named(base: Any) -> Any:
+    """Return a named tuple as a base makes it."""
+
+    class Place(base):  # type: ignore[misc]
+        """A place."""
+
+        row: int
+        column: int | None = None
+        name: str = KEY
+
+        @property
+        def is_named(self) -> bool:
+            return self.name != KEY
+
+    return Place
+
+
+NAMED = [named(typing.NamedTuple), named(quick_records.NamedTuple)]
+
+
+class Picked(quick_records.NamedTuple):
+    first: int
+    second: str = "b"
+
+
+def test_a_named_tuple_is_one_like_any_other() -> None:
+    slow, quick = NAMED
+
+    for made in (slow, quick):
+        place = made(1, name="here")
+        assert (place, repr(place), place.is_named) == (
+            (1, None, "here"),
+            "Place(row=1, column=None, name='here')",
+            True,
+        )
+        assert place._replace(column=2)._asdict() == {"row": 1, "column": 2, "name": "here"}
+        assert copy.deepcopy(place) == place
+    for name in ("_fields", "_field_defaults", "__doc__", "__module__", "__qualname__", "__match_args__", "__bases__"):
+        assert getattr(quick, name) == getattr(slow, name), name
+    shown = [[(each.name, each.default) for each in inspect.signature(made).parameters.values()] for made in NAMED]
+    assert shown[0] == shown[1] == [("row", inspect.Parameter.empty), ("column", None), ("name", KEY)]
+    assert get_type_hints(quick) == get_type_hints(slow) == {"row": int, "column": int | None, "name": str}
+    assert pickle.loads(pickle.dumps(Picked(1))) == Picked(1, "b")
+
+
+@pytest.mark.parametrize("base", [typing.NamedTuple, quick_records.NamedTuple], ids=["typing", "quick"])
+def test_a_named_tuple_that_cannot_be_is_refused(base: Any) -> None:
+    with pytest.raises(TypeError, match="default"):
+        declare_backwards(base)
+    with pytest.raises(AttributeError, match="_replace"):
+        declare_overwriting(base)
+
+
+def declare_backwards(base: Any) -> Any:
+    class Place(base):  # type: ignore[misc]
+        row: int = 0
+        column: int
+
+    return Place
+
+
+def declare_overwriting(base: Any) -> Any:
+    class Place(base):  # type: ignore[misc]
+        row: int
+
+        def _replace(self) -> None: ...
+
+    return Place

@@ -243,9 +243,8 @@ class Context:
             self.locks = {}
         return self.locks.setdefault(layer_id, asyncio.Lock())
 
-    def entered(self, step_id: str) -> tuple[str, tuple[str, ...]]:
+    def entered(self, step_id: str, around: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
         """Count a step that is about to run; returns its path, such as ``/think#1/ask#2``, and the same by its parts."""
-        around = self.frames
         if "~" in step_id or "/" in step_id:
             step_id = step_id.replace("~", "~0").replace("/", "~1")
         prefix = f"/{'/'.join((*around, step_id))}"

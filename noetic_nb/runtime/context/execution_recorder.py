@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from noetic_nb.items import Item
@@ -61,8 +61,8 @@ class ExecutionRecorder(Protocol[C, S]):
     def replay(self, step: S, definition: Step) -> tuple[bool, StepValue]:
         """Return whether a step ended before, and its output."""
 
-    async def step_done(self, step: S, definition: Step, output: StepValue) -> None:
-        """Write that a step ended."""
+    def step_done(self, step: S, definition: Step, output: StepValue) -> Awaitable[object] | None:
+        """Write that a step ended; returns what has to be awaited for that, None where nothing has to."""
 
     @property
     def put_off(self) -> Sequence[Any]:

@@ -69,15 +69,15 @@ def warn_if_redacted(ctx: Context, items: Iterable[Item], source: str, layer_id:
         content = item.get("content")
         if type(content) is not tuple:
             content = (content or item.get("output") or item.get("arguments"),)
-        texts = [part.get("text") if type(part) is FrozenDict else part for part in content]
-        may_hold = ["[redacted" in (text if type(text) is str else str(text)) for text in texts]
-        if True in may_hold and PLACEHOLDER.search(item_text(item)):
-            ctx.warn(
-                "text_redacted",
-                f"{source} holds a placeholder where a secret had been removed; it was read as it stands.",
-                layer_id,
-            )
-            return
+        for part in content:
+            text = part.get("text") if type(part) is FrozenDict else part
+            if "[redacted" in (text if type(text) is str else str(text)) and PLACEHOLDER.search(item_text(item)):
+                ctx.warn(
+                    "text_redacted",
+                    f"{source} holds a placeholder where a secret had been removed; it was read as it stands.",
+                    layer_id,
+                )
+                return
 
 
 def log_items(

@@ -10,7 +10,7 @@ from noetic_nb.items.json_text import plain_text
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.storage.in_memory import json_text
 
-__all__ = ["LIMIT_BYTES", "LargeState", "Measured", "warn_if_large"]
+__all__ = ["LIMIT_BYTES", "LargeState", "Measured", "is_small", "warn_if_large"]
 
 # 10 MiB as JSON: what is copied for every child, or written after every step, is felt from about here on.
 LIMIT_BYTES: Final = 10 * 1024 * 1024
@@ -69,10 +69,15 @@ class Measured(dict[str, Any]):
 _MOST_BYTES: Final = 4
 
 
+def is_small(characters: int | None) -> bool:
+    """Tell whether so many characters are below the limit, whatever they are; False where nobody counted them."""
+    return characters is not None and characters * _MOST_BYTES <= LIMIT_BYTES
+
+
 def warn_if_large(ctx: Context, step_id: str, what: Literal["state", "checkpoint"], value: object) -> None:
     """Report, once per step, a value above the limit. What is no JSON data is measured by its text."""
     engine = ctx.engine
-    if isinstance(value, Measured) and value.size is not None and value.size * _MOST_BYTES <= LIMIT_BYTES:
+    if type(value) is Measured and is_small(value.size):
         return
     if (step_id, what) in engine.warned_steps:
         return

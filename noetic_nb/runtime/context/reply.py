@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticError
@@ -13,6 +13,7 @@ from noetic_nb.markup import plain_line
 from noetic_nb.memory.lifecycle import LayerIdle
 from noetic_nb.memory.recall import BudgetOverrun, MiscountedTokens
 from noetic_nb.models.client import FinishReason, Usage
+from noetic_nb.quick_records import NamedTuple
 from noetic_nb.redact import redact_text
 from noetic_nb.runtime.context.step_errors import error_text
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from noetic_nb.memory import BudgetPlan, LayerStack, ProjectionPolicy, allocate_budgets
+from noetic_nb.quick_records import NamedTuple
 from noetic_nb.runtime.config.config import AgentConfig
 from noetic_nb.steps import LLMStep, Tool
 from noetic_nb.steps.output_codec import system_instructions

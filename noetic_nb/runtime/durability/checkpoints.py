@@ -241,7 +241,8 @@ def _take_entry(turn: TurnState[ExecutionRecord], entry: JsonValue, number: int,
     turn.replays = True
     if "places" in entry:
         path, _, iteration = entry["path"].rpartition("!")
-        turn.root.start.at_path(path).failures[int(iteration)] = entry
+        loop = turn.root.start.at_path(path)
+        loop.failures = {**loop.failures, int(iteration): entry}
     else:
         turn.root.start.at_path(entry["path"]).entry = entry
     return True

@@ -21,21 +21,23 @@ from collections.abc import Awaitable, Iterator
 from dataclasses import field
 from typing import Any, Final, TypeVar
 
+from noetic_nb.items import dump_item
 from noetic_nb.models.client import Usage
 from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import safe_logger
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.oversize import Measured, warn_if_large
-from noetic_nb.runtime.durability.snapshot import ChildSnapshot, Spent, child_data, noticing_checkpoint, snapshot_data
+from noetic_nb.runtime.durability.late_text import LateText
+from noetic_nb.runtime.durability.snapshot import ChildSnapshot, Spent, noticing_checkpoint
 from noetic_nb.runtime.durability.step_entry import entry_data, is_plain, output_of, restore_meta, spent_by
 from noetic_nb.runtime.durability.step_record import StepRecord
-from noetic_nb.runtime.durability.thread_log import open_key
 from noetic_nb.runtime.durability.thread_writer import (
     attempt,
     execution_prefix,
     ledger_prefix,
 )
 from noetic_nb.runtime.durability.turn_state import TurnState
+from noetic_nb.runtime.durability.written_snapshot import Moment, child_place, late_snapshot, moment_of, turn_place
 from noetic_nb.steps import Step
 from noetic_nb.storage import JsonValue
 from noetic_nb.storage.adapter import write_together
@@ -46,11 +48,13 @@ _log: Final = safe_logger("noetic_nb")
 T = TypeVar("T")
 
 
-async def timed(ctx: Context, storing: Awaitable[T]) -> T:
+def timed(ctx: Context, storing: Awaitable[T]) -> Awaitable[T]:
     """Wait for storage, and count that as such a time of the turn where somebody follows the run."""
+    return storing if ctx.engine.sink is None else _timed(ctx, storing)
+
+
+async def _timed(ctx: Context, storing: Awaitable[T]) -> T:
     engine = ctx.engine
-    if engine.sink is None:
-        return await storing
     start = engine.clock.monotonic_ms()
     try:
         return await storing
@@ -88,8 +92,6 @@ class ExecutionRecord:
         Ends of steps whose write failed, by key, and records of children inside them: both go with the next write.
     put_off : list of tuple
         Steps that have ended, each inside the next, with their outputs: not written yet.
-    lock : asyncio.Lock
-        One write at a time, so that the last to arrive in storage is the latest.
     """
 
     turn: TurnState[ExecutionRecord]
@@ -100,24 +102,29 @@ class ExecutionRecord:
     inherited: int = 0
     snapshot: ChildSnapshot | None = None
     spent: Spent | None = None
-    returned: dict[StepRecord, dict[str, Any]] = field(default_factory=dict)
-    held: list[StepRecord] = field(default_factory=list)
+    returned: dict[StepRecord, dict[str, Any]] = field(default_factory=dict, init=False)
+    held: list[StepRecord] = field(default_factory=list, init=False)
     replayed: tuple[Usage, float, float] | None = None
-    unwritten: dict[str, dict[str, Any]] = field(default_factory=dict)
-    settled: list[ExecutionRecord] = field(default_factory=list)
-    put_off: list[tuple[StepRecord, Step, Any]] = field(default_factory=list)
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    unwritten: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
+    settled: list[ExecutionRecord] = field(default_factory=list, init=False)
+    put_off: list[tuple[StepRecord, Step, Any]] = field(default_factory=list, init=False)
     ctx: Context = field(init=False)
+    _lock: asyncio.Lock | None = None
+
+    @property
+    def lock(self) -> asyncio.Lock:
+        """One write at a time, so that the last to arrive in storage is the latest; most turns write but once."""
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+        return self._lock
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
     def step(self, frames: tuple[str, ...]) -> StepRecord:
         """Return the record of a step of this execution, by all frames around it and its own."""
-        inside = frames[len(self.ctx.base_frames) :]
-        if self.turn.is_turn:
-            step = self.start.at(inside)
-        else:  # nothing is recorded: what is never dropped would grow for as long as the execution is held open
-            step = StepRecord().at(inside)
+        # Where nothing is recorded: what is never dropped would grow for as long as the execution is held open.
+        start = self.start if self.turn.is_turn else StepRecord()
+        step = start.at(frames[len(self.ctx.base_frames) :])
         step.execution = self
         return step
 
@@ -167,25 +174,23 @@ class ExecutionRecord:
             yield record
             record = None if record.is_beside else record.parent
 
-    async def step_done(self, step: StepRecord, definition: Step, output: Any) -> None:
+    def step_done(self, step: StepRecord, definition: Step, output: Any) -> Awaitable[object] | None:
         """Write that a step ended, and how far the execution is; nothing for a child that was left behind."""
         turn, ctx = self.turn, self.ctx
         if turn.is_over:
-            return
+            return None
         if not turn.is_turn:
-            if self.parent is None and len(ctx.frames) == 1:
-                await attempt(turn.writer.keep(ctx, len(ctx.item_log), ctx.turn))
-            return
+            is_outermost = self.parent is None and len(ctx.frames) == 1
+            return attempt(turn.writer.keep(ctx, len(ctx.item_log), ctx.turn)) if is_outermost else None
         if turn.replays and not step.has_entry_inside():
             self._was_run()
         step.is_open_llm = False
-        if self._may_be_put_off(step):
-            self.put_off.append((step, definition, output))
-            return
         ends = [*self.put_off, (step, definition, output)]
-        self.put_off.clear()
-        async with self.lock:
-            await self._write_ends(ends, ended=1)
+        if self._may_be_put_off(step):
+            self.put_off = ends
+            return None
+        self.put_off = []
+        return self._write_ends(ends, ended=1)
 
     def _may_be_put_off(self, step: StepRecord) -> bool:
         """Tell whether nothing can happen between the end of a step and that of what is around it: no code, no waiting."""
@@ -195,22 +200,25 @@ class ExecutionRecord:
         if around is not self.start:
             return around.ends_at_once and around.execution is self
         hooks = engine.stack.hooks
-        is_closed_at_once = not ("on_complete" in hooks or "dispose" in hooks or engine.stack.writes_durably)
-        return self.parent is None and is_closed_at_once and self.ctx.id not in engine.handles
+        if "on_complete" in hooks or "dispose" in hooks or (engine.stack.layers and engine.stack.writes_durably):
+            return False
+        return self.parent is None and self.ctx.id not in engine.handles
 
     async def catch_up(self) -> None:
         """Write the ends that were put off: something else comes next."""
-        ends = self.put_off[:]
-        self.put_off.clear()
+        ends, self.put_off = self.put_off, []
         if ends:
-            async with self.lock:
-                await self._write_ends(ends, ended=0)
+            await self._write_ends(ends, ended=0)
 
     async def _write_ends(self, ends: list[tuple[StepRecord, Step, Any]], *, ended: int) -> None:
         """Write the end of the last of some steps, each inside the next; those of the others where it cannot be written.
 
         So many of them are still counted as running.
         """
+        async with self.lock:
+            await self._write_last(ends, ended)
+
+    async def _write_last(self, ends: list[tuple[StepRecord, Step, Any]], ended: int) -> None:
         turn, ctx = self.turn, self.ctx
         *inside, (step, definition, output) = ends
         entry = entry_data(step.path, definition, output, ctx, text=step.text, max_bytes=turn.max_entry_bytes)
@@ -219,7 +227,7 @@ class ExecutionRecord:
         is_held = self._is_held(step.parent, inside=step)
         if entry is None or is_held:
             if inside:
-                await self._write_ends(inside, ended=ended - 1)
+                await self._write_last(inside, ended - 1)
             turn.again.add(step)
         if is_held:
             return
@@ -372,20 +380,40 @@ class ExecutionRecord:
             _log.debug("Whether an execution has changed cannot be told. %s", exc)
             return True
 
+    def _moment(self, ended: int) -> Moment:
+        """Return how far the execution is, but for its items."""
+        turn, ctx = self.turn, self.ctx
+        loops = {loop.path: began for loop, began in turn.loops.items()} if turn.loops else {}
+        returned = {child.path: result for child, result in self.returned.items()} if self.returned else {}
+        again = (sum([step.execution is self for step in turn.again]), len(turn.again)) if turn.again else (0, 0)
+        if self.parent is not None:
+            place = child_place(ctx, self.start.path, self.inherited)
+        else:
+            place = turn_place(ctx, turn.first, turn.writer)
+        return moment_of(ctx, place, self._first_item, turn.sequence, loops, returned, ended, again)
+
+    @property
+    def _first_item(self) -> int:
+        """Where in its log the items begin that are written with it."""
+        return self.turn.writer.items if self.parent is None else self.inherited
+
     def _data(self, *, ended: int) -> dict[str, Any]:
         """Return how far the execution is, as it is written."""
-        turn, ctx = self.turn, self.ctx
-        more = {
-            "sequence": turn.sequence,
-            "loops": {loop.path: began for loop, began in turn.loops.items()},
-            "returned": {child.path: result for child, result in self.returned.items()},
-            "ended": ended,
-            "again": (sum([step.execution is self for step in turn.again]), len(turn.again)),
-        }
-        if self.parent is not None:
-            return child_data(ctx, self.start.path, self.inherited, **more)
-        parts, recorded = turn.writer.parts, turn.writer.items
-        return snapshot_data(ctx, first=turn.first, parts=parts, recorded=recorded, **more)
+        items = self.ctx.item_log.since(self._first_item)
+        return self._moment(ended).dump([dump_item(item) for item in items])
+
+    def _record(self, key: str, ended: int) -> Measured | LateText:
+        """Return the same for the store."""
+        ctx, moment = self.ctx, self._moment(ended)
+        items = ctx.item_log.since(self._first_item)
+        # What layers and code keep may be anything.
+        is_plain = not (ctx.state or ctx.engine.stack.layers or self.returned) and math.isfinite(ctx.cost)
+        # What is late must not change until it is read.
+        if is_plain and not (ctx.calls or self.turn.loops or self.parent) and self.turn.writer.store.keeps_text:
+            late = late_snapshot(moment, items)
+            if late is not None:
+                return late
+        return Measured(key, moment.dump([dump_item(item) for item in items]), is_plain=is_plain)
 
     async def _write(self, step_id: str, entry: dict[str, Any] | None, done: StepRecord | None, *, ended: int) -> None:
         """Write how far the execution is, and the end of a step: what is inside that is of no use any more."""
@@ -394,7 +422,7 @@ class ExecutionRecord:
         values: dict[str, Any] = {}
         if not turn.is_open:
             # Named before it is there: what is named and missing is nothing, what is there and not named would be lost.
-            values[open_key(self.ctx.thread_id)] = {"executionId": turn.execution_id}
+            values[turn.writer.open_key] = turn.writer.opened(turn.execution_id)
         if entry is not None:
             ledger_key = f"{ledger_prefix(turn.execution_id)}{turn.sequence:08d}"
             turn.sequence += 1
@@ -402,25 +430,26 @@ class ExecutionRecord:
             self.unwritten[ledger_key] = entry
             if done is not None:
                 self._settle(done)
-        excess = max(0, len(turn.written) - turn.max_entries)
-        for old in turn.written[:excess]:
+        excess = len(turn.written) - turn.max_entries
+        gone = turn.written[:excess] if excess > 0 else []
+        for old in gone:
             for record in (turn.root, *turn.children.values()):
                 record.unwritten.pop(old, None)
         # The order counts for stores that write one key after the other: a record must not know of an end that is not
         # there yet, and what is inside a step must not go before the step's end has arrived.
-        values |= self.unwritten
-        # What layers and code keep may be anything.
-        ctx = self.ctx
-        is_plain = math.isfinite(ctx.cost) and not (ctx.state or ctx.engine.stack.layers or self.returned)
-        values[key] = Measured(key, self._data(ended=ended), is_plain=is_plain)
-        gone = [child.key for child in self.settled if child.key is not None]
-        writing = write_together(turn.storage, values, delete=[*turn.written[:excess], *gone])
-        problem = await timed(self.ctx, attempt(writing))
-        warn_if_large(self.ctx, step_id, "checkpoint", values[key])
+        if self.unwritten:
+            values |= self.unwritten
+        values[key] = self._record(key, ended)
+        if self.settled:
+            gone = [*gone, *[child.key for child in self.settled if child.key is not None]]
+        problem = await timed(self.ctx, attempt(write_together(turn.storage, values, delete=gone)))
+        if type(values[key]) is not LateText:  # which is small
+            warn_if_large(self.ctx, step_id, "checkpoint", values[key])
         if problem is not None:
             return
         turn.is_open = True
-        del turn.written[:excess]
+        if excess > 0:
+            del turn.written[:excess]
         self.unwritten.clear()
         for child in self.settled:
             # One that is just being written may arrive after its deletion: its key stays known until the turn ends.

@@ -1,4 +1,4 @@
-"""Where executions were, as it is written and as it is read: a turn's own, and each of its children's."""
+"""Where executions were, as it is read: a turn's own, and each of its children's. How it is written is in `written_snapshot`."""
 
 from __future__ import annotations
 
@@ -6,29 +6,19 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
-from noetic_nb.items import Item, ItemRegistry, dump_item, freeze, thaw
+from noetic_nb.items import Item, ItemRegistry, freeze
 from noetic_nb.items.origins import Origin
 from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory import PastCall
-from noetic_nb.memory.call_history import PENDING
 from noetic_nb.models.client import NO_USAGE, Usage
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.durability.damage import MAX_COUNT, amount, count, mapping, noticing, text_or_none
-from noetic_nb.runtime.durability.thread_log import origins_data, read_origins
+from noetic_nb.runtime.durability.thread_log import read_origins
 from noetic_nb.storage import JsonValue
 
-__all__ = [
-    "USAGE_FIELDS",
-    "ChildSnapshot",
-    "Snapshot",
-    "Spent",
-    "child_data",
-    "noticing_checkpoint",
-    "place_of",
-    "snapshot_data",
-]
+__all__ = ["USAGE_FIELDS", "VERSION", "ChildSnapshot", "Snapshot", "Spent", "noticing_checkpoint", "place_of"]
 
 # Version 1 held the whole conversation, version 2 nothing of children, what tools had been called, or limits.
 VERSION: Final = 3
@@ -236,92 +226,3 @@ def noticing_checkpoint(execution_id: str) -> AbstractContextManager[None]:
         execution_id,
         "written by another version; remove it with `await harness.clear_checkpoint(...)` and say it again.",
     )
-
-
-def _data(
-    ctx: Context,
-    start: int,
-    *,
-    sequence: int,
-    loops: Mapping[str, Any],
-    returned: Mapping[str, Any],
-    ended: int,
-    again: tuple[int, int],
-) -> dict[str, Any]:
-    stack = ctx.engine.stack
-    return {
-        "sequence": sequence,
-        "itemLog": {
-            "items": [dump_item(item) for item in ctx.item_log.since(start)],
-            **origins_data(ctx.item_log, start),
-        },
-        "layers": {
-            layer.id: thaw(stack.state.get(ctx.id, layer.id))
-            for layer in stack.layers
-            if stack.state.has(ctx.id, layer.id)
-        },
-        "state": ctx.state,
-        # Steps that are under way, or will be run again, will be counted then.
-        "stepCount": ctx.step_count - ctx.running + ended - again[0],
-        "treeSteps": ctx.tree.steps - _under_way(ctx.root) + ended - again[1],
-        "toolCalls": ctx.tool_calls,
-        # What is being decided on, or runs, will be called again.
-        "calls": [
-            [place.call.name, thaw(place.call.args), *place.call[2:], place.number]
-            for place in ctx.calls
-            if place.call.status != PENDING
-        ],
-        "query": ctx.query,
-        "loops": loops,
-        "returned": returned,
-        "capturedAt": ctx.engine.clock.now_ms(),
-        **Spent.of(ctx).dump(),
-    }
-
-
-def _under_way(ctx: Context) -> int:
-    return ctx.running + sum(map(_under_way, ctx.children)) if ctx.children else ctx.running
-
-
-def snapshot_data(ctx: Context, *, first: int, parts: int, recorded: int, **more: Any) -> dict[str, Any]:
-    """Return where a turn is, as it is written.
-
-    The turn begins at `first` in the log. `parts` parts and `recorded` items of the thread are in storage; the
-    snapshot holds the items that follow. `sequence` ends of steps have been written. By place there is what had been
-    spent when each loop began (`loops`) and what came of children that have given back (`returned`). `ended` is 1
-    where a step has just ended and is still counted as running; `again` is how many steps have ended that will be run
-    again, of this execution and of all.
-    """
-    limits = ctx.tree.limits
-    return {
-        "version": VERSION,
-        "executionId": ctx.id,
-        "threadId": ctx.thread_id,
-        "resourceId": ctx.resource_id,
-        "turn": ctx.turn,
-        "first": first,
-        "parts": parts,
-        "recorded": recorded,
-        "frontier": list(ctx.frames),
-        "limits": None if limits is None else limits.model_dump(mode="json", by_alias=False),
-        # A length of time and no moment: the monotonic clock of the process that resumes begins elsewhere.
-        "elapsedMs": ctx.elapsed_ms,
-        **_data(ctx, recorded, **more),
-    }
-
-
-def child_data(ctx: Context, place: str, inherited: int, **more: Any) -> dict[str, Any]:
-    """Return where a child is, as it is written; `more` as for `snapshot_data`."""
-    # A child is often written later than its parents, who pay for it: what they have spent by now is known from here
-    # alone.
-    above = {}
-    parent = ctx.parent
-    while parent is not None:
-        above[place_of(parent)] = Spent.of(parent).dump()
-        parent = parent.parent
-    return {
-        "place": place,
-        "inherited": inherited,
-        "above": above,
-        **_data(ctx, inherited, **more),
-    }

@@ -8,9 +8,11 @@ entered again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["StepRecord"]
+
+_NONE: Final[Mapping[int, Mapping[str, Any]]] = {}
 
 
 class StepRecord:
@@ -26,7 +28,7 @@ class StepRecord:
         The steps inside it, by their frames.
     entry : mapping or None
         Its end, as a process that has ended recorded it.
-    failures : dict of int to mapping
+    failures : mapping of int to mapping
         For a loop: the failed iterations such a process dealt with, by number.
     execution : object or None
         The record of the execution it runs in; None until this process runs it.
@@ -38,24 +40,31 @@ class StepRecord:
         The model's text its output was read from.
     """
 
-    __slots__ = (
-        "below", "ends_at_once", "entry", "execution", "failures", "frame", "is_open_llm", "parent", "path", "text",
-    )  # fmt: skip
+    # Of most steps nothing but these is ever set.
+    execution: object | None = None
+    entry: Mapping[str, Any] | None = None
+    failures: Mapping[int, Mapping[str, Any]] = _NONE
+    is_open_llm = ends_at_once = False
+    text: str | None = None
 
     def __init__(self, parent: StepRecord | None = None, frame: str = "") -> None:
         self.parent = parent
         self.frame = frame
         self.path: str = "" if parent is None else f"{parent.path}/{frame}"
-        self.execution: object | None = None
-        self.is_open_llm = self.ends_at_once = False
-        self.text: str | None = None
-        self.clear()
+        self.below: dict[str, StepRecord] = {}
 
     def clear(self) -> None:
         """Forget what was recorded of the step and of all inside it."""
-        self.below: dict[str, StepRecord] = {}
-        self.entry: Mapping[str, Any] | None = None
-        self.failures: dict[int, Mapping[str, Any]] = {}
+        self.below, self.entry, self.failures = {}, None, _NONE
+
+    def take_apart(self) -> None:
+        """Part all steps from those inside them: they know one another, which nobody but the garbage collector would undo."""
+        waiting = [self]
+        while waiting:
+            step = waiting.pop()
+            if step.below:
+                waiting += step.below.values()
+                step.below = {}
 
     def drop(self) -> None:
         """Take the step, and with it all inside it, out of the tree."""

@@ -16,17 +16,19 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item, ItemLog
 from noetic_nb.items.origins import Origin, OriginKind
 from noetic_nb.items.registry import ItemRegistry
-from noetic_nb.quick_records import dataclass
+from noetic_nb.quick_records import NamedTuple, dataclass
 from noetic_nb.runtime.durability.damage import count, is_damage, mapping, noticing, text_or_none, unreadable
 from noetic_nb.storage import InMemoryStorage, JsonValue, StorageAdapter
 from noetic_nb.storage.adapter import get_many
 
-__all__ = ["Part", "ThreadStore", "open_key", "part_data", "part_key", "states_key"]
+__all__ = ["TEXT_OR_NONE", "OpenHead", "Part", "PartHead", "ThreadStore", "open_key", "part_key", "states_key"]
 
 VERSION: Final = 1
 # Parts that are parsed before others are read: what was read of them goes, and whoever waits for the loop gets on.
 _AT_ONCE: Final = 250
 PREFIX: Final = "thread:"
+# A resource may be anything for stores that keep more than JSON data.
+TEXT_OR_NONE: Final = frozenset([str, type(None)])
 
 
 @lru_cache(maxsize=64)
@@ -89,29 +91,34 @@ class Part:
     """By layer, the number under which its state at the end of the part is; None where earlier versions kept none."""
 
 
-@dataclass(frozen=True, slots=True)
 class ThreadStore:
-    """The saved threads of a storage."""
+    """The saved threads of a storage.
 
-    storage: StorageAdapter
-    registry: ItemRegistry
+    Attributes
+    ----------
+    is_immediate : bool
+        Whether nobody else runs while something is read or written: there is nothing to wait for.
+    is_prompt : bool
+        Whether what is read or written is most often done without waiting, and may be begun in one task and end in another.
+    keeps_text : bool
+        Whether nothing is asked of what is written but its ``json_text()``.
+    """
 
-    @property
-    def is_immediate(self) -> bool:
-        """Whether nobody else runs while something is read or written: there is nothing to wait for."""
-        return type(self.storage) is InMemoryStorage
+    __slots__ = ("_lacks", "is_immediate", "is_prompt", "keeps_text", "registry", "storage")
 
-    @property
-    def is_prompt(self) -> bool:
-        """Whether what is read or written is most often done without waiting, and may be begun in one task and end in another."""
+    def __init__(self, storage: StorageAdapter, registry: ItemRegistry) -> None:
+        self.storage = storage
+        self.registry = registry
         # Of the very class: another that is derived from it may do what it likes.
-        return "is_prompt" in vars(type(self.storage))
+        its_own = vars(type(storage))
+        self.is_immediate = type(storage) is InMemoryStorage
+        self.is_prompt = "is_prompt" in its_own
+        self.keeps_text = "keeps_text" in its_own
+        self._lacks: Any = storage.lacks if "lacks" in its_own else None  # type: ignore[attr-defined]
 
     def lacks(self, keys: Sequence[str]) -> bool:
         """Tell whether storage has none of some keys; False where it cannot tell at once, too."""
-        # Of the very class, as above.
-        storage: Any = self.storage
-        return "lacks" in vars(type(storage)) and bool(storage.lacks(keys))
+        return self._lacks is not None and bool(self._lacks(keys))
 
     async def read(self, thread_id: str) -> tuple[Part, ...]:
         """Return all parts of a thread, in order; none for a thread that was never saved.
@@ -282,11 +289,10 @@ def _places(data: Mapping[str, Any], number: int) -> Mapping[str, int | None] | 
 
 def origins_data(log: ItemLog, start: int, stop: int | None = None) -> dict[str, Any]:
     """Return who wrote the items from `start` on, as it is written; nothing where their roles say it."""
-    found = {
-        str(at - start): [origin.kind, origin.name]
-        for at, origin in log.marked(start).items()
-        if stop is None or at < stop
-    }
+    marked = log.marked(start)
+    if not marked:
+        return {}
+    found = {str(at - start): [origin.kind, origin.name] for at, origin in marked.items() if stop is None or at < stop}
     return {"origins": found} if found else {}
 
 
@@ -300,28 +306,39 @@ def read_origins(data: Mapping[str, Any], items: int) -> dict[int, Origin]:
     return found
 
 
-def part_data(
-    thread_id: str,
-    number: int,
-    *,
-    first: int,
-    turn: int,
-    resource_id: str | None,
-    items: Sequence[Any],
-    origins: Mapping[str, Any],
-    states: Mapping[str, int | None],
-    now_ms: float,
-) -> dict[str, Any]:
-    """Return a part as it is written."""
-    return {
-        "version": VERSION,
-        "threadId": thread_id,
-        "part": number,
-        "first": first,
-        "turn": turn,
-        "resourceId": resource_id,
-        "items": items,
-        **origins,
-        "states": states,
-        "writtenAt": now_ms,
-    }
+class OpenHead(NamedTuple):
+    """What names the execution that is under way."""
+
+    execution_id: str
+
+    def dump(self, items: list[Any]) -> dict[str, Any]:
+        """Return the stored form, which has no items."""
+        return {"executionId": self.execution_id}
+
+
+class PartHead(NamedTuple):
+    """A part as it is written, but for its items."""
+
+    thread_id: str
+    number: int
+    first: int
+    turn: int
+    resource_id: str | None
+    origins: Mapping[str, Any]
+    states: Mapping[str, int | None]
+    now_ms: float
+
+    def dump(self, items: list[Any]) -> dict[str, Any]:
+        """Return the stored form."""
+        return {
+            "version": VERSION,
+            "threadId": self.thread_id,
+            "part": self.number,
+            "first": self.first,
+            "turn": self.turn,
+            "resourceId": self.resource_id,
+            "items": items,
+            **self.origins,
+            "states": self.states,
+            "writtenAt": self.now_ms,
+        }

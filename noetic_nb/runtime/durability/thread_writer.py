@@ -7,7 +7,7 @@ storage never has a hole.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import field
 from typing import Any, Final
 
@@ -16,13 +16,15 @@ from noetic_nb.items import ItemLog, dump_item
 from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import safe_logger
 from noetic_nb.runtime.context.context import Context
-from noetic_nb.runtime.context.oversize import Measured
+from noetic_nb.runtime.durability.late_text import LateText
 from noetic_nb.runtime.durability.thread_log import (
+    TEXT_OR_NONE,
+    OpenHead,
     Part,
+    PartHead,
     ThreadStore,
     open_key,
     origins_data,
-    part_data,
     part_key,
     states_key,
 )
@@ -86,6 +88,24 @@ class ThreadWriter:
     lost: NoeticError | None = None
     known: dict[str, list[str]] = field(default_factory=dict)
     states: KeptStates = field(default_factory=KeptStates)
+    open_key: str = field(init=False)
+    """Under which storage names the execution that is under way."""
+    _next: tuple[int, str] = (-1, "")
+
+    def __post_init__(self) -> None:
+        self.open_key = open_key(self.thread_id)
+
+    @property
+    def next_key(self) -> str:
+        """The key of the part that comes next; looked for before every turn, and written at its end."""
+        if self._next[0] != self.parts:
+            self._next = self.parts, part_key(self.thread_id, self.parts)
+        return self._next[1]
+
+    def opened(self, execution_id: str) -> Any:
+        """Return what is written under `open_key`."""
+        head = OpenHead(execution_id)
+        return LateText(head, ()) if self.store.keeps_text else head.dump([])
 
     def end(self, execution_id: str, keys: list[str]) -> None:
         """Remember that an execution is over, and all keys of it but its snapshot's: they need not be looked for."""
@@ -106,17 +126,22 @@ class ThreadWriter:
         if self.lost is not None:
             raise self.lost
         for _ in range(MAX_ROUNDS):
-            key = part_key(self.thread_id, self.parts)
+            key = self.next_key
             # A turn that logged nothing is a part, too, or another process would give its number a second time.
             is_new = self.items < stop or self.turn < turn
             # In one group with the part: a store without groups writes the part first, so that nothing is ever in neither.
-            leftovers = [key for execution_id in self.ended for key in await self.checkpoint_keys(execution_id)]
+            leftovers: list[str] = []
+            for execution_id in self.ended:
+                known = self.known.get(execution_id)
+                leftovers += await self._saved_keys(execution_id) if known is None else known
+                # Last: as long as it is there the others can be found again.
+                leftovers.append(snapshot_key(execution_id))
             if self.ended:
-                leftovers.append(open_key(self.thread_id))
+                leftovers.append(self.open_key)
             if not is_new and not leftovers:
                 return
-            values, new = self._part(ctx, stop, turn) if is_new else ({}, None)
-            if new is not None:
+            values, new = self._part(key, ctx, stop, turn) if is_new else ({}, None)
+            if new is not None and new.gone:
                 leftovers += [states_key(self.thread_id, number) for number in new.gone]
             try:
                 await write_together(self.store.storage, values, delete=leftovers, absent=[key] if is_new else [])
@@ -139,41 +164,43 @@ class ThreadWriter:
 
     async def _look_after(self, part: dict[str, Any], log: ItemLog) -> None:
         """Raise where another harness has written this part at the same time: without groups both may find the key free."""
-        data = await self.store.storage.get(part_key(self.thread_id, self.parts))
+        data = await self.store.storage.get(self.next_key)
         # Missing where the store answers with what it had a moment ago; that is no other harness.
         if data is None or (data["items"] == part["items"] and data["turn"] == part["turn"]):
             return
         if not self.fits(self.store.part(data, self.thread_id, self.parts, self.items), log):
             raise self.parted()
 
-    def _part(self, ctx: Context, stop: int, turn: int) -> tuple[dict[str, Any], NewStates]:
+    def _part(self, key: str, ctx: Context, stop: int, turn: int) -> tuple[dict[str, Any], NewStates]:
         """Return the next part by its key, after the states that it names: a part without them could not be gone back to."""
         new = self.states.next(self.parts, self.states_of(ctx))
         values: dict[str, Any] = {states_key(self.thread_id, self.parts): new.changed} if new.changed else {}
-        key = part_key(self.thread_id, self.parts)
-        data = part_data(
+        head = PartHead(
             self.thread_id,
             self.parts,
-            first=self.items,
-            turn=turn,
-            resource_id=ctx.resource_id,
-            items=[dump_item(item) for item in ctx.item_log.since(self.items, stop)],
-            origins=origins_data(ctx.item_log, self.items, stop),
-            states=new.places,
-            now_ms=ctx.engine.clock.now_ms(),
+            self.items,
+            turn,
+            ctx.resource_id,
+            origins_data(ctx.item_log, self.items, stop),
+            new.places,
+            ctx.engine.clock.now_ms(),
         )
-        values[key] = Measured(key, data, is_plain=True)
+        items = ctx.item_log.since(self.items, stop)
+        if self.store.keeps_text and type(ctx.resource_id) in TEXT_OR_NONE:
+            values[key] = LateText(head, items)
+        else:
+            values[key] = head.dump([dump_item(item) for item in items])
         return values, new
 
     async def keep_all(self, ctx: Context) -> Exception | None:
         """Write all that a turn logged, as `keep` does, within a limit; returns why it is not in storage, None where it is."""
-        problem = await attempt(self._keep_in_time(ctx))
+        keeping = self.keep(ctx, len(ctx.item_log), ctx.turn)
+        problem = await attempt(keeping if self.store.is_immediate else self._in_time(keeping))
         if problem is None or await self._holds(ctx):
             return None
         return self.lost or problem
 
-    async def _keep_in_time(self, ctx: Context) -> None:
-        keeping = self.keep(ctx, len(ctx.item_log), ctx.turn)
+    async def _in_time(self, keeping: Coroutine[Any, Any, None]) -> None:
         rest: Awaitable[None] = keeping
         if self.store.is_prompt:
             try:
@@ -203,7 +230,7 @@ class ThreadWriter:
 
     async def _take_over(self, log: ItemLog) -> None:
         """Count a part that is there already where it is our own: a write can succeed and its answer be lost."""
-        data = await self.store.storage.get(part_key(self.thread_id, self.parts))
+        data = await self.store.storage.get(self.next_key)
         if data is None:
             return  # gone again: try once more
         part = self.store.part(data, self.thread_id, self.parts, self.items)
@@ -229,9 +256,7 @@ class ThreadWriter:
         )
         return self.lost
 
-    async def checkpoint_keys(self, execution_id: str) -> list[str]:
-        """Return the keys of an execution, its snapshot last: as long as it is there they can be found again."""
-        snapshot, keys = snapshot_key(execution_id), self.known.get(execution_id)
-        if keys is None:
-            keys = await self.store.storage.list(execution_prefix(execution_id))
-        return [*[key for key in keys if key != snapshot], snapshot]
+    async def _saved_keys(self, execution_id: str) -> list[str]:
+        """Return the keys of an execution but for that of its snapshot."""
+        keys = await self.store.storage.list(execution_prefix(execution_id))
+        return [key for key in keys if key != snapshot_key(execution_id)]

@@ -56,8 +56,7 @@ class TurnRecord(TurnState[ExecutionRecord]):
         self.root.ctx.record = None
         if not self.children:  # those that were left behind may still look
             # Circles, which nobody but the garbage collector would find.
-            for step in [*self.root.start.subtree()]:
-                step.clear()
+            self.root.start.take_apart()
             self.root.put_off.clear()
             self.loops.clear()
             self.again.clear()

@@ -62,12 +62,12 @@ class TurnState(ABC, Generic[E]):
     is_open: bool = False
     is_over: bool = False
     replays: bool = False
-    written: list[str] = field(default_factory=list)
-    child_keys: list[str] = field(default_factory=list)
+    written: list[str] = field(default_factory=list, init=False)
+    child_keys: list[str] = field(default_factory=list, init=False)
     next_child: int = 0
-    children: dict[StepRecord, E] = field(default_factory=dict)
-    loops: dict[StepRecord, list[float]] = field(default_factory=dict)
-    again: set[StepRecord] = field(default_factory=set)
+    children: dict[StepRecord, E] = field(default_factory=dict, init=False)
+    loops: dict[StepRecord, list[float]] = field(default_factory=dict, init=False)
+    again: set[StepRecord] = field(default_factory=set, init=False)
     problem: Exception | None = None
     raises: bool = True
     root: E = field(init=False)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from noetic_nb.items import thaw
-from noetic_nb.quick_records import dataclass
+from noetic_nb.quick_records import NamedTuple, dataclass
 
 __all__ = ["KeptStates", "NewStates"]
 
@@ -34,6 +34,9 @@ class NewStates(NamedTuple):
     states: dict[str, Any]
 
 
+_NOTHING: Final = NewStates({}, {}, (), {})
+
+
 @dataclass(slots=True)
 class KeptStates:
     """Which states of a thread are in storage, and which parts name them."""
@@ -46,7 +49,7 @@ class KeptStates:
     def next(self, number: int, states: Mapping[str, Any]) -> NewStates:
         """Return what is written with part `number`; nothing has changed yet."""
         if not (states or self.named_by):
-            return NewStates({}, {}, (), {})
+            return _NOTHING
         places: dict[str, int | None] = {}
         changed: dict[str, Any] = {}
         for layer_id, state in states.items():

@@ -66,30 +66,44 @@ async def run_step(engine: Engine, step: Step, value: StepValue, ctx: Context) -
             hint="Does a branch lead back to itself? Use a loop.",
             retries_exhausted=True,
         )
-    if ctx.record is not None and ctx.record.put_off:
-        await ctx.record.catch_up()  # before this one is counted
+    recorder = ctx.record
+    if recorder is not None and recorder.put_off:
+        await recorder.catch_up()  # before this one is counted
     if ctx.aborted:
         raise ctx.stopped()
     tree = ctx.tree
     ctx.step_count += 1
     tree.steps += 1
-    if ctx.record is not None or engine.watches_steps:
+    if engine.watches_steps:
         return await _watched(engine, step, value, ctx)
-    if tree.limits is not None:
-        ctx.check_limits()
+    record = None
+    # Where nobody watches steps this one adds no frame; those of a watched step around it stay.
+    frames = around[1] if around is not None and around[0] is ctx else ctx.base_frames
+    if recorder is not None:
+        _, frames = ctx.entered(step.id, frames)
+        record = recorder.step(frames)
+    if tree.limits is not None and (record is None or record.entry is None):
+        ctx.check_limits()  # what is not run again costs nothing
     ctx.running += 1
-    # Nobody watches steps here, so this one adds no frame; those of a watched step around it stay.
-    RUNNING.set((ctx, around[1] if around is not None and around[0] is ctx else ctx.base_frames, nesting + 1))
+    RUNNING.set((ctx, frames, nesting + 1))
     try:
-        return await _HANDLERS[step.kind](engine, step, value, ctx)
+        if recorder is None:
+            return await _HANDLERS[step.kind](engine, step, value, ctx)
+        found, output = recorder.replay(record, step)
+        if not found:
+            output = await _HANDLERS[step.kind](engine, step, value, ctx)
+            writing = recorder.step_done(record, step, output)
+            if writing is not None:
+                await writing
+        return output
     finally:
         ctx.running -= 1
         RUNNING.set(around)
 
 
 async def _watched(engine: Engine, step: Step, value: StepValue, ctx: Context) -> StepValue:
-    """Run a step with its hooks, its events and its place in the record of what was done."""
-    path, frames = ctx.entered(step.id)
+    """Run a step with its hooks and its events, and with its place in the record of what was done."""
+    path, frames = ctx.entered(step.id, ctx.frames)
     recorder = ctx.record
     record = None if recorder is None else recorder.step(frames)
     if ctx.tree.limits is not None and (record is None or record.entry is None):
@@ -104,22 +118,25 @@ async def _watched(engine: Engine, step: Step, value: StepValue, ctx: Context) -
             engine.note(begun)
     status: StepStatus = "error"
     problem: BaseException | None = None
-    around = RUNNING.get()
+    config, around = engine.config, RUNNING.get()
     nesting = 0 if around is None else around[2]
     RUNNING.set((ctx, frames, nesting + 1))
     ctx.running += 1
     try:
-        found, output = (False, None) if recorder is None else recorder.replay(record, step)
-        if found:
-            status = "replayed"
-            return output
-        if engine.config.before_step is not None:
-            await awaited(engine.config.before_step(step, value, ctx))
-        output = await _HANDLERS[step.kind](engine, step, value, ctx)
-        if engine.config.after_step is not None:
-            await awaited(engine.config.after_step(step, output, ctx))
         if recorder is not None:
-            await recorder.step_done(record, step, output)
+            found, output = recorder.replay(record, step)
+            if found:
+                status = "replayed"
+                return output
+        if config.before_step is not None:
+            await awaited(config.before_step(step, value, ctx))
+        output = await _HANDLERS[step.kind](engine, step, value, ctx)
+        if config.after_step is not None:
+            await awaited(config.after_step(step, output, ctx))
+        if recorder is not None:
+            writing = recorder.step_done(record, step, output)
+            if writing is not None:
+                await writing
         status = "ok"
         return output
     except BaseException as exc:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.events import ToolCalled, ToolProgress
@@ -16,6 +16,7 @@ from noetic_nb.items.json_form import json_form
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.memory import ExecutionContext, PastCall, SteeringAction, SteeringDecision
 from noetic_nb.memory.call_history import PENDING, Place
+from noetic_nb.quick_records import NamedTuple
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.protocols import Enforcing, SteeredExecution

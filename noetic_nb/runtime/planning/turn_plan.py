@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple, cast, overload
+from typing import cast, overload
 
 from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.events import (
@@ -24,6 +24,7 @@ from noetic_nb.items import Item, item_tokens
 from noetic_nb.items.log import ItemSequence, ItemView
 from noetic_nb.late_events import Place, Row, event_of, place_of
 from noetic_nb.memory import BudgetPlan, ProjectionPolicy
+from noetic_nb.quick_records import NamedTuple
 from noetic_nb.tokens import Tokenizer, estimate_tokens, known_error, tokenizer_name
 
 __all__ = ["SentItems", "TurnPlan", "budgets_row", "leaves_out"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +20,7 @@ from noetic_nb.runtime.context.step_errors import not_saved, note_saved
 from noetic_nb.runtime.durability.checkpoints import Checkpoints, as_checkpoints
 from noetic_nb.runtime.durability.damage import is_damage
 from noetic_nb.runtime.durability.snapshot import Snapshot
-from noetic_nb.runtime.durability.thread_log import Part, open_key, origins_data, part_data, part_key
+from noetic_nb.runtime.durability.thread_log import Part, PartHead, origins_data, part_key
 from noetic_nb.runtime.durability.thread_writer import ThreadWriter
 from noetic_nb.runtime.durability.unread_parts import cut_off, joined, mark, newer, unsaved
 from noetic_nb.runtime.threads.memory_view import MemoryView
@@ -57,10 +57,11 @@ class DurableThreads(Threads):
 
     # -- turns ----------------------------------------------------------------------------------------------------
 
-    async def run(self, thread: Thread, messages: Sequence[Message]) -> AgentReply:
+    def run(self, thread: Thread, messages: Sequence[Message]) -> Awaitable[AgentReply]:
         """Run one turn, on the log as it is in storage."""
-        if self._is_up_to_date(thread):
-            return await super().run(thread, messages)
+        return super().run(thread, messages) if self._is_up_to_date(thread) else self._run_read(thread, messages)
+
+    async def _run_read(self, thread: Thread, messages: Sequence[Message]) -> AgentReply:
         thread.is_opening = True
         try:
             await self._ready(thread)
@@ -68,23 +69,18 @@ class DurableThreads(Threads):
         finally:
             thread.is_opening, thread.aborted_early = False, None
 
-    async def _turn(
+    def _turn(
         self,
         thread: Thread,
         ctx: Context,
         items: Sequence[Mapping[str, Any]],
         resumed: Resumed | None = None,
         waited_ms: float | None = None,
-    ) -> AgentReply:
+    ) -> Coroutine[Any, Any, AgentReply]:
         if thread.aborted_early is not None:
             ctx.abort(thread.aborted_early)
         thread.is_opening, thread.aborted_early = False, None
-        record = ctx.record
-        try:
-            return await super()._turn(thread, ctx, items, resumed, waited_ms)
-        finally:
-            if record is not None:
-                record.turn.close()
+        return super()._turn(thread, ctx, items, resumed, waited_ms)
 
     def _open(self, thread: Thread, resource_id: str | None, **more: Any) -> Context:
         ctx = super()._open(thread, resource_id, **more)
@@ -183,7 +179,7 @@ class DurableThreads(Threads):
         writer = thread.writer
         if writer is None or writer.lost is not None or thread.thread_id in self.stale:
             return False
-        return self.store.lacks((part_key(thread.thread_id, writer.parts), open_key(thread.thread_id)))
+        return self.store.lacks((writer.next_key, writer.open_key))
 
     async def _ready(self, thread: Thread) -> None:
         """See to it that a thread has all that is saved of it."""
@@ -313,18 +309,10 @@ class DurableThreads(Threads):
         await write_together(store.storage, {}, delete=[key for key in await store.keys(thread_id) if key != first])
         writer, log = ThreadWriter(store, thread_id, self._states), thread.log.fork()
         if len(log):
-            data = part_data(
-                thread_id,
-                0,
-                first=0,
-                turn=0,
-                resource_id=thread.resource_id,
-                items=[dump_item(item) for item in log],
-                origins=origins_data(log, 0),
-                states={},
-                now_ms=self._engine.clock.now_ms(),
+            head = PartHead(
+                thread_id, 0, 0, 0, thread.resource_id, origins_data(log, 0), {}, self._engine.clock.now_ms()
             )
-            await write_together(store.storage, {first: data})
+            await write_together(store.storage, {first: head.dump([dump_item(item) for item in log])})
             writer.parts, writer.items = 1, len(log)
         else:
             await write_together(store.storage, {}, delete=[first])

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from noetic_nb.clock import Clock
 from noetic_nb.events import Where
 from noetic_nb.memory import MemoryLayer, resolve_scope_key
 from noetic_nb.memory.state_copy import Snapshot, deep_copy
+from noetic_nb.quick_records import NamedTuple
 from noetic_nb.runtime.threads.state_size import size_of
 
 __all__ = ["ScopeIds", "StateChange", "StateHistory", "TurnEnd"]

@@ -319,6 +319,8 @@ class Threads:
         for message in messages:
             if message.watch is not None:
                 message.watch(ctx)
+        if len(messages) == 1 and first.queued_ms is None:
+            return self._turn(thread, ctx, first.take())
         queued = [message.queued_ms for message in messages if message.queued_ms is not None]
         waited = self._engine.clock.monotonic_ms() - min(queued) if queued else None
         return self._turn(thread, ctx, [item for message in messages for item in message.take()], waited_ms=waited)
@@ -345,6 +347,8 @@ class Threads:
             # Not before the turn was closed: what layers write as they complete is noted for executions in `live` only.
             self.live.pop(ctx.id, None)
             self._turn_ended(thread)
+            if ctx.record is not None:
+                ctx.record.turn.close()
 
     def _open(self, thread: Thread, resource_id: str | None, **more: Any) -> Context:
         """Make the context of a thread's next turn."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -99,15 +98,8 @@ def no_collecting(events: int) -> Iterator[None]:
     What is read stays, so that each round goes through more and more of it and finds nothing: a quarter of the time. Of a long
     run it counts as old from then on, or the next event would wait for a round through all of it.
     """
-    was_on = gc.isenabled()
-    with nothing_collected():
-        try:
-            yield
-        finally:
-            # Frozen and thawed at once is moved to the oldest generation; what a program has frozen itself stays so.
-            if was_on and events >= LONG_RUN and not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()
+    with nothing_collected(is_old=events >= LONG_RUN):
+        yield
 
 
 class Feed:
