@@ -61,10 +61,19 @@ def _state_changed(where: Where, t_ms: float, layer_id: str, hook: HookName, sta
 
 
 def _view_assembled(
-    where: Where, t_ms: float, step: int, window: tuple[int, int], fates: Any, layers: Any, *more: Any
+    where: Where,
+    t_ms: float,
+    step: int,
+    window: tuple[int, int],
+    fates: Any,
+    layers: Any,
+    items: tuple[Any, ...],
+    *more: Any,
 ) -> ViewAssembled:
     tokens = tuple([LayerTokens(*each) for each in layers])
-    return ViewAssembled(where, t_ms, step, window, fates, tokens, *more)
+    # Flat in the row, as each pair would be one more thing that the collector looks through.
+    pairs = tuple(zip(items[::2], items[1::2], strict=True))
+    return ViewAssembled(where, t_ms, step, window, fates, tokens, pairs, *more)
 
 
 # By the kind of the event. What a row holds can change no more: `hook_called` is of a hook that ended well and noted nothing, and

@@ -7,11 +7,13 @@ import gc
 import os
 import re
 from collections.abc import Generator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from _pytest.doctest import DoctestModule
+from _pytest.pathlib import import_path
 from hypothesis import HealthCheck, settings
 
 from noetic_nb.testing.event_loop import VirtualTimeLoop
@@ -44,11 +46,27 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: context.__exit__(None, None, None))
 
 
+def import_in_turns(config: pytest.Config) -> None:
+    """Import the files of the whole suite, each worker from another one on: on a fresh machine each rewrites its share of them.
+
+    What cannot be imported, or warns, is left to collecting, which reports it.
+    """
+    own = getattr(config, "workerinput", None)
+    if own is None or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    files = sorted(Path(__file__).parent.rglob("test_*.py"))
+    start = len(files) * int(own["workerid"].removeprefix("gw")) // int(own["workercount"])
+    for file in files[start:] + files[:start]:
+        with suppress(Exception, pytest.skip.Exception):
+            import_path(file, mode="importlib", root=config.rootpath, consider_namespace_packages=False)
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Keep what collecting has made out of every later look for garbage: it is a million objects, and it stays to the end."""
     gc.disable()
     try:
+        import_in_turns(session.config)
         return (yield)
     finally:
         gc.enable()

@@ -174,12 +174,11 @@ def _size_of_decision(rules_ms: Any, guidance: str | None, parts: tuple[Any, ...
 
 def _view(event: ViewAssembled) -> int:
     parts = event.unsent, event.projection, event.appended, event.kept
-    return _size_of_view(event.layers, event.fates, event.layer_items, event.hidden, parts)
+    return _size_of_view(event.layers, event.fates, [item for _, item in event.layer_items], event.hidden, parts)
 
 
-def _size_of_view(layers: Any, fates: Any, layer_items: Any, hidden: Any, parts: tuple[Any, ...]) -> int:
-    size = 700 + 140 * len(layers) + 120 * len(fates) + 12 * len(hidden) + 20 * len(layer_items)
-    size += _size_of_items([item for _, item in layer_items])
+def _size_of_view(layers: Any, fates: Any, items: Any, hidden: Any, parts: tuple[Any, ...]) -> int:
+    size = 700 + 140 * len(layers) + 120 * len(fates) + 12 * len(hidden) + 20 * len(items) + _size_of_items(items)
     for part in parts:
         if part:
             size += _size(part)
@@ -220,7 +219,7 @@ def _size_of_row(row: Row) -> int:
     if kind == ItemsAppended.kind:
         return 300 + _size_of_items(row[4])
     if kind == ViewAssembled.kind:
-        return _size_of_view(row[6], row[5], row[7], row[17], (row[18], row[19], row[20], row[22]))
+        return _size_of_view(row[6], row[5], row[7][1::2], row[17], (row[18], row[19], row[20], row[22]))
     if kind == RequestPrepared.kind:
         return _size_of_request(row[11], row[5], (row[6], row[7], row[8], row[16]))
     if kind == SteeringDecided.kind:

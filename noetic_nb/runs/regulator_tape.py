@@ -103,6 +103,8 @@ class DecisionTape:
         self._as_recorded = as_recorded
         self._moments: list[_Moment] = []
         self._rules: list[tuple[Mapping[str, Any], list[Reading]]] = [] if as_recorded else [({}, [])]
+        self._in_force: dict[int, tuple[Settings, Settings]] = {}
+        """By rule, the settings of the template and the same with the numbers that were in force."""
         self._threads: dict[str, _Thread] = {}
         self._people: dict[str, Person] = {}
         self._known: dict[tuple[str, str], Any] = {}
@@ -200,13 +202,20 @@ class DecisionTape:
         NoeticConfigError
             ``UNKNOWN_PREDICATE``, ``UNKNOWN_THRESHOLD`` or ``INVALID_THRESHOLD``.
         """
-        base = self.template.settings
-        with_thresholds(base, thresholds)  # refused also where nothing was decided
+        with_thresholds(self.template.settings, thresholds)  # refused also where nothing was decided
         answers = [
-            self._answers_under(rule, with_thresholds(as_recorded(base, recorded), thresholds), readings)
-            for rule, (recorded, readings) in enumerate(self._rules)
+            self._answers_under(rule, with_thresholds(self._recorded_settings(rule), thresholds), readings)
+            for rule, (_, readings) in enumerate(self._rules)
         ]
         return self._redecided(answers)
+
+    def _recorded_settings(self, rule: int) -> Settings:
+        """Return the settings that a rule was recorded under; made again where the template was given others."""
+        base = self.template.settings
+        known = self._in_force.get(rule)
+        if known is None or known[0] is not base:
+            known = self._in_force[rule] = (base, as_recorded(base, self._rules[rule][0]))
+        return known[1]
 
     def decide_under(self, settings: Settings) -> list[Redecided]:
         """Return every decision as a regulator with other predicates makes it.

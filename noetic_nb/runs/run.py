@@ -186,9 +186,13 @@ class Run:
         if kind not in PLAIN_TYPES:
             event = settled(event)
         with self._lock:
-            self._unread.append(event)
+            unread = self._unread
+            unread.append(event)
             keeper = self._keeper
-            count = len(self._read) + len(self._unread)
+            count = len(unread)
+            while unread[count - 1] is not event:  # rows of other threads have come meanwhile
+                count -= 1
+            count += len(self._read)
             # What happens in the middle of a turn is looked at when it ends: it is to be recorded quickly.
             if keeper is not None and (
                 count >= keeper.look_at

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from math import isnan
+from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import average_precision_score, roc_auc_score
 
 from noetic_nb.lab.detection.fitting import curve_of, fitted_threshold, folds_of
 from noetic_nb.lab.detection.resampling import area, areas, lower_ends, percentiles, share, weights_of
 from noetic_nb.lab.statistics.intervals import counted, interval, resampled
+
+
+def metrics() -> Any:
+    """Return scikit-learn's; imported when a test runs, not by every process that collects the suite."""
+    from sklearn import metrics
+
+    return metrics
 
 
 def drawn(runs: int = 60, seed: int = 3) -> tuple[np.ndarray, np.ndarray, list[int]]:
@@ -26,8 +33,8 @@ def test_the_area_is_that_of_scikit_learn_in_every_sample() -> None:
     found = areas(scores, failed, weights)
 
     for sample, ours in zip(resampled(groups, 50, seed=1), found, strict=True):
-        assert ours == pytest.approx(roc_auc_score(failed[sample], scores[sample]))
-    assert area(scores, failed) == pytest.approx(roc_auc_score(failed, scores))
+        assert ours == pytest.approx(metrics().roc_auc_score(failed[sample], scores[sample]))
+    assert area(scores, failed) == pytest.approx(metrics().roc_auc_score(failed, scores))
 
 
 def test_an_area_within_domains_does_not_count_pairs_across_them() -> None:
@@ -36,7 +43,7 @@ def test_an_area_within_domains_does_not_count_pairs_across_them() -> None:
     moved = np.where(np.arange(60) < 30, scores, scores + 100)
     parts = [(slice(0, 30)), slice(30, 60)]
     pairs = [failed[part].sum() * (~failed[part]).sum() for part in parts]
-    expected = np.average([roc_auc_score(failed[part], scores[part]) for part in parts], weights=pairs)
+    expected = np.average([metrics().roc_auc_score(failed[part], scores[part]) for part in parts], weights=pairs)
 
     assert area(scores, failed, domains) == pytest.approx(expected)
     assert area(moved, failed, domains) == pytest.approx(expected)
@@ -56,7 +63,7 @@ def test_an_interval_is_that_of_the_samples() -> None:
     weights = weights_of(groups, 400, seed=0)
 
     def over(sample: list[int]) -> float:
-        return float(roc_auc_score(failed[sample], scores[sample]))
+        return float(metrics().roc_auc_score(failed[sample], scores[sample]))
 
     assert percentiles(areas(scores, failed, weights)) == pytest.approx(interval(over, groups, samples=400))
     stopped = scores > 0.5
@@ -153,7 +160,11 @@ def test_a_curve_has_the_precision_and_recall_of_scikit_learn() -> None:
     curve = curve_of(scores, failed)
 
     recalls = np.diff([0.0, *curve["stopped_failed"]])
-    assert float(np.dot(recalls, curve["precision"])) == pytest.approx(average_precision_score(failed, scores))
+    assert float(np.dot(recalls, curve["precision"])) == pytest.approx(
+        metrics().average_precision_score(failed, scores)
+    )
     steps = np.diff([0.0, *curve["stopped_good"]])
     heights = np.array([0.0, *curve["stopped_failed"]])
-    assert float(np.dot(steps, (heights[1:] + heights[:-1]) / 2)) == pytest.approx(roc_auc_score(failed, scores))
+    assert float(np.dot(steps, (heights[1:] + heights[:-1]) / 2)) == pytest.approx(
+        metrics().roc_auc_score(failed, scores)
+    )

@@ -24,6 +24,7 @@ from noetic_nb.late_events import event_of, noting, own_note, place_of
 from noetic_nb.memory import MemoryHooks, MemoryLayer
 from noetic_nb.runs import Recorder, Run, record
 from noetic_nb.runs import kept_turns as kept
+from noetic_nb.runs.event_sizes import EventSizes
 from noetic_nb.runs.keeper import bound
 from noetic_nb.runs.kept_turns import KeptTurns
 from tests.runs.seeded_run import harness
@@ -78,6 +79,16 @@ async def test_a_run_has_the_events_that_another_sink_is_sent_at_once() -> None:
 
     assert list(run.events) == list(Run(events=sink.events).events)
     assert {event.kind for event in sink.events} >= set(late_events._MAKERS)
+
+
+async def test_a_row_is_as_large_as_its_event() -> None:
+    agent = harness()
+    run = record(agent)
+    await converse(agent)
+
+    rows = [each for each in run.held(0) if isinstance(each, tuple)]
+    assert {kind for kind, *_ in rows} == set(late_events._MAKERS)
+    assert [EventSizes().of(each) for each in rows] == [EventSizes().of(event_of(each)) for each in rows]
 
 
 async def test_two_sinks_are_sent_the_very_same_events() -> None:
@@ -214,6 +225,20 @@ def test_turns_are_dropped_without_being_made_and_numbers_stay(made: list[late_e
     run.note_row(row("late", 5))
     assert run.numbers.place_of(15) == 9
     assert steps(run)[-1] == "late"
+
+
+@pytest.mark.parametrize("read_after", [1, 2, 3, 4])
+def test_turns_are_dropped_whether_or_not_some_of_them_were_read(read_after: int) -> None:
+    run = Run()
+    bound(run, KeptTurns(max_turns=4))
+    for turn in range(1, 6):
+        a_turn(run, turn)
+        if turn == read_after:
+            assert steps(run) == [f"s{each}" for each in range(1, turn + 1)]
+
+    assert steps(run) == ["s3", "s4", "s5"]
+    assert run.numbers is not None
+    assert run.numbers.seqs == list(range(6, 15))
 
 
 def test_who_follows_has_what_is_dropped() -> None:

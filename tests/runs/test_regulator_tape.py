@@ -153,6 +153,15 @@ def test_unmoved_thresholds_give_what_was_recorded() -> None:
     assert tape_of(run).agreement()[0] == len(tape_of(run)) > 10
 
 
+def test_another_template_is_looked_at_in_place_of_the_one_before() -> None:
+    tape = tape_of(replay_regulator(datasets.airline_run(26), Regulator.recommended("ann")))
+    assert "circuit_break" in {each.decision.kind for each in tape.decide({})}
+
+    tape.template = tape.template.fork().with_predicates(ToolLoop(threshold=99))
+
+    assert {each.decision.kind for each in tape.decide({})} == {"continue"}
+
+
 def test_a_run_without_a_regulator_is_decided_as_a_replay_of_it() -> None:
     imported = datasets.airline_run(26)
     regulator = Regulator.for_user("airline")

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from html.parser import HTMLParser
 from typing import Any
 
@@ -94,28 +95,26 @@ def opened(text: str) -> Iterator[Any]:
             yield edited
 
 
-def tame(name: str) -> tuple[set[tuple[str, str]], set[str]]:
-    """Return the elements and the sheets of all views of a kind, where the texts are harmless."""
-    parts: set[tuple[str, str]] = set()
-    sheets: set[str] = set()
+Known = dict[str, tuple[set[tuple[str, str]], set[str]]]
+
+
+@cache
+def tame() -> Known:
+    """Return the elements and the sheets of each kind of view, where the texts are harmless."""
+    known: Known = {}
     views = [*opened("tame"), *opened("allow"), *opened("tame words\n" * 400), *[make(demo_run()) for make in VIEWS]]
     for view in views:
-        if type(view).__name__ == name:
-            page = Page(view.to_html())
-            parts |= page.parts
-            sheets |= page.sheets
+        page = Page(view.to_html())
+        parts, sheets = known.setdefault(type(view).__name__, (set(), set()))
+        parts |= page.parts
+        sheets |= page.sheets
         view.close()
-    return parts, sheets
-
-
-KNOWN: dict[str, tuple[set[tuple[str, str]], set[str]]] = {}
+    return known
 
 
 def check(view: Any) -> None:
     name = type(view).__name__
-    if name not in KNOWN:
-        KNOWN[name] = tame(name)
-    parts, sheets = KNOWN[name]
+    parts, sheets = tame()[name]
     html = view.to_html()
     page = Page(html)
     assert page.problems == [], name

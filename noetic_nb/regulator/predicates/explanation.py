@@ -370,6 +370,13 @@ def _numbers(predicate: Predicate) -> Iterator[tuple[str, float]]:
         else {item.name: getattr(predicate, item.name) for item in _fields_of(predicate)}
     )
     for name, value in found.items():
+        # Nearly all are plain, and abstract types take many times as long to ask.
+        if type(value) is int or type(value) is float:
+            if math.isfinite(value):
+                yield str(name), value
+            continue
+        if value is None or type(value) is bool or type(value) is str:
+            continue
         # A mapping of limits, such as one per tool, is as much a setting as a number is.
         for inside, number in value.items() if isinstance(value, Mapping) else (("", value),):
             # To Python True is a number; as a setting it is none.

@@ -195,7 +195,7 @@ class TurnPlan(NamedTuple):
             self.window,
             self.fates,
             tuple([(each.layer_id, each.allocated, each.used, each.yielded, each.items) for each in self.layers]),
-            self.layer_items,
+            tuple(chain.from_iterable(self.layer_items)),
             self.policy.token_budget,
             self.policy.response_reserve,
             self.system,
