@@ -81,6 +81,15 @@ def assert_contained(root: Any) -> None:
     assert found == [], found
 
 
+def assert_each_readable_and_contained(roots: Any) -> None:
+    """Every text of each of many has its contrast, and nothing sticks out of any: asked at once."""
+    results = roots.evaluate_all(f"roots => roots.map(root => [({CONTRAST})(root), ({OVERFLOW})(root)])")
+    for contrast, overflow in results:
+        assert contrast["checked"]
+        assert contrast["found"] == [], contrast["found"]
+        assert overflow == [], overflow
+
+
 def assert_marks_have_area(root: Any, *, at_least: int = 1) -> None:
     """Every mark of the picture can be seen."""
     result = root.evaluate(MARKS)

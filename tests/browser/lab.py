@@ -162,6 +162,10 @@ class Kernel:
         """Return the repr of an expression."""
         return str(self._ask("", {"value": expression})["value"])
 
+    def says(self, expression: str, wanted: str) -> None:
+        """Wait until the repr of an expression is this: what a page sends comes by another way, and may come later."""
+        wait_for(lambda: self.value(expression) == wanted, f"{expression} is {wanted}")
+
     def _ask(self, code: str, expressions: dict[str, str]) -> dict[str, str]:
         # Only the shell's reply is read: under a flood of widget messages the other socket may drop some.
         asked = self._client.execute(code, silent=False, store_history=False, user_expressions=expressions)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.appearance import assert_contained, assert_readable
+from tests.browser.appearance import assert_each_readable_and_contained
 from tests.unit.card_gallery import gallery
 
 Open = Callable[..., Any]
@@ -32,8 +32,7 @@ def test_a_cell_shows_each_as_a_card_that_can_be_read(names: tuple[str, ...], no
     for theme in opened.themes():
         for width in (1400, 420):
             page.set_viewport_size({"width": width, "height": 8_000})
-            for place in range(count):
-                assert_readable(card.nth(place))
-                assert_contained(card.nth(place))
+            expect(card).to_have_count(count)
+            assert_each_readable_and_contained(card)
             card.first.scroll_into_view_if_needed()
             shot(page, f"cards-{theme}-{width}")

@@ -86,7 +86,8 @@ def test_differences_are_filtered_paged_and_chosen(notebook: Open, cells_of: Ope
     opened.page.keyboard.press("ArrowDown")
     opened.page.keyboard.press("Enter")
     expect(rows.nth(1)).to_have_attribute("aria-selected", "true")
-    assert opened.kernel.value("selection.thread_id, selection.turn") == "('t1', 2)"
+    opened.kernel.says("selection.thread_id, selection.turn", "('t1', 2)")
+    opened.settle()
     opened.page.keyboard.press("PageDown")
     expect(rows.first.locator("th")).to_have_text("11")
 

@@ -44,7 +44,7 @@ def test_ledger_follows_and_filters(notebook: Open, cells_of: Open) -> None:
 
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text("no_late_cancellation")
-    assert opened.kernel.value("shown.only") == "'deny'"
+    opened.kernel.says("shown.only", "'deny'")
     expect(root.get_by_role("status").first).to_have_text("1 of 4 decisions")
 
 
@@ -120,7 +120,8 @@ def test_keys_open_folds_show_details_and_choose_for_other_views(notebook: Open,
     expect(root.locator(".nn-detail")).to_contain_text("Written by")
     opened.page.keyboard.press("Enter")
     expect(rows.first).to_have_attribute("aria-selected", "true")
-    assert opened.kernel.value("selection.decision, selection.turn") == "(9999, 9999)"
+    opened.kernel.says("selection.decision, selection.turn", "(9999, 9999)")
+    opened.settle()
     opened.page.keyboard.press("ArrowDown")
     opened.page.keyboard.press("Enter")
     expect(rows).to_have_count(count + 8)

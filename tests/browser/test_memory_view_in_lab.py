@@ -72,7 +72,8 @@ def test_writes_are_paged_compared_and_chosen_by_keys_and_elsewhere(notebook: Op
     expect(root.locator(".nn-memory ins")).to_have_text(["199", "199"])
     opened.page.keyboard.press("Enter")
     expect(rows.nth(1)).to_have_attribute("aria-selected", "true")
-    assert opened.kernel.value("selection.thread_id, selection.turn") == "('t1', 597)"
+    opened.kernel.says("selection.thread_id, selection.turn", "('t1', 597)")
+    opened.settle()
 
     opened.page.keyboard.press("PageDown")
     expect(root.locator(".nn-pager")).to_contain_text("21 to 40 of 201")
@@ -117,7 +118,7 @@ def test_a_growing_run_is_followed_and_layers_are_chosen(notebook: Open, cells_o
     expect(root.locator("pre")).to_contain_text('"a"')
     root.get_by_label("Thread", exact=True).select_option("1")
     expect(root.locator("pre")).to_contain_text('"b"')
-    assert opened.kernel.value("shown.position") == "2"
+    opened.kernel.says("shown.position", "2")
 
 
 def test_a_live_state_is_edited_and_a_turn_gone_back_to(notebook: Open, cells_of: Open, shot: Open) -> None:
@@ -155,7 +156,7 @@ def test_a_live_state_is_edited_and_a_turn_gone_back_to(notebook: Open, cells_of
     expect(root.get_by_text("Saved. It takes effect")).to_be_visible()
     expect(root.locator(".nn-writes tbody tr").first).to_contain_text("edited by hand")
     opened.kernel.run("state = await harness.memory('ann').state('trip')")
-    assert opened.kernel.value("state['city']") == "'Ulm'"
+    opened.kernel.says("state['city']", "'Ulm'")
     root.locator(".nn-writes tbody tr").last.click()
     root.get_by_role("button", name="Go on from the end of turn 1 in a fork").click()
     expect(root.get_by_text("Thread ann@1 goes on from the end of turn 1")).to_be_visible()

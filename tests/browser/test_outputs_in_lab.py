@@ -168,4 +168,4 @@ def test_a_fault_in_the_page_is_shown_and_logged_and_is_no_empty_box(notebook: O
     expect(alert).to_contain_text("This view failed in the page: ReferenceError: missing is not defined")
     assert_readable(opened.page.locator(".noetic-nb:not(.noetic-nb-static)"))
     wait_for(lambda: "missing is not defined" in opened.kernel.value("lines"), "the kernel's log has it")
-    assert opened.kernel.value("len(lines)") == "1"
+    opened.kernel.says("len(lines)", "1")

@@ -40,20 +40,20 @@ def test_a_rule_edited_in_the_page_decides_in_the_kernel(notebook: Open, shot: O
     editor = opened.page.locator(".nn-editor").first
     text = editor.locator("textarea")
     wait_for(lambda: "only_orders_of_a" in text.input_value(), "the text of the first rule")
-    assert opened.kernel.value("ask('B2')") == "'deny'"
+    opened.kernel.says("ask('B2')", "'deny'")
 
     text.fill(text.input_value().replace('startswith("A")', 'startswith(("A", "B"))'))
     editor.get_by_role("button", name="Apply", exact=True).click()
 
     expect(editor.locator(".nn-notice")).to_contain_text("Applied as version 3")
-    assert opened.kernel.value("(ask('B2'), ask('C3'))") == "(None, 'deny')"
+    opened.kernel.says("(ask('B2'), ask('C3'))", "(None, 'deny')")
 
     text.fill("def only_orders_of_a(call):\n    return deny('unfinished'")
     editor.get_by_role("button", name="Apply", exact=True).click()
     expect(editor.locator(".nn-notice")).to_contain_text("2 |     return deny('unfinished'")
     expect(editor.locator(".nn-gutter [data-bad]")).to_have_text("2")
     expect(editor.locator(".nn-paper mark")).to_have_text("(")
-    assert opened.kernel.value("(ask('B2'), ask('C3'))") == "(None, 'deny')"
+    opened.kernel.says("(ask('B2'), ask('C3'))", "(None, 'deny')")
 
     for theme in opened.themes():
         for width in (1400, 420):
@@ -190,7 +190,7 @@ def test_the_editor_is_worked_with_the_keyboard(notebook: Open) -> None:
     assert text.input_value() == "def only_orders_of_a(call):\n    return deny('Keys.')\n        "
     page.keyboard.press("Control+Enter")
     expect(editor.locator(".nn-notice")).to_contain_text("Applied as version 3")
-    assert opened.kernel.value("ask('A1')") == "'deny'"
+    opened.kernel.says("ask('A1')", "'deny'")
     page.keyboard.press("Escape")
     page.keyboard.press("Tab")
 
@@ -253,7 +253,7 @@ def test_what_stood_in_the_field_when_apply_was_pressed_is_applied_by_a_busy_ker
         source = opened.kernel.value("rules['only_orders_of_a'].source")
         assert f"pressed {number}" in source
         assert "typed on" not in source
-        assert opened.kernel.value("meanwhile") == str(subshells)
+        opened.kernel.says("meanwhile", str(subshells))
         assert text.input_value() == later
         # What was typed on is a draft like any other.
         editor.get_by_role("button", name="Apply", exact=True).click()
@@ -301,7 +301,7 @@ def test_a_trial_beside_the_fields_is_split_by_outcome(notebook: Open, shot: Ope
     page.keyboard.press("Enter")
     wait_for(lambda: kernel.value("selection.turn") == "1", "the selection")
     assert kernel.value("selection.thread_id == runs[0].events[0].where.thread_id") in ("True", "False")
-    assert kernel.value("selection.call is not None") == "True"
+    kernel.says("selection.call is not None", "True")
 
     # The table is worked with keys: arrows move, Enter chooses, Space switches.
     editor.locator(".nn-pick").first.focus()
@@ -314,7 +314,7 @@ def test_a_trial_beside_the_fields_is_split_by_outcome(notebook: Open, shot: Ope
     editor.get_by_label("How often").fill("0")
     editor.get_by_label("How often").press("Enter")
     expect(editor.locator(".nn-notice")).to_contain_text("Applied as version 5")
-    assert kernel.value("rules['few'].sequence.count") == "0"
+    kernel.says("rules['few'].sequence.count", "0")
 
     # Versions: what differs, and one restored.
     editor.locator(".nn-versions summary").click()
@@ -354,4 +354,4 @@ def test_a_trial_beside_the_fields_is_split_by_outcome(notebook: Open, shot: Ope
     editor.get_by_label("Form of the new rule").select_option("never_after")
     editor.get_by_role("button", name="Add rule").click()
     expect(editor.locator(".nn-sentence")).to_contain_text("must not be called after")
-    assert kernel.value("(rules['after'].enabled, rules['after'].sequence.kind)") == "(False, 'never_after')"
+    kernel.says("(rules['after'].enabled, rules['after'].sequence.kind)", "(False, 'never_after')")

@@ -104,7 +104,7 @@ def test_keys_move_zoom_and_choose(notebook: Open) -> None:
 
     expect(root.locator(".nn-tl-about")).to_contain_text("The bank is closed.")
     expect(root.locator("[aria-pressed=true].nn-tl-bar")).to_have_count(1)
-    assert opened.kernel.value("selection.call, selection.item, selection.decision") == "(0, 1, 11)"
+    opened.kernel.says("selection.call, selection.item, selection.decision", "(0, 1, 11)")
 
     press("+")
     press("+")
@@ -193,7 +193,7 @@ def test_the_order_stands_in_place_of_time(notebook: Open) -> None:
     expect(root.locator(".nn-tl-tick").nth(1)).not_to_contain_text("ms")
     assert narrow.bounding_box()["width"] > 5 * before
     expect(turn).to_be_visible()
-    assert opened.kernel.value("view.scale") == "'order'"
+    opened.kernel.says("view.scale", "'order'")
 
 
 def test_a_choice_of_another_view_is_brought_into_the_picture(notebook: Open) -> None:
@@ -217,4 +217,4 @@ def test_a_choice_of_another_view_is_brought_into_the_picture(notebook: Open) ->
     root.get_by_role("button", name="Next problem").click()
 
     expect(root.locator(".nn-tl-about")).to_contain_text("tool look: 80 ms, error")
-    assert opened.kernel.value("selection.turn") == "1500"
+    opened.kernel.says("selection.turn", "1500")

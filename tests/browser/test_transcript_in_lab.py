@@ -133,7 +133,7 @@ def test_a_selection_elsewhere_is_shown_here_and_the_other_way_round(notebook: O
     expect(marked).to_have_count(1)
     expect(marked).to_contain_text("Do not promise a date.")
     expect(marked).to_be_in_viewport()
-    assert opened.kernel.value("(shown.position, shown.follow)") == "(3, False)"
+    opened.kernel.says("(shown.position, shown.follow)", "(3, False)")
 
     root.locator(".nn-t-item", has_text="Will it be here by Friday?").click()
     wait_for(lambda: opened.kernel.value("(chosen.call, chosen.item)") == "(3, 4)", "the kernel knows the item")

@@ -153,7 +153,7 @@ def test_a_turn_is_read_by_keys_chosen_and_marked_in_every_view(notebook: Open) 
     turns.press("Enter")
 
     expect(second.locator(".nn-chosen")).to_have_attribute("data-turn", "4")
-    assert opened.kernel.value("choice") == "Selection(thread_id='t1', turn=4)"
+    opened.kernel.says("choice", "Selection(thread_id='t1', turn=4)")
     opened.kernel.run("choice.select(turn=9)")
     expect(first.locator(".nn-chosen")).to_have_attribute("data-turn", "9")
 

@@ -107,7 +107,7 @@ def test_a_deny_leads_to_its_request_to_the_item_of_its_argument_and_to_what_wou
     why.locator("tr", has_text="reservation_id").locator("button").click()
     wait_for(lambda: opened.kernel.value("bench.selection.item") != "None", "an item is chosen")
     item = opened.kernel.value("bench.selection.item")
-    assert opened.kernel.value(f"run.log(run.threads[0])[{item}]['type']") == "'function_call_output'"
+    opened.kernel.says(f"run.log(run.threads[0])[{item}]['type']", "'function_call_output'")
     chosen = transcript.locator("[aria-selected='true'], [aria-current='true'], .nn-chosen").first
     expect(chosen).to_be_visible()
 

@@ -97,7 +97,6 @@ class Window:
         self.page: Page = lab.context.new_page()
         self.notebook: LabNotebook | None = None
         self.shared: LabNotebook | None = None
-        self.kernel: Kernel | None = None
         self.listening = False
         self.shown = 0
         # Listened to and not held up, which would cost the page its cache; no other host has an address (FLAGS of conftest.py).
@@ -138,7 +137,6 @@ class Window:
         if self.shared is not None and not self._end(self.shared):
             raise AssertionError("the page of the last notebook did not come clean")
         self.shared = None
-        self._forget_kernel()
         notebook.write()
         if notebook.saved is not None:
             self.page.goto("about:blank")
@@ -161,16 +159,6 @@ class Window:
         self.page.wait_for_function(READY, arg=name, timeout=90_000)
         self.listening = True
 
-    def kernel_of(self, notebook: LabNotebook) -> Kernel:
-        """Return a second client of the kernel, kept as long as the kernel is."""
-        if self.kernel is None:
-            path = notebook.path.name
-            sessions = wait_for(
-                lambda: [s for s in self.lab.api("/api/sessions") if s["path"] == path], f"a session of {path}"
-            )
-            self.kernel = Kernel(self.lab, sessions[0]["kernel"]["id"])
-        return self.kernel
-
     def leave(self) -> bool:
         """Take the notebook away; returns whether the page is good for another."""
         notebook, self.notebook = self.notebook, None
@@ -189,22 +177,15 @@ class Window:
 
     def _end(self, notebook: LabNotebook) -> bool:
         """Close a notebook with its kernel."""
-        self._forget_kernel()
         ended = bool(self.page.evaluate(LEAVE, notebook.path.name))
         self._end_sessions()
         return ended
-
-    def _forget_kernel(self) -> None:
-        if self.kernel is not None:
-            self.kernel.close()
-            self.kernel = None
 
     def _end_sessions(self) -> None:
         for session in self.lab.api("/api/sessions"):
             self.lab.api(f"/api/sessions/{session['id']}", method="DELETE")
 
     def close(self) -> None:
-        self._forget_kernel()
         self.page.close()
         self._end_sessions()
 
@@ -227,6 +208,7 @@ class LabNotebook:
         self.tolerated: re.Pattern[str] | None = None
         self.dialogs: list[str] = []
         self.shares_page = False
+        self._kernel: Kernel | None = None
         self.path = self.lab.root / f"{name}.ipynb"
 
     def write(self) -> None:
@@ -265,7 +247,21 @@ class LabNotebook:
 
     @property
     def kernel(self) -> Kernel:
-        return self.window.kernel_of(self)
+        """A second client of the kernel."""
+        if self._kernel is None:
+            path = self.path.name
+            sessions = wait_for(
+                lambda: [s for s in self.lab.api("/api/sessions") if s["path"] == path], f"a session of {path}"
+            )
+            self._kernel = Kernel(self.lab, sessions[0]["kernel"]["id"])
+        return self._kernel
+
+    def settle(self) -> None:
+        """Wait until the page has what the kernel has sent: a choice that comes back shows its row."""
+        self.page.evaluate(
+            "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+            ".requestExecute({code: '', silent: true, store_history: false}).done.then(() => null)"
+        )
 
     def themes(self) -> Iterator[str]:
         """Switch to both themes, first to the one that is there, and give their names: ``"light"`` and ``"dark"``."""
@@ -290,6 +286,8 @@ class LabNotebook:
 
     def close(self) -> None:
         """Leave the page open for the next notebook if it is as it was."""
+        if self._kernel is not None:
+            self._kernel.close()
         if not self.window.leave():
             self.window.close()
             self.lab.window = None
