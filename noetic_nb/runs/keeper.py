@@ -94,7 +94,7 @@ class RunKeeper:
 
     def take(self) -> Sequence[bool] | None:
         """Take the events that the run has got since."""
-        taken, owners = len(self._turns.owners), self._turns.owners
+        taken, owners, size = len(self._turns.owners), self._turns.owners, self._turns.size
         keeps = self._file is not None and self._file.is_open
         # A file wants events; to measure them, it need not be known what is in a row.
         events: Sequence[RunEvent | Row] = self._run.events[taken:] if keeps else self._run.held(taken)
@@ -124,7 +124,9 @@ class RunKeeper:
         goes_on = not turn.is_over and (turn.has_started or not keeps)
         self.middle = self._turns.place if goes_on else None
         self.look_at = len(owners) + _MOST_WAITING - len(turn.waiting)
-        self.has_room = not keeps and self._turns.has_room
+        # What comes next is most often as large.
+        mean = (self._turns.size - size) / (len(owners) - taken)
+        self.has_room = not keeps and self._turns.has_room(mean * _MOST_WAITING)
         return self._within_bound() if turn.is_over else None
 
     def _save(self, turns: Sequence[KeptTurn]) -> None:

@@ -204,9 +204,13 @@ class KeptTurns:
         return doomed
 
     @property
-    def has_room(self) -> bool:
-        """Whether the bound is far away: nothing will have to be dropped for a while."""
-        return self.max_turns is None and (self.max_bytes is None or self._size + _FAR < self.max_bytes)
+    def size(self) -> int:
+        """How much all turns hold, in bytes."""
+        return self._size
+
+    def has_room(self, more: float) -> bool:
+        """Tell whether the bound is far away: nothing will have to be dropped for a while, be it for so many bytes more."""
+        return self.max_turns is None and (self.max_bytes is None or self._size + max(_FAR, more) < self.max_bytes)
 
     def _is_over(self, share: float) -> bool:
         return (self.max_bytes is not None and self._size > share * self.max_bytes) or (

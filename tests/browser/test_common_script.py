@@ -157,6 +157,26 @@ def test_older_choices_that_come_back_do_not_undo_the_newest(page: Any) -> None:
     assert opened.evaluate("seen") == [2, 2, 2, 7]
 
 
+def test_a_choice_that_comes_back_as_it_was_made_is_no_other_choice(page: Any) -> None:
+    opened = page("""
+        const store = storeOf(() => true);
+        store.initialize({ model });
+        window.same = [];
+        const comes = (fields) => {
+          const before = store.selection;
+          model.receive({ type: "selected", id: model.sent.at(-1).id, fields: { thread_id: null, item: null, ...fields } });
+          window.same.push(store.selection === before);
+        };
+        store.select(model, { turn: 5 });
+        comes({ turn: 5 });
+        store.select(model, { turn: 5 });
+        comes({ turn: 6 });
+        comes({ turn: 6 });
+    """)
+
+    assert opened.evaluate("window.same") == [True, False, False], "what others choose again is a choice"
+
+
 @pytest.mark.parametrize("name", ["constructor", "__proto__", "toString", "<b>x</b>"])
 def test_names_of_data_are_no_names_of_the_language(page: Any, name: str) -> None:
     opened = page(

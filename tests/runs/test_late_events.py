@@ -270,6 +270,20 @@ def test_a_run_far_from_its_bound_is_measured_later_and_kept_within_it_all_the_s
     assert run.meta["dropped"]
 
 
+def test_a_run_of_large_turns_is_measured_at_the_end_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "_FAR", 50_000)
+    run = Run()
+    bound(run, KeptTurns(max_bytes=600_000))
+    most = 0
+    for turn in range(1, 400):
+        a_turn(run, turn, "x" * 3_000)
+        most = max(most, sum(len(event.query) for event in run.select(TurnStarted)))
+
+    # 500 events would be 167 turns, of half a million bytes: after the first of them there is no room for as much once more.
+    assert 300_000 < most <= 603_000
+    assert run.meta["dropped"]
+
+
 def test_a_place_of_an_event_is_that_of_its_row() -> None:
     event = event_of(row("ask"))
 

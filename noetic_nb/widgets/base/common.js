@@ -92,7 +92,10 @@ function storeOf(take) {
   const selected = ({ id, fields }) => {
     // While a choice of this page is under way, older ones that come back would make the picture jump.
     if (chosen !== null && id !== chosen) return;
+    const isOwn = chosen !== null;
     chosen = null;
+    // One that comes back as it was made is no other choice: views would go where it points to once more.
+    if (isOwn && Object.entries(fields).every(([name, value]) => (store.selection[name] ?? null) === value)) return;
     store.selection = store.data.selection = fields;
   };
   /** Tell the kernel, when the view can be seen: its static form, a whole page, waits for that. */

@@ -415,7 +415,7 @@ export default () => {
       down.disabled = window_.first + window_.lanes.length >= window_.rows;
       setText(rowsText, `rows ${window_.first + 1} to ${window_.first + window_.lanes.length} of ${window_.rows}`);
       trouble.hidden = !window_.problems.length;
-      setText(troubleHead, window_.besides ? `Did not go well, the last ${window_.problems.length} of ${window_.problems.length + window_.besides}` : "Did not go well");
+      setText(troubleHead, window_.besides ? `Did not go well, the last ${window_.problems.length} of ${(window_.problems.length + window_.besides).toLocaleString("en")}` : "Did not go well");
       patch(troubleList, window_.problems, problemNode, (entry, [at, text]) => {
         put(entry.firstElementChild, { "data-at": at, "aria-pressed": String(at === detail?.at) });
         setText(entry.firstElementChild, text);

@@ -1,5 +1,6 @@
 // The lanes of the timeline: bars of one window, worked by keys, and a part that is marked by dragging.
 const MOST_LABEL_PX = 34;
+const SIGN_PX = 14;
 
 /** Return what a bar says: one span, or several that are too narrow to be told apart. */
 function barWords(bar, names, data) {
@@ -26,6 +27,7 @@ function drawLane(lane, [thread, depth, level, bars], at, view, data) {
   put(lane, { "data-depth": depth, "data-level": level });
   put(box, { "aria-label": `Row ${at + 1}` });
   const px = view.width;
+  let free = 0; // pixels from where no sign stands yet: signs over signs say nothing
   patch(box, bars, () => make("div", { class: "nn-mark nn-tl-bar", role: "button" }), (node, bar) => {
     const [left, width, span, count, kind, severity, name] = bar;
     const [, , colour, ink] = data.kinds[kind];
@@ -46,13 +48,17 @@ function drawLane(lane, [thread, depth, level, bars], at, view, data) {
     });
     node.bar = bar;
     // A bar may be narrower than its sign, which then has a ground of its own.
-    if (sign && !(count === 1 && wide)) {
+    const start = (left / 100) * px;
+    const stands = sign !== "" && !(count === 1 && wide) && start >= free;
+    put(node, { "data-sign": stands ? "true" : null });
+    if (stands) {
+      free = start + SIGN_PX;
       if (!node.firstElementChild) node.replaceChildren(make("span", { class: "nn-tl-sign" }));
       put(node.firstElementChild, { "data-last": left > 96 ? "true" : null });
       setText(node.firstElementChild, sign);
     } else {
       if (node.firstElementChild) node.replaceChildren();
-      setText(node, words);
+      setText(node, wide ? words : "");
     }
   });
 }
