@@ -434,5 +434,5 @@ def _refresh_on_writes(state: LayerStateStore, recaller: Recaller) -> None:
 
 def _overrun(layer_id: str, tokens: int, budget: float) -> BudgetOverrun:
     return BudgetOverrun(
-        f"Layer {layer_id!r} offered {tokens} tokens for a budget of {budget:g}; the rest was left out."
+        f"Layer {layer_id!r} offered {tokens} tokens for a budget of {round(budget, 1):g}; the rest was left out."
     )

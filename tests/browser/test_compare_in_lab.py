@@ -140,6 +140,19 @@ def test_ten_thousand_turns_are_looked_at_as_far_as_someone_asks(notebook: Open,
     expect(status).to_have_text("1,000 of the first 2,000 pairs differ; there are 10,000", timeout=30_000)
 
 
+def test_intervals_are_in_sight_on_a_narrow_page(notebook: Open, cells_of: Open) -> None:
+    opened = notebook(*cells_of("Run", [TWO, SCENES["lists"]]))
+    opened.run_all()
+    root = opened.page.locator(".noetic-nb").first
+    picture = root.locator(".nn-paired svg").first
+    picture.wait_for()
+
+    at_width(root, 420)
+
+    right = "(node) => node.getBoundingClientRect().right"
+    assert picture.evaluate(right) <= root.evaluate(right)
+
+
 def test_intervals_are_read_by_keys(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("Run", [TWO, SCENES["lists"]]))
     opened.run_all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,10 @@ class FullDisk(nn.InMemoryStorage):
 
 def stored(p: Any) -> dict[str, Any]:
     return {"state": {"n": 1}}
+
+
+def much(p: Any) -> str:
+    return "word " * 900
 
 
 def large(p: Any) -> dict[str, Any]:
@@ -377,3 +382,23 @@ def test_an_embedder_that_cannot_be_reached_now_is_taken() -> None:
 def test_functions_are_checked_when_they_are_given(make: Any, words: str) -> None:
     with pytest.raises(NoeticConfigError, match=words):
         make()
+
+
+async def test_a_share_of_a_budget_is_said_with_one_decimal() -> None:
+    crowd = [
+        MemoryLayer(
+            id=f"notes{n}",
+            slot=100 + n,
+            scope="thread",
+            budget={"min": 0, "max": 70 + n},
+            hooks=MemoryHooks(recall=much),
+        )
+        for n in range(3)
+    ]
+    harness = agent(*crowd, projection=nn.ProjectionPolicy(token_budget=145, response_reserve=5))
+
+    reply = await harness.execute("Where is order A17?")
+
+    said = [re.search(r"for a budget of (\S+);", w.text) for w in reply.warnings if w.code == "recall_cut"]
+    budgets = [found[1] for found in said if found]
+    assert budgets == ["27.6", "28", "28.4"]  # 84 tokens between 70, 71 and 72

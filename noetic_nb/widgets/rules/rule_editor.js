@@ -173,7 +173,7 @@ export default () => {
         setText(form, rule.form);
         setText(where, rule.where);
         sparkline(hits.firstChild, rule.bars, data.axis);
-        setText(hits.lastChild, rule.words || "none");
+        setText(hits.lastChild, rule.words || "no hits");
         setText(version, String(rule.version));
         const most = Math.max(0, ...rule.bars);
         const at = rule.bars.indexOf(most) * data.axis.per + 1;
