@@ -108,10 +108,9 @@ class RunKeeper:
                 self._next += 1
                 if len(turn.waiting) >= _MOST_WAITING or self._turns.is_complete(turn, event):
                     self._save([turn])
-            # Where there is no file, nothing is decided before the turn is over.
-            if turn.is_open or (
-                not keeps and turn.turn
-            ):  # what follows is most often of the same: there is nothing to decide before too much waits
+            # What follows is most often of the same turn: there is nothing to decide before too much of it waits, and where there
+            # is no file, before it is over.
+            if turn.is_open or (not keeps and turn.turn):
                 rest = self._turns.take_rest(events, place, _MOST_WAITING - 1 - len(turn.waiting))
                 place += len(rest)
                 if keeps and rest:

@@ -80,9 +80,8 @@ def _bar_of(calls: Calls, places: range) -> list[Any]:
     most = out = 0
     parts: dict[str | int, int] = {}
     number = calls.numbers()
-    for (
-        at
-    ) in places:  # tens of thousands, when a long run is opened: read from what was sent, before it is a `CallShare`
+    # Tens of thousands, when a long run is opened: read from what was sent, before it is a `CallShare`.
+    for at in places:
         view = calls.all.views[at]
         sent = 0
         named: list[tuple[str | int, int]] = [(number[layer.layer_id], layer.used) for layer in view.layers]
