@@ -170,10 +170,13 @@ def test_what_follows_a_run_takes_each_event_once_however_many_are_made_at_a_tim
         run.note_row(row(step))
 
     assert taken == []
+    assert len(woken) == 1
     assert not run.make_events(2)
     assert [event.step_id for event in taken] == ["a", "b"]
     assert run.make_events()
-    assert len(woken) == 5
+    run.note_row(row("f"))
+    run.append(event_of(row("g")))
+    assert len(woken) == 2
     assert taken == list(run.events)[1:]
     leave()
     leave()
