@@ -6,7 +6,7 @@ what may be of any length is measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any, Final, get_type_hints
@@ -208,6 +208,8 @@ _ROW_BYTES: Final[Mapping[str, int]] = {
     MemoryTraceSpan.kind: _SPAN_BYTES, StepStarted.kind: _FIXED_BYTES[StepStarted],
     StepEnded.kind: _FIXED_BYTES[StepEnded], BudgetsAllocated.kind: _FIXED_BYTES[BudgetsAllocated],
 }  # fmt: skip
+# Each turn of an agent has such rows, and there they are of about the same size.
+_ALIKE_ROWS: Final = frozenset({LayerStateChanged.kind, ViewAssembled.kind, RequestPrepared.kind, SteeringDecided.kind})
 _EDGES: Final = frozenset({TurnStarted, TurnCompleted})
 # A layer's state grows slowly: one write in so many is looked at, and those that follow are taken to be like it.
 _MEASURED: Final = 16
@@ -243,6 +245,8 @@ class EventSizes:
     def __init__(self) -> None:
         # By thread and layer, the size of a state as last looked at, and how many writes are taken to be like it.
         self._states: dict[str, dict[str, list[int]]] = {}
+        # By kind, what a row takes, or took lately on average, which is of about as many rows as a turn has.
+        self._alike: dict[str, int] = {**_ROW_BYTES}
 
     def of(self, event: RunEvent | Row) -> int:
         """Return about how many bytes an event takes."""
@@ -262,38 +266,44 @@ class EventSizes:
         cls = type(event)
         return _FIXED_BYTES.get(cls) or _SIZES.get(cls, _size_of_record)(event)
 
-    def of_turn(self, events: Iterable[RunEvent | Row], place: Place) -> tuple[int, int]:
+    def of_turn(self, events: Sequence[RunEvent | Row], place: Place, *, closely: bool = True) -> tuple[int, int]:
         """Return how many of some events, from the first one on, are of a turn that goes on, and about how many bytes they take.
 
-        The turn is told by the place of its events; one begins and ends with an event of its own, which is not counted.
+        The turn is told by the place of its events; one begins and ends with an event of its own, which is not counted. Not
+        `closely`, states, requests and decisions are taken to be like those that were measured last; questions, answers,
+        outputs and what else was logged are measured always.
         """
-        count = size = 0
-        states, where = self._of_thread(place[0]), None
-        for event in events:
+        size = 0
+        where: Where | None = None
+        states = self._of_thread(place[0])
+        sizes = _ROW_BYTES if closely else self._alike
+        count = len(events)
+        for number, event in enumerate(events):
             if isinstance(event, tuple):
-                if event[1] is not place and event[1] != place:
-                    break
-                fixed = _ROW_BYTES.get(event[0])
-                if fixed is not None:
-                    size += fixed
-                elif event[0] == LayerStateChanged.kind:
-                    known = states.get(event[3])
-                    if known is None or not known[1]:
-                        size += self._state(states, event[3], event[5])
-                    else:
-                        known[1] -= 1
-                        size += known[0]
-                else:
-                    size += _size_of_row(event)
+                if event[1] is not place:
+                    if event[1] != place:
+                        count = number
+                        break
+                    place = event[1]  # the same object in what follows
+                kind = event[0]
+                known = sizes.get(kind)
+                if known is None:
+                    is_state = kind == LayerStateChanged.kind
+                    known = self._state(states, event[3], event[5]) if is_state else _size_of_row(event)
+                    if kind in _ALIKE_ROWS:
+                        mean = self._alike.get(kind, known)
+                        self._alike[kind] = mean + (known - mean) // _MEASURED
+                size += known
             else:
-                if type(event) in _EDGES:
-                    break
                 if event.where is not where:
                     if place_of(event.where) != place:
+                        count = number
                         break
                     where = event.where
+                if type(event) in _EDGES:
+                    count = number
+                    break
                 size += self.of(event)
-            count += 1
         return count, size
 
     def _of_thread(self, thread_id: str) -> dict[str, list[int]]:

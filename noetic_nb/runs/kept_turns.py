@@ -25,6 +25,8 @@ KEPT_BYTES: Final = 128 * 2**20
 _LOW: Final = 0.75
 # Farther from the bound than this, events are measured many at a time, and not at the end of each turn.
 _FAR: Final = 16 * 2**20
+# And one turn in so many is measured closely then.
+_MEASURED: Final = 8
 # A thread has one entry as long as its turns are dropped in order.
 _MOST_ENTRIES: Final = 1_000
 
@@ -124,8 +126,9 @@ class KeptTurns:
         place = self.place
         if place is None:
             return ()
-        count, size = self._sizes.of_turn(events[start : start + max(0, most)], place)
         turn = self._turn
+        closely = turn.serial % _MEASURED == 0 or not self.has_room(0)
+        count, size = self._sizes.of_turn(events[start : start + max(0, most)], place, closely=closely)
         self.owners += [turn] * count
         turn.size += size
         self._size += size
