@@ -49,21 +49,34 @@ def counts_of(storage: Any) -> dict[str, int]:
 class Target:
     """One place in storage, and its version as it was last seen."""
 
-    __slots__ = ("_counts", "_key", "_lock", "_memory", "_seen", "failure", "is_immediate", "on_problem", "storage")
+    __slots__ = (
+        "_counts",
+        "_key",
+        "_lock",
+        "_memory",
+        "_prefix",
+        "_seen",
+        "failure",
+        "is_immediate",
+        "on_problem",
+        "storage",
+    )  # fmt: skip
 
     def __init__(
         self, storage: ScopedStorage, on_problem: OnProblem | None = None, counts: dict[str, int] | None = None
     ) -> None:
         self.storage = storage
         self.on_problem = on_problem
-        self._key = storage.prefix + STATE_KEY
+        self._prefix = prefix = storage.prefix
+        self._key = prefix + STATE_KEY
         self._lock: asyncio.Lock | None = None
         # Why the last write failed. Here and not by execution: a child writes where its parent does.
         self.failure: Exception | None = None
         self._counts = counts_of(storage.storage) if counts is None else counts
-        self._seen: Any = self._counts.get(storage.prefix, 0)
+        self._seen: Any = self._counts.get(prefix, 0)
+        store = storage.storage
         # Of this very class: one that is derived from it may have a `set` of its own.
-        self._memory = storage.storage if type(storage.storage) is InMemoryStorage else None
+        self._memory = store if type(store) is InMemoryStorage else None
         self.is_immediate = self._memory is not None
         """Whether the store is memory of this process, so that nothing has to be waited for: `load_now`, `write_now`."""
 
@@ -121,20 +134,20 @@ class Target:
 
     def write_now(self, state: Snapshot, kept: Any) -> NoeticError | None:
         """Do what `write` does with a state and what was taken of it, at once: for a store that `is_immediate`."""
-        assert self._memory is not None
-        prefix = self.storage.prefix
-        found, conflict = self._counts.get(prefix, 0), None
+        memory, prefix, conflict = self._memory, self._prefix, None
+        assert memory is not None
+        found = self._counts.get(prefix, 0)
         try:
             is_own = state.is_plain and type(kept) is dict
             value = kept if is_own else state.state
             if found != self._seen:
-                conflict = self._conflict(self._memory.get_now(self._key), value)
-            self._memory.set_now(self._key, value, is_own=is_own)
+                conflict = self._conflict(memory.get_now(self._key), value)
+            memory.set_now(self._key, value, is_own=is_own)
         except Exception as exc:
             self.failure = exc
             raise
-        self.failure, self._seen = None, found + 1
-        self._counts[prefix] = found + 1
+        self.failure = None
+        self._seen = self._counts[prefix] = found + 1
         return conflict
 
     async def _counted(self, value: Any) -> NoeticError | None:
