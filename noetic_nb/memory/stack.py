@@ -197,7 +197,7 @@ class LayerStack:
         """Let every layer keep what matters of a response; all at once, each with a copy of its state."""
         runner, states, execution_id = self._runner, self.state, ctx.execution_id
         # Judged before any of them runs: stores do not decide on each other.
-        layers = list(runner.active("store", ctx)) if "store" in self.hooks else None
+        layers = runner.active_now("store", ctx)
         if not layers:
             return
         answer, view, read = as_response(response), _view(log), _STATE_OF["store"]
@@ -215,7 +215,10 @@ class LayerStack:
         # Written when all have ended, in the order of the layers: who was quicker must not show in what is stored.
         for layer, outcome in zip(layers, outcomes, strict=True):
             if outcome.error is None and outcome.value is not UNSET:
-                runner.put(ctx, layer, "store", outcome.value)
+                try:
+                    states.set(execution_id, layer.id, outcome.value, hook="store")
+                except StateNotCopied as exc:
+                    states.report(execution_id, layer.id, "store", exc)
         if not states.is_idle:
             await runner.flush(ctx)
 
@@ -301,6 +304,11 @@ class LayerStack:
     ) -> None:
         """Call ``on_feedback`` with a judgement of the thread, outside of any execution."""
         await run_feedback_hooks(self._runner, self.storage, ctx, kind=kind, value=value, source=source)
+
+    @property
+    def has_stops(self) -> bool:
+        """Whether a hook of any execution has returned a stop that nobody has taken."""
+        return self._runner.has_stops
 
     def take_stop(self, ctx: ExecutionContext) -> Stop | None:
         """Return the stop that a hook of this execution returned, once."""
