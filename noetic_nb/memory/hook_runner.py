@@ -16,6 +16,7 @@ from noetic_nb.memory.declared import check_layers
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET
 from noetic_nb.memory.hook_timeout import HookTimeout, Unfinished, begun, call_apart
+from noetic_nb.memory.idle_hook import IdleHook, IsIdle
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import Stop
@@ -106,6 +107,12 @@ class HookRunner:
             self._with[hook] = found[::-1] if hook == "dispose" else found
         self.hooks: Final = frozenset(hook for hook, found in self._with.items() if found)
         """The hooks that at least one layer has."""
+        # Of the hooks that all their layers can tell it of beforehand.
+        self._is_idle: dict[str, tuple[tuple[str, IsIdle], ...]] = {}
+        for hook in self.hooks:
+            called = [(layer.id, getattr(layer.hooks, hook)) for layer in self._with[hook]]
+            if all(isinstance(call, IdleHook) for _, call in called):
+                self._is_idle[hook] = tuple([(layer_id, call.is_idle) for layer_id, call in called])
 
     @property
     def sink(self) -> EventSink | None:
@@ -144,6 +151,14 @@ class HookRunner:
         if not state.has_disabled:  # nearly always
             return layer.hooks.init is None or state.has(execution_id, layer_id or layer.id)
         return self.idle_reason(layer, execution_id, layer_id) is None
+
+    def is_idle(self, hook: str, execution_id: str) -> bool:
+        """Tell whether a hook would do nothing in any layer, so that it need not be called: nobody follows the run, either."""
+        tests = self._is_idle.get(hook)
+        if tests is None or self.note is not None:
+            return False
+        state_of = self.state.get
+        return all([is_idle(execution_id, state_of(execution_id, layer_id)) for layer_id, is_idle in tests])
 
     def idle_reason(
         self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None

@@ -79,6 +79,16 @@ class LateVerdicts:
             queue.pending = stated
         return queue.pending
 
+    def is_waiting(self, execution_id: str, stated: list[QueuedVerdict] | None) -> bool:
+        """Tell whether a recall has anything to look at: entries that wait, or a list that is to take their place."""
+        queue = self._queues.get(execution_id)
+        return queue is None or bool(queue.pending) or stated is not queue.pending
+
+    def is_sent(self, execution_id: str) -> bool:
+        """Tell whether entries are on their way in a message."""
+        queue = self._queues.get(execution_id)
+        return queue is not None and bool(queue.in_flight)
+
     def take(self, ctx: ExecutionContext, budget: float, tokenize: Tokenizer) -> Item | None:
         """Put as much as fits into one message, and into flight; the rest keeps waiting.
 
