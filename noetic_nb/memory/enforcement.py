@@ -228,8 +228,10 @@ async def _decide_layer(
     if outcome.error is None:
         decision: SteeringDecision
         decision, state, wrong, faults, rules_ms = outcome.value
-        if state is not UNSET and state is not None:
-            runner.state.set(ctx.execution_id, layer.id, state, hook=point)
+        lost = None if state is UNSET or state is None else runner.put(ctx, layer, point, state)
+        if lost is not None:  # as with a hook that raises: nothing of what it returned counts
+            policy = layer.on_steering_error or default_on_error
+            return await _failed(runner, layer, point, params, ctx, lost, "error", policy, outcome.duration_ms)
         if runner.sink is not None:
             _record(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong, faults, rules_ms)
         return decision
@@ -273,7 +275,7 @@ async def _failed(
         if outcome.error is None:
             state = field_of(outcome.value, "state", hook="on_hook_failure")
             if state is not UNSET:
-                runner.state.set(ctx.execution_id, layer.id, state, hook=point)
+                runner.put(ctx, layer, point, state)
             named = field_of(outcome.value, "rule_ids", hook="on_hook_failure")
             if named:
                 decision = SteeringDecision(decision.action, decision.guidance, tuple(named))

@@ -18,6 +18,7 @@ from noetic_nb.memory.hook_results import UNSET
 from noetic_nb.memory.hook_timeout import HookTimeout, Unfinished, begun, call_apart
 from noetic_nb.memory.idle_hook import IdleHook, IsIdle
 from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.memory.state_copy import StateNotCopied
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import Stop
 from noetic_nb.memory.trace import CURRENT_NOTES, HookNotes, error_facts
@@ -173,10 +174,23 @@ class HookRunner:
 
     def write(
         self, ctx: ExecutionContext, layer: MemoryLayer, hook: str, state: Any, layer_id: str | None = None
-    ) -> None:
-        """Write the state of a hook's result, where there is one: absent and None both mean "as it was"."""
-        if state is not UNSET and state is not None:
+    ) -> bool:
+        """Write the state of a hook's result, where there is one: absent and None both mean "as it was".
+
+        False where it cannot be copied: that was reported, and nothing of the result is to count.
+        """
+        return state is UNSET or state is None or self.put(ctx, layer, hook, state, layer_id) is None
+
+    def put(
+        self, ctx: ExecutionContext, layer: MemoryLayer, hook: str, state: Any, layer_id: str | None = None
+    ) -> StateNotCopied | None:
+        """Write a state, be it None; returns the error of one that cannot be copied, which was reported."""
+        try:
             self.state.set(ctx.execution_id, layer_id or layer.id, state, hook=hook)
+        except StateNotCopied as exc:
+            self.state.report(ctx.execution_id, layer.id, hook, exc)
+            return exc
+        return None
 
     def collect_stop(self, value: Any, ctx: ExecutionContext) -> None:
         """Keep the first stop that a hook returns; the harness ends the turn at its next look."""

@@ -16,6 +16,7 @@ from noetic_nb.memory.hook_timeout import call_hook
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import Feedback, InitParams, ReturnParams, SpawnParams
 from noetic_nb.memory.scope import resolve_scope_key
+from noetic_nb.memory.state_copy import StateNotCopied
 from noetic_nb.memory.write_behind import Target, counts_of
 from noetic_nb.storage import ScopedStorage, StorageAdapter
 
@@ -71,9 +72,13 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
             else:
                 error, state = await found
             runner.storage_ended(ctx, start)
-        if error is None:
-            if state is not UNSET:
+        if error is None and state is not UNSET:
+            try:
                 runner.state.set(ctx.execution_id, layer.id, state, hook="init", held=held)
+            except StateNotCopied as exc:
+                runner.state.report(ctx.execution_id, layer.id, "init", exc)
+                error = exc
+        if error is None:
             if layer.hooks.init is not None and not runner.state.has(ctx.execution_id, layer.id):
                 hint = 'return {"state": ...} from it, or leave it out'
                 idle = LayerIdle(f"Layer {layer.id!r} takes no part: its `init` returned no state; {hint}.")
@@ -173,7 +178,8 @@ async def spawn_state(
         # No entry at all: a child layer with an `init` of its own must not pass for initialised.
         if child_state is UNSET or child_state is None:
             continue
-        runner.state.set(child_ctx.execution_id, layer.id, child_state, hook="on_spawn")
+        if runner.put(child_ctx, layer, "on_spawn", child_state) is not None:
+            continue
         # A layer of the child's own must not write where the one goes on that it shares its id with.
         if durable and layer.id not in sources.values():
             runner.state.share_durable(parent_ctx.execution_id, child_ctx.execution_id, layer.id, source)
@@ -211,7 +217,8 @@ async def merge_state(
         if outcome.error is not None:
             continue
         new_state, new_result = outcome.value
-        runner.write(parent_ctx, layer, "on_return", new_state, source)
+        if not runner.write(parent_ctx, layer, "on_return", new_state, source):
+            continue
         if new_result is not UNSET and new_result is not None:
             result = new_result
     # A child's result counts once the parent has it, so nothing of it may be on its way to storage still.

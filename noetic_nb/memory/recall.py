@@ -23,6 +23,7 @@ from noetic_nb.memory.hook_timeout import Unfinished, begun
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import RecallParams
 from noetic_nb.memory.scope import resolve_scope_key
+from noetic_nb.memory.state_copy import is_same
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.trace import CURRENT_NOTES, HookNotes
 from noetic_nb.quick_records import NamedTuple
@@ -261,9 +262,8 @@ class Recaller:
         # Outside of a re-render a request has no meaning: recall is running already.
         if again and recalled.request is not None:
             self._requests.setdefault(params.ctx.execution_id, []).append(recalled.request)
-        if recalled.state is not None:
-            self._runner.state.set(params.ctx.execution_id, layer.id, recalled.state, hook="recall")
-        return recalled.entry
+        kept = recalled.state is None or self._runner.write(params.ctx, layer, "recall", recalled.state)
+        return recalled.entry if kept else None
 
     def _read(self, layer: MemoryLayer, params: RecallParams, value: Any) -> _Recalled:
         tokenize = params.ctx.tokenize
@@ -356,7 +356,7 @@ class Recaller:
         last = self._last_params.get(key)
         if last is None:
             return  # cold: the first recall sees this state
-        if hook == "init" and last[1].state == state:
+        if hook == "init" and is_same(last[1].state, state):
             return  # loaded as it was left
         self._last_params[key] = (layer, last[1]._replace(ctx=ctx, state=state))
         self._refresh(key)

@@ -41,7 +41,7 @@ from noetic_nb.memory.params import (
 )
 from noetic_nb.memory.recall import RecallEntry, Recaller, RecallMode
 from noetic_nb.memory.side_by_side import side_by_side
-from noetic_nb.memory.state_copy import deep_copy
+from noetic_nb.memory.state_copy import StateNotCopied
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import SteeringDecision, Stop
 from noetic_nb.models.client import TokenLogprob, Usage
@@ -205,8 +205,8 @@ class LayerStack:
 
         def one(layer: MemoryLayer) -> Outcome | Coroutine[Any, Any, Outcome]:
             try:
-                state = deep_copy(self.state.get(ctx.execution_id, layer.id))
-            except Exception as exc:  # a lock or a connection in it: this layer's fault, not that of the turn
+                state = self.state.copy_of(ctx.execution_id, layer.id, "store")
+            except StateNotCopied as exc:  # this layer's fault, not that of the turn
                 self.state.report(ctx.execution_id, layer.id, "store", exc)
                 return Outcome(error=exc, status="error")
             params = StoreParams(answer.items, view, answer, ctx, state)
@@ -221,7 +221,7 @@ class LayerStack:
     def _write(self, ctx: ExecutionContext, layer: MemoryLayer, hook: str, outcome: Outcome) -> None:
         """Write a state wherever the result names one, be it None: for `store` and `on_complete`, that clears it."""
         if outcome.error is None and outcome.value is not UNSET:
-            self.state.set(ctx.execution_id, layer.id, outcome.value, hook=hook)
+            self._runner.put(ctx, layer, hook, outcome.value)
 
     def before_tool_call(
         self,

@@ -8,10 +8,10 @@ a state that is changed in place later cannot reach storage half-changed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
-from noetic_nb.memory.state_copy import Snapshot
+from noetic_nb.memory.state_copy import NotCopied, Snapshot, StateNotCopied, deep_copy
 from noetic_nb.memory.storage_time import StorageTime
 from noetic_nb.memory.write_behind import Mirror, OnProblem, Target
 from noetic_nb.storage import ScopedStorage
@@ -22,6 +22,7 @@ StateListener: TypeAlias = Callable[[str, str, Any, str], None]
 """Called at every write: ``listener(execution_id, layer_id, state, hook)``."""
 
 _Key: TypeAlias = tuple[str, str]
+_MISSING: Final = object()
 
 
 class LayerStateStore:
@@ -91,22 +92,51 @@ class LayerStateStore:
             What wrote it, for the listeners.
         held : optional
             The plain data that the state has just been copied from, and that nobody writes into.
+
+        Raises
+        ------
+        StateNotCopied
+            Where somebody remembers what was, or follows the run, and the state cannot be copied; the state from before stays,
+            and nobody is told. Where only storage wants the copy, that is reported like every other failure of the mirror.
         """
         key = (execution_id, layer_id)
-        if key not in self._states:
+        before = self._states.get(key, _MISSING)
+        if before is _MISSING:
             self._noted(execution_id, layer_id)
         self._states[key] = state
         target, taken = self._targets.get(key), Snapshot(state, held)
-        if target is not None:
-            self._mirror.write(key, target, taken)
-        if self.keep is not None:
-            self.keep(execution_id, layer_id, taken, hook)
-        if self.tell is not None:
-            self.tell(execution_id, layer_id, taken, hook)
+        # Whoever comes first takes the copy, before anything else: where that fails, nothing has happened.
+        try:
+            if target is not None:
+                self._mirror.write(key, target, taken)
+            if self.keep is not None:
+                self.keep(execution_id, layer_id, taken, hook)
+            if self.tell is not None:
+                self.tell(execution_id, layer_id, taken, hook)
+        except NotCopied as exc:
+            cause = exc.__cause__ or exc
+            error = StateNotCopied(layer_id, hook, state, cause)
+            if self.keep is not None or self.tell is not None or target is None:
+                if before is _MISSING:
+                    del self._states[key]
+                else:
+                    self._states[key] = before
+                raise error from cause
+            # Nobody but storage wanted it, and what storage refuses is reported and stays.
+            target.failure = error
+            self.report(execution_id, layer_id, "persist", error)
         if self._listeners:
             # A copy, because a listener may end itself while it is called.
             for listener in tuple(self._listeners):
                 listener(execution_id, layer_id, state, hook)
+
+    def copy_of(self, execution_id: str, layer_id: str, hook: str) -> Any:
+        """Return a copy of a layer's state for a hook or function; raises `StateNotCopied`."""
+        state = self._states.get((execution_id, layer_id))
+        try:
+            return deep_copy(state)
+        except Exception as exc:  # a lock or a connection that the layer put into it in place
+            raise StateNotCopied(layer_id, hook, state, exc) from exc
 
     def _noted(self, execution_id: str, layer_id: str) -> None:
         # By execution, or `cleanup` would have to look at every pair there is.

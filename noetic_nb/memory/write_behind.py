@@ -222,14 +222,12 @@ class Mirror:
         return tuple(self.by_key.values())
 
     def write(self, key: _Key, target: Target, state: Snapshot) -> None:
-        """Write a state as it is now to where its key is mirrored: soon, or at once where the store is memory."""
-        try:
-            # A copy: the hook may go on to change its state in place.
-            kept = state.take()
-        except Exception as exc:
-            target.failure = exc
-            self._report(*key, "persist", exc)
-            return
+        """Write a state as it is now to where its key is mirrored: soon, or at once where the store is memory.
+
+        Raises `NotCopied`, and does nothing then.
+        """
+        # A copy: the hook may go on to change its state in place.
+        kept = state.take()
         if target.is_immediate:
             try:
                 conflict = target.write_now(state, kept)

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from noetic_nb.clock import Clock
 from noetic_nb.events import Where
 from noetic_nb.memory import MemoryLayer, resolve_scope_key
-from noetic_nb.memory.state_copy import Snapshot, deep_copy
+from noetic_nb.memory.state_copy import Snapshot, deep_copy, is_same
 from noetic_nb.quick_records import NamedTuple
 from noetic_nb.runtime.threads.state_size import size_of
 
@@ -157,9 +157,14 @@ class StateHistory:
         return written
 
     def note(self, layer_id: str, scope_key: str, where: Where, hook: str, state: Snapshot) -> None:
-        """Note one write."""
+        """Note one write; raises `NotCopied`, and notes nothing then."""
         key = (layer_id, scope_key)
         written = self._written.get(key)
+        rows = () if written is None else written.rows
+        if hook == "init" and rows and (state.is_held(rows[-1][4]) or is_same(rows[-1][4], state.state)):
+            return  # loaded as it was left
+        # Layers may change their state in place; what was must stay as it was.
+        kept = state.take()
         if written is None:
             written = self._written[key] = _Written(layer_id)
             while len(self._written) > MAX_SCOPES:
@@ -167,10 +172,6 @@ class StateHistory:
                 self._drop(oldest)
                 self._shortened.discard(oldest)
         rows = written.rows
-        if hook == "init" and rows and (state.is_held(rows[-1][4]) or rows[-1][4] == state.state):
-            return  # loaded as it was left
-        # Layers may change their state in place; what was must stay as it was.
-        kept = state.take()
         self._order += 1
         if len(rows) == rows.maxlen:
             self._shortened.add(key)
