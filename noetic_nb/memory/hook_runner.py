@@ -159,7 +159,7 @@ class HookRunner:
         if tests is None or self.note is not None:
             return False
         state_of = self.state.get
-        return all([is_idle(execution_id, state_of(execution_id, layer_id)) for layer_id, is_idle in tests])
+        return all(is_idle(execution_id, state_of(execution_id, layer_id)) for layer_id, is_idle in tests)
 
     def idle_reason(
         self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None
