@@ -109,11 +109,12 @@ class HookRunner:
         self.hooks: Final = frozenset(hook for hook, found in self._with.items() if found)
         """The hooks that at least one layer has."""
         # Of the hooks that all their layers can tell it of beforehand.
-        self._is_idle: dict[str, tuple[tuple[str, IsIdle], ...]] = {}
+        self._is_idle: dict[str, Callable[[str], bool]] = {}
         for hook in self.hooks:
-            called = [(layer.id, getattr(layer.hooks, hook)) for layer in self._with[hook]]
-            if all(isinstance(call, IdleHook) for _, call in called):
-                self._is_idle[hook] = tuple([(layer_id, call.is_idle) for layer_id, call in called])
+            calls = [(layer.id, getattr(layer.hooks, hook)) for layer in self._with[hook]]
+            tests = [(layer_id, call.is_idle) for layer_id, call in calls if isinstance(call, IdleHook)]
+            if len(tests) == len(calls):
+                self._is_idle[hook] = _all_idle(tests, state.get)
 
     @property
     def sink(self) -> EventSink | None:
@@ -155,11 +156,10 @@ class HookRunner:
 
     def is_idle(self, hook: str, execution_id: str) -> bool:
         """Tell whether a hook would do nothing in any layer, so that it need not be called: nobody follows the run, either."""
-        tests = self._is_idle.get(hook)
-        if tests is None or self.note is not None:
+        if self.note is not None:
             return False
-        state_of = self.state.get
-        return all(is_idle(execution_id, state_of(execution_id, layer_id)) for layer_id, is_idle in tests)
+        found = self._is_idle.get(hook)
+        return found is not None and found(execution_id)
 
     def idle_reason(
         self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None
@@ -406,3 +406,11 @@ class HookRunner:
                 error_stack=stack,
             )
         )
+
+
+def _all_idle(tests: list[tuple[str, IsIdle]], state_of: Callable[[str, str], Any]) -> Callable[[str], bool]:
+    """Return what tells whether all hooks would do nothing, each given the state of its layer."""
+    if len(tests) == 1:
+        ((layer_id, is_idle),) = tests
+        return lambda execution_id: is_idle(execution_id, state_of(execution_id, layer_id))
+    return lambda execution_id: all(test(execution_id, state_of(execution_id, layer_id)) for layer_id, test in tests)

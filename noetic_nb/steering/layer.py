@@ -254,10 +254,15 @@ class _Steering:
 
     def _offers_nothing(self, execution_id: str, state: Any) -> bool:
         # A state of another kind was set by somebody else: recall looks at it.
-        return type(state) is State and not self.late.is_waiting(execution_id, state.get("pendingAsync"))
+        queue = self.late.queues.get(execution_id)
+        if queue is None or type(state) is not State:
+            return False
+        # Another list is to take the queue's place.
+        return not queue.pending and state.get("pendingAsync") is queue.pending
 
     def _sent_nothing(self, execution_id: str, state: Any) -> bool:
-        return not self.late.is_sent(execution_id)
+        queue = self.late.queues.get(execution_id)
+        return queue is None or not queue.in_flight
 
     def delivered(self, ctx: ExecutionContext, sent: frozenset[str]) -> None:
         self.late.delivered(ctx, sent)

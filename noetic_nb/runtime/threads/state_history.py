@@ -162,8 +162,9 @@ class StateHistory:
         """Note one write; raises `NotCopied`, and notes nothing then."""
         key = (layer_id, scope_key)
         written = self._written.get(key)
-        if hook == "init" and written is not None and (rows := written.rows):
-            if state.is_held(rows[-1][4]) or is_same(rows[-1][4], state.state):
+        if hook == "init" and written is not None and written.rows:
+            last = written.rows[-1][4]
+            if state.is_held(last) or is_same(last, state.state):
                 return  # loaded as it was left
         # Layers may change their state in place; what was must stay as it was.
         kept = state.take()
