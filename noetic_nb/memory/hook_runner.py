@@ -17,6 +17,7 @@ from noetic_nb.memory.declared import check_layers
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET
 from noetic_nb.memory.hook_timeout import HookTimeout, Unfinished, begun, call_apart
+from noetic_nb.memory.idle_hook import IdleHook, IsIdle
 from noetic_nb.memory.layer import DEFAULT_TIMEOUTS_MS, MemoryLayer
 from noetic_nb.memory.state_copy import StateNotCopied
 from noetic_nb.memory.state_store import LayerStateStore
@@ -110,6 +111,13 @@ class HookRunner:
         self._always = {hook for hook, found in self._with.items() if all(layer.hooks.init is None for layer in found)}
         self.hooks: Final = frozenset(hook for hook, found in self._with.items() if found)
         """The hooks that at least one layer has."""
+        # Of the hooks that all their layers can tell it of beforehand.
+        self._is_idle: dict[str, Callable[[str], bool]] = {}
+        for hook in self.hooks:
+            calls = [(layer.id, getattr(layer.hooks, hook)) for layer in self._with[hook]]
+            tests = [(layer_id, call.is_idle) for layer_id, call in calls if isinstance(call, IdleHook)]
+            if len(tests) == len(calls):
+                self._is_idle[hook] = _all_idle(tests, state.get)
 
     @property
     def sink(self) -> EventSink | None:
@@ -154,6 +162,13 @@ class HookRunner:
         if not state.has_disabled:  # nearly always
             return layer.hooks.init is None or state.has(execution_id, layer_id or layer.id)
         return self.idle_reason(layer, execution_id, layer_id) is None
+
+    def is_idle(self, hook: str, execution_id: str) -> bool:
+        """Tell whether a hook would do nothing in any layer, so that it need not be called: nobody follows the run, either."""
+        if self.note is not None:
+            return False
+        found = self._is_idle.get(hook)
+        return found is not None and found(execution_id)
 
     def idle_reason(
         self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None
@@ -409,3 +424,11 @@ class HookRunner:
                 error_stack=stack,
             )
         )
+
+
+def _all_idle(tests: list[tuple[str, IsIdle]], state_of: Callable[[str, str], Any]) -> Callable[[str], bool]:
+    """Return what tells whether all hooks would do nothing, each given the state of its layer."""
+    if len(tests) == 1:
+        ((layer_id, is_idle),) = tests
+        return lambda execution_id: is_idle(execution_id, state_of(execution_id, layer_id))
+    return lambda execution_id: all(test(execution_id, state_of(execution_id, layer_id)) for layer_id, test in tests)

@@ -115,6 +115,8 @@ class LayerStack:
         """The layers, in the order in which they were given."""
         # The hooks that at least one layer has: most agents have few, and calling the others would cost time for nothing.
         self.hooks: Final = self._runner.hooks
+        self.is_idle: Final = self._runner.is_idle
+        """``is_idle(hook, execution_id)``: whether a hook would do nothing in any layer, so that it need not be called."""
         self._recaller = Recaller(self._runner, ids=ids, force_atomic=force_atomic_recall)
         self._on_steering_error: OnSteeringError = on_steering_error
 
@@ -307,7 +309,7 @@ class LayerStack:
 
     @property
     def has_stops(self) -> bool:
-        """Whether a hook of any execution has returned a stop that nobody has taken."""
+        """Whether a hook of any execution wants its turn to stop."""
         return self._runner.has_stops
 
     def take_stop(self, ctx: ExecutionContext) -> Stop | None:
