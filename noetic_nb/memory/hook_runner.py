@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
+from math import inf
+from types import CoroutineType, MappingProxyType
 from typing import Any, Final, Literal, cast
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
@@ -17,7 +18,8 @@ from noetic_nb.memory.declared import check_layers
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET
 from noetic_nb.memory.hook_timeout import HookTimeout, Unfinished, begun, call_apart
-from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.memory.idle_hook import IdleHook, IsIdle
+from noetic_nb.memory.layer import DEFAULT_TIMEOUTS_MS, MemoryLayer
 from noetic_nb.memory.state_copy import StateNotCopied
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import Stop
@@ -107,8 +109,17 @@ class HookRunner:
             found = tuple(layer for layer in order if getattr(layer.hooks, hook) is not None)
             # What was opened last is closed first.
             self._with[hook] = found[::-1] if hook == "dispose" else found
+        # Hooks whose layers have no `init`, and so take part unless they are disabled.
+        self._always = {hook for hook, found in self._with.items() if all(layer.hooks.init is None for layer in found)}
         self.hooks: Final = frozenset(hook for hook, found in self._with.items() if found)
         """The hooks that at least one layer has."""
+        # Of the hooks that all their layers can tell it of beforehand.
+        self._is_idle: dict[str, Callable[[str], bool]] = {}
+        for hook in self.hooks:
+            calls = [(layer.id, getattr(layer.hooks, hook)) for layer in self._with[hook]]
+            tests = [(layer_id, call.is_idle) for layer_id, call in calls if isinstance(call, IdleHook)]
+            if len(tests) == len(calls):
+                self._is_idle[hook] = _all_idle(tests, state.get)
 
     @property
     def sink(self) -> EventSink | None:
@@ -138,6 +149,12 @@ class HookRunner:
             else:
                 self.skipped(layer, hook, ctx)
 
+    def active_now(self, hook: str, ctx: ExecutionContext) -> Sequence[MemoryLayer]:
+        """Return the same layers, all judged before the first of their hooks runs."""
+        if hook in self._always and not self.state.has_disabled:
+            return self._with[hook]
+        return list(self.active(hook, ctx))
+
     def runs(self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None) -> bool:
         """Tell whether a layer takes part: not disabled, and initialised if it has an ``init``.
 
@@ -147,6 +164,13 @@ class HookRunner:
         if not state.has_disabled:  # nearly always
             return layer.hooks.init is None or state.has(execution_id, layer_id or layer.id)
         return self.idle_reason(layer, execution_id, layer_id) is None
+
+    def is_idle(self, hook: str, execution_id: str) -> bool:
+        """Tell whether a hook would do nothing in any layer, so that it need not be called: nobody follows the run, either."""
+        if self.note is not None:
+            return False
+        found = self._is_idle.get(hook)
+        return found is not None and found(execution_id)
 
     def idle_reason(
         self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None
@@ -196,7 +220,8 @@ class HookRunner:
 
     def forget(self, execution_id: str) -> None:
         """Drop what is only of use to an execution that has ended."""
-        self.take_stop(execution_id)
+        if self.has_stops:
+            self.take_stop(execution_id)
 
     async def flush(self, ctx: ExecutionContext) -> None:
         """Wait until everything written so far for an execution is in storage, or was reported."""
@@ -262,8 +287,16 @@ class HookRunner:
             if value is not None and type(value) is not dict:  # most results: nothing to wait for
                 waiting: Awaitable[Any] | None = None
                 if hook not in _CLOSING:
-                    limit = layer.timeout_ms(hook)
-                    value = begun(value, limit)
+                    limit = DEFAULT_TIMEOUTS_MS[hook]
+                    if layer.timeouts:
+                        limit = layer.timeouts.get(hook, limit)
+                    if type(value) is CoroutineType and 0 < limit < inf:  # what `begun` does with nearly every hook
+                        try:
+                            value = Unfinished(value, value, value.send(None))
+                        except StopIteration as done:
+                            value = done.value
+                    else:
+                        value = begun(value, limit)
                     if type(value) is Unfinished:
                         waiting = value.finish(layer.id, hook, limit)
                 elif hasattr(value, "__await__"):
@@ -387,3 +420,11 @@ class HookRunner:
                 error_stack=stack,
             )
         )
+
+
+def _all_idle(tests: list[tuple[str, IsIdle]], state_of: Callable[[str, str], Any]) -> Callable[[str], bool]:
+    """Return what tells whether all hooks would do nothing, each given the state of its layer."""
+    if len(tests) == 1:
+        ((layer_id, is_idle),) = tests
+        return lambda execution_id: is_idle(execution_id, state_of(execution_id, layer_id))
+    return lambda execution_id: all(test(execution_id, state_of(execution_id, layer_id)) for layer_id, test in tests)
