@@ -139,8 +139,12 @@ def _items(event: ItemsAppended) -> int:
 
 
 def _model(event: ModelCalled) -> int:
-    size = 520 + _size_of_items(event.items) + len(event.error or "")
-    return size + _size(event.logprobs) if event.logprobs else size
+    return _size_of_call(event.items, event.logprobs, event.error)
+
+
+def _size_of_call(items: Iterable[Item], logprobs: Any, error: str | None) -> int:
+    size = 520 + _size_of_items(items) + len(error or "")
+    return size + _size(logprobs) if logprobs else size
 
 
 def _tool(event: ToolCalled) -> int:
@@ -225,6 +229,8 @@ def _size_of_row(row: Row) -> int:
         return _size_of_view(row[6], row[5], row[7][1::2], row[17], (row[18], row[19], row[20], row[22]))
     if kind == RequestPrepared.kind:
         return _size_of_request(row[11], row[5], (row[6], row[7], row[8], row[16]))
+    if kind == ModelCalled.kind:
+        return _size_of_call(row[8], row[13], row[14])
     if kind == SteeringDecided.kind:
         return _size_of_decision(row[15], row[8], (row[6], row[9], row[13], row[14]))
     return 300 + _size(row[3:])
