@@ -244,6 +244,25 @@ def test_turns_are_dropped_whether_or_not_some_of_them_were_read(read_after: int
     assert run.numbers.seqs == list(range(6, 15))
 
 
+@pytest.mark.parametrize("is_read", [False, True])
+def test_model_calls_have_the_same_numbers_whether_or_not_they_were_read(is_read: bool) -> None:
+    run = Run()
+    bound(run, KeptTurns(max_turns=4))
+    for turn in range(1, 7):
+        where = Where("t1", "e1", turn)
+        run.append(TurnStarted(where, 0.0, f"turn{turn}", 0, 0, ""))
+        for purpose in ("judge", "agent"):
+            usage = (0, 0, 0, None, (), None, None)
+            run.note_row(("model_called", place_of(where), 0.0, 1, "m", purpose, 1.0, "ok", (), *usage))
+        assert not is_read or len(run.events)
+        run.append(TurnCompleted(where, 0.0, f"turn{turn}", "success", 0.0, "", 0, 0, None, 0, 0, None))
+
+    events, numbers = run.numbered()
+    assert numbers is not None
+    calls = [call for event, call in zip(events, numbers[1], strict=True) if getattr(event, "purpose", "") == "agent"]
+    assert calls == [2, 3, 4, 5]
+
+
 def test_who_follows_has_what_is_dropped() -> None:
     run = Run()
     taken: list[RunEvent] = []
