@@ -60,7 +60,7 @@ class Numbering:
 
 def _is_call(event: RunEvent | Row) -> bool:
     if isinstance(event, tuple):
-        return event[0] == ModelCalled.kind and event[5] == "agent"
+        return bool(event[0] == ModelCalled.kind and event[5] == "agent")
     return isinstance(event, ModelCalled) and event.purpose == "agent"
 
 

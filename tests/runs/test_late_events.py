@@ -59,7 +59,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[late_events.Row]]:
         rows.append(given)
         return event_of(given)
 
-    monkeypatch.setattr("noetic_nb.runs.run.event_of", noticed)
+    monkeypatch.setattr("noetic_nb.runs.unread_events.event_of", noticed)
     return rows
 
 
@@ -79,6 +79,7 @@ async def test_a_run_has_the_events_that_another_sink_is_sent_at_once() -> None:
 
     assert list(run.events) == list(Run(events=sink.events).events)
     assert {event.kind for event in sink.events} >= set(late_events._MAKERS)
+    assert set(late_events.ROW_LENGTHS) == set(late_events._MAKERS)
 
 
 async def test_a_row_is_as_large_as_its_event() -> None:
@@ -308,11 +309,15 @@ def test_a_run_of_large_turns_is_measured_at_the_end_of_each(monkeypatch: pytest
 
 def sizes(turns: KeptTurns, events: list[RunEvent | late_events.Row]) -> list[int]:
     """Return the size of each turn of some events, as a run takes them."""
-    taken = 0
-    while taken < len(events):
-        turns.take(events[taken])
-        taken += 1
-        taken += len(turns.take_rest(events, taken, 500))
+    run = Run()
+    bound(run, turns)
+    for event in events:
+        if isinstance(event, tuple):
+            run.note_row(event)
+        else:
+            run.append(event)
+    assert run.keeper is not None
+    run.keeper.take()
     return [turn.size for turn in turns.all]
 
 
@@ -330,7 +335,7 @@ async def test_turns_far_from_the_bound_are_measured_as_large_as_others_are_and_
         await agent.execute("Where is order A17?" if turn != 9 else "x" * 500_000, thread_id="ann")
     events = run.held(0)
 
-    near, far = sizes(KeptTurns(max_bytes=1_000), events), sizes(KeptTurns(max_bytes=2**40), events)
+    near, far = sizes(KeptTurns(max_turns=1_000), events), sizes(KeptTurns(max_bytes=2**40), events)
 
     assert len(near) == len(far) == 24
     assert far[9] == pytest.approx(near[9], rel=0.05)
