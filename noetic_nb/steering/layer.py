@@ -275,25 +275,27 @@ class _Steering:
 
     def _decide(self, point: Point, p: Params) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         # Fail closed: no state means that nothing is known of the ledger, the queue or the calls so far.
-        if p.state is None or p.state.get("uninitialised"):
-            raise SteeringNotReady(f"The steering layer was never initialised for execution {p.ctx.execution_id!r}.")
-        start, snapshot = p.ctx.clock.monotonic_ms(), self.book.snapshot
+        state, ctx = p.state, p.ctx
+        if state is None or state.get("uninitialised"):
+            raise SteeringNotReady(f"The steering layer was never initialised for execution {ctx.execution_id!r}.")
+        clock, snapshot = ctx.clock, self.book.snapshot
+        start = clock.monotonic_ms()
         prepared = snapshot.prepared(point, p.tool_name if isinstance(p, BeforeToolCallParams) else None)
         calls_now: Callable[[], Sequence[PastCall]] | None = None
         took: list[tuple[str, float]] | None = None
         if prepared.rules:
             if isinstance(p.history, CallsSoFar):
                 calls_now = p.history.now
-            if text := earlier_calls(p.state):  # of the thread, or wherever the scope reaches
+            if text := earlier_calls(state):  # of the thread, or wherever the scope reaches
                 p, calls_now = _with_earlier(text, p, calls_now)
             # Who follows the run learns how long each rule took.
-            took = None if p.ctx.sink is None else []
+            took = None if ctx.sink is None else []
             begun = prepared.asked(p, took)
             if begun is not None:
                 return self._evaluated(snapshot, point, p, start, calls_now, begun, took or [])
         # Most calls and responses: there are no rules for them, or none that has anything to say.
-        duration = p.ctx.clock.monotonic_ms() - start
-        result = {"decision": ALLOW, "state": self._with(p, decision_entry(p, ALLOW, duration, blocked=True))}
+        entry = decision_entry(p, ALLOW, clock.monotonic_ms() - start, blocked=True)
+        result: dict[str, Any] = {"decision": ALLOW, "state": self._with(p, entry)}
         if took:
             result["rules_ms"] = tuple(took)
         return result
@@ -358,12 +360,14 @@ class _Steering:
 
     def _with(self, p: Params, entry: LedgerEntry, state: Any = None, *, row: Row | None = None) -> dict[str, Any]:
         """Return a state with one more entry, which is that of a row of judges, if there is one."""
-        state = p.state if state is None else state
+        state, ctx = p.state if state is None else state, p.ctx
         made = State({"ledger": [], "pendingAsync": None} if state is None else state)
-        made["pendingAsync"] = self.late.pending(p.ctx, made["pendingAsync"])
+        waiting, queue = made["pendingAsync"], self.late.queues.get(ctx.execution_id)
+        if queue is None or waiting is not queue.pending:
+            made["pendingAsync"] = self.late.pending(ctx, waiting)
         if self.scope != "execution":
             entry = Entry(entry)
-        made["ledger"] = self._longer(made["ledger"], p.ctx, entry if row is None else row.fill(entry))
+        made["ledger"] = self._longer(made["ledger"], ctx, entry if row is None else row.fill(entry))
         return made
 
     def _longer(self, ledger: Sequence[LedgerEntry], ctx: ExecutionContext, entry: LedgerEntry) -> Ledger:
@@ -372,8 +376,8 @@ class _Steering:
         if self.book.change_count != self._known_changes.get(ctx.execution_id):
             longer += self._edits(ctx)
         longer.append(entry)
-        if len(longer) > self.max_entries:
-            del longer[: len(longer) - self.max_entries]
+        if (more := len(longer) - self.max_entries) > 0:
+            del longer[:more]
         return longer
 
     def _entry(self, facts: LedgerEntry) -> LedgerEntry:
