@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from math import inf
+from types import CoroutineType, MappingProxyType
 from typing import Any, Final, Literal
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
@@ -17,7 +18,7 @@ from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET
 from noetic_nb.memory.hook_timeout import HookTimeout, Unfinished, begun, call_apart
 from noetic_nb.memory.idle_hook import IdleHook, IsIdle
-from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.memory.layer import DEFAULT_TIMEOUTS_MS, MemoryLayer
 from noetic_nb.memory.state_copy import StateNotCopied
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import Stop
@@ -106,6 +107,8 @@ class HookRunner:
             found = tuple(layer for layer in order if getattr(layer.hooks, hook) is not None)
             # What was opened last is closed first.
             self._with[hook] = found[::-1] if hook == "dispose" else found
+        # Hooks whose layers have no `init`, and so take part unless they are disabled.
+        self._always = {hook for hook, found in self._with.items() if all(layer.hooks.init is None for layer in found)}
         self.hooks: Final = frozenset(hook for hook, found in self._with.items() if found)
         """The hooks that at least one layer has."""
         # Of the hooks that all their layers can tell it of beforehand.
@@ -143,6 +146,12 @@ class HookRunner:
                 yield layer
             else:
                 self.skipped(layer, hook, ctx)
+
+    def active_now(self, hook: str, ctx: ExecutionContext) -> Sequence[MemoryLayer]:
+        """Return the same layers, all judged before the first of their hooks runs."""
+        if hook in self._always and not self.state.has_disabled:
+            return self._with[hook]
+        return list(self.active(hook, ctx))
 
     def runs(self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None) -> bool:
         """Tell whether a layer takes part: not disabled, and initialised if it has an ``init``.
@@ -209,7 +218,8 @@ class HookRunner:
 
     def forget(self, execution_id: str) -> None:
         """Drop what is only of use to an execution that has ended."""
-        self.take_stop(execution_id)
+        if self.has_stops:
+            self.take_stop(execution_id)
 
     async def flush(self, ctx: ExecutionContext) -> None:
         """Wait until everything written so far for an execution is in storage, or was reported."""
@@ -274,8 +284,16 @@ class HookRunner:
             if value is not None and type(value) is not dict:  # most results: nothing to wait for
                 waiting: Awaitable[Any] | None = None
                 if hook not in _CLOSING:
-                    limit = layer.timeout_ms(hook)
-                    value = begun(value, limit)
+                    limit = DEFAULT_TIMEOUTS_MS[hook]
+                    if layer.timeouts:
+                        limit = layer.timeouts.get(hook, limit)
+                    if type(value) is CoroutineType and 0 < limit < inf:  # what `begun` does with nearly every hook
+                        try:
+                            value = Unfinished(value, value, value.send(None))
+                        except StopIteration as done:
+                            value = done.value
+                    else:
+                        value = begun(value, limit)
                     if type(value) is Unfinished:
                         waiting = value.finish(layer.id, hook, limit)
                 elif hasattr(value, "__await__"):

@@ -198,31 +198,32 @@ class LayerStack:
 
     async def store(self, ctx: ExecutionContext, *, response: Any, log: ItemLog | Sequence[Item]) -> None:
         """Let every layer keep what matters of a response; all at once, each with a copy of its state."""
+        runner, states, execution_id = self._runner, self.state, ctx.execution_id
         # Judged before any of them runs: stores do not decide on each other.
-        layers = list(self._runner.active("store", ctx)) if "store" in self.hooks else None
+        layers = runner.active_now("store", ctx)
         if not layers:
             return
-        answer, view = as_response(response), _view(log)
+        answer, view, read = as_response(response), _view(log), _STATE_OF["store"]
+        items = answer.items
 
         def one(layer: MemoryLayer) -> Outcome | Coroutine[Any, Any, Outcome]:
             try:
-                state = self.state.copy_of(ctx.execution_id, layer.id, "store")
+                state = states.copy_of(execution_id, layer.id, "store")
             except StateNotCopied as exc:  # this layer's fault, not that of the turn
-                self.state.report(ctx.execution_id, layer.id, "store", exc)
+                states.report(execution_id, layer.id, "store", exc)
                 return Outcome(error=exc, status="error")
-            params = StoreParams(answer.items, view, answer, ctx, state)
-            return self._runner.begin(layer, "store", params, ctx, read=_STATE_OF["store"])
+            return runner.begin(layer, "store", StoreParams(items, view, answer, ctx, state), ctx, read=read)
 
         outcomes = await side_by_side(one, layers)
         # Written when all have ended, in the order of the layers: who was quicker must not show in what is stored.
         for layer, outcome in zip(layers, outcomes, strict=True):
-            self._write(ctx, layer, "store", outcome)
-        await self._runner.flush(ctx)
-
-    def _write(self, ctx: ExecutionContext, layer: MemoryLayer, hook: str, outcome: Outcome) -> None:
-        """Write a state wherever the result names one, be it None: for `store` and `on_complete`, that clears it."""
-        if outcome.error is None and outcome.value is not UNSET:
-            self._runner.put(ctx, layer, hook, outcome.value)
+            if outcome.error is None and outcome.value is not UNSET:
+                try:
+                    states.set(execution_id, layer.id, outcome.value, hook="store")
+                except StateNotCopied as exc:
+                    states.report(execution_id, layer.id, "store", exc)
+        if not states.is_idle:
+            await runner.flush(ctx)
 
     def before_tool_call(
         self,
@@ -402,7 +403,10 @@ class LayerStack:
             state = self.state.get(ctx.execution_id, layer.id)
             params = CompleteParams(view, ctx, state, outcome)
             done = self._runner.begin(layer, "on_complete", params, ctx, read=_STATE_OF["on_complete"])
-            self._write(ctx, layer, "on_complete", done if isinstance(done, Outcome) else (yield done))
+            ended = done if isinstance(done, Outcome) else (yield done)
+            # Wherever the result names a state, be it None: here, as for `store`, that clears it.
+            if ended.error is None and ended.value is not UNSET:
+                self._runner.put(ctx, layer, "on_complete", ended.value)
         if not self.state.is_idle:
             yield self._runner.flush(ctx)
 

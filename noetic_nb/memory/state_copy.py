@@ -12,14 +12,15 @@ from typing import Any, Final, TypeAlias, TypeVar
 from noetic_nb.errors import NoeticError
 from noetic_nb.items.frozen import FrozenDict
 
-__all__ = ["NotCopied", "Snapshot", "StateNotCopied", "deep_copy", "is_same"]
+__all__ = ["NOT_TAKEN", "NotCopied", "Snapshot", "StateNotCopied", "deep_copy", "is_same"]
 
 T = TypeVar("T")
 
 # In a memo: JSON text would not give back what was copied.
 _IS_ODD: Final = "noetic_nb: is odd"
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
-_UNSET: Final = object()
+NOT_TAKEN: Final = object()
+"""What is kept of a `Snapshot` before anybody has wanted it."""
 
 # A state that is nested deeper is not looked into for what cannot be copied: nobody would read the place.
 _DEEPEST: Final = 20
@@ -41,8 +42,13 @@ def deep_copy(state: T) -> T:
     >>> state
     {'notes': [{'text': 'a'}]}
     """
-    found: T = state if type(state) in _PLAIN else _copied(state, {})
-    return found
+    kind: Any = type(state)
+    if kind in _PLAIN:
+        return state
+    given: Any = state
+    found: Any = _flat_copy(given) if kind is dict else None
+    copied: T = _copied(given, {}) if found is None else found
+    return copied
 
 
 class NotCopied(Exception):
@@ -124,34 +130,54 @@ class Snapshot:
     ({'notes': ['a']}, True, True)
     """
 
-    __slots__ = ("_kept", "is_plain", "state")
+    __slots__ = ("is_plain", "kept", "state")
 
     def __init__(self, state: Any, held: Any = None) -> None:
         self.state = state
         """The state itself, in the hands of its layer."""
         # `held` is the same plain data, just loaded, in which nobody writes.
-        self._kept: Any = _UNSET if held is None else held
+        self.kept: Any = NOT_TAKEN if held is None else held
+        """What was taken, and nobody writes into; `NOT_TAKEN` before."""
         self.is_plain = held is not None
         """Whether what was taken is what its JSON text would be read as: mappings with text keys, lists, and what they hold."""
 
     def is_held(self, data: Any) -> bool:
         """Tell whether these data are what was taken."""
-        return self._kept is data
+        return self.kept is data
 
     def take(self) -> Any:
         """Return the state as it was when this was first called; nobody writes into it. Raises `NotCopied`."""
-        if self._kept is _UNSET:
+        if self.kept is NOT_TAKEN:
             try:
                 kind = type(self.state)
                 if kind is not dict and (own := getattr(kind, "snapshot", None)) is not None:
-                    self._kept = own(self.state)
+                    self.kept = own(self.state)
+                elif kind is dict and (flat := _flat_copy(self.state)) is not None:
+                    self.kept, self.is_plain = flat, True
                 else:
                     memo: _Memo = {}
-                    self._kept = _copied(self.state, memo)
+                    self.kept = _copied(self.state, memo)
                     self.is_plain = _IS_ODD not in memo
             except Exception as exc:
                 raise NotCopied from exc
-        return self._kept
+        return self.kept
+
+
+def _flat_copy(state: dict[Any, Any]) -> dict[Any, Any] | None:
+    """Return a copy of a mapping of texts, whole numbers and at most one list of these; None for all else.
+
+    Such as many states are: there is nothing in it that could be in two places, or that JSON would not give back.
+    """
+    made, has_list = state.copy(), False
+    for key, inner in state.items():
+        kind = type(inner)
+        if type(key) is str and kind in _PLAIN:
+            continue
+        if type(key) is not str or kind is not list or has_list or not _PLAIN.issuperset(map(type, inner)):
+            return None
+        made[key] = inner.copy()
+        has_list = True
+    return made
 
 
 def _copied(value: Any, memo: _Memo) -> Any:

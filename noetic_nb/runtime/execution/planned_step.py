@@ -231,7 +231,7 @@ class PlannedStep:
 
     def raise_stop(self) -> None:
         """Raise where a layer wants the turn to stop."""
-        if self.engine.stack.has_stops:
+        if self.engine.stack.layers and self.engine.stack.has_stops:
             stop = self.engine.stack.take_stop(self.hook_ctx)
             if stop is not None:
                 raise TurnStopped(stop)

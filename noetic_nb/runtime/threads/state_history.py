@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from noetic_nb.clock import Clock
 from noetic_nb.events import Where
 from noetic_nb.memory import MemoryLayer, resolve_scope_key
-from noetic_nb.memory.state_copy import Snapshot, deep_copy, is_same
+from noetic_nb.memory.state_copy import NOT_TAKEN, Snapshot, deep_copy, is_same
 from noetic_nb.quick_records import NamedTuple
 from noetic_nb.runtime.threads.state_size import size_of
 
@@ -168,7 +168,7 @@ class StateHistory:
             if state.is_held(last) or is_same(last, state.state):
                 return  # loaded as it was left
         # Layers may change their state in place; what was must stay as it was.
-        kept = state.take()
+        kept = state.take() if state.kept is NOT_TAKEN else state.kept
         if written is None:
             written = self._written[key] = _Written(layer_id)
             while len(self._written) > MAX_SCOPES:
