@@ -11,6 +11,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, RuleChanged, Where
 from noetic_nb.memory.built_in import built_in
 from noetic_nb.memory.call_history import CallsSoFar
+from noetic_nb.memory.enforcement import RuleTimes
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.idle_hook import IdleHook
 from noetic_nb.memory.layer import MemoryHooks, MemoryLayer, Slot
@@ -297,7 +298,7 @@ class _Steering:
         entry = decision_entry(p, ALLOW, clock.monotonic_ms() - start, blocked=True)
         result: dict[str, Any] = {"decision": ALLOW, "state": self._with(p, entry)}
         if took:
-            result["rules_ms"] = tuple(took)
+            result["rules_ms"] = RuleTimes(took)
         return result
 
     async def _evaluated(
@@ -340,7 +341,7 @@ class _Steering:
         outcome = row.faults[0].reason if row.faults else None
         result = {"decision": row.decision, "state": self._with(p, entry, row=row), "outcome": outcome}
         if row.rules_ms:
-            result["rules_ms"] = tuple(row.rules_ms)
+            result["rules_ms"] = RuleTimes(row.rules_ms)
         if row.faults:
             result["faults"] = tuple([fault.words(point) for fault in row.faults])
         return result
