@@ -253,15 +253,15 @@ class _Steering:
         # The state is returned so that a durable queue is written without what was taken.
         return {"items": [message], "state": State({"ledger": [], **(p.state or {}), "pendingAsync": waiting})}
 
-    def _offers_nothing(self, execution_id: str, state: Any) -> bool:
-        # A state of another kind was set by somebody else: recall looks at it.
+    def _offers_nothing(self, execution_id: str, state_of: Callable[[str, str], Any]) -> bool:
         queue = self.late.queues.get(execution_id)
-        if queue is None or type(state) is not State:
+        if queue is None or queue.pending:
             return False
-        # Another list is to take the queue's place.
-        return not queue.pending and state.get("pendingAsync") is queue.pending
+        # A state of another kind was set by somebody else, and another list is to take the queue's place: recall looks at it.
+        state = state_of(execution_id, LAYER_ID)
+        return type(state) is State and state.get("pendingAsync") is queue.pending
 
-    def _sent_nothing(self, execution_id: str, state: Any) -> bool:
+    def _sent_nothing(self, execution_id: str, state_of: Callable[[str, str], Any]) -> bool:
         queue = self.late.queues.get(execution_id)
         return queue is None or not queue.in_flight
 
@@ -287,7 +287,8 @@ class _Steering:
         if prepared.rules:
             if isinstance(p.history, CallsSoFar):
                 calls_now = p.history.now
-            if text := earlier_calls(state):  # of the thread, or wherever the scope reaches
+            # Of the thread, or wherever the scope reaches; of an execution there is nothing beside ledger and queue.
+            if len(state) > 2 and (text := earlier_calls(state)):
                 p, calls_now = _with_earlier(text, p, calls_now)
             # Who follows the run learns how long each rule took.
             took = None if ctx.sink is None else []
